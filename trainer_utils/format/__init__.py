@@ -1,0 +1,63 @@
+"""The on-disk contract of a dataset: framing, manifest, Datum JSON, names, slices and plans.
+
+    from trainer_utils.format import Manifest, read_records
+
+The one place where a file name, a JSON key or a framing constant is written. It takes bytes and
+streams, whatever file system they come from, and imports neither tensorflow, tfx nor beam.
+"""
+
+from trainer_utils.format.datum import (
+    Feature,
+    parse_features,
+    parse_shard_info,
+    render_features,
+    render_shard_info,
+)
+from trainer_utils.format.errors import (
+    ConfigError,
+    CorruptShardError,
+    DatasetError,
+    InputError,
+)
+from trainer_utils.format.manifest import Accounting, Manifest, Shard
+from trainer_utils.format.naming import ShardName, canonical_split
+from trainer_utils.format.planning import keyed_hash, num_shards_for, permute, shard_bounds
+from trainer_utils.format.shard_writer import ShardDigest, ShardWriter
+from trainer_utils.format.slices import SplitRange, resolve_slices
+from trainer_utils.format.tfrecord import (
+    RecordBlock,
+    frame_record,
+    frame_records,
+    read_blocks,
+    read_records,
+)
+
+__all__ = [
+    "Accounting",
+    "ConfigError",
+    "CorruptShardError",
+    "DatasetError",
+    "Feature",
+    "InputError",
+    "Manifest",
+    "RecordBlock",
+    "Shard",
+    "ShardDigest",
+    "ShardName",
+    "ShardWriter",
+    "SplitRange",
+    "canonical_split",
+    "frame_record",
+    "frame_records",
+    "keyed_hash",
+    "num_shards_for",
+    "parse_features",
+    "parse_shard_info",
+    "permute",
+    "read_blocks",
+    "read_records",
+    "render_features",
+    "render_shard_info",
+    "resolve_slices",
+    "shard_bounds",
+]

@@ -1,0 +1,127 @@
+"""Datum's two JSON files: what the features are, and how many records each shard holds.
+
+    features = parse_features(text, path=…)     # {'image': Feature(type='string', shape=(…), …)}
+    render_features(features)                   # and back
+
+Source: `datum/writer/tfrecord_writer.py` and `datum/reader/parser.py` of datum 1.13.
+A `string` feature of rank 2 or 3 is an encoded image of that height, width and channels; its
+rank says how Datum decodes it (2: one channel, 3: three). `dense: false` is variable length.
+Keys that Datum does not know are kept in `Feature.extra`; Datum ignores them.
+"""
+
+import dataclasses
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from trainer_utils.format.errors import DatasetError
+
+__all__ = [
+    "Feature",
+    "parse_features",
+    "parse_shard_info",
+    "render_features",
+    "render_shard_info",
+]
+
+_TYPES = ("int", "float", "string")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Feature:
+    """One feature of every example.
+
+    Args:
+        type: `int` (int64), `float` (float32) or `string` (bytes).
+        shape: the shape of one example; of an image, `(height, width[, channels])` of one of them.
+        dense: every example has it, in that shape; False: any number of values.
+        extra: keys of ours beside Datum's, such as `sizes` of an image.
+    """
+
+    type: str
+    shape: tuple[int, ...] = ()
+    dense: bool = True
+    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.type not in _TYPES:
+            raise DatasetError(f"type: expected one of {', '.join(_TYPES)}, got {self.type!r}")
+
+    @property
+    def is_image(self) -> bool:
+        """Whether its bytes are an encoded image."""
+        return self.type == "string" and len(self.shape) in (2, 3)
+
+    @property
+    def is_fixed_size(self) -> bool:
+        """Of an image: whether all examples have `shape`, as far as is known."""
+        return self.extra.get("sizes") == "fixed"
+
+
+def parse_features(text: str, *, path: str) -> dict[str, Feature]:
+    """Reads `datum_to_type_and_shape_mapping.json`.
+
+    Raises:
+        DatasetError: it is no such JSON; the message names the feature and `path`.
+    """
+    features = {}
+    for name, entry in _object(text, path).items():
+        try:
+            known = dict(entry)
+            features[name] = Feature(
+                type=known.pop("type"),
+                shape=tuple(int(size) for size in known.pop("shape")),
+                dense=bool(known.pop("dense")),
+                extra=known,
+            )
+        except (KeyError, TypeError, ValueError) as error:
+            raise DatasetError(
+                f"feature {name!r}: expected type, shape and dense, got {entry!r} ({path}): {error}"
+            ) from error
+    return features
+
+
+def render_features(features: Mapping[str, Feature]) -> str:
+    """`datum_to_type_and_shape_mapping.json` as text."""
+    return _render(
+        {
+            name: {**f.extra, "type": f.type, "shape": list(f.shape), "dense": f.dense}
+            for name, f in features.items()
+        }
+    )
+
+
+def parse_shard_info(text: str, *, path: str) -> dict[str, dict[str, int]]:
+    """Reads `shard_info.json`: for each split its shards' paths, in order, and their records.
+
+    Raises:
+        DatasetError: it is no such JSON; the message names `path`.
+    """
+    info = _object(text, path)
+    for split, shards in info.items():
+        if not isinstance(shards, dict) or not all(
+            isinstance(count, int) and count >= 0 for count in shards.values()
+        ):
+            raise DatasetError(
+                f"split {split!r}: expected records by shard path, got {shards!r} ({path})"
+            )
+    return info
+
+
+def render_shard_info(records_by_shard: Mapping[str, Mapping[str, int]]) -> str:
+    """`shard_info.json` as text. Shards keep their order: slices such as `train[:10%]` follow it."""
+    return json.dumps(records_by_shard, indent=2, ensure_ascii=False) + "\n"
+
+
+def _object(text: str, path: str) -> dict[str, Any]:
+    try:
+        value = json.loads(text)
+    except ValueError as error:
+        raise DatasetError(f"{path!r}: expected JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise DatasetError(f"{path!r}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def _render(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

@@ -1,0 +1,25 @@
+"""The exceptions of tfx-shards: a small family under `ValueError`.
+
+    try:
+        dataset = trainer_utils.input_fn(uri, split="train")
+    except trainer_utils.DatasetError as error:
+        print(error)  # what happened, where, and how to mend it
+"""
+
+__all__ = ["ConfigError", "CorruptShardError", "DatasetError", "InputError"]
+
+
+class DatasetError(ValueError):
+    """What is at the uri is no dataset, is not whole, or lacks what was asked of it."""
+
+
+class CorruptShardError(DatasetError):
+    """A shard's bytes are not what they should be. The message names the file and the byte offset."""
+
+
+class ConfigError(DatasetError):
+    """A setting has a value that is not allowed. The message names setting, value and rule."""
+
+
+class InputError(DatasetError):
+    """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad."""

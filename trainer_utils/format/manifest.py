@@ -1,0 +1,220 @@
+"""`manifest.json`, written last: its presence says that a dataset is whole.
+
+    manifest = Manifest.from_json(text, path=…)
+    manifest.shards[0].records, manifest.accounting["train"].rejected
+
+It holds no clock, no host and no absolute path, and its keys are sorted: equal datasets have
+equal manifests, byte for byte.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainer_utils.format.errors import DatasetError
+
+__all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
+
+FORMAT_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Shard:
+    """One file of records.
+
+    Args:
+        path: relative to the dataset's uri, with `/`.
+        split: the split it belongs to.
+        records: how many it holds.
+        bytes: its size as it lies on disk.
+        crc32c: the CRC-32C of all its bytes as they lie on disk.
+    """
+
+    path: str
+    split: str
+    records: int
+    bytes: int
+    crc32c: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Accounting:
+    """What became of the inputs: found = written + rejected + skipped.
+
+    Args:
+        found: inputs listed.
+        written: examples written.
+        rejected: inputs left out because they are bad; each is a line of `rejects.jsonl`.
+        skipped: inputs left out on purpose, by a setting or a documented rule.
+    """
+
+    found: int = 0
+    written: int = 0
+    rejected: int = 0
+    skipped: int = 0
+
+    def __post_init__(self) -> None:
+        if self.found != self.written + self.rejected + self.skipped:
+            raise DatasetError(f"accounting: expected found = written + rejected + skipped: {self}")
+
+    def __add__(self, other: "Accounting") -> "Accounting":
+        return Accounting(
+            **{
+                field.name: getattr(self, field.name) + getattr(other, field.name)
+                for field in dataclasses.fields(self)
+            }
+        )
+
+    def __str__(self) -> str:
+        return (
+            f"{self.found} found = {self.written} written "
+            f"+ {self.rejected} rejected + {self.skipped} skipped"
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Manifest:
+    """What a dataset holds and how it came to be.
+
+    Args:
+        shards: every shard, splits in order and shards in order within a split.
+        accounting: by split.
+        producer: the component that wrote it.
+        config: the settings that shaped it, without paths.
+        input_fingerprint: of the content of the inputs, hexadecimal.
+        label_counts: examples by label, by split; empty where there is no label.
+        reject_counts: rejected inputs by code.
+        versions: of the packages that shaped its bytes.
+    """
+
+    shards: tuple[Shard, ...]
+    accounting: Mapping[str, Accounting]
+    producer: str
+    config: Mapping[str, Any]
+    input_fingerprint: str
+    label_counts: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    reject_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+
+    @property
+    def total(self) -> Accounting:
+        """The accounting of all splits together."""
+        return sum(self.accounting.values(), Accounting())
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """The splits' names, in order."""
+        return tuple(self.accounting)
+
+    def shards_of(self, split: str) -> tuple[Shard, ...]:
+        """The shards of one split, in order."""
+        return tuple(shard for shard in self.shards if shard.split == split)
+
+    def to_json(self) -> str:
+        """The manifest as it lies on disk: JSON with sorted keys, ending with a newline."""
+        return (
+            json.dumps(
+                {
+                    "format_version": FORMAT_VERSION,
+                    "producer": self.producer,
+                    "config": dict(self.config),
+                    "input_fingerprint": self.input_fingerprint,
+                    "versions": dict(self.versions),
+                    "shards": [
+                        {**dataclasses.asdict(shard), "crc32c": f"{shard.crc32c:08x}"}
+                        for shard in self.shards
+                    ],
+                    "split_order": list(self.splits),
+                    "splits": {name: self._split_entry(name) for name in self.splits},
+                    "total": dataclasses.asdict(self.total),
+                    "rejects": dict(self.reject_counts),
+                },
+                indent=2,
+                sort_keys=True,
+                ensure_ascii=False,
+            )
+            + "\n"
+        )
+
+    def _split_entry(self, split: str) -> dict[str, Any]:
+        shards = self.shards_of(split)
+        return {
+            **dataclasses.asdict(self.accounting[split]),
+            "records": sum(shard.records for shard in shards),
+            "bytes": sum(shard.bytes for shard in shards),
+            "num_shards": len(shards),
+            "labels": dict(self.label_counts.get(split, {})),
+        }
+
+    @classmethod
+    def from_json(cls, text: str, *, path: str) -> "Manifest":
+        """Reads what `to_json` made.
+
+        Raises:
+            DatasetError: it is no manifest, or of a newer format; the message names `path`.
+        """
+        try:
+            value = json.loads(text)
+            version = value["format_version"]
+            if version != FORMAT_VERSION:
+                raise DatasetError(
+                    f"{path!r}: expected format version {FORMAT_VERSION}, got {version!r}. "
+                    "Read it with the tfx-shards that wrote it, or a newer one."
+                )
+            entries = value["splits"]
+            manifest = cls(
+                shards=tuple(
+                    Shard(**{**shard, "crc32c": int(shard["crc32c"], 16)})
+                    for shard in value["shards"]
+                ),
+                accounting={
+                    name: Accounting(
+                        **{
+                            field.name: entries[name][field.name]
+                            for field in dataclasses.fields(Accounting)
+                        }
+                    )
+                    for name in value["split_order"]
+                },
+                producer=value["producer"],
+                config=value["config"],
+                input_fingerprint=value["input_fingerprint"],
+                label_counts={n: e["labels"] for n, e in entries.items() if e["labels"]},
+                reject_counts=value["rejects"],
+                versions=value["versions"],
+            )
+        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+            raise DatasetError(
+                f"{path!r}: expected a manifest: {type(error).__name__}: {error}. "
+                "The dataset was not written whole, or was changed: write it again."
+            ) from error
+        return manifest
+
+    def check_files(self, sizes: Mapping[str, int]) -> None:
+        """Compares the manifest with the shards that are there.
+
+        Args:
+            sizes: bytes by relative path, of every file in the split folders.
+
+        Raises:
+            DatasetError: a shard is missing, is extra, or has another size; the message names it.
+        """
+        expected = {shard.path: shard.bytes for shard in self.shards}
+        _refuse("missing from", expected.keys() - sizes.keys())
+        _refuse("no part of", sizes.keys() - expected.keys())
+        for shard_path, size in expected.items():
+            if sizes[shard_path] != size:
+                raise DatasetError(
+                    f"shard {shard_path!r}: expected {size} bytes, got {sizes[shard_path]} "
+                    f"(byte {min(size, sizes[shard_path])}). "
+                    "It was cut short or changed: write the dataset again."
+                )
+
+
+def _refuse(what: str, paths: Iterable[str]) -> None:
+    if paths := sorted(paths):
+        raise DatasetError(
+            f"shard {paths[0]!r}: is {what} the dataset by its manifest "
+            f"({len(paths)} such). Write the dataset again."
+        )

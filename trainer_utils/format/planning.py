@@ -1,0 +1,125 @@
+"""Which split, which place and which shard: pure functions of identities and a seed.
+
+    keyed_hash(b"cats/1.jpg", seed=0, purpose="split") % 3
+    permute(np.arange(10), num_records=10, seed=0)     # where each record goes
+    shard_bounds(num_records=10, num_shards=3)         # [0, 3, 6, 10]
+
+Nothing here looks at the data, a clock or a machine, so the same input and seed give the same
+plan anywhere, and each worker can work out its own part of it alone.
+"""
+
+import hashlib
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["keyed_hash", "num_shards_for", "permute", "shard_bounds"]
+
+_ROUNDS = 8  # 4 make a Feistel network pseudo-random (Luby and Rackoff, 1988)
+# A Feistel network over a handful of records cannot reach all orders alike (measured: chi-squared
+# 14 times its mean for 5 records), so few records are sorted by random keys instead.
+_FEW_RECORDS = 1 << 16
+
+
+def keyed_hash(identity: bytes, *, seed: int, purpose: str) -> int:
+    """A 128-bit hash of an identity, independent for each seed and purpose.
+
+    Args:
+        identity: what the thing is, such as its relative path.
+        seed: any integer of 64 bits.
+        purpose: up to 16 ASCII characters that keep one use apart from another.
+
+    Source: BLAKE2b with its own key and personalisation (RFC 7693).
+    """
+    key = seed.to_bytes(8, "little", signed=True)
+    digest = hashlib.blake2b(identity, digest_size=16, key=key, person=purpose.encode())
+    return int.from_bytes(digest.digest(), "little")
+
+
+def permute(
+    positions: npt.NDArray[np.int64], *, num_records: int, seed: int
+) -> npt.NDArray[np.int64]:
+    """Where a global, seeded shuffle of `num_records` records puts those at `positions`.
+
+    A bijection of [0, num_records) that takes no memory beside its result: each place is computed
+    alone, so that workers that hold different records agree without a word between them.
+
+    Args:
+        positions: `(n,) int64`, each in [0, num_records).
+        num_records: of the whole; up to 2**62.
+        seed: any integer of 64 bits.
+
+    Returns:
+        `(n,) int64`, each in [0, num_records), distinct for distinct positions.
+
+    Source: for over 65,536 records a Feistel network over pairs of digits (Black and Rogaway, "Ciphers with Arbitrary
+    Finite Domains", 2002), walking on where a pair falls outside; its round function is
+    splitmix64's finalizer (Steele, Lea and Flood, 2014).
+    """
+    if num_records <= _FEW_RECORDS:
+        return _small_permutation(num_records, seed)[positions]
+    side = np.uint64(_ceil_sqrt(num_records))
+    keys = [
+        np.uint64(keyed_hash(number.to_bytes(1, "little"), seed=seed, purpose="permute") % 2**64)
+        for number in range(_ROUNDS)
+    ]
+    places = _feistel(positions.astype(np.uint64), side, keys)
+    while (outside := places >= num_records).any():
+        places[outside] = _feistel(places[outside], side, keys)
+    return places.astype(np.int64)
+
+
+def shard_bounds(*, num_records: int, num_shards: int) -> npt.NDArray[np.int64]:
+    """Where shards begin and end: `(num_shards + 1,) int64`; sizes differ by one at the most."""
+    return np.arange(num_shards + 1, dtype=np.int64) * num_records // num_shards
+
+
+def num_shards_for(
+    *, num_records: int, num_bytes: int, target_shard_bytes: int, shard_multiple: int = 1
+) -> int:
+    """How many shards bring each closest to the target, none of them empty.
+
+    Args:
+        num_records: of the split.
+        num_bytes: of the split.
+        target_shard_bytes: wished for each shard.
+        shard_multiple: the number is rounded up to a multiple of this, such as the number of
+            workers, as far as there are records.
+
+    Returns:
+        At least 1 (an empty split keeps one empty shard, since TFX readers expect a file).
+    """
+    wished = max(1, round(num_bytes / target_shard_bytes))
+    wished += -wished % shard_multiple
+    return max(1, min(wished, num_records))
+
+
+def _small_permutation(num_records: int, seed: int) -> npt.NDArray[np.int64]:
+    """A permutation as a table: the ranks of random 64-bit keys from SHAKE-128 (FIPS 202)."""
+    stream = hashlib.shake_128(b"permute" + seed.to_bytes(8, "little", signed=True))
+    order = np.argsort(np.frombuffer(stream.digest(8 * num_records), "<u8"), kind="stable")
+    places = np.empty(num_records, np.int64)
+    places[order] = np.arange(num_records)
+    return places
+
+
+def _feistel(
+    values: npt.NDArray[np.uint64], side: np.uint64, keys: list[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    left, right = values // side, values % side
+    for key in keys:
+        left, right = right, (left + _mix(right ^ key) % side) % side
+    return left * side + right
+
+
+def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    value = (value ^ value >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ value >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    return value ^ value >> np.uint64(31)
+
+
+def _ceil_sqrt(number: int) -> int:
+    root = int(number**0.5)
+    while root * root < number:
+        root += 1
+    return max(root, 1)
