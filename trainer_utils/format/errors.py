@@ -1,9 +1,9 @@
 """The exceptions of tfx-shards: a small family under `ValueError`.
 
-    try:
-        dataset = trainer_utils.input_fn(uri, split="train")
-    except trainer_utils.DatasetError as error:
-        print(error)  # what happened, where, and how to mend it
+try:
+    dataset = trainer_utils.input_fn(uri, split="train")
+except trainer_utils.DatasetError as error:
+    print(error)  # what happened, where, and how to mend it
 """
 
 __all__ = ["ConfigError", "CorruptShardError", "DatasetError", "InputError"]

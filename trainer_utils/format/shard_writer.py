@@ -1,9 +1,9 @@
 """Writes one shard: framed records in, blocks out, and what the manifest says of it.
 
-    with open(temporary_path, "wb") as stream:
-        writer = ShardWriter(stream)
-        writer.write(example.SerializeToString())
-        digest = writer.finish()
+with open(temporary_path, "wb") as stream:
+    writer = ShardWriter(stream)
+    writer.write(example.SerializeToString())
+    digest = writer.finish()
 """
 
 import dataclasses
@@ -46,13 +46,15 @@ class ShardWriter:
         self._bytes = 0
         self._crc = 0
 
-    def write(self, record: bytes) -> None:
-        """Frames and appends one record."""
-        self._parts += frame_record(record)
+    def write(self, record: bytes) -> int:
+        """Frames and appends one record; returns its masked CRC-32C."""
+        header, payload, footer = frame_record(record)
+        self._parts += (header, payload, footer)
         self._pending_bytes += len(record)
         self._records += 1
         if self._pending_bytes >= _WRITE_BYTES:
             self._flush()
+        return int.from_bytes(footer, "little")
 
     def write_framed(self, frames: bytes, num_records: int) -> None:
         """Appends a block of records that carry their (verified) frames already."""

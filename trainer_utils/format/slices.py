@@ -84,7 +84,5 @@ def _bound(text: str | None, default: int, size: int, percent: bool, part: str) 
         return default
     bound = round(int(text) * size / 100) if percent else int(text)
     if abs(bound) > size:
-        raise DatasetError(
-            f"split {part!r}: expected bounds within its {size} records, got {text}"
-        )
+        raise DatasetError(f"split {part!r}: expected bounds within its {size} records, got {text}")
     return bound + size if bound < 0 else bound

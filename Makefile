@@ -1,0 +1,132 @@
+# `make` alone lists the targets. `make demo` and `make test` need nothing but this repository, a
+# Python 3.10 (or uv, which brings one) and a C++ compiler for the one dependency without wheels.
+
+SHELL := bash
+.SHELLFLAGS := -euo pipefail -c
+.ONESHELL:
+.DELETE_ON_ERROR:
+.DEFAULT_GOAL := help
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+# Another virtualenv, or pip settings meant for one, must not leak into ours.
+unexport VIRTUAL_ENV PYTHONHOME PYTHONPATH
+unexport PIP_CONSTRAINT PIP_NO_BINARY PIP_PREFIX PIP_REQUIRE_HASHES PIP_TARGET PIP_USER
+
+# LOCKED and READY stand at the end of their step only; BUSY stands where an install broke off.
+BUSY := $(VENV)/.busy
+LOCKED := $(VENV)/.locked
+READY := $(VENV)/.ready
+
+.PHONY: help venv demo test test-quick lint format lock build clean
+
+help:  ## this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+venv: $(READY)  ## .venv with Python 3.10, the locked dependencies and this project, editable
+
+demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: make demo SRC="my photos"
+	@$(BIN)/python -m pipelines.demo $(if $(value SRC),"$$SRC")
+
+test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
+	@$(BIN)/python -m pytest $(ARGS)
+
+test-quick: $(READY)  ## the tests not marked e2e or slow
+	@$(BIN)/python -m pytest -m "not e2e and not slow" $(ARGS)
+
+lint: $(READY)  ## ruff check, ruff format --check, mypy
+	@$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY)  ## ruff's formatting and its safe fixes, in place
+	@$(BIN)/ruff check --fix-only --quiet .
+	$(BIN)/ruff format .
+
+build: $(READY)  ## the wheel and the sdist, in dist/
+	@rm -rf build
+	$(BIN)/python -m build --no-isolation --outdir dist .
+
+clean:  ## removes .venv and everything made
+	@rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+UV := uv
+
+lock:  ## requirements.lock from pyproject.toml and requirements.in; UPGRADE=1 takes newer releases
+	@command -v $(UV) >/dev/null || {
+	  echo "make lock needs uv: put it on the PATH (pip install uv) or name it, make lock UV=/path/to/uv" >&2
+	  exit 1
+	}
+	$(UV) pip compile pyproject.toml requirements.in --all-extras --output-file requirements.lock \
+	  --python-version 3.10 --python-platform linux --generate-hashes --no-emit-index-url \
+	  --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade)
+
+$(READY): $(LOCKED) pyproject.toml
+	@$(alone)
+	PYTHONWARNINGS=ignore $(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+# The lock is complete, so --no-deps: pip need not solve it again, and older pips stumble over that.
+# The locked pip, setuptools and wheel come first and build the rest: nothing outside the lock is fetched.
+$(LOCKED): requirements.lock
+	@$(alone)
+	if [ $@ -nt $< ]; then exit 0; fi
+	$(make_venv)
+	touch $(BUSY)
+	echo "Installing the locked dependencies into $(VENV): some 280 packages, about 1 GB, 2 to 10 minutes."
+	awk '/^[a-z]/ {keep = /^(pip|setuptools|wheel)==/} keep' requirements.lock > $(VENV)/tools.txt
+	$(PIP) install --no-deps --require-hashes -r $(VENV)/tools.txt
+	$(PIP) install --no-deps --require-hashes --no-build-isolation -r requirements.lock || {
+	  echo "The install did not finish: the reason stands above. make takes it up again." >&2
+	  echo "Where a compiler is missing: the packages g++ and python3.10-dev (pyfarmhash has no wheel)." >&2
+	  exit 1
+	}
+	rm $(BUSY)
+	touch $@
+
+# Two makes at once, say `make demo` beside `make test`: the second waits. The system lifts the lock
+# when the process ends, however it ends.
+define alone
+exec 9< $(firstword $(MAKEFILE_LIST))
+if command -v flock >/dev/null && ! flock --nonblock 9; then
+  echo "Waiting for another make, which is installing into $(VENV)."
+  flock 9
+fi
+endef
+
+# A half-made .venv is made anew; a whole one is kept; somebody else's of another Python is left alone.
+# Each Python is tried by running it: a pyenv shim may stand there without a Python behind it, and
+# Debian's python3.10 may lack the module that installs pip.
+define make_venv
+is_310='import sys, pip; sys.exit(sys.version_info[:2] != (3, 10))'
+can_make='import sys, venv, ensurepip; sys.exit(sys.version_info[:2] != (3, 10))'
+if [ -e $(BUSY) ]; then rm -rf $(VENV); fi
+if [ -e $(VENV) ]; then
+  $(BIN)/python -c "$$is_310" 2>/dev/null || {
+    echo "$(VENV) is here, but not with Python 3.10 and pip: move it away (or make clean) and run make again." >&2
+    exit 1
+  }
+else
+  python=
+  pyenv_310=$$(pyenv versions --bare 2>/dev/null | grep -E '^3\.10\.[0-9]+$$' | tail -n 1) || true
+  for candidate in $(PYTHON) python3.10 $${pyenv_310:+"$$(pyenv prefix $$pyenv_310)/bin/python"}; do
+    if "$$candidate" -c "$$can_make" 2>/dev/null; then python=$$candidate; break; fi
+  done
+  mkdir $(VENV)
+  touch $(BUSY)
+  if [ -n "$$python" ]; then
+    echo "Making $(VENV) with $$("$$python" --version)."
+    "$$python" -m venv $(VENV)
+  elif command -v uv >/dev/null; then
+    echo "Making $(VENV) with uv's Python 3.10."
+    uv venv --quiet --allow-existing --seed --python 3.10 $(VENV)
+  else
+    rm -rf $(VENV)
+    echo "No Python 3.10 here, which TFX needs: install python3.10 (with its venv module), or uv, or run pyenv install 3.10, then run make again." >&2
+    exit 1
+  fi
+fi
+endef

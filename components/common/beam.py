@@ -1,0 +1,27 @@
+"""A TFX Beam executor that keeps to the in-process runner unless told otherwise.
+
+class Executor(LocalFirstBeamExecutor):
+    def Do(self, input_dict, output_dict, exec_properties): …
+"""
+
+import apache_beam as beam
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from tfx.dsl.components.base import base_beam_executor
+
+__all__ = ["IN_PROCESS_RUNNER", "LocalFirstBeamExecutor"]
+
+# Beam's DirectRunner would first try to download another runner (Prism) from the internet.
+IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+
+
+class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
+    """TFX's Beam executor; without a `--runner`, or with `DirectRunner`, all runs in process."""
+
+    def _make_beam_pipeline(self) -> beam.Pipeline:
+        if self._make_beam_pipeline_fn is not None:
+            return self._make_beam_pipeline_fn()
+        arguments = list(self._beam_pipeline_args or [])
+        runner = PipelineOptions(arguments).view_as(StandardOptions).runner
+        if runner is None or runner.lower() in ("direct", "directrunner", "switchingdirectrunner"):
+            arguments.append(f"--runner={IN_PROCESS_RUNNER}")
+        return beam.Pipeline(argv=arguments)

@@ -1,0 +1,31 @@
+"""Checks of settings, each naming the setting, its value and what is allowed.
+
+check_number("seed", seed, -(2**63), 2**63 - 1)
+"""
+
+from trainer_utils.format import ConfigError
+
+__all__ = ["COMPRESSIONS", "check_choice", "check_number"]
+
+COMPRESSIONS = ("none", "gzip")
+
+
+def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+    """Refuses a value that is none of `choices`."""
+    if value not in choices:
+        raise ConfigError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+
+
+def check_number(
+    name: str,
+    value: object,
+    least: float,
+    most: float = float("inf"),
+    *,
+    kind: type[int] | type[float] = int,
+) -> None:
+    """Refuses a value of another type, or outside [least, most]."""
+    allowed = int if kind is int else (int, float)
+    if isinstance(value, bool) or not isinstance(value, allowed) or not least <= value <= most:
+        within = f"at least {least}" if most == float("inf") else f"from {least} to {most}"
+        raise ConfigError(f"{name}: expected {kind.__name__} {within}, got {value!r}")

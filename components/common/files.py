@@ -1,0 +1,237 @@
+"""Files, on the local disk through the standard library and elsewhere through tf.io.gfile.
+
+    for file in list_files("photos/"):
+        data = read_bytes(join("photos/", file.path))
+
+Local files do not go through gfile because opening one there costs several times as much.
+"""
+
+import dataclasses
+import os
+import posixpath
+import shutil
+import stat
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
+
+__all__ = [
+    "InputFile",
+    "display_path",
+    "exists",
+    "is_folder",
+    "is_remote",
+    "join",
+    "list_files",
+    "make_folder",
+    "open_for_reading",
+    "read_bytes",
+    "read_text",
+    "remove_file",
+    "remove_tree",
+    "rename",
+    "write_atomically",
+    "write_text",
+]
+
+
+@dataclasses.dataclass(frozen=True)
+class InputFile:
+    """One file under a base folder.
+
+    Args:
+        path: relative to the base, with `/`; bytes of the name that are not UTF-8 are surrogates.
+        size: in bytes.
+        version: changes with every write, even one that keeps size and modification time: the
+            change time of a local file, the generation of an object.
+        problem: why it cannot be read, as a reject's code and detail; None where it can.
+    """
+
+    path: str
+    size: int
+    version: str
+    problem: tuple[str, str] | None = None
+
+
+def is_remote(path: str) -> bool:
+    """Whether a path is a url, such as `gs://bucket/folder`."""
+    return "://" in path
+
+
+def join(base: str, path: str) -> str:
+    """`path` under `base`."""
+    return posixpath.join(base, path) if is_remote(base) else os.path.join(base, path)
+
+
+def display_path(path: str) -> str:
+    """A path as text that any file or terminal can hold: bytes that are not UTF-8 are escaped."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or folder."""
+    return bool(_gfile().exists(path)) if is_remote(path) else os.path.exists(path)
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is a folder."""
+    return bool(_gfile().isdir(path)) if is_remote(path) else os.path.isdir(path)
+
+
+def make_folder(path: str) -> None:
+    """Makes a folder and those above it; one that is there already stays as it is."""
+    if is_remote(path):
+        _gfile().makedirs(path)
+    else:
+        os.makedirs(path, exist_ok=True)
+
+
+def remove_file(path: str) -> None:
+    """Removes a file."""
+    if is_remote(path):
+        _gfile().remove(path)
+    else:
+        os.remove(path)
+
+
+def remove_tree(path: str) -> None:
+    """Removes a folder and what is in it, if it is there."""
+    if not is_remote(path):
+        shutil.rmtree(path, ignore_errors=True)
+    elif exists(path):
+        _gfile().rmtree(path)
+
+
+def rename(source: str, target: str) -> None:
+    """Gives a file its final name, over whatever has that name."""
+    if is_remote(target):
+        _gfile().rename(source, target, overwrite=True)
+    else:
+        os.replace(source, target)
+
+
+def open_for_reading(path: str) -> BinaryIO:
+    """A file's bytes as an unbuffered stream: callers read in large blocks."""
+    if is_remote(path):
+        return cast(BinaryIO, _gfile().GFile(path, "rb"))
+    return open(path, "rb", buffering=0)  # type: ignore[return-value]
+
+
+def read_bytes(path: str) -> bytes:
+    """A whole file."""
+    with open_for_reading(path) as stream:
+        return stream.read()
+
+
+def read_text(path: str) -> str:
+    """A whole UTF-8 file."""
+    return read_bytes(path).decode("utf-8")
+
+
+@contextmanager
+def write_atomically(path: str, *, temporary_folder: str) -> Iterator[BinaryIO]:
+    """A stream to a temporary file that gets its name once all is written, or is removed.
+
+    Concurrent writers of one file, such as a retry beside a straggler, do not disturb each other.
+    """
+    temporary = join(temporary_folder, uuid.uuid4().hex)
+    try:
+        stream: Any = (
+            _gfile().GFile(temporary, "wb") if is_remote(temporary) else open(temporary, "wb")
+        )
+        with stream:
+            yield stream
+        rename(temporary, path)
+    except BaseException:
+        if exists(temporary):
+            remove_file(temporary)
+        raise
+
+
+def write_text(path: str, text: str) -> None:
+    """A whole UTF-8 file, and the folder it is in."""
+    make_folder(os.path.dirname(path))
+    if is_remote(path):
+        with _gfile().GFile(path, "wb") as stream:
+            stream.write(text.encode())
+    else:
+        with open(path, "wb") as stream:
+            stream.write(text.encode())
+
+
+def list_files(base: str) -> list[InputFile]:
+    """Every file under a folder, however deep, sorted by path. Reads no file.
+
+    A link to a file inside `base` counts as that file; one that leads out, a linked folder and
+    whatever is no regular file are listed with their `problem`.
+    """
+    if base.startswith("gs://"):
+        files = _list_objects(base)
+    elif is_remote(base):
+        files = _list_with_gfile(base)
+    else:
+        files = _list_local(base)
+    return sorted(files, key=lambda file: os.fsencode(file.path))
+
+
+def _list_local(base: str) -> Iterator[InputFile]:
+    root = os.path.realpath(base)
+    folders = [""]
+    while folders:
+        folder = folders.pop()
+        with os.scandir(os.path.join(base, folder)) as entries:
+            for entry in entries:
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(path)
+                else:
+                    yield _local_file(entry, path, root)
+
+
+def _local_file(entry: os.DirEntry[str], path: str, root: str) -> InputFile:
+    status = entry.stat(follow_symlinks=False)
+    version = f"{status.st_mtime_ns}-{status.st_ctime_ns}"
+    if entry.is_symlink():
+        target = os.path.realpath(entry.path)
+        if os.path.commonpath([root, target]) != root:
+            problem = ("OUTSIDE_INPUT_BASE", "a symbolic link that leads out of the input base")
+            return InputFile(path, 0, version, problem)
+        try:
+            status = entry.stat()
+        except OSError as error:
+            return InputFile(path, 0, version, ("UNREADABLE", error.strerror or str(error)))
+        version += f"-{status.st_mtime_ns}-{status.st_ctime_ns}"
+    if not stat.S_ISREG(status.st_mode):
+        what = "a linked folder" if stat.S_ISDIR(status.st_mode) else "no regular file"
+        return InputFile(path, 0, version, ("NOT_A_FILE", what))
+    return InputFile(path, status.st_size, version)
+
+
+def _list_objects(base: str) -> Iterator[InputFile]:
+    """Lists a bucket's folder with sizes and generations, a thousand objects a request."""
+    from google.cloud import storage  # takes seconds; only those who use gs:// pay
+
+    bucket, _, folder = base.removeprefix("gs://").partition("/")
+    prefix = f"{folder.rstrip('/')}/" if folder.strip("/") else ""
+    client = storage.Client()
+    fields = "items(name,size,generation),nextPageToken"
+    for blob in client.list_blobs(bucket, prefix=prefix, fields=fields):
+        if not blob.name.endswith("/"):  # else a folder's placeholder
+            yield InputFile(blob.name.removeprefix(prefix), blob.size, str(blob.generation))
+
+
+def _list_with_gfile(base: str) -> Iterator[InputFile]:
+    gfile = _gfile()
+    for folder, _, names in gfile.walk(base):
+        for name in names:
+            url = posixpath.join(folder, name)
+            status = gfile.stat(url)
+            path = url.removeprefix(base).lstrip("/")
+            yield InputFile(path, status.length, str(status.mtime_nsec))
+
+
+def _gfile() -> Any:
+    import tensorflow as tf  # takes seconds; local files do without
+
+    return tf.io.gfile

@@ -1,0 +1,72 @@
+"""Inputs that are left out: each is counted, and a line of `rejects.jsonl` says why.
+
+raise RejectedInputError("TRUNCATED_IMAGE", "no end marker")
+"""
+
+import collections
+import dataclasses
+import json
+from collections.abc import Iterable, Sequence
+
+from components.common.files import display_path
+from trainer_utils.format import InputError
+
+__all__ = ["Reject", "RejectedInputError", "check_reject_fraction", "render_rejects"]
+
+_SHOWN = 10
+
+
+class RejectedInputError(Exception):
+    """One input cannot become an example; `code` is a fixed upper-case word."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(f"{code}: {detail}")
+        self.code = code
+        self.detail = detail
+
+
+@dataclasses.dataclass(frozen=True, order=True)
+class Reject:
+    """One input left out: its split, where it is from, a fixed upper-case code, and a sentence."""
+
+    split: str
+    source: str
+    code: str
+    detail: str
+
+
+def render_rejects(rejects: Iterable[Reject]) -> str:
+    """`rejects.jsonl` as text, sorted."""
+    return "".join(
+        json.dumps(
+            {**dataclasses.asdict(reject), "source": display_path(reject.source)},
+            ensure_ascii=False,
+            sort_keys=True,
+        )
+        + "\n"
+        for reject in sorted(rejects)
+    )
+
+
+def check_reject_fraction(
+    rejects: Sequence[Reject], *, found: int, max_reject_fraction: float, listed_in: str
+) -> None:
+    """Refuses a run that left out too many of its inputs.
+
+    Raises:
+        InputError: rejects are more than `max_reject_fraction` of `found`; the message has the
+            count, the first ten and where the whole list is.
+    """
+    if len(rejects) <= max_reject_fraction * found:
+        return
+    codes = collections.Counter(reject.code for reject in rejects)
+    first = "; ".join(
+        f"{display_path(reject.source)}: {reject.code} ({reject.detail})"
+        for reject in sorted(rejects)[:_SHOWN]
+    )
+    raise InputError(
+        f"{len(rejects)} of {found} inputs were rejected "
+        f"({', '.join(f'{count} {code}' for code, count in sorted(codes.items()))}), more than "
+        f"max_reject_fraction={max_reject_fraction:g} allows. The first: {first}. "
+        f"All are listed in {listed_in}. Mend or remove them, or raise max_reject_fraction."
+    )

@@ -1,0 +1,1 @@
+"""ImageExampleGen: folders or lists of images to sharded TFRecords."""

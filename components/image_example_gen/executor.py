@@ -1,0 +1,261 @@
+"""Turns a folder of images into a dataset: plan, write, publish."""
+
+import collections
+from collections.abc import Sequence
+from typing import Any
+
+from absl import logging
+from tfx import types
+from tfx.components.example_gen import utils
+from tfx.proto import example_gen_pb2, range_config_pb2
+from tfx.types import artifact_utils, standard_component_specs
+from tfx.utils import proto_utils
+
+from components.common.beam import LocalFirstBeamExecutor
+from components.common.files import join, make_folder, remove_file, rename, write_text
+from components.common.publish import describe_artifact, package_versions, publish_dataset
+from components.common.rejects import Reject, check_reject_fraction, render_rejects
+from components.common.summaries import read_summaries, working_folder
+from components.image_example_gen.inputs import LocatedInputs, locate, read_listing
+from components.image_example_gen.plan import Partition, Plan, plan_shards
+from components.image_example_gen.settings import ImageSettings
+from components.image_example_gen.transforms import ShardSummary, WriteImageShards
+from trainer_utils.format import (
+    Accounting,
+    ConfigError,
+    Feature,
+    InputError,
+    Manifest,
+    Shard,
+    ShardName,
+)
+from trainer_utils.format.naming import check_split_name
+
+__all__ = ["Executor"]
+
+
+class Executor(LocalFirstBeamExecutor):
+    """Executor of ImageExampleGen."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Converts the images.
+
+        Args:
+            input_dict: empty.
+            output_dict: `examples`: the Examples artifact to fill.
+            exec_properties: `input_base`, `input_config`, `output_config`, `range_config` as in
+                TFX's FileBasedExampleGen, and the fields of `ImageSettings`. Where TFX's driver
+                ran, it has filled in spans; where none did, they are resolved here.
+
+        Raises:
+            InputError: the input is missing, malformed, or too much of it was rejected.
+            ConfigError: a setting is not allowed.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        artifact = artifact_utils.get_single_instance(output_dict["examples"])
+        settings = ImageSettings.from_mapping(exec_properties)
+        located = _locate(exec_properties)
+        listing = read_listing(located, layout=settings.layout)
+        plan = plan_shards(listing, partition=_partition(exec_properties), settings=settings)
+        gzip = settings.compression == "gzip"
+        make_folder(working_folder(artifact.uri))
+        with self._make_beam_pipeline() as pipeline:
+            pipeline | WriteImageShards(  # type: ignore[operator]
+                plan.tasks, base=located.base, uri=artifact.uri, gzip=gzip
+            )
+        summaries = _read_summaries(artifact.uri, plan)
+        rejects = [*plan.rejects, *(r for summary in summaries for r in summary.rejects)]
+        _check_outcome(rejects, listing.found, located.base, settings, artifact.uri)
+        manifest = _manifest(
+            plan, _drop_empty_shards(summaries, artifact.uri, gzip), rejects, settings
+        )
+        vocabularies = {"label": plan.vocabulary} if plan.vocabulary else {}
+        features = _features(plan, summaries)
+        describe_artifact(artifact, manifest, gzip=gzip)
+        _set_span(artifact, located)
+        publish_dataset(
+            artifact.uri, manifest, features, vocabularies=vocabularies, rejects=rejects
+        )
+
+
+def _locate(exec_properties: dict[str, Any]) -> LocatedInputs:
+    input_config = example_gen_pb2.Input()
+    proto_utils.json_to_proto(
+        exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config
+    )
+    range_config = None
+    resolved = exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME) is not None
+    if not resolved and exec_properties.get(standard_component_specs.RANGE_CONFIG_KEY):
+        range_config = range_config_pb2.RangeConfig()
+        proto_utils.json_to_proto(
+            exec_properties[standard_component_specs.RANGE_CONFIG_KEY], range_config
+        )
+    for split in input_config.splits:
+        check_split_name(split.name)
+    return locate(
+        exec_properties[standard_component_specs.INPUT_BASE_KEY], input_config, range_config
+    )
+
+
+def _partition(exec_properties: dict[str, Any]) -> Partition | None:
+    """The splits that output_config asks for; None where it leaves them to the layout."""
+    output_config = example_gen_pb2.Output()
+    proto_utils.json_to_proto(
+        exec_properties[standard_component_specs.OUTPUT_CONFIG_KEY], output_config
+    )
+    split_config = output_config.split_config
+    if not split_config.splits:
+        return None
+    for split in split_config.splits:
+        check_split_name(split.name)
+        if split.hash_buckets <= 0:
+            raise ConfigError(
+                f"output_config split {split.name!r}: expected hash_buckets of at least 1, "
+                f"got {split.hash_buckets}"
+            )
+    return Partition(
+        tuple((split.name, split.hash_buckets) for split in split_config.splits),
+        split_config.partition_feature_name or "filename",
+    )
+
+
+def _read_summaries(uri: str, plan: Plan) -> list[ShardSummary]:
+    found = {
+        (summary.split, summary.shard_index): summary
+        for summary in map(ShardSummary.from_json, read_summaries(working_folder(uri)))
+    }
+    return [found[task.split, task.shard_index] for task in plan.tasks]
+
+
+def _check_outcome(
+    rejects: Sequence[Reject], found: int, base: str, settings: ImageSettings, uri: str
+) -> None:
+    """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it."""
+    listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
+    try:
+        check_reject_fraction(
+            rejects,
+            found=found,
+            max_reject_fraction=settings.max_reject_fraction,
+            listed_in=listed_in,
+        )
+        if len(rejects) == found:
+            raise InputError(f"input_base {base!r}: expected images, found none that can be read")
+    except InputError:
+        write_text(listed_in, render_rejects(rejects))
+        raise
+
+
+def _drop_empty_shards(
+    summaries: Sequence[ShardSummary], uri: str, gzip: bool
+) -> list[ShardSummary]:
+    """Removes shards whose images were all rejected, and numbers the others anew."""
+    kept: list[ShardSummary] = []
+    by_split: dict[str, list[ShardSummary]] = collections.defaultdict(list)
+    for summary in summaries:
+        by_split[summary.split].append(summary)
+    for split, shards in by_split.items():
+        full = [shard for shard in shards if shard.records] or shards[:1]
+        if not full[0].records:
+            logging.warning("split %r has no examples: it keeps one empty shard", split)
+        for shard in shards:
+            if shard not in full:
+                remove_file(join(uri, _shard_path(shard, len(shards), gzip)))
+        for index, shard in enumerate(full):
+            old = _shard_path(shard, len(shards), gzip)
+            shard.shard_index = index
+            if (new := _shard_path(shard, len(full), gzip)) != old:
+                rename(join(uri, old), join(uri, new))
+        kept += full
+    return kept
+
+
+def _shard_path(summary: ShardSummary, num_shards: int, gzip: bool) -> str:
+    return ShardName(
+        split=summary.split, shard_index=summary.shard_index, num_shards=num_shards, gzip=gzip
+    ).path
+
+
+def _manifest(
+    plan: Plan,
+    summaries: Sequence[ShardSummary],
+    rejects: Sequence[Reject],
+    settings: ImageSettings,
+) -> Manifest:
+    num_shards = collections.Counter(summary.split for summary in summaries)
+    rejected = collections.Counter(reject.split for reject in rejects)
+    written: collections.Counter[str] = collections.Counter()
+    labels: dict[str, collections.Counter[str]] = {
+        name: collections.Counter() for name in plan.splits
+    }
+    for summary in summaries:
+        written[summary.split] += summary.records
+        for label, count in summary.labels.items():
+            labels[summary.split][plan.vocabulary[label]] += count
+    return Manifest(
+        shards=tuple(
+            Shard(
+                path=_shard_path(
+                    summary, num_shards[summary.split], settings.compression == "gzip"
+                ),
+                split=summary.split,
+                records=summary.records,
+                bytes=summary.bytes,
+                crc32c=summary.crc32c,
+            )
+            for summary in summaries
+        ),
+        accounting={
+            name: Accounting(
+                found=written[name] + rejected[name] + plan.skipped[name],
+                written=written[name],
+                rejected=rejected[name],
+                skipped=plan.skipped[name],
+            )
+            for name in plan.splits
+        },
+        producer="ImageExampleGen",
+        config={name: getattr(settings, name) for name in settings.__dataclass_fields__},
+        input_fingerprint=_content(summaries),
+        label_counts={name: dict(counts) for name, counts in labels.items() if counts},
+        reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
+        versions=package_versions(),
+    )
+
+
+def _content(summaries: Sequence[ShardSummary]) -> str:
+    return f"{sum(int(summary.content, 16) for summary in summaries) % 2**128:032x}"
+
+
+def _features(plan: Plan, summaries: Sequence[ShardSummary]) -> dict[str, Feature]:
+    written = [summary for summary in summaries if summary.records]
+    height, width, _ = written[0].image_shape
+    grey = all(summary.channels == [1] for summary in written)
+    fixed = all(s.one_size and s.image_shape[:2] == [height, width] for s in written)
+    features = {
+        # Datum decodes rank 2 to one channel and rank 3 to three.
+        "image": Feature(
+            type="string",
+            shape=(height, width) if grey else (height, width, 3),
+            extra={"sizes": "fixed" if fixed else "mixed"},
+        ),
+        "filename": Feature(type="string"),
+        "height": Feature(type="int"),
+        "width": Feature(type="int"),
+        "channels": Feature(type="int"),
+    }
+    if plan.vocabulary:
+        features["label"] = Feature(type="int", extra={"num_classes": len(plan.vocabulary)})
+    return features
+
+
+def _set_span(artifact: types.Artifact, located: LocatedInputs) -> None:
+    """What TFX's driver sets on the artifact, for where no driver ran."""
+    artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, located.span)
+    if located.version is not None:
+        artifact.set_int_custom_property(utils.VERSION_PROPERTY_NAME, located.version)

@@ -1,0 +1,1 @@
+"""SchemaExport: a standard Schema artifact with Datum's JSON beside it."""

@@ -1,0 +1,1 @@
+"""ShardBalancer: any Examples artifact to equal, globally shuffled shards."""
