@@ -1,0 +1,35 @@
+"""Feeds datasets of TFRecord shards to TensorFlow trainers.
+
+    import trainer_utils
+
+    train = trainer_utils.input_fn(uri, split="train", batch_size=64, label="label")
+    model.fit(train)
+
+Importing this package alone imports no TensorFlow; the first use of a function does.
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError
+
+if TYPE_CHECKING:
+    from trainer_utils.distribution import distribute
+    from trainer_utils.input_pipeline import input_fn
+
+__all__ = ["ConfigError", "CorruptShardError", "DatasetError", "distribute", "input_fn"]
+
+_MODULES = {
+    "distribute": "trainer_utils.distribution",
+    "input_fn": "trainer_utils.input_pipeline",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(_MODULES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -138,7 +138,7 @@ def write_atomically(path: str, *, temporary_folder: str) -> Iterator[BinaryIO]:
     temporary = join(temporary_folder, uuid.uuid4().hex)
     try:
         stream: Any = (
-            _gfile().GFile(temporary, "wb") if is_remote(temporary) else open(temporary, "wb")
+            _gfile().GFile(temporary, "wb") if is_remote(temporary) else open(temporary, "wb")  # noqa: SIM115
         )
         with stream:
             yield stream

@@ -12,13 +12,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from components.common.files import exists, join, list_files, read_text, write_text
+from trainer_utils.format.naming import WORKING_FOLDER
 
 __all__ = ["read_summaries", "working_folder", "write_summary"]
 
 
 def working_folder(uri: str) -> str:
     """Where a run keeps temporary files and summaries; removed when the dataset is published."""
-    return join(uri, ".tfx-shards-tmp")
+    return join(uri, WORKING_FOLDER)
 
 
 def write_summary(folder: str, name: str, summary: Mapping[str, Any]) -> None:

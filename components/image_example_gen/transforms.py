@@ -81,6 +81,7 @@ class WriteImageShards(beam.PTransform):
         self._fn = _WriteImageShardFn(base, uri, gzip)
 
     def expand(self, begin: Any) -> Any:
+        """The shards and their summaries are side effects; the output holds nothing."""
         return (
             begin
             | "CreateTasks" >> beam.Create(self._tasks)

@@ -109,7 +109,7 @@ def parse_shard_info(text: str, *, path: str) -> dict[str, dict[str, int]]:
 
 
 def render_shard_info(records_by_shard: Mapping[str, Mapping[str, int]]) -> str:
-    """`shard_info.json` as text. Shards keep their order: slices such as `train[:10%]` follow it."""
+    """`shard_info.json` as text. Shards keep their order, which slices follow."""
     return json.dumps(records_by_shard, indent=2, ensure_ascii=False) + "\n"
 
 

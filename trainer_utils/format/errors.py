@@ -14,7 +14,7 @@ class DatasetError(ValueError):
 
 
 class CorruptShardError(DatasetError):
-    """A shard's bytes are not what they should be. The message names the file and the byte offset."""
+    """A shard's bytes are not what they should be; the message names file and byte offset."""
 
 
 class ConfigError(DatasetError):

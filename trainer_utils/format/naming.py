@@ -21,6 +21,7 @@ __all__ = [
     "SCHEMA_FILE",
     "SHARD_PREFIX",
     "SPLIT_PREFIX",
+    "WORKING_FOLDER",
     "ShardName",
     "canonical_split",
     "check_split_name",
@@ -35,6 +36,7 @@ DATUM_TYPES_FILE = "datum_to_type_and_shape_mapping.json"
 DATUM_SHARDS_FILE = "shard_info.json"
 SCHEMA_FILE = "schema.pbtxt"
 REJECTS_FILE = "rejects.jsonl"
+WORKING_FOLDER = ".tfx-shards-tmp"  # while a dataset is being written
 
 _SPLIT_NAME = re.compile(r"\w+", re.ASCII)
 _SHARD_PATH = re.compile(

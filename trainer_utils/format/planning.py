@@ -52,9 +52,9 @@ def permute(
     Returns:
         `(n,) int64`, each in [0, num_records), distinct for distinct positions.
 
-    Source: for over 65,536 records a Feistel network over pairs of digits (Black and Rogaway, "Ciphers with Arbitrary
-    Finite Domains", 2002), walking on where a pair falls outside; its round function is
-    splitmix64's finalizer (Steele, Lea and Flood, 2014).
+    Source: for over 65,536 records a Feistel network over pairs of digits (Black and Rogaway,
+    "Ciphers with Arbitrary Finite Domains", 2002), walking on where a pair falls outside; its
+    round function is splitmix64's finalizer (Steele, Lea and Flood, 2014).
     """
     if num_records <= _FEW_RECORDS:
         return _small_permutation(num_records, seed)[positions]

@@ -1,0 +1,244 @@
+"""Opens a dataset wherever it is and whoever wrote it: ours, Datum's or a stock ExampleGen's.
+
+dataset = open_dataset("gs://bucket/examples/5")
+dataset.records           # {'train': 2000, 'eval': 1000}
+dataset.features          # {'image': Feature(…), …}
+"""
+
+import dataclasses
+import gzip
+import io
+import itertools
+import os
+import posixpath
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, BinaryIO, cast
+
+import tensorflow as tf
+
+from trainer_utils.format import (
+    DatasetError,
+    Feature,
+    Manifest,
+    SplitRange,
+    parse_features,
+    parse_shard_info,
+    read_blocks,
+    read_records,
+)
+from trainer_utils.format.naming import (
+    DATUM_SHARDS_FILE,
+    DATUM_TYPES_FILE,
+    MANIFEST_FILE,
+    SPLIT_PREFIX,
+    WORKING_FOLDER,
+)
+
+__all__ = ["Dataset", "FileRange", "ShardFile", "open_dataset", "uri_of"]
+
+_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}\w+(/[^/]*)?$")
+_SAMPLE_RECORDS = 256
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardFile:
+    """A shard's full path, its records, and its size in bytes."""
+
+    path: str
+    records: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True)
+class FileRange:
+    """`take` records of a file, after the first `skip`."""
+
+    path: str
+    skip: int
+    take: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """An opened dataset: where it is, its features by name, its shards by split."""
+
+    uri: str
+    features: Mapping[str, Feature]
+    shards: Mapping[str, Sequence[ShardFile]]
+
+    @property
+    def records(self) -> dict[str, int]:
+        """Records by split."""
+        return {split: sum(s.records for s in shards) for split, shards in self.shards.items()}
+
+    def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
+        """The parts of files that hold a range of a split's records, in order."""
+        ranges = []
+        first = 0
+        for shard in self.shards[wanted.split]:
+            skip = max(wanted.start - first, 0)
+            take = min(wanted.stop - first, shard.records) - skip
+            if take > 0:
+                ranges.append(FileRange(shard.path, skip, take))
+            first += shard.records
+        return ranges
+
+
+def uri_of(artifact: Any) -> str:
+    """The uri of a TFX artifact, of a str, or of a pattern in TFX's `fn_args.train_files`.
+
+    Raises:
+        DatasetError: it is none of these.
+    """
+    uri = artifact if isinstance(artifact, str) else getattr(artifact, "uri", None)
+    if not isinstance(uri, str) or not uri:
+        raise DatasetError(f"artifact_uri: expected a uri or an artifact, got {artifact!r}")
+    return _SPLIT_PATTERN.sub("", uri.rstrip("/"))
+
+
+def open_dataset(artifact: Any) -> Dataset:
+    """Reads what says what a dataset holds, and compares it with the files that are there.
+
+    Args:
+        artifact: as `uri_of` takes.
+
+    Raises:
+        DatasetError: there is no dataset, or it is not whole; the message names what is amiss.
+    """
+    uri = uri_of(artifact)
+    gfile = tf.io.gfile
+    if not gfile.isdir(uri):
+        raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
+    if gfile.exists(posixpath.join(uri, MANIFEST_FILE)):
+        shards = _shards_of_manifest(uri)
+    elif gfile.exists(posixpath.join(uri, WORKING_FOLDER)):
+        raise DatasetError(f"{uri!r}: expected a whole dataset, got one that was never finished")
+    elif gfile.exists(posixpath.join(uri, DATUM_SHARDS_FILE)):
+        shards = _shards_of_datum(uri)
+    else:
+        shards = _shards_of_folders(uri)
+    types_path = posixpath.join(uri, DATUM_TYPES_FILE)
+    if gfile.exists(types_path):
+        features = parse_features(_read_text(types_path), path=types_path)
+    else:
+        features = _sample_features(shards)
+    return Dataset(uri, features, shards)
+
+
+def _shards_of_manifest(uri: str) -> dict[str, list[ShardFile]]:
+    path = posixpath.join(uri, MANIFEST_FILE)
+    manifest = Manifest.from_json(_read_text(path), path=path)
+    manifest.check_files(
+        {
+            f"{folder}/{name}": tf.io.gfile.stat(posixpath.join(uri, folder, name)).length
+            for folder in _split_folders(uri)
+            for name in tf.io.gfile.listdir(posixpath.join(uri, folder))
+        }
+    )
+    return {
+        split: [
+            ShardFile(posixpath.join(uri, shard.path), shard.records, shard.bytes)
+            for shard in manifest.shards_of(split)
+        ]
+        for split in manifest.splits
+    }
+
+
+def _shards_of_datum(uri: str) -> dict[str, list[ShardFile]]:
+    info_path = posixpath.join(uri, DATUM_SHARDS_FILE)
+    info = parse_shard_info(_read_text(info_path), path=info_path)
+    return {
+        split: [
+            ShardFile(path, records, _size(path, info_path))
+            for path, records in ((posixpath.join(uri, p), n) for p, n in shards.items())
+        ]
+        for split, shards in info.items()
+    }
+
+
+def _shards_of_folders(uri: str) -> dict[str, list[ShardFile]]:
+    shards = {
+        folder.removeprefix(SPLIT_PREFIX): [
+            _counted(posixpath.join(uri, folder, name))
+            for name in sorted(tf.io.gfile.listdir(posixpath.join(uri, folder)))
+        ]
+        for folder in _split_folders(uri)
+    }
+    if not any(shards.values()):
+        raise DatasetError(
+            f"{uri!r}: expected a dataset ({MANIFEST_FILE}, {DATUM_SHARDS_FILE} or "
+            f"{SPLIT_PREFIX}*/ folders of TFRecord files), found none of these"
+        )
+    return shards
+
+
+def _split_folders(uri: str) -> list[str]:
+    names = (name.rstrip("/") for name in tf.io.gfile.listdir(uri))
+    return sorted(name for name in names if name.startswith(SPLIT_PREFIX))
+
+
+def _size(path: str, named_in: str) -> int:
+    try:
+        return int(tf.io.gfile.stat(path).length)
+    except tf.errors.NotFoundError as error:
+        raise DatasetError(f"shard {path!r}: is missing, though {named_in} names it") from error
+
+
+def _counted(path: str) -> ShardFile:
+    """A shard that nothing says the records of: read, and so verified, once."""
+    with _open_records(path) as stream:
+        records = sum(len(block) for block in read_blocks(stream, path=path))
+    return ShardFile(path, records, int(tf.io.gfile.stat(path).length))
+
+
+def _open_records(path: str) -> BinaryIO:
+    stream = cast(BinaryIO, tf.io.gfile.GFile(path, "rb"))
+    if path.endswith(".gz"):
+        return cast(BinaryIO, gzip.GzipFile(fileobj=stream, mode="rb"))
+    return stream if "://" in path else cast(BinaryIO, io.FileIO(path))
+
+
+def _read_text(path: str) -> str:
+    with tf.io.gfile.GFile(path, "rb") as stream:
+        return cast(bytes, stream.read()).decode("utf-8")
+
+
+def _sample_features(shards: Mapping[str, Sequence[ShardFile]]) -> dict[str, Feature]:
+    """Works out features from the first records; what is not alike in all of them is sparse."""
+    kinds = {"bytes_list": "string", "int64_list": "int", "float_list": "float"}
+    files = [shard for group in shards.values() for shard in group if shard.records]
+    sizes: dict[str, set[int]] = {}
+    types: dict[str, str] = {}
+    records = 0
+    for shard in files:
+        with _open_records(shard.path) as stream:
+            for record in itertools.islice(
+                read_records(stream, path=shard.path), _SAMPLE_RECORDS - records
+            ):
+                records += 1
+                for name, value in _parse(record, shard.path).items():
+                    if (kind := value.WhichOneof("kind")) is not None:
+                        types.setdefault(name, kinds[kind])
+                        sizes.setdefault(name, set()).add(len(getattr(value, kind).value))
+                for name in sizes.keys() - _parse(record, shard.path).keys():
+                    sizes[name].add(-1)
+        if records >= _SAMPLE_RECORDS:
+            break
+    return {
+        name: Feature(
+            type=types[name],
+            shape=() if sizes[name] == {1} else (max(sizes[name]),),
+            dense=len(sizes[name]) == 1,
+        )
+        for name in sorted(types)
+    }
+
+
+def _parse(record: bytes, path: str) -> Mapping[str, Any]:
+    try:
+        return cast(Mapping[str, Any], tf.train.Example.FromString(record).features.feature)
+    except Exception as error:
+        raise DatasetError(
+            f"{os.path.basename(path)!r}: expected serialized tf.train.Example: {error}"
+        ) from error
