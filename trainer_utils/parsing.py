@@ -81,7 +81,7 @@ class ExampleParser:
         return tf.ensure_shape(restored, [None] * len(feature.shape))
 
     def _decode(self, feature: Feature, encoded: tf.Tensor) -> tf.Tensor:
-        """`(height, width, channels) uint8`: 1 channel for rank 2, 3 for rank 3, as Datum has it."""
+        """`(height, width, channels) uint8`: one channel for rank 2, three for rank 3."""
         channels = 1 if len(feature.shape) == 2 else 3
         # The op reads PNG too. INTEGER_ACCURATE: exact, and no slower with libjpeg-turbo.
         pixels = tf.io.decode_jpeg(encoded, channels=channels, dct_method="INTEGER_ACCURATE")

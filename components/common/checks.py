@@ -3,9 +3,12 @@
 check_number("seed", seed, -(2**63), 2**63 - 1)
 """
 
+from collections.abc import Mapping
+from typing import Any
+
 from trainer_utils.format import ConfigError
 
-__all__ = ["COMPRESSIONS", "check_choice", "check_number"]
+__all__ = ["COMPRESSIONS", "check_choice", "check_number", "known_now"]
 
 COMPRESSIONS = ("none", "gzip")
 
@@ -29,3 +32,12 @@ def check_number(
     if isinstance(value, bool) or not isinstance(value, allowed) or not least <= value <= most:
         within = f"at least {least}" if most == float("inf") else f"from {least} to {most}"
         raise ConfigError(f"{name}: expected {kind.__name__} {within}, got {value!r}")
+
+
+def known_now(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings whose value is here, rather than a parameter that a run will fill in."""
+    return {
+        name: value
+        for name, value in settings.items()
+        if value is None or isinstance(value, (str, int, float, Mapping))
+    }

@@ -13,6 +13,7 @@ from tfx.orchestration import data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
+from components.common.checks import known_now
 from components.image_example_gen.driver import ImageExampleGenDriver
 from components.image_example_gen.executor import Executor
 from components.image_example_gen.settings import ImageSettings
@@ -96,14 +97,14 @@ class ImageExampleGen(base_beam_component.BaseBeamComponent):
         Raises:
             ConfigError: a setting is not allowed.
         """
-        settings = {
+        settings: dict[str, Any] = {
             "layout": layout,
             "seed": seed,
             "target_shard_bytes": target_shard_bytes,
             "compression": compression,
             "max_reject_fraction": max_reject_fraction,
         }
-        ImageSettings(**{n: v for n, v in settings.items() if _is_known_now(v)})
+        ImageSettings(**known_now(settings))
         if isinstance(max_reject_fraction, int):
             settings["max_reject_fraction"] = float(max_reject_fraction)
         spec = ImageExampleGenSpec(
@@ -115,8 +116,3 @@ class ImageExampleGen(base_beam_component.BaseBeamComponent):
             **settings,
         )
         super().__init__(spec=spec)
-
-
-def _is_known_now(value: object) -> bool:
-    """Whether a setting's value is here, rather than a parameter that a run will fill in."""
-    return isinstance(value, (str, int, float)) and not isinstance(value, _Runtime)

@@ -1,0 +1,105 @@
+"""The ShardBalancer component: its interface.
+
+balanced = ShardBalancer(examples=images.outputs["examples"], target_shard_bytes=128 << 20)
+balanced.outputs["balanced_examples"]
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from tfx import types
+from tfx.dsl.components.base import base_beam_component, executor_spec
+from tfx.orchestration import data_types
+from tfx.types import component_spec, standard_artifacts
+
+from components.common.checks import known_now
+from components.shard_balancer.executor import Executor
+from components.shard_balancer.settings import BalancerSettings
+
+__all__ = ["ShardBalancer"]
+
+_Runtime = data_types.RuntimeParameter
+
+
+class ShardBalancerSpec(types.ComponentSpec):
+    """The component's parameters, input and output."""
+
+    PARAMETERS = {
+        "num_shards": component_spec.ExecutionParameter(type=str, optional=True),
+        "target_shard_bytes": component_spec.ExecutionParameter(type=int),
+        "shard_multiple": component_spec.ExecutionParameter(type=int),
+        "shuffle": component_spec.ExecutionParameter(type=int),
+        "seed": component_spec.ExecutionParameter(type=int),
+        "compression": component_spec.ExecutionParameter(type=str),
+        "memory_bytes": component_spec.ExecutionParameter(type=int),
+    }
+    INPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
+    OUTPUTS = {
+        "balanced_examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)
+    }
+
+
+class ShardBalancer(base_beam_component.BaseBeamComponent):
+    """Writes an Examples artifact anew, in shards of equal size and in random order.
+
+    Every record is moved byte for byte, in its frame; every checksum is checked on the way.
+    Shards of a split differ by one record at the most, and none is empty.
+
+    Outputs:
+        balanced_examples: TFX's `Examples`, and a Datum dataset.
+    """
+
+    SPEC_CLASS = ShardBalancerSpec
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+
+    def __init__(
+        self,
+        examples: types.BaseChannel,
+        *,
+        num_shards: int | Mapping[str, int] | _Runtime | None = None,
+        target_shard_bytes: int | _Runtime = 128 << 20,
+        shard_multiple: int | _Runtime = 1,
+        shuffle: bool | _Runtime = True,
+        seed: int | _Runtime = 0,
+        compression: str | _Runtime = "none",
+        memory_bytes: int | _Runtime = 1 << 30,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            examples: an Examples artifact: ours, Datum's, or a stock ExampleGen's.
+            num_shards: of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where there
+                are fewer records. Default: as `target_shard_bytes` has it.
+            target_shard_bytes: wished size of a shard in bytes.
+            shard_multiple: the number of shards is a multiple of this, such as the number of
+                workers.
+            shuffle: a global permutation of each split's records; False keeps their order.
+            seed: of that permutation. 64 bits, signed.
+            compression: `none`, or `gzip` (slower to read, and Datum cannot).
+            memory_bytes: about how much data a worker may hold, at least 1 MiB; a split that is
+                larger goes through temporary files beside the output.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+        settings: dict[str, Any] = {
+            "num_shards": num_shards,
+            "target_shard_bytes": target_shard_bytes,
+            "shard_multiple": shard_multiple,
+            "shuffle": shuffle,
+            "seed": seed,
+            "compression": compression,
+            "memory_bytes": memory_bytes,
+        }
+        BalancerSettings(**known_now(settings))
+        if isinstance(num_shards, (int, Mapping)):
+            settings["num_shards"] = json.dumps(num_shards, sort_keys=True)
+        if isinstance(shuffle, bool):
+            settings["shuffle"] = int(shuffle)
+        spec = ShardBalancerSpec(
+            examples=examples,
+            balanced_examples=types.Channel(type=standard_artifacts.Examples),
+            **settings,
+        )
+        super().__init__(spec=spec)
