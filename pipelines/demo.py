@@ -110,22 +110,20 @@ def _summarise(root: Path, metadata: str, source: str, seconds: float) -> None:
 def _latest_artifacts(metadata: str) -> tuple[dict[str, str], list[str]]:
     """The uri that each component of the last run gave, and the components that were cached."""
     from ml_metadata import metadata_store
-    from ml_metadata.proto import metadata_store_pb2
     from tfx.orchestration.metadata import sqlite_metadata_connection_config
 
     store = metadata_store.MetadataStore(sqlite_metadata_connection_config(metadata))
     runs = store.get_contexts_by_type("pipeline_run")
     executions = store.get_executions_by_context(max(runs, key=lambda run: run.id).id)
     types = {kind.id: kind.name.split(".")[-1] for kind in store.get_execution_types()}
-    outputs = (metadata_store_pb2.Event.OUTPUT, metadata_store_pb2.Event.DECLARED_OUTPUT)
     uris: dict[str, str] = {}
     cached = []
     for execution in executions:
         name = types[execution.type_id]
-        if execution.last_known_state == metadata_store_pb2.Execution.CACHED:
+        if execution.last_known_state == type(execution).CACHED:
             cached.append(name)
         events = store.get_events_by_execution_ids([execution.id])
-        ids = [event.artifact_id for event in events if event.type in outputs]
+        ids = [event.artifact_id for event in events if event.type == event.OUTPUT]
         for artifact in store.get_artifacts_by_id(ids):
             if name != "Trainer" or "model_run" in artifact.uri:
                 uris[name] = artifact.uri

@@ -123,7 +123,7 @@ def _local_batch_size(
         raise ConfigError(f"batch_size: expected an int of at least 1, got {batch_size!r}")
     if context is None:
         return batch_size
-    replicas = context.num_replicas_in_sync
+    replicas = int(context.num_replicas_in_sync)
     if batch_size % replicas:
         raise ConfigError(
             f"batch_size: expected a multiple of the {replicas} replicas, got {batch_size}"

@@ -20,7 +20,7 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
     def _make_beam_pipeline(self) -> beam.Pipeline:
         if self._make_beam_pipeline_fn is not None:
             return self._make_beam_pipeline_fn()
-        arguments = list(self._beam_pipeline_args or [])
+        arguments = [str(argument) for argument in self._beam_pipeline_args or []]
         runner = PipelineOptions(arguments).view_as(StandardOptions).runner
         if runner is None or runner.lower() in ("direct", "directrunner", "switchingdirectrunner"):
             arguments.append(f"--runner={IN_PROCESS_RUNNER}")

@@ -3,7 +3,7 @@
 check_number("seed", seed, -(2**63), 2**63 - 1)
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
@@ -13,10 +13,10 @@ __all__ = ["COMPRESSIONS", "check_choice", "check_number", "known_now"]
 COMPRESSIONS = ("none", "gzip")
 
 
-def check_choice(name: str, value: object, choices: tuple[str, ...]) -> None:
+def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Refuses a value that is none of `choices`."""
     if value not in choices:
-        raise ConfigError(f"{name}: expected one of {', '.join(choices)}, got {value!r}")
+        raise ConfigError(f"{name}: expected one of {', '.join(map(str, choices))}, got {value!r}")
 
 
 def check_number(

@@ -79,11 +79,16 @@ def _open(data: bytes) -> Image.Image:
         ) from error
 
 
+def _bytes_read(image: Image.Image) -> int:
+    """How far Pillow read to open it: for a JPEG, up to its scan."""
+    stream = getattr(image, "fp", None)
+    return stream.tell() if stream is not None else 0
+
+
 def _check_end(data: bytes, image: Image.Image) -> None:
     if image.format == "JPEG":
         # From the scan on: a thumbnail in the header has an end marker of its own.
-        scan = image.fp.tell() if image.fp is not None else 0
-        if data.rfind(_JPEG_END, scan) < 0:
+        if data.rfind(_JPEG_END, _bytes_read(image)) < 0:
             raise RejectedInputError("TRUNCATED_IMAGE", "no end-of-image marker")
     elif data.rfind(_PNG_END) < 0:
         raise RejectedInputError("TRUNCATED_IMAGE", "no IEND chunk")

@@ -44,7 +44,7 @@ class BalancerSettings:
             check_number("num_shards", self.num_shards, 1)
         check_number("target_shard_bytes", self.target_shard_bytes, 1)
         check_number("shard_multiple", self.shard_multiple, 1)
-        check_choice("shuffle", self.shuffle, (True, False))
+        check_choice("shuffle", self.shuffle, (False, True))
         check_number("seed", self.seed, -(2**63), 2**63 - 1)
         check_choice("compression", self.compression, COMPRESSIONS)
         check_number("memory_bytes", self.memory_bytes, 1 << 20)
