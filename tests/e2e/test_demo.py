@@ -1,0 +1,167 @@
+"""The whole way: photos, the pipeline in a process of its own, and other people's readers."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from datum.reader import load
+
+import trainer_utils
+
+pytestmark = pytest.mark.e2e
+REPOSITORY = Path(__file__).parents[2]
+
+
+def run_demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run(
+        [sys.executable, "-m", "pipelines.demo", *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=900,
+        check=False,
+    )
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory) -> tuple[Path, str]:
+    folder = tmp_path_factory.mktemp("demo")
+    finished = run_demo(folder)
+    assert finished.returncode == 0, finished.stderr[-3000:]
+    return folder, finished.stdout
+
+
+def only_child(folder: Path) -> Path:
+    (child,) = (path for path in folder.iterdir() if path.is_dir())
+    return child
+
+
+def artifact(demo: tuple[Path, str], component: str, output: str) -> Path:
+    return only_child(demo[0] / "demo-run/own/artifacts" / component / output)
+
+
+def records_of(uri: Path, split: str) -> list[tf.train.Example]:
+    """The examples by TensorFlow's own reader."""
+    paths = sorted(str(path) for path in (uri / f"Split-{split}").iterdir())
+    return [tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(paths)]
+
+
+def first(example: tf.train.Example, name: str):
+    feature = example.features.feature[name]
+    return (feature.bytes_list.value or feature.int64_list.value)[0]
+
+
+def test_the_summary_says_what_came_of_every_photo(demo):
+    assert "603 found = 600 written + 3 rejected + 0 skipped" in demo[1]
+    for code in ("EMPTY_FILE", "NOT_AN_IMAGE", "TRUNCATED_IMAGE"):
+        assert f"1 {code}" in demo[1]
+
+
+def test_the_model_is_well_above_chance(demo):
+    metrics = json.loads(
+        (artifact(demo, "Trainer", "model_run") / "metrics.json").read_text()
+    )
+    assert metrics["num_classes"] == 5
+    assert metrics["replicas"] == 2
+    assert metrics["eval_accuracy"] > 0.6
+
+
+@pytest.mark.parametrize(
+    ("component", "output"),
+    [("ImageExampleGen", "examples"), ("ShardBalancer", "balanced_examples")],
+)
+def test_each_photo_is_in_one_split_and_once(demo, component, output):
+    uri = artifact(demo, component, output)
+    stored = [
+        hashlib.sha256(first(example, "image")).hexdigest()
+        for split in ("train", "eval")
+        for example in records_of(uri, split)
+    ]
+    photos = [
+        hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in (demo[0] / "demo-run/photos").rglob("*.*")
+        if path.stem.isdigit()
+    ]
+    assert len(photos) == 600
+    assert sorted(stored) == sorted(photos)
+
+
+@pytest.mark.parametrize(
+    ("component", "output"),
+    [("ShardBalancer", "balanced_examples"), ("SchemaExport", "datum_schema")],
+)
+@pytest.mark.parametrize("split", ["train", "eval"])
+def test_datum_reads_what_input_fn_reads(demo, split, component, output):
+    uri = str(artifact(demo, "ShardBalancer", "balanced_examples"))
+    loaded = load(str(artifact(demo, component, output)))
+    loaded.dataset_configs.batch_size_val = 1
+    theirs = {
+        (e["filename"].numpy()[0], int(e["label"][0]), e["image"].numpy()[0].tobytes())
+        for e in loaded.val_fn(split)
+    }
+    ours = {
+        (e["filename"].numpy(), int(e["label"]), e["image"].numpy().tobytes())
+        for e in trainer_utils.input_fn(uri, split, batch_size=None)
+    }
+    assert len(ours) == {"train": 404, "eval": 196}[split]
+    assert ours == theirs
+
+
+def test_statistics_hold_no_image_bytes(demo):
+    import tensorflow_data_validation as tfdv
+
+    folder = artifact(demo, "StatisticsGen", "statistics") / "Split-train"
+    statistics = tfdv.load_stats_binary(str(folder / "FeatureStats.pb"))
+    by_name = {f.path.step[0]: f for f in statistics.datasets[0].features}
+    assert by_name["height"].num_stats.common_stats.num_non_missing == 404
+    assert len(statistics.SerializeToString()) < 100_000
+    assert b"JFIF" not in statistics.SerializeToString()
+
+
+def test_the_pushed_model_serves_encoded_photos(demo):
+    version = only_child(demo[0] / "demo-run/own/serving")
+    model = tf.saved_model.load(str(version))
+    photo = next((demo[0] / "demo-run/photos/palace_sky").glob("*.jpg")).read_bytes()
+    result = model.signatures["serving_default"](image=tf.constant([photo]))
+    assert result["probabilities"].shape == (1, 5)
+    assert float(tf.reduce_sum(result["probabilities"])) == pytest.approx(1, abs=1e-5)
+
+
+def test_a_second_run_takes_all_from_the_cache_and_an_edit_runs_it_again(demo):
+    assert "from the cache: 7 of 7" in run_demo(demo[0]).stdout
+    photo = next((demo[0] / "demo-run/photos/palace_sky").glob("*.jpg"))
+    times, data = photo.stat(), bytearray(photo.read_bytes())
+    data[-3] ^= 1  # in the scan: same size, and the same modification time below
+    photo.write_bytes(data)
+    os.utime(photo, ns=(times.st_atime_ns, times.st_mtime_ns))
+    again = run_demo(demo[0])
+    assert "from the cache: 0 of 7" in again.stdout, again.stdout + again.stderr[-2000:]
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda folder: None, "expected a folder or a CSV file, found none"),
+        (lambda folder: folder.mkdir(), "found an empty folder"),
+        (
+            lambda folder: (folder.mkdir(), (folder / "a.txt").write_text("no photo")),
+            "1 of 1 inputs were rejected (1 NOT_AN_IMAGE)",
+        ),
+    ],
+    ids=["missing", "empty", "no image"],
+)
+def test_bad_input_ends_in_one_sentence(tmp_path, make, sentence):
+    make(tmp_path / "photos")
+    finished = run_demo(tmp_path, "photos")
+    assert finished.returncode == 1
+    last = finished.stderr.strip().splitlines()[-1]
+    assert last.startswith("The demo stopped: ")
+    assert sentence in last
+    assert "Traceback" not in finished.stderr
