@@ -65,9 +65,7 @@ def test_the_summary_says_what_came_of_every_photo(demo):
 
 
 def test_the_model_is_well_above_chance(demo):
-    metrics = json.loads(
-        (artifact(demo, "Trainer", "model_run") / "metrics.json").read_text()
-    )
+    metrics = json.loads((artifact(demo, "Trainer", "model_run") / "metrics.json").read_text())
     assert metrics["num_classes"] == 5
     assert metrics["replicas"] == 2
     assert metrics["eval_accuracy"] > 0.6
