@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow_data_validation as tfdv
 from tfx import v1 as tfx
 
 from components import ImageExampleGen, SchemaExport, ShardBalancer
@@ -18,8 +17,6 @@ from pipelines import image_trainer
 __all__ = ["METADATA_FILE", "create_image_pipeline", "run_locally"]
 
 METADATA_FILE = "metadata.sqlite"
-# What statistics say of pixels' bytes is nothing, and it would cost reading them all.
-_WITHOUT_STATISTICS = ("image",)
 
 
 def create_image_pipeline(
@@ -44,10 +41,7 @@ def create_image_pipeline(
         beam_pipeline_args: for every Beam component.
     """
     images = ImageExampleGen(input_base=photos, max_reject_fraction=max_reject_fraction)
-    statistics = tfx.components.StatisticsGen(
-        examples=images.outputs["examples"],
-        stats_options=tfdv.StatsOptions(feature_allowlist=None),
-    )
+    statistics = tfx.components.StatisticsGen(examples=images.outputs["examples"])
     schema = tfx.components.SchemaGen(statistics=statistics.outputs["statistics"])
     balanced = ShardBalancer(examples=images.outputs["examples"], num_shards=num_shards)
     exported = SchemaExport(

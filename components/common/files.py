@@ -20,6 +20,7 @@ __all__ = [
     "InputFile",
     "display_path",
     "exists",
+    "file_size",
     "is_folder",
     "is_remote",
     "join",
@@ -77,6 +78,11 @@ def exists(path: str) -> bool:
 def is_folder(path: str) -> bool:
     """Whether there is a folder."""
     return bool(_gfile().isdir(path)) if is_remote(path) else os.path.isdir(path)
+
+
+def file_size(path: str) -> int:
+    """A file's size in bytes."""
+    return int(_gfile().stat(path).length) if is_remote(path) else os.path.getsize(path)
 
 
 def make_folder(path: str) -> None:
@@ -150,14 +156,11 @@ def write_atomically(path: str, *, temporary_folder: str) -> Iterator[BinaryIO]:
 
 
 def write_text(path: str, text: str) -> None:
-    """A whole UTF-8 file, and the folder it is in."""
-    make_folder(os.path.dirname(path))
-    if is_remote(path):
-        with _gfile().GFile(path, "wb") as stream:
-            stream.write(text.encode())
-    else:
-        with open(path, "wb") as stream:
-            stream.write(text.encode())
+    """A whole UTF-8 file, and the folder it is in; a reader sees all of it or none."""
+    folder, data = os.path.dirname(path), text.encode()
+    make_folder(folder)
+    with write_atomically(path, temporary_folder=folder) as stream:
+        stream.write(data)
 
 
 def list_files(base: str) -> list[InputFile]:

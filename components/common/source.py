@@ -7,7 +7,6 @@ source.shards["train"][0].records
 import collections
 import dataclasses
 import gzip
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, cast
 
@@ -18,6 +17,7 @@ from tfx_bsl.coders import example_coder
 from components.common.files import (
     InputFile,
     exists,
+    file_size,
     is_folder,
     join,
     list_files,
@@ -189,9 +189,7 @@ def _known(uri: str, path: str, records: int) -> SourceShard:
         raise DatasetError(f"shard {full_path!r}: is missing, though the dataset names it")
     if path.endswith(".gz"):
         return _counted(full_path)
-    with open_for_reading(full_path) as stream:
-        size = stream.seek(0, os.SEEK_END) if "://" not in full_path else stream.size()  # type: ignore[attr-defined]
-    return SourceShard(full_path, records, size)
+    return SourceShard(full_path, records, file_size(full_path))
 
 
 def _counted(path: str) -> SourceShard:

@@ -11,15 +11,29 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from components.common.files import exists, join, list_files, read_text, write_text
+from components.common.files import (
+    exists,
+    join,
+    list_files,
+    make_folder,
+    read_text,
+    remove_tree,
+    write_text,
+)
 from trainer_utils.format.naming import WORKING_FOLDER
 
-__all__ = ["read_summaries", "working_folder", "write_summary"]
+__all__ = ["read_summaries", "start_working", "working_folder", "write_summary"]
 
 
 def working_folder(uri: str) -> str:
     """Where a run keeps temporary files and summaries; removed when the dataset is published."""
     return join(uri, WORKING_FOLDER)
+
+
+def start_working(uri: str) -> None:
+    """Makes the working folder, empty of what an earlier attempt left."""
+    remove_tree(working_folder(uri))
+    make_folder(working_folder(uri))
 
 
 def write_summary(folder: str, name: str, summary: Mapping[str, Any]) -> None:

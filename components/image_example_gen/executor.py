@@ -12,10 +12,10 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.files import join, make_folder, remove_file, rename, write_text
+from components.common.files import join, remove_file, rename, write_text
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
-from components.common.summaries import read_summaries, working_folder
+from components.common.summaries import read_summaries, start_working, working_folder
 from components.image_example_gen.inputs import LocatedInputs, locate, read_listing
 from components.image_example_gen.plan import Partition, Plan, plan_shards
 from components.image_example_gen.settings import ImageSettings
@@ -63,7 +63,7 @@ class Executor(LocalFirstBeamExecutor):
         listing = read_listing(located, layout=settings.layout)
         plan = plan_shards(listing, partition=_partition(exec_properties), settings=settings)
         gzip = settings.compression == "gzip"
-        make_folder(working_folder(artifact.uri))
+        start_working(artifact.uri)
         with self._make_beam_pipeline() as pipeline:
             pipeline | WriteImageShards(  # type: ignore[operator]
                 plan.tasks, base=located.base, uri=artifact.uri, gzip=gzip
@@ -77,7 +77,8 @@ class Executor(LocalFirstBeamExecutor):
         vocabularies = {"label": plan.vocabulary} if plan.vocabulary else {}
         features = _features(plan, summaries)
         describe_artifact(artifact, manifest, gzip=gzip)
-        _set_span(artifact, located)
+        if not _driver_ran(exec_properties):
+            _set_span(artifact, located)
         publish_dataset(
             artifact.uri, manifest, features, vocabularies=vocabularies, rejects=rejects
         )
@@ -89,8 +90,9 @@ def _locate(exec_properties: dict[str, Any]) -> LocatedInputs:
         exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config
     )
     range_config = None
-    resolved = exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME) is not None
-    if not resolved and exec_properties.get(standard_component_specs.RANGE_CONFIG_KEY):
+    if not _driver_ran(exec_properties) and exec_properties.get(
+        standard_component_specs.RANGE_CONFIG_KEY
+    ):
         range_config = range_config_pb2.RangeConfig()
         proto_utils.json_to_proto(
             exec_properties[standard_component_specs.RANGE_CONFIG_KEY], range_config
@@ -100,6 +102,11 @@ def _locate(exec_properties: dict[str, Any]) -> LocatedInputs:
     return locate(
         exec_properties[standard_component_specs.INPUT_BASE_KEY], input_config, range_config
     )
+
+
+def _driver_ran(exec_properties: dict[str, Any]) -> bool:
+    """Whether TFX's driver has filled in spans; open-source Kubeflow runs none."""
+    return exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME) is not None
 
 
 def _partition(exec_properties: dict[str, Any]) -> Partition | None:

@@ -222,7 +222,8 @@ def _csv_rows(text: str, csv_path: str) -> tuple[list[str], list[tuple[int, dict
             if len(fields) != len(columns):
                 raise InputError(
                     f"{csv_path!r}: expected {len(columns)} columns ({','.join(columns)}), "
-                    f"got {len(fields)} (line {reader.line_num})"
+                    f"got {len(fields)} (line {reader.line_num}). "
+                    "If it is no list of the images, set layout='folder'."
                 )
             rows.append((reader.line_num, dict(zip(columns, fields, strict=True))))
     except csv.Error as error:

@@ -10,10 +10,9 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.files import make_folder
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.source import Source, infer_features, open_source
-from components.common.summaries import read_summaries, working_folder
+from components.common.summaries import read_summaries, start_working, working_folder
 from components.shard_balancer.plan import SplitLayout, plan_buckets
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.transforms import BalanceSplits, SplitWork
@@ -51,7 +50,7 @@ class Executor(LocalFirstBeamExecutor):
         source = open_source(given.uri)
         work = [_plan_split(source, split, settings) for split in source.shards]
         gzip = settings.compression == "gzip"
-        make_folder(working_folder(artifact.uri))
+        start_working(artifact.uri)
         with self._make_beam_pipeline() as pipeline:
             pipeline | BalanceSplits(work, uri=artifact.uri, gzip=gzip)  # type: ignore[operator]
         manifest = _manifest(source, read_summaries(working_folder(artifact.uri)), settings)
