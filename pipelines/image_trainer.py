@@ -54,10 +54,9 @@ def run_fn(fn_args: Any) -> None:
         "image_size": (size, size),
         "seed": config["seed"],
     }
-    train = trainer_utils.distribute(strategy, uri, "train", **read)
-    evaluation = trainer_utils.distribute(
-        strategy, fn_args.eval_files[0], "eval", shuffle=False, **read
-    )
+    # Plain datasets: Keras shares each batch out among the replicas itself, and knows the steps.
+    train = trainer_utils.input_fn(uri, "train", **read)
+    evaluation = trainer_utils.input_fn(fn_args.eval_files[0], "eval", shuffle=False, **read)
     with strategy.scope():
         model = _model(size, num_classes)
         model.compile(

@@ -19,6 +19,7 @@ REPOSITORY = Path(__file__).parents[2]
 
 def run_demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    environment.pop("TF_USE_LEGACY_KERAS", None)  # which importing TFX sets in this process
     return subprocess.run(
         [sys.executable, "-m", "pipelines.demo", *arguments],
         cwd=folder,
