@@ -1,0 +1,72 @@
+"""What the benchmarks share: real JPEGs, medians of alternating runs, a table.
+
+photos = make_jpegs(folder, count=3000)
+print_table({"ours": run_ours, "plain loop": run_loop}, records=3000, megabytes=321.0)
+"""
+
+import io
+import os
+import platform
+import random
+import statistics
+import time
+from collections.abc import Callable
+from importlib import metadata
+from pathlib import Path
+
+from PIL import Image
+from sklearn.datasets import load_sample_images
+
+__all__ = ["compare", "make_jpegs"]
+
+_PACKAGES = ("tensorflow", "tfx", "apache-beam", "numpy", "pillow")
+
+
+def make_jpegs(folder: Path, *, count: int, classes: int = 5) -> float:
+    """Writes `count` different JPEGs of about 100 KB in class folders; returns their MB in all."""
+    if not folder.is_dir():
+        photos = [Image.fromarray(pixels) for pixels in load_sample_images().images]
+        random_state = random.Random(0)
+        for number in range(count):
+            photo = photos[number % len(photos)]
+            width = random_state.randint(400, 560)
+            x, y = random_state.randint(0, 640 - width), random_state.randint(0, 427 - 280)
+            stream = io.BytesIO()
+            cut = photo.crop((x, y, x + width, y + 280)).resize((640, 480))
+            cut.save(stream, "JPEG", quality=random_state.randint(90, 96))
+            path = folder / f"class-{number % classes}" / f"{number:06d}.jpg"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(stream.getvalue())
+    return sum(path.stat().st_size for path in folder.rglob("*.jpg")) / 1e6
+
+
+def compare(
+    peers: dict[str, Callable[[], None]], *, records: int, megabytes: float, runs: int = 3
+) -> dict[str, float]:
+    """Runs all peers in turn, `runs` times after a first that does not count, and prints a table.
+
+    Args:
+        peers: by name, the first of them the one that the others are compared with.
+        records, megabytes: that one run handles.
+
+    Returns:
+        Records per second by name, from the median of the runs.
+    """
+    seconds: dict[str, list[float]] = {name: [] for name in peers}
+    for run in range(runs + 1):
+        for name, work in peers.items():
+            started = time.perf_counter()
+            work()
+            if run:
+                seconds[name].append(time.perf_counter() - started)
+    rates = {name: records / statistics.median(times) for name, times in seconds.items()}
+    versions = ", ".join(f"{package} {metadata.version(package)}" for package in _PACKAGES)
+    print(f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
+    print(f"{versions}\n{records} records, {megabytes:.0f} MB, median of {runs} runs\n")
+    first = next(iter(rates.values()))
+    print(f"| {'':32} | records/s | MB/s | ours is |\n|{'-' * 34}|----------:|-----:|--------:|")
+    for name, rate in rates.items():
+        speed = rate * megabytes / records
+        print(f"| {name:32} | {rate:9.0f} | {speed:4.0f} | {first / rate:6.2f}x |")
+    print()
+    return rates
