@@ -17,7 +17,7 @@ from components.common.rejects import Reject, RejectedInputError
 from components.common.summaries import working_folder, write_summary
 from components.image_example_gen.images import ImageHeader, inspect_image
 from components.image_example_gen.plan import ShardTask
-from trainer_utils.format import ShardName, ShardWriter, keyed_hash
+from trainer_utils.format import ShardName, ShardWriter, encode_example, keyed_hash
 from trainer_utils.format.naming import split_folder
 
 __all__ = ["ShardSummary", "WriteImageShards", "encode_image_example", "write_image_shard"]
@@ -85,7 +85,6 @@ class WriteImageShards(beam.PTransform):
         return (
             begin
             | "CreateTasks" >> beam.Create(self._tasks)
-            | "SpreadTasks" >> beam.Reshuffle()
             | "WriteShards" >> beam.ParDo(self._fn)
         )
 
@@ -132,8 +131,8 @@ def write_image_shard(task: ShardTask, *, base: str, uri: str, gzip: bool) -> Sh
                 summary.rejects.append(Reject(task.split, filename, error.code, error.detail))
                 fact = encoded_name + b"\0" + error.code.encode()
             else:
-                record = encode_image_example(data, encoded_name, header, label)
-                fact = encoded_name + b"\0%d\0%d" % (len(record), writer.write(record))
+                crc = writer.write(encode_image_example(data, encoded_name, header, label))
+                fact = encoded_name + b"\0%d\0%d" % (len(data), crc)
                 shape = [header.height, header.width, header.channels]
                 summary.image_shape = summary.image_shape or shape
                 summary.one_size &= shape[:2] == summary.image_shape[:2]
@@ -150,8 +149,8 @@ def write_image_shard(task: ShardTask, *, base: str, uri: str, gzip: bool) -> Sh
 
 def encode_image_example(
     data: bytes, filename: bytes, header: ImageHeader, label: int | None
-) -> bytes:
-    """One image as a serialized `tf.train.Example`, equal bytes for equal arguments.
+) -> list[bytes]:
+    """One image as a serialized `tf.train.Example`, in parts to be joined.
 
     Args:
         data: the encoded image, kept byte for byte.
@@ -159,16 +158,16 @@ def encode_image_example(
         header: its size.
         label: its class id, in [0, 2**63), or None for no such feature.
     """
-    example = tf.train.Example()
-    feature = example.features.feature
-    feature["image"].bytes_list.value.append(data)
-    feature["filename"].bytes_list.value.append(filename)
-    feature["height"].int64_list.value.append(header.height)
-    feature["width"].int64_list.value.append(header.width)
-    feature["channels"].int64_list.value.append(header.channels)
+    features: dict[str, bytes | int] = {
+        "image": data,
+        "filename": filename,
+        "height": header.height,
+        "width": header.width,
+        "channels": header.channels,
+    }
     if label is not None:
-        feature["label"].int64_list.value.append(label)
-    return bytes(example.SerializeToString(deterministic=True))
+        features["label"] = label
+    return encode_example(features)
 
 
 _Entries = Sequence[tuple[str, int, int | None]]
@@ -211,7 +210,7 @@ def _read_file(path: str, size: int) -> bytes | RejectedInputError:
             "TOO_LARGE", f"expected at most {_MAX_FILE_BYTES} bytes, got {size}"
         )
     try:
-        return read_bytes(path)
+        return read_bytes(path, size)
     except (FileNotFoundError, tf.errors.NotFoundError):
         return RejectedInputError("VANISHED", "listed, but gone when it was to be read")
     except (OSError, tf.errors.OpError) as error:

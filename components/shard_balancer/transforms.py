@@ -84,7 +84,6 @@ class BalanceSplits(beam.PTransform):
             _ = (
                 begin
                 | "CreateScatters" >> beam.Create(scatters)
-                | "SpreadScatters" >> beam.Reshuffle()
                 | "ScatterShards" >> beam.ParDo(_ScatterFn(self._uri))
                 | "GroupByBucket" >> beam.GroupByKey()
                 | "GatherBuckets[large]" >> gather
@@ -93,7 +92,6 @@ class BalanceSplits(beam.PTransform):
             begin
             | "CreateBuckets"
             >> beam.Create([(work.buckets[0].key, [(work.buckets[0], work)]) for work in small])
-            | "SpreadBuckets" >> beam.Reshuffle()
             | "GatherBuckets[small]" >> gather
         )
 

@@ -20,7 +20,8 @@ def example(number: int, size: int) -> bytes:
         "id": tf.train.Feature(int64_list=tf.train.Int64List(value=[number])),
         "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x" * size])),
     }
-    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+    made = tf.train.Example(features=tf.train.Features(feature=feature))
+    return made.SerializeToString(deterministic=True)
 
 
 def write_stock(folder: Path, split: str, shards: list[list[bytes]], suffix: str = ".gz") -> None:

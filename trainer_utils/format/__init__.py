@@ -19,6 +19,7 @@ from trainer_utils.format.errors import (
     DatasetError,
     InputError,
 )
+from trainer_utils.format.example import encode_example
 from trainer_utils.format.manifest import Accounting, Manifest, Shard
 from trainer_utils.format.naming import ShardName, canonical_split
 from trainer_utils.format.planning import keyed_hash, num_shards_for, permute, shard_bounds
@@ -26,7 +27,7 @@ from trainer_utils.format.shard_writer import ShardDigest, ShardWriter
 from trainer_utils.format.slices import SplitRange, resolve_slices
 from trainer_utils.format.tfrecord import (
     RecordBlock,
-    frame_record,
+    frame_parts,
     frame_records,
     read_blocks,
     read_records,
@@ -47,7 +48,8 @@ __all__ = [
     "ShardWriter",
     "SplitRange",
     "canonical_split",
-    "frame_record",
+    "encode_example",
+    "frame_parts",
     "frame_records",
     "keyed_hash",
     "num_shards_for",

@@ -32,9 +32,11 @@ def extend_crc32c(crc: int, data: Buffer) -> int:
     return int(google_crc32c.extend(crc, data))
 
 
-def masked_crc32c(data: Buffer) -> int:
-    """The masked CRC-32C of a buffer, as TFRecord files keep it."""
-    crc = google_crc32c.value(data)
+def masked_crc32c(*parts: Buffer) -> int:
+    """The masked CRC-32C of a buffer, or of several end to end, as TFRecord files keep it."""
+    crc = 0
+    for part in parts:
+        crc = google_crc32c.extend(crc, part)
     return int(((crc >> 15 | crc << 17) + _MASK_DELTA) & 0xFFFFFFFF)
 
 

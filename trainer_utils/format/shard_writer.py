@@ -2,20 +2,21 @@
 
 with open(temporary_path, "wb") as stream:
     writer = ShardWriter(stream)
-    writer.write(example.SerializeToString())
+    writer.write([example.SerializeToString()])
     digest = writer.finish()
 """
 
 import dataclasses
 import zlib
+from collections.abc import Sequence
 from typing import BinaryIO
 
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.tfrecord import frame_record
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, frame_parts
 
 __all__ = ["ShardDigest", "ShardWriter"]
 
-_WRITE_BYTES = 4 << 20  # 4 MiB: joins short records into few writes, and stays in cache
+_WRITE_BYTES = 1 << 20  # 1 MiB: few system calls, each of which lets another thread in
 _GZIP_CONTAINER = 16 + zlib.MAX_WBITS
 
 
@@ -32,7 +33,7 @@ class ShardWriter:
     """Appends records to a stream. The caller opens, closes and renames the file.
 
     Args:
-        stream: where the bytes go.
+        stream: where the bytes go, a MiB or so at a time.
         gzip: whether to compress. The gzip header holds no time and no name, so that equal
             records give equal files.
     """
@@ -40,17 +41,17 @@ class ShardWriter:
     def __init__(self, stream: BinaryIO, *, gzip: bool = False) -> None:
         self._stream = stream
         self._gzip = zlib.compressobj(6, zlib.DEFLATED, _GZIP_CONTAINER) if gzip else None
-        self._parts: list[bytes] = []
+        self._pending: list[bytes] = []
         self._pending_bytes = 0
         self._records = 0
         self._bytes = 0
         self._crc = 0
 
-    def write(self, record: bytes) -> int:
-        """Frames and appends one record; returns its masked CRC-32C."""
-        header, payload, footer = frame_record(record)
-        self._parts += (header, payload, footer)
-        self._pending_bytes += len(record)
+    def write(self, parts: Sequence[bytes]) -> int:
+        """Frames and appends one record, given in parts; returns its masked CRC-32C."""
+        header, footer = frame_parts(parts)
+        self._pending += (header, *parts, footer)
+        self._pending_bytes += sum(map(len, parts)) + RECORD_OVERHEAD_BYTES
         self._records += 1
         if self._pending_bytes >= _WRITE_BYTES:
             self._flush()
@@ -70,11 +71,10 @@ class ShardWriter:
         return ShardDigest(records=self._records, bytes=self._bytes, crc32c=self._crc)
 
     def _flush(self) -> None:
-        if self._parts:
-            block = b"".join(self._parts)
-            self._parts.clear()
+        if self._pending:
+            self._emit(b"".join(self._pending))
+            self._pending.clear()
             self._pending_bytes = 0
-            self._emit(block)
 
     def _emit(self, block: bytes) -> None:
         self._emit_raw(self._gzip.compress(block) if self._gzip is not None else block)

@@ -13,7 +13,7 @@ Source: `tensorflow/core/lib/io/record_writer.h`.
 
 import dataclasses
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import BinaryIO
 
 import google_crc32c
@@ -27,7 +27,7 @@ __all__ = [
     "BLOCK_BYTES",
     "RECORD_OVERHEAD_BYTES",
     "RecordBlock",
-    "frame_record",
+    "frame_parts",
     "frame_records",
     "read_blocks",
     "read_records",
@@ -77,16 +77,19 @@ class RecordBlock:
         return [view[b:e] for b, e in zip(self.starts.tolist(), ends.tolist(), strict=True)]
 
 
-def frame_record(record: bytes) -> tuple[bytes, bytes, bytes]:
-    """A record as header, payload and footer; joined, they are its frame."""
-    length = _LENGTH.pack(len(record))
-    header = length + _CRC.pack(masked_crc32c(length))
-    return header, record, _CRC.pack(masked_crc32c(record))
+def frame_parts(parts: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """What stands before and after a record that is given in parts, end to end."""
+    length = _LENGTH.pack(sum(map(len, parts)))
+    return length + _CRC.pack(masked_crc32c(length)), _CRC.pack(masked_crc32c(*parts))
 
 
 def frame_records(records: Iterable[bytes]) -> bytes:
     """Records, framed, end to end: the content of a TFRecord file."""
-    return b"".join(part for record in records for part in frame_record(record))
+    framed: list[bytes] = []
+    for record in records:
+        header, footer = frame_parts([record])
+        framed += (header, record, footer)
+    return b"".join(framed)
 
 
 def read_blocks(
