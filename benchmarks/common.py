@@ -1,13 +1,14 @@
 """What the benchmarks share: real JPEGs, medians of alternating runs, a table.
 
 photos = make_jpegs(folder, count=3000)
-print_table({"ours": run_ours, "plain loop": run_loop}, records=3000, megabytes=321.0)
+compare({"ours": run_ours, "plain loop": run_loop}, records=3000, megabytes=321.0, target=…)
 """
 
 import io
 import os
 import platform
 import random
+import shutil
 import statistics
 import time
 from collections.abc import Callable
@@ -41,13 +42,20 @@ def make_jpegs(folder: Path, *, count: int, classes: int = 5) -> float:
 
 
 def compare(
-    peers: dict[str, Callable[[], None]], *, records: int, megabytes: float, runs: int = 3
+    peers: dict[str, Callable[[Path], None]],
+    *,
+    records: int,
+    megabytes: float,
+    target: Path,
+    runs: int = 3,
 ) -> dict[str, float]:
     """Runs all peers in turn, `runs` times after a first that does not count, and prints a table.
 
     Args:
-        peers: by name, the first of them the one that the others are compared with.
+        peers: by name, the first of them the one that the others are compared with. Each gets an
+            empty folder to write to; making and removing it is not timed.
         records, megabytes: that one run handles.
+        target: that folder.
 
     Returns:
         Records per second by name, from the median of the runs.
@@ -55,10 +63,12 @@ def compare(
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     for run in range(runs + 1):
         for name, work in peers.items():
+            target.mkdir(parents=True)
             started = time.perf_counter()
-            work()
+            work(target)
             if run:
                 seconds[name].append(time.perf_counter() - started)
+            shutil.rmtree(target)
     rates = {name: records / statistics.median(times) for name, times in seconds.items()}
     versions = ", ".join(f"{package} {metadata.version(package)}" for package in _PACKAGES)
     print(f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")

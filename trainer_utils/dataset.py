@@ -22,9 +22,9 @@ from trainer_utils.format import (
     Feature,
     Manifest,
     SplitRange,
+    count_records,
     parse_features,
     parse_shard_info,
-    read_blocks,
     read_records,
 )
 from trainer_utils.format.naming import (
@@ -186,9 +186,9 @@ def _size(path: str, named_in: str) -> int:
 
 
 def _counted(path: str) -> ShardFile:
-    """A shard that nothing says the records of: read, and so verified, once."""
+    """A shard that nothing says the records of: read once, to count them."""
     with _open_records(path) as stream:
-        records = sum(len(block) for block in read_blocks(stream, path=path))
+        records, _ = count_records(stream, path=path)
     return ShardFile(path, records, int(tf.io.gfile.stat(path).length))
 
 

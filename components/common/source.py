@@ -5,8 +5,10 @@ source.shards["train"][0].records
 """
 
 import collections
+import contextlib
 import dataclasses
 import gzip
+import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, cast
 
@@ -29,6 +31,7 @@ from trainer_utils.format import (
     Feature,
     Manifest,
     RecordBlock,
+    count_records,
     parse_features,
     parse_shard_info,
     read_blocks,
@@ -118,14 +121,20 @@ def read_shard_blocks(path: str) -> Iterator[RecordBlock]:
         CorruptShardError: as `read_blocks`.
         DatasetError: the gzip stream itself is bad.
     """
+    with _framed_stream(path) as stream:
+        yield from read_blocks(stream, path=path)
+
+
+@contextlib.contextmanager
+def _framed_stream(path: str) -> Iterator[BinaryIO]:
     with open_for_reading(path) as stream:
         if not path.endswith(".gz"):
-            yield from read_blocks(stream, path=path)
+            yield stream
             return
         try:
             with gzip.GzipFile(fileobj=stream, mode="rb") as unzipped:
-                yield from read_blocks(cast(BinaryIO, unzipped), path=path)
-        except (EOFError, gzip.BadGzipFile, OSError) as error:
+                yield cast(BinaryIO, unzipped)
+        except (EOFError, zlib.error, OSError) as error:
             raise DatasetError(f"{path!r}: expected a whole gzip stream: {error}") from error
 
 
@@ -193,11 +202,8 @@ def _known(uri: str, path: str, records: int) -> SourceShard:
 
 
 def _counted(path: str) -> SourceShard:
-    records = framed_bytes = 0
-    for block in read_shard_blocks(path):
-        records += len(block)
-        framed_bytes += len(block.data)
-    return SourceShard(path, records, framed_bytes)
+    with _framed_stream(path) as stream:
+        return SourceShard(path, *count_records(stream, path=path))
 
 
 def _count_folders(uri: str, paths: Mapping[str, int]) -> dict[str, list[SourceShard]]:

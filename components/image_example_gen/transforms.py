@@ -12,7 +12,7 @@ from typing import Any
 import apache_beam as beam
 import tensorflow as tf
 
-from components.common.files import join, make_folder, read_bytes, write_atomically
+from components.common.files import join, make_folder, read_bytes_of_size, write_atomically
 from components.common.rejects import Reject, RejectedInputError
 from components.common.summaries import working_folder, write_summary
 from components.image_example_gen.images import ImageHeader, inspect_image
@@ -210,7 +210,7 @@ def _read_file(path: str, size: int) -> bytes | RejectedInputError:
             "TOO_LARGE", f"expected at most {_MAX_FILE_BYTES} bytes, got {size}"
         )
     try:
-        return read_bytes(path, size)
+        return read_bytes_of_size(path, size)
     except (FileNotFoundError, tf.errors.NotFoundError):
         return RejectedInputError("VANISHED", "listed, but gone when it was to be read")
     except (OSError, tf.errors.OpError) as error:

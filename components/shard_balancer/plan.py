@@ -16,8 +16,7 @@ from trainer_utils.format import keyed_hash, permute, shard_bounds
 
 __all__ = ["Bucket", "SplitLayout", "plan_buckets"]
 
-# Beside its framed bytes, a record held in memory has its place, its block, its start and its end.
-_INDEX_BYTES = 40
+_OBJECT_BYTES = 64  # of Python's, beside the framed bytes of a record that is held
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +79,7 @@ def plan_buckets(
     layout: SplitLayout, shards: list[SourceShard], *, memory_bytes: int
 ) -> list[Bucket]:
     """As few buckets as keep each within `memory_bytes`, or at one shard."""
-    held = sum(shard.bytes for shard in shards) + _INDEX_BYTES * layout.num_records
+    held = sum(shard.bytes for shard in shards) + _OBJECT_BYTES * layout.num_records
     number = min(max(1, -(-held // memory_bytes)), layout.num_shards)
     ends = shard_bounds(num_records=layout.num_shards, num_shards=number).tolist()
     return [

@@ -12,7 +12,7 @@ import dataclasses
 import itertools
 import uuid
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, cast
 
 import apache_beam as beam
 import numpy as np
@@ -197,53 +197,42 @@ def gather_bucket(
 
 
 class _Records:
-    """Records held in the blocks they were read in, found by place."""
+    """Framed records in their places."""
 
     def __init__(self, first_place: int, stop_place: int) -> None:
-        size = stop_place - first_place
         self._first_place = first_place
-        self._blocks: list[bytes] = []
-        self._block_of = np.full(size, -1, np.int32)
-        self._starts = np.zeros(size, np.int64)
-        self._stops = np.zeros(size, np.int64)
-        self._added = 0
+        self._frames: list[bytes | memoryview | None] = [None] * (stop_place - first_place)
         self.content = 0
 
     def add(self, block: RecordBlock, places: npt.NDArray[np.int64]) -> None:
         slots = places - self._first_place
-        if len(slots) and (slots.min() < 0 or slots.max() >= len(self._starts)):
+        if len(slots) and (slots.min() < 0 or slots.max() >= len(self._frames)):
             raise DatasetError("expected the records that were planned for, got others")
-        self._block_of[slots] = len(self._blocks)
-        self._starts[slots] = block.starts
-        self._stops[slots] = np.append(block.starts[1:], len(block.data))
-        self._blocks.append(block.data)
-        self._added += len(slots)
+        for slot, frame in zip(cast(list[int], slots.tolist()), block.frames(), strict=True):
+            self._frames[slot] = frame
         facts = block.lengths.astype(np.uint64) << np.uint64(32) | block.payload_crcs
         mixed = (facts ^ facts >> np.uint64(29)) * np.uint64(0xBF58476D1CE4E5B9)
         self.content = (self.content + int(np.sum(mixed, dtype=np.uint64))) % 2**64
 
     def check(self, bucket: Bucket) -> None:
-        if self._added != len(self._starts) or (self._block_of < 0).any():
+        missing = self._frames.count(None)
+        if missing:
             raise DatasetError(
-                f"split {bucket.layout.split!r}: expected {len(self._starts)} records as the "
-                f"dataset says, got {self._added}. The dataset was changed: write it again."
+                f"split {bucket.layout.split!r}: expected {len(self._frames)} records as the "
+                f"dataset says, got {len(self._frames) - missing}. "
+                "The dataset was changed: write it again."
             )
 
     def frames(self, start: int, stop: int) -> Iterator[tuple[bytes, int]]:
         """The framed records of the places `start` to `stop`, joined, some MiB at a time."""
-        slots = slice(start - self._first_place, stop - self._first_place)
-        sizes = np.cumsum(self._stops[slots] - self._starts[slots])
-        views = [memoryview(block) for block in self._blocks]
+        frames = cast(
+            list[bytes], self._frames[start - self._first_place : stop - self._first_place]
+        )
+        sizes = np.cumsum([len(frame) for frame in frames])
         cuts = np.searchsorted(sizes, np.arange(_WRITE_BYTES, sizes[-1], _WRITE_BYTES)) + 1
-        ends = np.unique(np.append(cuts, stop - start)) + slots.start
-        for begin, end in itertools.pairwise([slots.start, *ends.tolist()]):
-            chosen = zip(
-                self._block_of[begin:end].tolist(),
-                self._starts[begin:end].tolist(),
-                self._stops[begin:end].tolist(),
-                strict=True,
-            )
-            yield b"".join([views[b][s:e] for b, s, e in chosen]), end - begin
+        ends = np.unique(np.append(cuts, len(frames)))
+        for begin, end in itertools.pairwise([0, *ends.tolist()]):
+            yield b"".join(frames[begin:end]), end - begin
 
 
 def _write_shard(

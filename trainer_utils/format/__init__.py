@@ -27,6 +27,7 @@ from trainer_utils.format.shard_writer import ShardDigest, ShardWriter
 from trainer_utils.format.slices import SplitRange, resolve_slices
 from trainer_utils.format.tfrecord import (
     RecordBlock,
+    count_records,
     frame_parts,
     frame_records,
     read_blocks,
@@ -48,6 +49,7 @@ __all__ = [
     "ShardWriter",
     "SplitRange",
     "canonical_split",
+    "count_records",
     "encode_example",
     "frame_parts",
     "frame_records",

@@ -27,6 +27,7 @@ __all__ = [
     "BLOCK_BYTES",
     "RECORD_OVERHEAD_BYTES",
     "RecordBlock",
+    "count_records",
     "frame_parts",
     "frame_records",
     "read_blocks",
@@ -38,9 +39,12 @@ FOOTER_BYTES = 4
 RECORD_OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES
 BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
 _MOST_BYTES_A_READ = 256 << 20  # so that a length made up by an attacker allocates no more
+_VIEWED_FROM_BYTES = 4 << 10  # a record: a view costs 184 bytes and as much time as copying these
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
+
+Frame = bytes | memoryview
 
 
 @dataclasses.dataclass(frozen=True)
@@ -70,10 +74,11 @@ class RecordBlock:
         ends = begins + self.lengths
         return [self.data[b:e] for b, e in zip(begins.tolist(), ends.tolist(), strict=True)]
 
-    def frames(self) -> list[memoryview]:
-        """The framed records, in order, as views of `data`."""
+    def frames(self) -> list[Frame]:
+        """The framed records, in order: views of `data` where they are large, else copies."""
         ends = self.starts + self.lengths + RECORD_OVERHEAD_BYTES
-        view = memoryview(self.data)
+        large = len(self.data) > _VIEWED_FROM_BYTES * len(self)
+        view: Frame = memoryview(self.data) if large else self.data
         return [view[b:e] for b, e in zip(self.starts.tolist(), ends.tolist(), strict=True)]
 
 
@@ -109,6 +114,43 @@ def read_blocks(
         CorruptShardError: a sum does not agree, or the stream ends inside a record. The message
             names `path`, the record's number and its byte offset.
     """
+    record_number = 0
+    for data, starts, end, offset in _whole_frames(stream, path, block_bytes):
+        block = _verified_block(data, starts, end, path, record_number, offset)
+        yield block
+        record_number += len(block)
+
+
+def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
+    """How many records a TFRecord stream holds, and how many bytes with their frames.
+
+    The sums of the lengths are checked, those of the payloads are not: four times as fast as
+    `read_blocks` where the payloads will be read later anyway.
+
+    Raises:
+        CorruptShardError: as `read_blocks`.
+    """
+    records = framed_bytes = 0
+    for data, starts, end, offset in _whole_frames(stream, path, BLOCK_BYTES):
+        headers = _headers(data, np.array(starts, np.int64))
+        if (bad := _bad_headers(headers)).any():
+            index = int(bad.argmax())
+            _raise_bad_sum("length", path, records + index, offset + starts[index])
+        records += len(starts)
+        framed_bytes += end
+    return records, framed_bytes
+
+
+def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
+    """The verified payloads of a TFRecord stream, one after the other; errors as `read_blocks`."""
+    for block in read_blocks(stream, path=path):
+        yield from block.records()
+
+
+def _whole_frames(
+    stream: BinaryIO, path: str, block_bytes: int
+) -> Iterator[tuple[bytes, list[int], int, int]]:
+    """Blocks of whole frames: data, where each begins, where the last ends, the data's offset."""
     offset = record_number = 0
     pending = b""
     while True:
@@ -119,10 +161,9 @@ def read_blocks(
         pending = pending + chunk if pending else chunk
         starts, end = _frame_starts(pending)
         if starts:
-            block = _verified_block(pending, starts, end, path, record_number, offset)
-            yield block
+            yield pending, starts, end, offset
             offset += end
-            record_number += len(block)
+            record_number += len(starts)
             pending = pending[end:]
     if pending:
         _check_header(pending, path, record_number, offset)
@@ -130,12 +171,6 @@ def read_blocks(
             f"{path!r}: expected a whole record, got the end of the file "
             f"(record {record_number}, byte {offset}). The file is truncated: write it again."
         )
-
-
-def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
-    """The verified payloads of a TFRecord stream, one after the other; errors as `read_blocks`."""
-    for block in read_blocks(stream, path=path):
-        yield from block.records()
 
 
 def _frame_starts(data: bytes) -> tuple[list[int], int]:
@@ -155,10 +190,9 @@ def _verified_block(
     data: bytes, starts_list: list[int], end: int, path: str, record_number: int, offset: int
 ) -> RecordBlock:
     starts = np.array(starts_list, np.int64)
-    octets = np.frombuffer(data, np.uint8)
-    headers = octets[starts[:, None] + np.arange(HEADER_BYTES)]
     # A wrong length leads the walk astray, so the first bad header is where the file is bad.
-    bad = masked_crc32c_of_rows(headers[:, :8]) != headers[:, 8:].copy().view("<u4")[:, 0]
+    bad = _bad_headers(_headers(data, starts))
+    octets = np.frombuffer(data, np.uint8)
     ends = np.append(starts[1:], end) - FOOTER_BYTES
     footers = octets[ends[:, None] + np.arange(FOOTER_BYTES)].view("<u4")[:, 0]
     trusted = len(starts) if not bad.any() else int(bad.argmax())
@@ -176,6 +210,15 @@ def _verified_block(
         _raise_bad_sum("length", path, record_number + trusted, offset + int(starts[trusted]))
     whole = data if end == len(data) else data[:end]
     return RecordBlock(whole, starts, ends - starts - HEADER_BYTES, footers, offset)
+
+
+def _headers(data: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER_BYTES)]
+
+
+def _bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    sums = headers[:, 8:].copy().view("<u4")[:, 0]
+    return np.not_equal(masked_crc32c_of_rows(headers[:, :8]), sums)
 
 
 def _missing_bytes(pending: bytes, path: str, record_number: int, offset: int) -> int:
