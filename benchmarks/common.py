@@ -63,6 +63,7 @@ def compare(
     seconds: dict[str, list[float]] = {name: [] for name in peers}
     for run in range(runs + 1):
         for name, work in peers.items():
+            shutil.rmtree(target, ignore_errors=True)  # of a run that was broken off
             target.mkdir(parents=True)
             started = time.perf_counter()
             work(target)

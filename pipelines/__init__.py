@@ -1,4 +1,22 @@
-"""Ready pipelines, and a demonstration that needs nothing but this repository.
+"""Ready pipelines, conversion in one call, and a demonstration.
 
-from pipelines.image_pipeline import create_image_pipeline
+    import pipelines
+    uri = pipelines.convert("photos/", "datasets/photos")
+
+Importing this package alone does not import TFX, which takes some ten seconds.
 """
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pipelines.conversion import convert
+
+__all__ = ["convert"]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "convert":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from pipelines.conversion import convert
+
+    return convert

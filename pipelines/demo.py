@@ -73,10 +73,11 @@ def _run(source: str | None) -> None:
 
 
 def _summarise(root: Path, metadata: str, source: str, seconds: float) -> None:
+    from pipelines.runs import latest_artifacts
     from trainer_utils.format import Manifest
     from trainer_utils.format.naming import MANIFEST_FILE, REJECTS_FILE
 
-    latest, cached = _latest_artifacts(metadata)
+    latest, cached = latest_artifacts(metadata)
     examples, balanced = latest["ImageExampleGen"], latest["ShardBalancer"]
     first = Manifest.from_json(Path(examples, MANIFEST_FILE).read_text(), path=examples)
     final = Manifest.from_json(Path(balanced, MANIFEST_FILE).read_text(), path=balanced)
@@ -105,29 +106,6 @@ def _summarise(root: Path, metadata: str, source: str, seconds: float) -> None:
     print(f"  served model      {root / 'serving'}")
     print(f"  ML Metadata       {metadata}")
     print(f"\nDone in {seconds:.0f} s; components taken from the cache: {len(cached)} of 7.")
-
-
-def _latest_artifacts(metadata: str) -> tuple[dict[str, str], list[str]]:
-    """The uri that each component of the last run gave, and the components that were cached."""
-    from ml_metadata import metadata_store
-    from tfx.orchestration.metadata import sqlite_metadata_connection_config
-
-    store = metadata_store.MetadataStore(sqlite_metadata_connection_config(metadata))
-    runs = store.get_contexts_by_type("pipeline_run")
-    executions = store.get_executions_by_context(max(runs, key=lambda run: run.id).id)
-    types = {kind.id: kind.name.split(".")[-1] for kind in store.get_execution_types()}
-    uris: dict[str, str] = {}
-    cached = []
-    for execution in executions:
-        name = types[execution.type_id]
-        if execution.last_known_state == type(execution).CACHED:
-            cached.append(name)
-        events = store.get_events_by_execution_ids([execution.id])
-        ids = [event.artifact_id for event in events if event.type == event.OUTPUT]
-        for artifact in store.get_artifacts_by_id(ids):
-            if name != "Trainer" or "model_run" in artifact.uri:
-                uris[name] = artifact.uri
-    return uris, cached
 
 
 def _metrics(model_run: str) -> dict[str, Any]:

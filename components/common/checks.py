@@ -3,12 +3,15 @@
 check_number("seed", seed, -(2**63), 2**63 - 1)
 """
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+from tfx.orchestration.data_types import RuntimeParameter
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["COMPRESSIONS", "check_choice", "check_number", "known_now"]
+__all__ = ["COMPRESSIONS", "as_properties", "check_choice", "check_number", "known_now"]
 
 COMPRESSIONS = ("none", "gzip")
 
@@ -35,9 +38,28 @@ def check_number(
 
 
 def known_now(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings whose value is here, rather than a parameter that a run will fill in."""
+    """The settings that are given, and here, rather than parameters that a run will fill in."""
     return {
         name: value
         for name, value in settings.items()
-        if value is None or isinstance(value, (str, int, float, Mapping))
+        if value is not None and not isinstance(value, RuntimeParameter)
     }
+
+
+def as_properties(settings: Mapping[str, Any], *, json_names: Collection[str]) -> dict[str, Any]:
+    """Settings as TFX's execution properties hold them: no booleans, lists or mappings.
+
+    Args:
+        settings: by name.
+        json_names: those that are kept as JSON; None where there is nothing in them.
+    """
+    properties = {}
+    for name, value in settings.items():
+        if name in json_names and not isinstance(value, RuntimeParameter):
+            value = json.dumps(value, sort_keys=True) if value else None
+        elif isinstance(value, bool):
+            value = int(value)
+        elif name == "max_reject_fraction" and isinstance(value, int):
+            value = float(value)
+        properties[name] = value
+    return properties

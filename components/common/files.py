@@ -25,8 +25,10 @@ __all__ = [
     "is_remote",
     "join",
     "list_files",
+    "list_names",
     "make_folder",
     "open_for_reading",
+    "os_errors",
     "read_bytes",
     "read_bytes_of_size",
     "read_text",
@@ -62,7 +64,9 @@ def is_remote(path: str) -> bool:
 
 
 def join(base: str, path: str) -> str:
-    """`path` under `base`."""
+    """`path` under `base`; `path` itself where it is whole, an absolute one or a url."""
+    if is_remote(path):
+        return path
     return posixpath.join(base, path) if is_remote(base) else os.path.join(base, path)
 
 
@@ -79,6 +83,13 @@ def exists(path: str) -> bool:
 def is_folder(path: str) -> bool:
     """Whether there is a folder."""
     return bool(_gfile().isdir(path)) if is_remote(path) else os.path.isdir(path)
+
+
+def list_names(folder: str) -> list[str]:
+    """What is in a folder, without what is below its folders."""
+    if is_remote(folder):
+        return [name.rstrip("/") for name in _gfile().listdir(folder)]
+    return os.listdir(folder)
 
 
 def file_size(path: str) -> int:
@@ -123,6 +134,22 @@ def open_for_reading(path: str) -> BinaryIO:
     if is_remote(path):
         return cast(BinaryIO, _gfile().GFile(path, "rb"))
     return open(path, "rb", buffering=0)  # type: ignore[return-value]
+
+
+@contextmanager
+def os_errors(path: str) -> Iterator[None]:
+    """Turns what tf.io.gfile raises for a url into the errors of local files."""
+    if not is_remote(path):
+        yield
+        return
+    import tensorflow as tf
+
+    try:
+        yield
+    except tf.errors.NotFoundError as error:
+        raise FileNotFoundError(path) from error
+    except tf.errors.OpError as error:
+        raise OSError(error.message) from error
 
 
 def read_bytes(path: str) -> bytes:
@@ -172,11 +199,11 @@ def write_atomically(path: str, *, temporary_folder: str) -> Iterator[BinaryIO]:
         raise
 
 
-def write_text(path: str, text: str) -> None:
+def write_text(path: str, text: str, *, temporary_folder: str) -> None:
     """A whole UTF-8 file, and the folder it is in; a reader sees all of it or none."""
-    folder, data = os.path.dirname(path), text.encode()
-    make_folder(folder)
-    with write_atomically(path, temporary_folder=folder) as stream:
+    data = text.encode()
+    make_folder(os.path.dirname(path))
+    with write_atomically(path, temporary_folder=temporary_folder) as stream:
         stream.write(data)
 
 

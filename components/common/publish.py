@@ -4,7 +4,8 @@ publish_dataset(uri, manifest, features, vocabularies={"label": labels}, rejects
 describe_artifact(artifact, manifest, gzip=False)
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -14,13 +15,12 @@ from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
-from components.common.files import join, remove_tree, write_text
+from components.common.files import join, make_folder, remove_tree, write_text
 from components.common.rejects import Reject, render_rejects
 from components.common.summaries import working_folder
 from components.common.tfmd import render_schema, schema_from_features
 from trainer_utils.format import (
     Feature,
-    InputError,
     Manifest,
     render_features,
     render_shard_info,
@@ -36,6 +36,7 @@ from trainer_utils.format.naming import (
 
 __all__ = ["describe_artifact", "package_versions", "publish_dataset", "write_feature_files"]
 
+_MOST_PROPERTY_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
 _PACKAGES = ("tfx-shards", "tfx", "tensorflow", "apache-beam", "pillow")
 
 
@@ -58,7 +59,7 @@ def write_feature_files(
     vocabularies: Mapping[str, Sequence[str]],
     schema: Any = None,
 ) -> None:
-    """Writes vocabularies, Datum's two JSON files and `schema.pbtxt`.
+    """Writes vocabularies, Datum's two JSON files and `schema.pbtxt`, by way of a working folder.
 
     Args:
         uri: the folder.
@@ -67,21 +68,27 @@ def write_feature_files(
         vocabularies: values by feature; a value's place is its id.
         schema: a TFMD schema to write; None for the one that the features make.
     """
+    write = _writer(uri)
     for feature, values in vocabularies.items():
-        text = "".join(f"{value}\n" for value in values)
-        try:
-            write_text(join(uri, vocabulary_file(feature)), text)
-        except UnicodeEncodeError as error:
-            raise InputError(
-                f"{feature} {error.object[error.start - 20 : error.end]!r}: "
-                "expected names in UTF-8. Rename that folder."
-            ) from error
+        write(vocabulary_file(feature), "".join(f"{value}\n" for value in values))
     if schema is None:
         sizes = {feature: len(values) for feature, values in vocabularies.items()}
         schema = schema_from_features(features, num_classes=sizes)
-    write_text(join(uri, SCHEMA_FILE), render_schema(schema))
-    write_text(join(uri, DATUM_TYPES_FILE), render_features(features))
-    write_text(join(uri, DATUM_SHARDS_FILE), render_shard_info(records_by_shard))
+        for feature, values in vocabularies.items():
+            schema.string_domain.add(name=feature, value=values)
+    write(SCHEMA_FILE, render_schema(schema))
+    write(DATUM_TYPES_FILE, render_features(features))
+    write(DATUM_SHARDS_FILE, render_shard_info(records_by_shard))
+
+
+def _writer(uri: str) -> Callable[[str, str], None]:
+    """Writes texts below `uri`; what a killed run leaves half-written is in its working folder."""
+    make_folder(working_folder(uri))
+
+    def write(path: str, text: str) -> None:
+        write_text(join(uri, path), text, temporary_folder=working_folder(uri))
+
+    return write
 
 
 def publish_dataset(
@@ -98,20 +105,32 @@ def publish_dataset(
         for split in manifest.splits
     }
     write_feature_files(uri, features, records_by_shard, vocabularies=vocabularies)
+    write = _writer(uri)
     if text := render_rejects(rejects):
-        write_text(join(uri, REJECTS_FILE), text)
+        write(REJECTS_FILE, text)
+    write(MANIFEST_FILE, manifest.to_json())
+    # Last of all: what lies here without a manifest is known for unfinished by this folder.
     remove_tree(working_folder(uri))
-    write_text(join(uri, MANIFEST_FILE), manifest.to_json())
     logging.info("%s: %s (%s)", manifest.producer, manifest.total, uri)
 
 
-def describe_artifact(artifact: types.Artifact, manifest: Manifest, *, gzip: bool) -> None:
-    """Fills an Examples artifact's properties: splits, formats, and the accounting in numbers."""
+def describe_artifact(
+    artifact: types.Artifact,
+    manifest: Manifest,
+    *,
+    gzip: bool,
+    vocabularies: Mapping[str, Sequence[str]],
+) -> None:
+    """Fills an Examples artifact's properties: splits, formats, accounting, vocabularies."""
     artifact.split_names = artifact_utils.encode_split_names(list(manifest.splits))
     examples_utils.set_payload_format(artifact, example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE)
     if gzip:  # TFX knows no other file format by name; where none is named its readers look
         examples_utils.set_file_format(artifact, "tfrecords_gzip")
     artifact.set_int_custom_property("num_shards", len(manifest.shards))
+    for feature, values in vocabularies.items():
+        text = json.dumps(values, ensure_ascii=False)
+        if len(text) <= _MOST_PROPERTY_CHARACTERS:  # else it is in the file alone
+            artifact.set_string_custom_property(f"vocabulary_{feature}", text)
     for prefix, accounting in {"": manifest.total, **_prefixed(manifest)}.items():
         for name in ("found", "written", "rejected", "skipped"):
             artifact.set_int_custom_property(prefix + name, getattr(accounting, name))

@@ -42,6 +42,7 @@ from trainer_utils.format.naming import (
     MANIFEST_FILE,
     SPLIT_PREFIX,
     WORKING_FOLDER,
+    vocabulary_of,
 )
 
 __all__ = ["Source", "SourceShard", "infer_features", "open_source", "read_shard_blocks"]
@@ -216,9 +217,7 @@ def _count_folders(uri: str, paths: Mapping[str, int]) -> dict[str, list[SourceS
 
 def _vocabularies(uri: str, files: Sequence[InputFile]) -> dict[str, list[str]]:
     return {
-        file.path.removeprefix("vocab/").removesuffix(".txt"): read_text(
-            join(uri, file.path)
-        ).split("\n")[:-1]
+        name: read_text(join(uri, file.path)).split("\n")[:-1]
         for file in files
-        if file.path.startswith("vocab/") and file.path.endswith(".txt")
+        if (name := vocabulary_of(file.path)) is not None
     }

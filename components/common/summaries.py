@@ -15,14 +15,22 @@ from components.common.files import (
     exists,
     join,
     list_files,
+    list_names,
     make_folder,
     read_text,
+    remove_file,
     remove_tree,
     write_text,
 )
-from trainer_utils.format.naming import WORKING_FOLDER
+from trainer_utils.format.naming import (
+    DATASET_FILES,
+    MANIFEST_FILE,
+    SPLIT_PREFIX,
+    VOCABULARY_FOLDER,
+    WORKING_FOLDER,
+)
 
-__all__ = ["read_summaries", "start_working", "working_folder", "write_summary"]
+__all__ = ["finished_names", "read_summaries", "start_working", "working_folder", "write_summary"]
 
 
 def working_folder(uri: str) -> str:
@@ -31,14 +39,29 @@ def working_folder(uri: str) -> str:
 
 
 def start_working(uri: str) -> None:
-    """Makes the working folder, empty of what an earlier attempt left."""
-    remove_tree(working_folder(uri))
+    """Makes the working folder, and removes what an earlier attempt or run left of a dataset."""
+    if exists(join(uri, MANIFEST_FILE)):
+        remove_file(join(uri, MANIFEST_FILE))  # first, so that nothing passes for whole
+    make_folder(working_folder(uri))
+    for name in list_names(uri):
+        if name in DATASET_FILES:
+            remove_file(join(uri, name))
+        elif name.startswith(SPLIT_PREFIX) or name in (VOCABULARY_FOLDER, WORKING_FOLDER):
+            remove_tree(join(uri, name))
     make_folder(working_folder(uri))
 
 
 def write_summary(folder: str, name: str, summary: Mapping[str, Any]) -> None:
     """Keeps one shard's report. Names must differ by shard, and be equal for a retry."""
-    write_text(join(folder, f"summaries/{name}.json"), json.dumps(summary))
+    path = join(folder, f"summaries/{name}.json")
+    write_text(path, json.dumps(summary), temporary_folder=folder)
+
+
+def finished_names(folder: str) -> list[str]:
+    """The names of the reports that are there."""
+    summaries = join(folder, "summaries")
+    names = list_names(summaries) if exists(summaries) else []
+    return [name.removesuffix(".json") for name in names]
 
 
 def read_summaries(folder: str) -> list[dict[str, Any]]:

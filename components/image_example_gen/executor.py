@@ -1,7 +1,7 @@
 """Turns a folder of images into a dataset: plan, write, publish."""
 
 import collections
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from absl import logging
@@ -13,17 +13,18 @@ from tfx.utils import proto_utils
 
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.files import join, remove_file, rename, write_text
+from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.summaries import read_summaries, start_working, working_folder
+from components.image_example_gen.features import make_features
 from components.image_example_gen.inputs import LocatedInputs, locate, read_listing
-from components.image_example_gen.plan import Partition, Plan, plan_shards
+from components.image_example_gen.plan import Partition, Plan, label_column, plan_shards
 from components.image_example_gen.settings import ImageSettings
 from components.image_example_gen.transforms import ShardSummary, WriteImageShards
 from trainer_utils.format import (
     Accounting,
     ConfigError,
-    Feature,
     InputError,
     Manifest,
     Shard,
@@ -58,33 +59,40 @@ class Executor(LocalFirstBeamExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
-        settings = ImageSettings.from_mapping(exec_properties)
-        located = _locate(exec_properties)
-        listing = read_listing(located, layout=settings.layout)
-        plan = plan_shards(listing, partition=_partition(exec_properties), settings=settings)
+        settings = ImageSettings.from_properties(exec_properties)
+        located = _locate(exec_properties, settings)
+        listing = read_listing(located, layout=settings.layout, columns=settings.columns)
+        partition = _partition(exec_properties)
+        plan = plan_shards(listing, partition=partition, settings=settings)
         gzip = settings.compression == "gzip"
         start_working(artifact.uri)
-        with self._make_beam_pipeline() as pipeline:
+        with (
+            shown_progress(artifact.uri, _work(plan), unit="images"),
+            self._make_beam_pipeline() as pipeline,
+        ):
             pipeline | WriteImageShards(  # type: ignore[operator]
-                plan.tasks, base=located.base, uri=artifact.uri, gzip=gzip
+                plan, base=located.base, uri=artifact.uri, settings=settings
             )
         summaries = _read_summaries(artifact.uri, plan)
         rejects = [*plan.rejects, *(r for summary in summaries for r in summary.rejects)]
-        _check_outcome(rejects, listing.found, located.base, settings, artifact.uri)
+        _check_outcome(rejects, summaries, listing.found, located.base, settings, artifact.uri)
         manifest = _manifest(
-            plan, _drop_empty_shards(summaries, artifact.uri, gzip), rejects, settings
+            plan,
+            _drop_empty_shards(summaries, artifact.uri, gzip),
+            rejects,
+            settings,
+            partition,
         )
-        vocabularies = {"label": plan.vocabulary} if plan.vocabulary else {}
-        features = _features(plan, summaries)
-        describe_artifact(artifact, manifest, gzip=gzip)
+        features = make_features(plan, summaries)
+        describe_artifact(artifact, manifest, gzip=gzip, vocabularies=plan.vocabularies)
         if not _driver_ran(exec_properties):
             _set_span(artifact, located)
         publish_dataset(
-            artifact.uri, manifest, features, vocabularies=vocabularies, rejects=rejects
+            artifact.uri, manifest, features, vocabularies=plan.vocabularies, rejects=rejects
         )
 
 
-def _locate(exec_properties: dict[str, Any]) -> LocatedInputs:
+def _locate(exec_properties: dict[str, Any], settings: ImageSettings) -> LocatedInputs:
     input_config = example_gen_pb2.Input()
     proto_utils.json_to_proto(
         exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config
@@ -97,11 +105,20 @@ def _locate(exec_properties: dict[str, Any]) -> LocatedInputs:
         proto_utils.json_to_proto(
             exec_properties[standard_component_specs.RANGE_CONFIG_KEY], range_config
         )
-    for split in input_config.splits:
-        check_split_name(split.name)
+    _check_split_names("input_config", [split.name for split in input_config.splits])
     return locate(
-        exec_properties[standard_component_specs.INPUT_BASE_KEY], input_config, range_config
+        exec_properties[standard_component_specs.INPUT_BASE_KEY],
+        input_config,
+        range_config,
+        image_roots=settings.image_roots,
     )
+
+
+def _check_split_names(setting: str, names: Sequence[str]) -> None:
+    for place, name in enumerate(names):
+        check_split_name(name)
+        if name in names[:place]:
+            raise ConfigError(f"{setting}: expected each split once, got {name!r} twice")
 
 
 def _driver_ran(exec_properties: dict[str, Any]) -> bool:
@@ -118,8 +135,8 @@ def _partition(exec_properties: dict[str, Any]) -> Partition | None:
     split_config = output_config.split_config
     if not split_config.splits:
         return None
+    _check_split_names("output_config", [split.name for split in split_config.splits])
     for split in split_config.splits:
-        check_split_name(split.name)
         if split.hash_buckets <= 0:
             raise ConfigError(
                 f"output_config split {split.name!r}: expected hash_buckets of at least 1, "
@@ -131,6 +148,15 @@ def _partition(exec_properties: dict[str, Any]) -> Partition | None:
     )
 
 
+def _work(plan: Plan) -> dict[str, Work]:
+    return {
+        task.name: Work(
+            len(task.entries), sum(blob.size for entry in task.entries for blob in entry.blobs)
+        )
+        for task in plan.tasks
+    }
+
+
 def _read_summaries(uri: str, plan: Plan) -> list[ShardSummary]:
     found = {
         (summary.split, summary.shard_index): summary
@@ -140,7 +166,12 @@ def _read_summaries(uri: str, plan: Plan) -> list[ShardSummary]:
 
 
 def _check_outcome(
-    rejects: Sequence[Reject], found: int, base: str, settings: ImageSettings, uri: str
+    rejects: Sequence[Reject],
+    summaries: Sequence[ShardSummary],
+    found: int,
+    base: str,
+    settings: ImageSettings,
+    uri: str,
 ) -> None:
     """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it."""
     listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
@@ -151,10 +182,11 @@ def _check_outcome(
             max_reject_fraction=settings.max_reject_fraction,
             listed_in=listed_in,
         )
-        if len(rejects) == found:
+        if not any(summary.records for summary in summaries):
             raise InputError(f"input_base {base!r}: expected images, found none that can be read")
     except InputError:
-        write_text(listed_in, render_rejects(rejects))
+        folder = working_folder(uri)
+        write_text(listed_in, render_rejects(rejects), temporary_folder=folder)
         raise
 
 
@@ -193,6 +225,7 @@ def _manifest(
     summaries: Sequence[ShardSummary],
     rejects: Sequence[Reject],
     settings: ImageSettings,
+    partition: Partition | None,
 ) -> Manifest:
     num_shards = collections.Counter(summary.split for summary in summaries)
     rejected = collections.Counter(reject.split for reject in rejects)
@@ -200,10 +233,12 @@ def _manifest(
     labels: dict[str, collections.Counter[str]] = {
         name: collections.Counter() for name in plan.splits
     }
+    place = label_column(plan.columns)
+    class_names = None if place is None else plan.vocabularies.get(plan.columns[place].name)
     for summary in summaries:
         written[summary.split] += summary.records
         for label, count in summary.labels.items():
-            labels[summary.split][plan.vocabulary[label]] += count
+            labels[summary.split][class_names[label] if class_names else str(label)] += count
     return Manifest(
         shards=tuple(
             Shard(
@@ -227,38 +262,24 @@ def _manifest(
             for name in plan.splits
         },
         producer="ImageExampleGen",
-        config={name: getattr(settings, name) for name in settings.__dataclass_fields__},
+        config={**settings.for_manifest(), "splits": partition and dict(partition.buckets)},
         input_fingerprint=_content(summaries),
         label_counts={name: dict(counts) for name, counts in labels.items() if counts},
+        conversions=_sum(summary.conversions for summary in summaries),
         reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
         versions=package_versions(),
     )
 
 
+def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    total: collections.Counter[str] = collections.Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)
+
+
 def _content(summaries: Sequence[ShardSummary]) -> str:
     return f"{sum(int(summary.content, 16) for summary in summaries) % 2**128:032x}"
-
-
-def _features(plan: Plan, summaries: Sequence[ShardSummary]) -> dict[str, Feature]:
-    written = [summary for summary in summaries if summary.records]
-    height, width, _ = written[0].image_shape
-    grey = all(summary.channels == [1] for summary in written)
-    fixed = all(s.one_size and s.image_shape[:2] == [height, width] for s in written)
-    features = {
-        # Datum decodes rank 2 to one channel and rank 3 to three.
-        "image": Feature(
-            type="string",
-            shape=(height, width) if grey else (height, width, 3),
-            extra={"sizes": "fixed" if fixed else "mixed"},
-        ),
-        "filename": Feature(type="string"),
-        "height": Feature(type="int"),
-        "width": Feature(type="int"),
-        "channels": Feature(type="int"),
-    }
-    if plan.vocabulary:
-        features["label"] = Feature(type="int", extra={"num_classes": len(plan.vocabulary)})
-    return features
 
 
 def _set_span(artifact: types.Artifact, located: LocatedInputs) -> None:

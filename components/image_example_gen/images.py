@@ -97,3 +97,33 @@ def _check_end(data: bytes, image: Image.Image) -> None:
             image.verify()  # the checksum of every chunk
         except Exception as error:
             raise RejectedInputError("DAMAGED_IMAGE", f"{error}") from error
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageOptions:
+    orientation: str = "apply"
+    frames: str = "first"
+    resize_shorter_side: int | None = None
+    quality: int = 95
+    encoding: str = "file"
+    verify: str = "structure"
+    max_pixels: int = MAX_PIXELS
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class StoredImage:
+    data: bytes
+    format: str
+    height: int
+    width: int
+    channels: int
+    conversions: tuple[str, ...] = ()
+
+
+def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredImage:
+    header = inspect_image(data)
+    return StoredImage(data, header.format, header.height, header.width, header.channels)
+
+
+def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
+    return store_image(data, options, filename="")

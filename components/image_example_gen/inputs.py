@@ -14,9 +14,9 @@ import hashlib
 import itertools
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from tfx.components.example_gen import input_processor
+from tfx.components.example_gen import input_processor, utils
 from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.common.files import (
@@ -24,11 +24,10 @@ from components.common.files import (
     display_path,
     exists,
     is_folder,
-    join,
     list_files,
-    read_text,
 )
-from components.image_example_gen.layouts import Listing, read_layout
+from components.common.listing import ImageRoot, LayoutInputs, Listing, join_listings
+from components.image_example_gen.layouts import is_list, read_layout
 from trainer_utils.format import InputError
 
 __all__ = ["LocatedInputs", "ResolvedPattern", "fingerprint", "locate", "read_listing"]
@@ -43,8 +42,8 @@ class ResolvedPattern:
     Args:
         name: the split's.
         pattern: relative to the base.
-        root: where the layout begins: a folder, or a CSV file.
-        files: what the pattern selects; for a CSV file all below the base, since any may be listed.
+        root: where the layout begins: a folder, or a list.
+        files: what the pattern selects; for a list all below the base, since any may be listed.
     """
 
     name: str
@@ -55,10 +54,11 @@ class ResolvedPattern:
 
 @dataclasses.dataclass(frozen=True)
 class LocatedInputs:
-    """Where the inputs are: `base`, the patterns, and TFX's `span` and `version`."""
+    """Where the inputs are: `base`, patterns, other roots, and TFX's `span` and `version`."""
 
     base: str
     patterns: tuple[ResolvedPattern, ...]
+    image_roots: tuple[ImageRoot, ...]
     span: int
     version: int | None
 
@@ -67,55 +67,80 @@ def locate(
     input_base: str,
     input_config: example_gen_pb2.Input,
     range_config: range_config_pb2.RangeConfig | None = None,
+    *,
+    image_roots: Sequence[str] = (),
 ) -> LocatedInputs:
     """Resolves spans as TFX does, and lists every file that the patterns select.
 
     Args:
-        input_base: a folder, or a CSV file.
+        input_base: a folder, or a list of images.
         input_config: TFX's; patterns may hold {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}.
         range_config: which spans to consider; None for the latest.
+        image_roots: folders beside it that a list may point into.
 
     Raises:
         InputError: there is nothing at `input_base`, or no file in it.
     """
     if not input_base or not exists(input_base):
-        raise InputError(f"input_base {input_base!r}: expected a folder or a CSV file, found none")
-    base, csv_name = input_base, None
+        raise InputError(
+            f"input_base {input_base!r}: expected a folder or a list of images, found none"
+        )
+    base, list_name = input_base, None
     if not is_folder(input_base):
-        base, csv_name = os.path.split(input_base)
+        base, list_name = os.path.split(input_base)
     processor = input_processor.FileBasedInputProcessor(base, input_config.splits, range_config)
-    span, version = processor.resolve_span_and_version()
+    span, version = 0, None
+    if any(any(utils.verify_split_pattern_specs(split)) for split in input_config.splits):
+        span, version = processor.resolve_span_and_version()  # opens files that it need not
     files = list_files(base)
     if not files:
         raise InputError(f"input_base {input_base!r}: expected images, found an empty folder")
     patterns = []
     for split in input_config.splits:
         pattern = processor.get_pattern_for_span_version(split.pattern, span, version)
-        root = csv_name or _literal_part(pattern)
-        selected = [file for file in files if csv_name or _selects(pattern, file.path)]
+        root = list_name or _literal_part(pattern)
+        selected = [file for file in files if list_name or _selects(pattern, file.path)]
         if not selected:
             raise InputError(
                 f"input_config pattern {pattern!r}: expected files under {base!r}, found none"
             )
         if any(file.path == root for file in selected):
-            selected = files
+            if is_list(root):
+                selected = files
+            elif list_name:
+                raise InputError(
+                    f"input_base {input_base!r}: expected a folder or a list of images, got a file"
+                )
+            else:
+                root = posixpath.dirname(root)
         patterns.append(ResolvedPattern(split.name, pattern, root, tuple(selected)))
-    return LocatedInputs(base, tuple(patterns), span, version)
+    return LocatedInputs(base, tuple(patterns), _list_roots(image_roots), span, version)
+
+
+def _list_roots(image_roots: Sequence[str]) -> tuple[ImageRoot, ...]:
+    for root in image_roots:
+        if not is_folder(root):
+            raise InputError(f"image_roots: expected folders, found none at {root!r}")
+    return tuple(
+        ImageRoot(root, {file.path: file for file in list_files(root)}) for root in image_roots
+    )
 
 
 def fingerprint(located: LocatedInputs) -> str:
     """A hexadecimal digest that changes with any file's name, size or version. Reads no file."""
     digest = hashlib.sha256()
-    for pattern in located.patterns:
-        digest.update(f"{pattern.name}\0{pattern.pattern}\0".encode())
-        for file in pattern.files:
+    groups = [(f"{p.name}\0{p.pattern}", p.files) for p in located.patterns]
+    groups += [(root.base, tuple(root.files.values())) for root in located.image_roots]
+    for header, files in groups:
+        digest.update(f"{header}\0".encode())
+        for file in files:
             name = file.path.encode("utf-8", "surrogateescape")
             digest.update(name + f"\0{file.size}\0{file.version}\0{file.problem}\0".encode())
     return digest.hexdigest()
 
 
-def read_listing(located: LocatedInputs, *, layout: str) -> Listing:
-    """Works out split and label of every input.
+def read_listing(located: LocatedInputs, *, layout: str, columns: Mapping[str, str]) -> Listing:
+    """Works out split, features and bytes of every input.
 
     Raises:
         InputError: as `read_layout`, or a file is selected by two patterns.
@@ -123,21 +148,22 @@ def read_listing(located: LocatedInputs, *, layout: str) -> Listing:
     several = len(located.patterns) > 1
     listings = [
         read_layout(
-            pattern.files,
-            root=pattern.root,
+            LayoutInputs(
+                base=located.base,
+                root=pattern.root,
+                files={file.path: file for file in pattern.files},
+                split=pattern.name if several else None,
+                columns=columns,
+                image_roots=located.image_roots,
+            ),
             layout=layout,
-            split=pattern.name if several else None,
-            base=located.base,
-            read_text=lambda path: read_text(join(located.base, path)),
         )
         for pattern in located.patterns
     ]
-    listing = Listing(
-        tuple(entry for part in listings for entry in part.entries),
-        tuple(left for part in listings for left in part.left_out),
-    )
-    if several:
-        _refuse_overlap([entry.filename for entry in listing.entries])
+    if len(listings) == 1:
+        return listings[0]
+    listing = join_listings(listings)
+    _refuse_overlap([entry.name for entry in listing.entries])
     return listing
 
 

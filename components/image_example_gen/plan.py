@@ -1,17 +1,20 @@
-"""Decides the split, order and shard of every image before any is read.
+"""Decides the split, order and shard of every input before any is read.
 
 plan = plan_shards(listing, partition=Partition((("train", 2), ("eval", 1))), settings=settings)
-plan.tasks[0].entries      # the first shard's images, in their order
+plan.tasks[0].entries      # the first shard's inputs, in their order
 """
 
 import bisect
+import collections
 import dataclasses
 import itertools
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
+from components.common.files import display_path
+from components.common.listing import Column, Entry, LeftOut, Listing, Value
 from components.common.rejects import Reject
-from components.image_example_gen.layouts import Entry, LeftOut, Listing
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import (
     ConfigError,
@@ -21,10 +24,10 @@ from trainer_utils.format import (
     shard_bounds,
 )
 
-__all__ = ["PARTITION_FEATURES", "Partition", "Plan", "ShardTask", "plan_shards"]
+__all__ = ["Partition", "Plan", "ShardTask", "label_column", "plan_shards"]
 
-PARTITION_FEATURES = ("filename", "label")
 _SPLIT_ORDER = ("train", "eval", "test")
+_OWN_NAME = "filename"  # what is hashed where no column is named
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,22 +36,19 @@ class Partition:
 
     Args:
         buckets: split names with their share, as in TFX's `SplitConfig`.
-        feature: what is hashed, `filename` or `label`; equal values share a split.
+        feature: what is hashed: `filename`, or a column; equal values share a split.
     """
 
-    buckets: tuple[tuple[str, int], ...]
-    feature: str = "filename"
+    buckets: tuple[tuple[str, int], ...] = (("train", 2), ("eval", 1))
+    feature: str = _OWN_NAME
 
-    def __post_init__(self) -> None:
-        if self.feature not in PARTITION_FEATURES:
-            raise ConfigError(
-                f"output_config partition_feature_name: expected one of "
-                f"{', '.join(PARTITION_FEATURES)}, got {self.feature!r}"
-            )
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The splits' names, in order."""
+        return tuple(name for name, _ in self.buckets)
 
-    def split_of(self, filename: str, label: str | None, *, seed: int) -> str:
+    def split_of(self, identity: str, *, seed: int) -> str:
         """The split of one input."""
-        identity = filename if self.feature == "filename" else label or ""
         ends = list(itertools.accumulate(share for _, share in self.buckets))
         bucket = keyed_hash(os.fsencode(identity), seed=seed, purpose="split") % ends[-1]
         return self.buckets[bisect.bisect(ends, bucket)][0]
@@ -56,12 +56,17 @@ class Partition:
 
 @dataclasses.dataclass(frozen=True)
 class ShardTask:
-    """One shard to write: its place, and its images as (filename, size, label id or None)."""
+    """One shard to write: its place, and its inputs, labels as ids."""
 
     split: str
     shard_index: int
     num_shards: int
-    entries: tuple[tuple[str, int, int | None], ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def name(self) -> str:
+        """What it is known by among all tasks."""
+        return f"{self.split}-{self.shard_index:05d}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,14 +76,17 @@ class Plan:
     Args:
         splits: their names, in order.
         tasks: one a shard, by split and shard index.
-        vocabulary: the labels, sorted; a label's place is its id. Empty where there are none.
+        columns, blobs: as in the listing.
+        vocabularies: values by feature, sorted or as given; a value's place is its id.
         rejects: inputs that are left out without being read.
         skipped: inputs left out on purpose, by split.
     """
 
     splits: tuple[str, ...]
     tasks: tuple[ShardTask, ...]
-    vocabulary: tuple[str, ...]
+    columns: tuple[Column, ...]
+    blobs: tuple[str, ...]
+    vocabularies: Mapping[str, tuple[str, ...]]
     rejects: tuple[Reject, ...]
     skipped: dict[str, int]
 
@@ -88,44 +96,41 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Imag
 
     Args:
         listing: every input.
-        partition: the splits asked for; None for the layout's own, else train and eval 2:1.
-        settings: seed and shard size.
+        partition: the splits that output_config asks for, or None for those that the inputs name,
+            or else train and eval, 2:1.
+        settings: seed, size of shards, vocabularies, grouping.
 
     Raises:
-        ConfigError: `partition` was asked for, but the inputs name splits themselves.
+        ConfigError: both the inputs and a setting decide splits, or a setting names no column.
         InputError: a label cannot be kept in a vocabulary file.
     """
     own_splits = {entry.split for entry in listing.entries if entry.split is not None}
     own_splits |= {left.split for left in listing.left_out if left.split and left.code}
-    if partition is not None and own_splits:
-        raise ConfigError(
-            f"output_config: expected no splits, since the inputs name their own "
-            f"({', '.join(sorted(own_splits))}), got {', '.join(n for n, _ in partition.buckets)}"
-        )
-    hashed = partition or Partition((("train", 2), ("eval", 1)))
-    vocabulary = _vocabulary(listing.entries)
-    by_split: dict[str, list[Entry]] = {}
-    for entry in listing.entries:
-        split = entry.split or hashed.split_of(entry.filename, entry.label, seed=settings.seed)
-        by_split.setdefault(split, []).append(entry)
+    hashed = _checked_partition(partition, own_splits, listing.columns, settings)
+    vocabularies = _vocabularies(listing, settings)
+    entries, unknown = _with_ids(listing, vocabularies)
+    split_of = _assign(listing, hashed, settings)
+    by_split: dict[str, list[Entry]] = collections.defaultdict(list)
+    for entry in entries:
+        by_split[split_of[entry.name]].append(entry)
     uses_hash = not own_splits or any(entry.split is None for entry in listing.entries)
-    names = own_splits.union(n for n, _ in hashed.buckets if uses_hash)
-    splits = _ordered(names, [n for n, _ in hashed.buckets])
+    names = own_splits.union(hashed.names if uses_hash else ())
+    splits = _ordered(names, hashed.names)
     left_out = [
         (_split_of_left_out(left, splits, own_splits, hashed, settings.seed), left)
         for left in listing.left_out
     ]
-    ids = {label: index for index, label in enumerate(vocabulary)}
+    left_out += [(split_of[left.name], left) for left in unknown]
     return Plan(
         splits=splits,
         tasks=tuple(
-            task
-            for split in splits
-            for task in _split_tasks(split, by_split.get(split, []), ids, settings)
+            task for split in splits for task in _split_tasks(split, by_split[split], settings)
         ),
-        vocabulary=vocabulary,
+        columns=listing.columns,
+        blobs=listing.blobs,
+        vocabularies=vocabularies,
         rejects=tuple(
-            Reject(split, left.filename, left.code, left.detail)
+            Reject(split, left.name, left.code, left.detail)
             for split, left in left_out
             if left.code is not None
         ),
@@ -136,12 +141,155 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Imag
     )
 
 
-def _vocabulary(entries: Iterable[Entry]) -> tuple[str, ...]:
-    labels = sorted({entry.label for entry in entries if entry.label is not None}, key=os.fsencode)
-    for label in labels:
-        if "\n" in label or "\r" in label:
-            raise InputError(f"label {label!r}: expected one line, since a vocabulary has one each")
-    return tuple(labels)
+def _checked_partition(
+    partition: Partition | None,
+    own_splits: set[str],
+    columns: Sequence[Column],
+    settings: ImageSettings,
+) -> Partition:
+    names = [_OWN_NAME, *(column.name for column in columns)]
+    hashed = partition or Partition()
+    if settings.group_by is not None:
+        if hashed.feature != _OWN_NAME:
+            raise ConfigError(
+                f"group_by: expected none beside output_config's partition_feature_name "
+                f"{hashed.feature!r}, got {settings.group_by!r}"
+            )
+        hashed = dataclasses.replace(hashed, feature=settings.group_by)
+    asked = {
+        "output_config": partition and ", ".join(hashed.names),
+        "group_by": settings.group_by,
+        "stratify": settings.stratify or None,
+    }
+    for setting, value in asked.items():
+        if own_splits and value is not None:
+            raise ConfigError(
+                f"{setting}: expected none, since the inputs name their own splits "
+                f"({', '.join(sorted(own_splits))}), got {value}"
+            )
+    if hashed.feature not in names:
+        setting = "group_by" if settings.group_by else "output_config partition_feature_name"
+        raise ConfigError(f"{setting}: expected one of {', '.join(names)}, got {hashed.feature!r}")
+    if settings.stratify and hashed.feature != _OWN_NAME:
+        raise ConfigError(
+            f"stratify: expected False where {hashed.feature!r} decides the split, got True"
+        )
+    if settings.stratify and label_column(columns) is None:
+        raise ConfigError("stratify: expected inputs with labels, got some without")
+    return hashed
+
+
+def label_column(columns: Sequence[Column]) -> int | None:
+    """The place of the column whose classes are counted and kept in proportion."""
+    for place, column in enumerate(columns):
+        if column.kind == "label" or column.name in ("label", "labels"):
+            return place
+    return None
+
+
+def _vocabularies(listing: Listing, settings: ImageSettings) -> dict[str, tuple[str, ...]]:
+    columns = {c.name: place for place, c in enumerate(listing.columns) if c.kind == "label"}
+    given = settings.vocabularies
+    for name in given:
+        if name not in columns:
+            raise ConfigError(
+                f"vocabulary[{name!r}]: expected a feature of labels "
+                f"({', '.join(columns) or 'there is none'})"
+            )
+    vocabularies = {}
+    for name, place in columns.items():
+        if name in given:
+            vocabularies[name] = given[name]
+            continue
+        labels = {label for entry in listing.entries for label in _labels(entry.values[place])}
+        vocabularies[name] = tuple(sorted(labels, key=os.fsencode))
+        for label in vocabularies[name]:
+            if "\n" in label or "\r" in label:
+                raise InputError(
+                    f"{name} {label!r}: expected one line, since a vocabulary has one each"
+                )
+            if label != display_path(label):
+                raise InputError(
+                    f"{name} {display_path(label)!r}: expected a name in UTF-8. Rename that folder."
+                )
+    return vocabularies
+
+
+def _labels(value: Value) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _with_ids(
+    listing: Listing, vocabularies: Mapping[str, Sequence[str]]
+) -> tuple[list[Entry], list[LeftOut]]:
+    """The entries with ids for labels, and those whose label a given vocabulary does not hold."""
+    ids = {
+        place: {label: number for number, label in enumerate(vocabularies[column.name])}
+        for place, column in enumerate(listing.columns)
+        if column.kind == "label"
+    }
+    entries, unknown = [], []
+    for entry in listing.entries:
+        values = list(entry.values)
+        try:
+            for place, known in ids.items():
+                values[place] = _ids(values[place], known)
+        except KeyError as error:
+            name = listing.columns[place].name
+            detail = f"{name} {error.args[0]!r} is not in the vocabulary"
+            unknown.append(LeftOut(entry.name, entry.split, "UNKNOWN_LABEL", detail))
+        else:
+            entries.append(entry._replace(values=tuple(values)) if ids else entry)
+    return entries, unknown
+
+
+def _ids(value: Value, known: Mapping[str, int]) -> Value:
+    if isinstance(value, tuple):
+        return tuple(known[cast(str, label)] for label in value)
+    return None if value is None else known[cast(str, value)]
+
+
+def _assign(listing: Listing, hashed: Partition, settings: ImageSettings) -> dict[str, str]:
+    """The split of each entry by name: its own, by class and hash rank, or by hash."""
+    if settings.stratify:
+        return _stratified(listing, hashed, settings)
+    place = next(
+        (place for place, column in enumerate(listing.columns) if column.name == hashed.feature),
+        None,
+    )
+    splits = {}
+    for entry in listing.entries:
+        identity = entry.name
+        if place is not None:
+            value = entry.values[place]
+            # An input without a value has nothing to share a split for.
+            identity = entry.name if value is None else str(value)
+        splits[entry.name] = entry.split or hashed.split_of(identity, seed=settings.seed)
+    return splits
+
+
+def _stratified(listing: Listing, hashed: Partition, settings: ImageSettings) -> dict[str, str]:
+    """Gives each class to the splits in their shares, to within one, by the rank of its hashes."""
+    place = cast(int, label_column(listing.columns))
+    by_class: dict[Value, list[Entry]] = collections.defaultdict(list)
+    for entry in listing.entries:
+        by_class[entry.values[place]].append(entry)
+    ends = list(itertools.accumulate(share for _, share in hashed.buckets))
+    splits = {}
+    for label in sorted(by_class, key=repr):
+        # One start a class, so that the remainders of many small classes do not all go one way.
+        start = keyed_hash(repr(label).encode(), seed=settings.seed, purpose="stratify")
+        ranked = sorted(by_class[label], key=lambda entry: _split_key(entry, settings.seed))
+        for rank, entry in enumerate(ranked):
+            point = (rank * ends[-1] + start % ends[-1]) // len(ranked)
+            splits[entry.name] = hashed.names[bisect.bisect(ends, point)]
+    return splits
+
+
+def _split_key(entry: Entry, seed: int) -> int:
+    return keyed_hash(os.fsencode(entry.name), seed=seed, purpose="split")
 
 
 def _ordered(names: set[str], asked: Sequence[str]) -> tuple[str, ...]:
@@ -159,29 +307,26 @@ def _split_of_left_out(
         return left.split
     if own_splits:
         return splits[0]
-    return hashed.split_of(left.filename, None, seed=seed)
+    return hashed.split_of(left.name if hashed.feature == _OWN_NAME else "", seed=seed)
 
 
 def _split_tasks(
-    split: str, entries: list[Entry], ids: dict[str, int], settings: ImageSettings
-) -> Iterable[ShardTask]:
-    def order(entry: Entry) -> int:
-        return keyed_hash(os.fsencode(entry.filename), seed=settings.seed, purpose="order")
-
-    ordered = sorted(entries, key=order)
+    split: str, entries: Iterable[Entry], settings: ImageSettings
+) -> Iterator[ShardTask]:
+    ordered = sorted(entries, key=lambda entry: _place(entry, settings.seed))
     num_shards = num_shards_for(
         num_records=len(ordered),
-        num_bytes=sum(entry.size for entry in ordered),
+        num_bytes=sum(blob.size for entry in ordered for blob in entry.blobs),
         target_shard_bytes=settings.target_shard_bytes,
     )
     bounds = shard_bounds(num_records=len(ordered), num_shards=num_shards).tolist()
     for shard_index, (start, stop) in enumerate(itertools.pairwise(bounds)):
-        yield ShardTask(
-            split,
-            shard_index,
-            num_shards,
-            tuple(
-                (entry.filename, entry.size, None if entry.label is None else ids[entry.label])
-                for entry in ordered[start:stop]
-            ),
-        )
+        yield ShardTask(split, shard_index, num_shards, tuple(ordered[start:stop]))
+
+
+def _place(entry: Entry, seed: int) -> tuple[str, int]:
+    """What entries are ordered by: a hash; rows of a table as they lie, to be read in one go."""
+    first = entry.blobs[0]
+    if first.row is not None:
+        return first.path, first.row
+    return "", keyed_hash(os.fsencode(entry.name), seed=seed, purpose="order")

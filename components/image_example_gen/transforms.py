@@ -1,33 +1,70 @@
 """Writes shards of images: one Beam element a shard.
 
-pipeline | WriteImageShards(tasks, base="photos/", uri=uri, gzip=False)
+pipeline | WriteImageShards(plan, base="photos/", uri=uri, settings=settings)
 """
 
 import collections
 import concurrent.futures
 import dataclasses
-from collections.abc import Iterable, Iterator, Sequence
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
-import tensorflow as tf
 
-from components.common.files import join, make_folder, read_bytes_of_size, write_atomically
+from components.common.blobs import BlobReader
+from components.common.files import (
+    is_remote,
+    join,
+    make_folder,
+    read_text,
+    write_atomically,
+    write_text,
+)
+from components.common.listing import Blob, Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
 from components.common.summaries import working_folder, write_summary
-from components.image_example_gen.images import ImageHeader, inspect_image
-from components.image_example_gen.plan import ShardTask
+from components.image_example_gen.images import StoredImage, store_image, store_label_map
+from components.image_example_gen.plan import Plan, ShardTask, label_column
+from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import ShardName, ShardWriter, encode_example, keyed_hash
 from trainer_utils.format.naming import split_folder
 
-__all__ = ["ShardSummary", "WriteImageShards", "encode_image_example", "write_image_shard"]
+__all__ = ["ImageFacts", "ShardSummary", "WriteImageShards", "write_image_shard"]
 
-_MAX_FILE_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
 # Files are read ahead in groups, since handing a thread one small file costs as much as reading
-# it. Four groups in flight hide an object store's latency, and hold at most some 32 MiB.
+# it; small groups, since what is held beyond the processor's cache is written at half the pace.
+# (threads, files in a group): an object store answers a request in some 30 ms.
 _GROUP_BYTES = 8 << 20
-_GROUP_FILES = 64
-_GROUPS_AHEAD = 3
+_LOCAL, _REMOTE, _TABLE = (2, 16), (16, 8), (1, 16)
+
+
+@dataclasses.dataclass
+class ImageFacts:
+    """Of one image feature of a shard.
+
+    Args:
+        shape: height, width and channels of the first; empty without one.
+        one_size: whether all have that height and width.
+        channels: the numbers of channels that occur.
+        formats: the formats that occur.
+    """
+
+    shape: list[int] = dataclasses.field(default_factory=list)
+    one_size: bool = True
+    channels: list[int] = dataclasses.field(default_factory=list)
+    formats: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, image: StoredImage) -> None:
+        """Takes one more image in."""
+        size = [image.height, image.width]
+        self.shape = self.shape or [*size, image.channels]
+        self.one_size &= size == self.shape[:2]
+        if image.channels not in self.channels:
+            self.channels.append(image.channels)
+        if image.format not in self.formats:
+            self.formats.append(image.format)
 
 
 @dataclasses.dataclass
@@ -37,10 +74,11 @@ class ShardSummary:
     Args:
         split, shard_index: which shard.
         records, bytes, crc32c: as in the manifest.
-        labels: examples by label id.
-        image_shape: height, width and channels of the shard's first image; empty without one.
-        one_size: whether all its images have that height and width.
-        channels: the numbers of channels that occur.
+        labels: how often each class occurs, by id.
+        images: by feature.
+        longest: of each list column, the most values.
+        incomplete: columns that an example lacks.
+        conversions: examples by what was done to their image.
         content: an order-free sum over all inputs, as 32 hexadecimal digits.
         rejects: what was left out.
     """
@@ -51,68 +89,122 @@ class ShardSummary:
     bytes: int = 0
     crc32c: int = 0
     labels: dict[int, int] = dataclasses.field(default_factory=dict)
-    image_shape: list[int] = dataclasses.field(default_factory=list)
-    one_size: bool = True
-    channels: list[int] = dataclasses.field(default_factory=list)
+    images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
+    longest: dict[str, int] = dataclasses.field(default_factory=dict)
+    incomplete: list[str] = dataclasses.field(default_factory=list)
+    conversions: dict[str, int] = dataclasses.field(default_factory=dict)
     content: str = ""
     rejects: list[Reject] = dataclasses.field(default_factory=list)
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "ShardSummary":
         """From what `dataclasses.asdict` and JSON made of one."""
-        labels = {int(label): count for label, count in value["labels"].items()}
-        rejects = [Reject(**reject) for reject in value["rejects"]]
-        return cls(**{**value, "labels": labels, "rejects": rejects})
+        typed = {
+            "labels": {int(label): count for label, count in value["labels"].items()},
+            "images": {name: ImageFacts(**facts) for name, facts in value["images"].items()},
+            "rejects": [Reject(**reject) for reject in value["rejects"]],
+        }
+        return cls(**{**value, **typed})
+
+    def add(self, images: Mapping[str, StoredImage], plan: Plan, values: Sequence[Value]) -> None:
+        """Takes one more example in."""
+        for feature, image in images.items():
+            self.images.setdefault(feature, ImageFacts()).add(image)
+            for conversion in image.conversions:
+                self.conversions[conversion] = self.conversions.get(conversion, 0) + 1
+        for column, value in zip(plan.columns, values, strict=True):
+            if isinstance(value, tuple):
+                self.longest[column.name] = max(self.longest.get(column.name, 0), len(value))
+            elif value is None and column.name not in self.incomplete:
+                self.incomplete.append(column.name)
 
 
 class WriteImageShards(beam.PTransform):
     """Writes every shard of a plan, with a summary beside each.
 
+    Tasks go to workers as files, by name: a plan of a million inputs is too large for the graphs
+    that runners take.
+
     Args:
-        tasks: the shards.
-        base: the folder that filenames are relative to.
+        plan: the shards and what is in them.
+        base: the folder that paths are relative to.
         uri: of the dataset.
-        gzip: whether to compress.
+        settings: of the component.
     """
 
-    def __init__(self, tasks: Sequence[ShardTask], *, base: str, uri: str, gzip: bool) -> None:
+    def __init__(self, plan: Plan, *, base: str, uri: str, settings: ImageSettings) -> None:
         super().__init__()
-        self._tasks = tasks
-        self._fn = _WriteImageShardFn(base, uri, gzip)
+        self._names = [task.name for task in plan.tasks]
+        self._fn = _WriteImageShardFn(dataclasses.replace(plan, tasks=()), base, uri, settings)
+        for task in plan.tasks:
+            write_task(working_folder(uri), task)
 
     def expand(self, begin: Any) -> Any:
         """The shards and their summaries are side effects; the output holds nothing."""
         return (
             begin
-            | "CreateTasks" >> beam.Create(self._tasks)
+            | "CreateTasks" >> beam.Create(self._names)
             | "WriteShards" >> beam.ParDo(self._fn)
         )
 
 
-@beam.typehints.with_input_types(ShardTask)
+@beam.typehints.with_input_types(str)
 class _WriteImageShardFn(beam.DoFn):
-    def __init__(self, base: str, uri: str, gzip: bool) -> None:
-        self._base, self._uri, self._gzip = base, uri, gzip
+    def __init__(self, plan: Plan, base: str, uri: str, settings: ImageSettings) -> None:
+        self._plan, self._base, self._uri, self._settings = plan, base, uri, settings
         self._records = beam.metrics.Metrics.counter("tfx_shards", "records_written")
         self._rejects = beam.metrics.Metrics.counter("tfx_shards", "inputs_rejected")
 
-    def process(self, task: ShardTask) -> None:
-        summary = write_image_shard(task, base=self._base, uri=self._uri, gzip=self._gzip)
+    def process(self, name: str) -> None:
+        task = read_task(working_folder(self._uri), name)
+        summary = write_image_shard(
+            task, self._plan, base=self._base, uri=self._uri, settings=self._settings
+        )
         self._records.inc(summary.records)
         self._rejects.inc(len(summary.rejects))
-        name = f"{task.split}-{task.shard_index:05d}"
         write_summary(working_folder(self._uri), name, dataclasses.asdict(summary))
 
 
-def write_image_shard(task: ShardTask, *, base: str, uri: str, gzip: bool) -> ShardSummary:
+def write_task(folder: str, task: ShardTask) -> None:
+    """Keeps a task as a file of JSON, in which a name that is not UTF-8 is escaped."""
+    path = join(folder, f"tasks/{task.name}.json")
+    write_text(
+        path,
+        json.dumps((task.split, task.shard_index, task.num_shards, task.entries)),
+        temporary_folder=folder,
+    )
+
+
+def read_task(folder: str, name: str) -> ShardTask:
+    """The task that `write_task` kept."""
+    text = read_text(join(folder, f"tasks/{name}.json"))
+    split, shard_index, num_shards, entries = json.loads(text)
+    return ShardTask(
+        split,
+        shard_index,
+        num_shards,
+        tuple(
+            Entry(name, own_split, tuple(Blob(*blob) for blob in blobs), tuple(map(_tuple, values)))
+            for name, own_split, blobs, values in entries
+        ),
+    )
+
+
+def _tuple(value: Any) -> Value:
+    return tuple(value) if isinstance(value, list) else value
+
+
+def write_image_shard(
+    task: ShardTask, plan: Plan, *, base: str, uri: str, settings: ImageSettings
+) -> ShardSummary:
     """Reads a task's images and writes its shard under the shard's final name.
 
     A bad image becomes a reject in the summary; failing to write raises.
     """
     summary = ShardSummary(task.split, task.shard_index)
-    channels: set[int] = set()
-    labels: collections.Counter[int] = collections.Counter()
+    label_place = label_column(plan.columns)
     content = 0
+    gzip = settings.compression == "gzip"
     name = ShardName(
         split=task.split, shard_index=task.shard_index, num_shards=task.num_shards, gzip=gzip
     )
@@ -121,75 +213,109 @@ def write_image_shard(task: ShardTask, *, base: str, uri: str, gzip: bool) -> Sh
     make_folder(join(uri, split_folder(task.split)))
     with write_atomically(join(uri, name.path), temporary_folder=temporary_folder) as stream:
         writer = ShardWriter(stream, gzip=gzip)
-        for filename, label, data in _read_ahead(task.entries, base):
-            encoded_name = filename.encode("utf-8", "surrogateescape")
+        for entry, blobs in _read_ahead(task.entries, base):
+            encoded_name = _text(entry.name)
             try:
-                if isinstance(data, RejectedInputError):
-                    raise data
-                header = inspect_image(data)
+                images = _store(entry, blobs, plan.blobs, settings)
             except RejectedInputError as error:
-                summary.rejects.append(Reject(task.split, filename, error.code, error.detail))
+                summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
                 fact = encoded_name + b"\0" + error.code.encode()
             else:
-                crc = writer.write(encode_image_example(data, encoded_name, header, label))
-                fact = encoded_name + b"\0%d\0%d" % (len(data), crc)
-                shape = [header.height, header.width, header.channels]
-                summary.image_shape = summary.image_shape or shape
-                summary.one_size &= shape[:2] == summary.image_shape[:2]
-                channels.add(header.channels)
-                if label is not None:
-                    labels[label] += 1
+                features = encode_values(plan.columns, entry.values)
+                main = images[plan.blobs[0]]
+                features |= {
+                    "filename": encoded_name,
+                    "height": main.height,
+                    "width": main.width,
+                    "channels": main.channels,
+                }
+                features |= {feature: image.data for feature, image in images.items()}
+                crc = writer.write(encode_example(features))
+                fact = encoded_name + b"\0%d\0%d" % (len(main.data), crc)
+                summary.add(images, plan, entry.values)
+                if label_place is not None:
+                    _count(summary.labels, entry.values[label_place])
             content += keyed_hash(fact, seed=0, purpose="content")
         digest = writer.finish()
     summary.records, summary.bytes, summary.crc32c = digest.records, digest.bytes, digest.crc32c
-    summary.labels, summary.channels = dict(labels), sorted(channels)
     summary.content = f"{content % 2**128:032x}"
     return summary
 
 
-def encode_image_example(
-    data: bytes, filename: bytes, header: ImageHeader, label: int | None
-) -> list[bytes]:
-    """One image as a serialized `tf.train.Example`, in parts to be joined.
-
-    Args:
-        data: the encoded image, kept byte for byte.
-        filename: relative to the input base.
-        header: its size.
-        label: its class id, in [0, 2**63), or None for no such feature.
-    """
-    features: dict[str, bytes | int] = {
-        "image": data,
-        "filename": filename,
-        "height": header.height,
-        "width": header.width,
-        "channels": header.channels,
-    }
-    if label is not None:
-        features["label"] = label
-    return encode_example(features)
-
-
-_Entries = Sequence[tuple[str, int, int | None]]
-_Read = tuple[str, int | None, bytes | RejectedInputError]
+def _store(
+    entry: Entry,
+    blobs: list[bytes] | RejectedInputError,
+    features: Sequence[str],
+    settings: ImageSettings,
+) -> dict[str, StoredImage]:
+    """What is kept of an entry's images, by feature; the first is the photo, others label maps."""
+    if isinstance(blobs, RejectedInputError):
+        raise blobs
+    photo = store_image(blobs[0], settings.images, filename=entry.name)
+    images = {features[0]: photo}
+    for feature, data in zip(features[1:], blobs[1:], strict=True):
+        images[feature] = label_map = store_label_map(data, settings.images)
+        if (label_map.height, label_map.width) != (photo.height, photo.width):
+            raise RejectedInputError(
+                "LABEL_MAP_SIZE",
+                f"expected {photo.width} x {photo.height} as the image has, "
+                f"got {label_map.width} x {label_map.height}",
+            )
+    return images
 
 
-def _read_ahead(entries: _Entries, base: str) -> Iterator[_Read]:
-    """Files in order, some groups of them read by threads before they are asked for."""
-    with concurrent.futures.ThreadPoolExecutor(_GROUPS_AHEAD) as pool:
+def _count(labels: dict[int, int], value: Value) -> None:
+    for label in value if isinstance(value, tuple) else (value,):
+        if isinstance(label, int):
+            labels[label] = labels.get(label, 0) + 1
+
+
+def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
+    """An entry's values as features: texts as UTF-8, floats as floats, missing ones left out."""
+    encode: dict[str, Callable[[Any], Any]] = {"string": _text, "float": float}
+    features: dict[str, Any] = {}
+    for column, value in zip(columns, values, strict=True):
+        if isinstance(value, tuple):
+            features[column.name] = tuple(map(encode.get(column.kind, int), value))
+        elif value is not None:
+            features[column.name] = encode.get(column.kind, int)(value)
+    return features
+
+
+def _text(value: str) -> bytes:
+    return value.encode("utf-8", "surrogateescape")
+
+
+_Read = tuple[Entry, list[bytes] | RejectedInputError]
+
+
+def _read_ahead(entries: Sequence[Entry], base: str) -> Iterator[_Read]:
+    """Entries in order, some groups of them read by threads before they are asked for."""
+    threads, group_files = _REMOTE if is_remote(base) else _LOCAL
+    if entries and entries[0].blobs[0].row is not None:  # a thread holds a group of rows
+        threads, group_files = _TABLE
+    readers = threading.local()
+
+    def read_group(group: Sequence[Entry]) -> list[_Read]:
+        if not hasattr(readers, "own"):
+            readers.own = BlobReader(base)
+        return [(entry, _read(readers.own, entry)) for entry in group]
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         pending: collections.deque[concurrent.futures.Future[list[_Read]]] = collections.deque()
-        for group in _groups(entries):
-            pending.append(pool.submit(_read_group, group, base))
-            if len(pending) > _GROUPS_AHEAD:
+        for group in _groups(entries, group_files):
+            pending.append(pool.submit(read_group, group))
+            if len(pending) > threads:
                 yield from pending.popleft().result()
         while pending:
             yield from pending.popleft().result()
 
 
-def _groups(entries: _Entries) -> Iterator[_Entries]:
+def _groups(entries: Sequence[Entry], group_files: int) -> Iterator[Sequence[Entry]]:
     start = group_bytes = 0
-    for stop, (_, size, _) in enumerate(entries):
-        if stop > start and (group_bytes + size > _GROUP_BYTES or stop - start >= _GROUP_FILES):
+    for stop, entry in enumerate(entries):
+        size = sum(blob.size for blob in entry.blobs)
+        if stop > start and (group_bytes + size > _GROUP_BYTES or stop - start >= group_files):
             yield entries[start:stop]
             start, group_bytes = stop, 0
         group_bytes += size
@@ -197,21 +323,8 @@ def _groups(entries: _Entries) -> Iterator[_Entries]:
         yield entries[start:]
 
 
-def _read_group(entries: Iterable[tuple[str, int, int | None]], base: str) -> list[_Read]:
-    return [
-        (filename, label, _read_file(join(base, filename), size))
-        for filename, size, label in entries
-    ]
-
-
-def _read_file(path: str, size: int) -> bytes | RejectedInputError:
-    if size > _MAX_FILE_BYTES:
-        return RejectedInputError(
-            "TOO_LARGE", f"expected at most {_MAX_FILE_BYTES} bytes, got {size}"
-        )
+def _read(reader: BlobReader, entry: Entry) -> list[bytes] | RejectedInputError:
     try:
-        return read_bytes_of_size(path, size)
-    except (FileNotFoundError, tf.errors.NotFoundError):
-        return RejectedInputError("VANISHED", "listed, but gone when it was to be read")
-    except (OSError, tf.errors.OpError) as error:
-        return RejectedInputError("UNREADABLE", getattr(error, "strerror", None) or str(error))
+        return [reader.read(blob) for blob in entry.blobs]
+    except RejectedInputError as error:
+        return error

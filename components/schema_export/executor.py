@@ -10,9 +10,10 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
-from components.common.files import is_remote, join, read_text
+from components.common.files import is_remote, join, read_text, remove_tree
 from components.common.publish import write_feature_files
 from components.common.source import Source, infer_features, open_source
+from components.common.summaries import working_folder
 from components.common.tfmd import (
     check_agreement,
     merge_schema,
@@ -64,6 +65,7 @@ class Executor(base_executor.BaseExecutor):
             vocabularies=source.vocabularies,
             schema=schema,
         )
+        remove_tree(working_folder(artifact.uri))
         artifact.set_int_custom_property("num_features", len(features))
         logging.info("SchemaExport: %d features (%s)", len(features), artifact.uri)
 

@@ -4,7 +4,6 @@ balanced = ShardBalancer(examples=images.outputs["examples"], target_shard_bytes
 balanced.outputs["balanced_examples"]
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.orchestration import data_types
 from tfx.types import component_spec, standard_artifacts
 
-from components.common.checks import known_now
+from components.common.checks import as_properties, known_now
 from components.shard_balancer.executor import Executor
 from components.shard_balancer.settings import BalancerSettings
 
@@ -93,10 +92,7 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
             "memory_bytes": memory_bytes,
         }
         BalancerSettings(**known_now(settings))
-        if isinstance(num_shards, (int, Mapping)):
-            settings["num_shards"] = json.dumps(num_shards, sort_keys=True)
-        if isinstance(shuffle, bool):
-            settings["shuffle"] = int(shuffle)
+        settings = as_properties(settings, json_names=["num_shards"])
         spec = ShardBalancerSpec(
             examples=examples,
             balanced_examples=types.Channel(type=standard_artifacts.Examples),

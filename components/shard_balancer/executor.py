@@ -55,7 +55,7 @@ class Executor(LocalFirstBeamExecutor):
             pipeline | BalanceSplits(work, uri=artifact.uri, gzip=gzip)  # type: ignore[operator]
         manifest = _manifest(source, read_summaries(working_folder(artifact.uri)), settings)
         features = source.features if source.features is not None else infer_features(source)
-        describe_artifact(artifact, manifest, gzip=gzip)
+        describe_artifact(artifact, manifest, gzip=gzip, vocabularies=source.vocabularies)
         for name in _KEPT_PROPERTIES:
             if given.has_custom_property(name):
                 artifact.set_int_custom_property(name, given.get_int_custom_property(name))

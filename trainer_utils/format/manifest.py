@@ -83,7 +83,8 @@ class Manifest:
         producer: the component that wrote it.
         config: the settings that shaped it, without paths.
         input_fingerprint: of the content of the inputs, hexadecimal.
-        label_counts: examples by label, by split; empty where there is no label.
+        label_counts: how often each label occurs, by split; empty where there is no label.
+        conversions: inputs that are not kept byte for byte, by what was done to them.
         reject_counts: rejected inputs by code.
         versions: of the packages that shaped its bytes.
     """
@@ -94,6 +95,7 @@ class Manifest:
     config: Mapping[str, Any]
     input_fingerprint: str
     label_counts: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
+    conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reject_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
 
@@ -128,6 +130,7 @@ class Manifest:
                     "split_order": list(self.splits),
                     "splits": {name: self._split_entry(name) for name in self.splits},
                     "total": dataclasses.asdict(self.total),
+                    "conversions": dict(self.conversions),
                     "rejects": dict(self.reject_counts),
                 },
                 indent=2,
@@ -181,6 +184,7 @@ class Manifest:
                 config=value["config"],
                 input_fingerprint=value["input_fingerprint"],
                 label_counts={n: e["labels"] for n, e in entries.items() if e["labels"]},
+                conversions=value["conversions"],
                 reject_counts=value["rejects"],
                 versions=value["versions"],
             )

@@ -14,6 +14,7 @@ import re
 from trainer_utils.format.errors import ConfigError, DatasetError
 
 __all__ = [
+    "DATASET_FILES",
     "DATUM_SHARDS_FILE",
     "DATUM_TYPES_FILE",
     "MANIFEST_FILE",
@@ -21,12 +22,14 @@ __all__ = [
     "SCHEMA_FILE",
     "SHARD_PREFIX",
     "SPLIT_PREFIX",
+    "VOCABULARY_FOLDER",
     "WORKING_FOLDER",
     "ShardName",
     "canonical_split",
     "check_split_name",
     "split_folder",
     "vocabulary_file",
+    "vocabulary_of",
 ]
 
 SPLIT_PREFIX = "Split-"
@@ -36,6 +39,8 @@ DATUM_TYPES_FILE = "datum_to_type_and_shape_mapping.json"
 DATUM_SHARDS_FILE = "shard_info.json"
 SCHEMA_FILE = "schema.pbtxt"
 REJECTS_FILE = "rejects.jsonl"
+DATASET_FILES = (MANIFEST_FILE, DATUM_TYPES_FILE, DATUM_SHARDS_FILE, SCHEMA_FILE, REJECTS_FILE)
+VOCABULARY_FOLDER = "vocab"
 WORKING_FOLDER = ".tfx-shards-tmp"  # while a dataset is being written
 
 _SPLIT_NAME = re.compile(r"\w+", re.ASCII)
@@ -113,7 +118,14 @@ def split_folder(split: str) -> str:
 
 def vocabulary_file(feature: str) -> str:
     """The file of a feature's vocabulary, relative to the dataset's uri."""
-    return f"vocab/{feature}.txt"
+    return f"{VOCABULARY_FOLDER}/{feature}.txt"
+
+
+def vocabulary_of(path: str) -> str | None:
+    """The feature whose vocabulary a relative path is; None where it is another file's."""
+    prefix, suffix = vocabulary_file("\0").split("\0")
+    is_one = path.startswith(prefix) and path.endswith(suffix)
+    return path.removeprefix(prefix).removesuffix(suffix) if is_one else None
 
 
 def check_split_name(split: str) -> str:

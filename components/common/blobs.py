@@ -1,0 +1,83 @@
+"""Reads the bytes that entries name: whole files, members of archives, rows of Parquet files.
+
+reader = BlobReader("photos/")
+reader.read(Blob("cat/1.jpg", size=81_234))
+"""
+
+from typing import Any
+
+from components.common.files import join, open_for_reading, os_errors, read_bytes_of_size
+from components.common.listing import Blob
+from components.common.rejects import RejectedInputError
+
+__all__ = ["BlobReader"]
+
+_MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends at 2 GiB
+
+
+class BlobReader:
+    """Reads blobs below a base; not for several threads at once.
+
+    It holds the last row group of a Parquet file, so rows should come in their order.
+    """
+
+    def __init__(self, base: str) -> None:
+        self._base = base
+        self._group: tuple[str, str, int, Any] = ("", "", 0, ())  # path, column, first row, values
+
+    def read(self, blob: Blob) -> bytes:
+        """A blob's bytes.
+
+        Raises:
+            RejectedInputError: TOO_LARGE, VANISHED or UNREADABLE.
+        """
+        if blob.size > _MAX_BLOB_BYTES:
+            raise RejectedInputError(
+                "TOO_LARGE", f"expected at most {_MAX_BLOB_BYTES} bytes, got {blob.size}"
+            )
+        path = join(self._base, blob.path)
+        try:
+            with os_errors(path):
+                return self._read(path, blob)
+        except FileNotFoundError as error:
+            raise RejectedInputError(
+                "VANISHED", "listed, but gone when it was to be read"
+            ) from error
+        except OSError as error:
+            raise RejectedInputError("UNREADABLE", error.strerror or str(error)) from error
+
+    def _read(self, path: str, blob: Blob) -> bytes:
+        if blob.row is not None:
+            return self._read_row(path, blob.column or "", blob.row)
+        if blob.offset is None:
+            return read_bytes_of_size(path, blob.size)
+        with open_for_reading(path) as stream:
+            stream.seek(blob.offset)
+            return stream.read(blob.size)
+
+    def _read_row(self, path: str, column: str, row: int) -> bytes:
+        first, values = self._group[2:]
+        if self._group[:2] != (path, column) or not first <= row < first + len(values):
+            first, values = _read_row_group(path, column, row)
+            self._group = (path, column, first, values)
+        value = values[row - first].as_py()
+        while isinstance(value, dict):  # of a struct, the one field that was read
+            (value,) = value.values()
+        if value is None:
+            raise RejectedInputError("EMPTY_FILE", f"no bytes in row {row}")
+        return bytes(value)
+
+
+def _read_row_group(path: str, column: str, row: int) -> tuple[int, Any]:
+    """The number of its first row, and a column's values."""
+    import pyarrow.parquet  # takes a third of a second, and few need it
+
+    with open_for_reading(path) as stream:
+        table = pyarrow.parquet.ParquetFile(stream)
+        first = 0
+        for number in range(table.num_row_groups):
+            rows = table.metadata.row_group(number).num_rows
+            if row < first + rows:
+                return first, table.read_row_group(number, columns=[column]).column(0)
+            first += rows
+    raise FileNotFoundError(path)

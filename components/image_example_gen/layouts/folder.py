@@ -1,0 +1,66 @@
+"""Images in folders: `<split>/<class>/…`, `<class>/…`, `<split>/…` or images alone.
+
+    read(inputs).entries[0]      # Entry(name='train/cat/1.jpg', split='train', values=('cat',), …)
+
+Hidden files and what operating systems leave behind are skipped and counted.
+"""
+
+from collections.abc import Iterable
+
+from components.common.files import display_path
+from components.common.listing import Blob, Column, Entry, LayoutInputs, LeftOut, Listing
+from trainer_utils.format import InputError, canonical_split
+
+__all__ = ["is_clutter", "read"]
+
+_CLUTTER = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+
+
+def read(inputs: LayoutInputs) -> Listing:
+    """Takes splits and classes from the folders' names.
+
+    Raises:
+        InputError: the folders can be read as splits and as classes.
+    """
+    files = list(inputs.below_root())
+    visible = [parts for parts, _ in files if not is_clutter(parts)]
+    has_splits = inputs.split is None and _top_folders_are_splits(visible, inputs.base)
+    label_depth = 1 if has_splits else 0
+    has_labels = any(len(parts) > label_depth + 1 for parts in visible)
+    entries, left_out = [], []
+    for parts, file in files:
+        split = inputs.split
+        if has_splits and len(parts) > 1:
+            split = canonical_split(parts[0])
+        if is_clutter(parts):
+            left_out.append(LeftOut(file.path, split, None, "hidden or system file"))
+        elif file.problem is not None:
+            left_out.append(LeftOut(file.path, split, *file.problem))
+        elif has_splits and len(parts) == 1:
+            left_out.append(LeftOut(file.path, None, "NO_SPLIT", "beside the split folders"))
+        elif has_labels and len(parts) <= label_depth + 1:
+            left_out.append(LeftOut(file.path, split, "NO_LABEL", "beside the class folders"))
+        else:
+            values = (parts[label_depth],) if has_labels else ()
+            entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
+    columns = (Column("label", "label"),) if has_labels else ()
+    return Listing(tuple(entries), tuple(left_out), columns)
+
+
+def is_clutter(parts: Iterable[str]) -> bool:
+    """Whether a path, in parts, is hidden or an operating system's."""
+    return any(part.startswith(".") or part in _CLUTTER for part in parts)
+
+
+def _top_folders_are_splits(paths: Iterable[tuple[str, ...]], base: str) -> bool:
+    """Whether the top folders are splits. One class may well be called 'train', so all must be."""
+    tops = sorted({parts[0] for parts in paths if len(parts) > 1})
+    named = [top for top in tops if canonical_split(top)]
+    others = [top for top in tops if not canonical_split(top)]
+    if others and len({canonical_split(top) for top in named}) > 1:
+        raise InputError(
+            f"input_base {base!r}: expected its folders to be all splits or all classes, got "
+            f"splits {', '.join(named)} beside {', '.join(map(display_path, others[:5]))}. "
+            "Move the others away, or name each split's pattern in input_config."
+        )
+    return bool(named) and not others
