@@ -17,6 +17,7 @@ _JPEG_START, _JPEG_END = b"\xff\xd8\xff", b"\xff\xd9"
 _PNG_START, _PNG_END = b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82"
 _CHANNELS = {
     "JPEG": {"L": 1, "RGB": 3},
+    "MPO": {"L": 1, "RGB": 3},  # as phones write: a JPEG with others behind it
     "PNG": {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "I": 1, "I;16": 1},
 }
 
@@ -63,7 +64,10 @@ def inspect_image(data: bytes) -> ImageHeader:
             "TOO_MANY_PIXELS", f"expected at most {MAX_PIXELS}, got {width} x {height}"
         )
     _check_end(data, image)
-    return ImageHeader(image.format or "", height, width, channels_by_mode[image.mode])
+    channels = channels_by_mode[image.mode]
+    if image.mode == "P" and "transparency" in image.info:
+        channels = 4  # TensorFlow decodes such a palette to RGBA
+    return ImageHeader(image.format or "", height, width, channels)
 
 
 def _open(data: bytes) -> Image.Image:
@@ -86,7 +90,7 @@ def _bytes_read(image: Image.Image) -> int:
 
 
 def _check_end(data: bytes, image: Image.Image) -> None:
-    if image.format == "JPEG":
+    if image.format in ("JPEG", "MPO"):
         # From the scan on: a thumbnail in the header has an end marker of its own.
         if data.rfind(_JPEG_END, _bytes_read(image)) < 0:
             raise RejectedInputError("TRUNCATED_IMAGE", "no end-of-image marker")
@@ -122,7 +126,8 @@ class StoredImage:
 
 def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredImage:
     header = inspect_image(data)
-    return StoredImage(data, header.format, header.height, header.width, header.channels)
+    kind = "JPEG" if header.format == "MPO" else header.format
+    return StoredImage(data, kind, header.height, header.width, header.channels)
 
 
 def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:

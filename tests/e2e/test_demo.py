@@ -147,7 +147,7 @@ def test_a_second_run_takes_all_from_the_cache_and_an_edit_runs_it_again(demo):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (lambda folder: None, "expected a folder or a CSV file, found none"),
+        (lambda folder: None, "expected a folder or a list of images, found none"),
         (lambda folder: folder.mkdir(), "found an empty folder"),
         (
             lambda folder: (folder.mkdir(), (folder / "a.txt").write_text("no photo")),

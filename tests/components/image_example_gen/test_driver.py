@@ -1,0 +1,402 @@
+"""ImageExampleGen's driver: the fingerprint by which TFX decides to run again or take the cache."""
+
+import functools
+import io
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+from sklearn.datasets import load_sample_images
+from tfx.components.example_gen import utils
+from tfx.orchestration import data_types
+from tfx.proto import example_gen_pb2, range_config_pb2
+from tfx.types import standard_artifacts
+from tfx.utils import proto_utils
+
+from components import ImageExampleGen
+from components.image_example_gen.executor import Executor
+from trainer_utils.format import InputError
+
+
+@functools.cache
+def photo(number: int) -> bytes:
+    """A JPEG of a cut of a real photo; another number gives another cut."""
+    pixels = load_sample_images().images[0][:24, number : number + 32]
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def write_photos(base: Path, *names: str) -> Path:
+    for number, name in enumerate(names):
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_bytes(photo(number))
+    return base
+
+
+def input_config(**patterns: str) -> str:
+    splits = [
+        example_gen_pb2.Input.Split(name=name, pattern=pattern)
+        for name, pattern in patterns.items()
+    ]
+    return proto_utils.proto_to_json(example_gen_pb2.Input(splits=splits))
+
+
+def drive(base: Path, config: str | None = None, range_config: str | None = None) -> dict:
+    """The execution properties as TFX's launcher gets them from the component's driver."""
+    properties = {
+        "input_base": str(base),
+        "input_config": config or proto_utils.proto_to_json(utils.make_default_input_config()),
+        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
+        "range_config": range_config,
+    }
+    pipeline_info = data_types.PipelineInfo("name", "root")
+    driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
+    return driver.resolve_exec_properties(
+        properties, pipeline_info, data_types.ComponentInfo("type", "id", pipeline_info)
+    )
+
+
+def fingerprint(base: Path, config: str | None = None) -> str:
+    return drive(base, config)[utils.FINGERPRINT_PROPERTY_NAME]
+
+
+def let_time_pass(path: Path, probe: Path) -> None:
+    """Until a file written now gets a later time than `path` has: the clock of files is coarse."""
+    while True:
+        probe.write_bytes(b"x")
+        if probe.stat().st_ctime_ns > path.stat().st_ctime_ns:
+            return
+
+
+def edit(path: Path) -> None:
+    """Changes one byte in place; size, modification and access time stay."""
+    (base,) = (folder for folder in path.parents if folder.name == "in")
+    let_time_pass(path, base.parent / "probe")
+    before = path.stat()
+    data = bytearray(path.read_bytes())
+    data[-4] ^= 1
+    with path.open("r+b") as stream:
+        stream.write(data)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    after = path.stat()
+    assert (after.st_size, after.st_mtime_ns) == (before.st_size, before.st_mtime_ns)
+
+
+@pytest.fixture
+def base(tmp_path) -> Path:
+    """Photos in folders three deep, where TFX's own driver does not look."""
+    names = ["train/cat/1.jpg", "train/cat/2.jpg", "train/dog/deep/3.jpg", "eval/dog/4.jpg"]
+    return write_photos(tmp_path / "x" / "in", *names)
+
+
+def add(base: Path) -> None:
+    (base / "eval/dog/5.jpg").write_bytes(photo(9))
+
+
+def remove(base: Path) -> None:
+    (base / "train/cat/2.jpg").unlink()
+
+
+def rename(base: Path) -> None:
+    (base / "train/cat/2.jpg").rename(base / "train/cat/22.jpg")
+
+
+def move_to_another_class(base: Path) -> None:
+    (base / "train/cat/2.jpg").rename(base / "train/dog/2.jpg")
+
+
+def rename_a_class(base: Path) -> None:
+    (base / "train/cat").rename(base / "train/cow")
+
+
+def rename_a_split(base: Path) -> None:
+    (base / "eval").rename(base / "test")
+
+
+def swap_two(base: Path) -> None:
+    one, two = base / "train/cat/1.jpg", base / "train/cat/2.jpg"
+    one.rename(base / "three")
+    two.rename(one)
+    (base / "three").rename(two)
+
+
+def edit_in_place(base: Path) -> None:
+    edit(base / "train/cat/2.jpg")
+
+
+def edit_in_place_deep_down(base: Path) -> None:
+    edit(base / "train/dog/deep/3.jpg")
+
+
+def append(base: Path) -> None:
+    with (base / "train/cat/2.jpg").open("ab") as stream:
+        stream.write(b"x")
+
+
+def replace_by_a_link(base: Path) -> None:
+    (base / "train/cat/2.jpg").unlink()
+    (base / "train/cat/2.jpg").symlink_to("1.jpg")
+
+
+CHANGES = [
+    add,
+    remove,
+    rename,
+    move_to_another_class,
+    rename_a_class,
+    rename_a_split,
+    swap_two,
+    edit_in_place,
+    edit_in_place_deep_down,
+    append,
+    replace_by_a_link,
+]
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_change_of_the_photos_changes_the_fingerprint(base, change):
+    before = fingerprint(base)
+    change(base)
+    assert fingerprint(base) != before
+
+
+def test_an_edit_behind_a_link_changes_the_fingerprint(base):
+    (base / "eval/dog/link.jpg").symlink_to("../../train/cat/1.jpg")
+    config = input_config(all="eval/*")
+    before = fingerprint(base, config)
+    edit(base / "train/cat/1.jpg")
+    assert fingerprint(base, config) != before
+
+
+def nothing(base: Path) -> None:
+    pass
+
+
+def read_a_photo(base: Path) -> None:
+    (base / "train/cat/1.jpg").read_bytes()
+
+
+def write_outside(base: Path) -> None:
+    (base.parent / "outside.jpg").write_bytes(photo(9))
+    os.utime(base.parent)
+
+
+def write_beside_alike(base: Path) -> None:
+    write_photos(base.with_name("in-2"), "train/cat/1.jpg")
+
+
+def touch_the_folders(base: Path) -> None:
+    for folder in (base, base / "train", base / "train/cat"):
+        os.utime(folder, (0, 0))
+
+
+def add_an_empty_folder(base: Path) -> None:
+    (base / "train/emu").mkdir()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        nothing,
+        read_a_photo,
+        write_outside,
+        write_beside_alike,
+        touch_the_folders,
+        add_an_empty_folder,
+    ],
+)
+def test_the_fingerprint_stays_where_no_photo_changed(base, change):
+    before = fingerprint(base)
+    change(base)
+    assert fingerprint(base) == before
+
+
+def test_the_order_in_which_files_are_listed_does_not_change_the_fingerprint(base, monkeypatch):
+    before = fingerprint(base)
+    scandir = os.scandir
+
+    class Backwards:
+        """`os.scandir`, from the last to the first."""
+
+        def __init__(self, path: str = ".") -> None:
+            with scandir(path) as entries:
+                self._entries = sorted(entries, key=lambda entry: entry.name)
+
+        def __enter__(self) -> "Backwards":
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            pass
+
+        def __iter__(self) -> "Backwards":
+            return self
+
+        def __next__(self) -> os.DirEntry:
+            if not self._entries:
+                raise StopIteration
+            return self._entries.pop()
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(os, "scandir", Backwards)
+    assert fingerprint(base) == before
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"train": "train/*", "test": "eval/*"},
+        {"train": "train/cat/*", "eval": "eval/*"},
+        {"train": "eval/*", "eval": "train/*"},
+    ],
+    ids=["another name", "another pattern", "the other way round"],
+)
+def test_another_input_config_changes_the_fingerprint(base, changed):
+    before = fingerprint(base, input_config(train="train/*", eval="eval/*"))
+    assert fingerprint(base, input_config(**changed)) != before
+
+
+def test_what_no_pattern_selects_does_not_change_the_fingerprint(base):
+    config = input_config(train="train/cat/*")
+    before = fingerprint(base, config)
+    add(base)
+    edit(base / "train/dog/deep/3.jpg")
+    assert fingerprint(base, config) == before
+    edit(base / "train/cat/1.jpg")
+    assert fingerprint(base, config) != before
+
+
+# A list of photos ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def listed(tmp_path) -> Path:
+    base = write_photos(tmp_path / "x" / "in", "photos/cat/1.jpg", "photos/dog/2.jpg")
+    (base / "lists/mine").mkdir(parents=True)
+    rows = "TRAIN,../../photos/cat/1.jpg,cat\nTEST,../../photos/dog/2.jpg,dog\n"
+    (base / "lists/mine/list.csv").write_text(rows)
+    return base
+
+
+def in_the_config(base: Path) -> str:
+    return fingerprint(base, input_config(all="lists/mine/list.csv"))
+
+
+def as_the_base(base: Path) -> str:
+    text = (base / "lists/mine/list.csv").read_text().replace("../../", "")
+    if not (base / "list.csv").exists():
+        (base / "list.csv").write_text(text)
+    return fingerprint(base / "list.csv")
+
+
+@pytest.mark.parametrize("take", [in_the_config, as_the_base])
+def test_an_edit_of_a_photo_that_a_csv_lists_changes_the_fingerprint(listed, take):
+    before = take(listed)
+    assert take(listed) == before
+    edit(listed / "photos/dog/2.jpg")
+    assert take(listed) != before
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        edit,
+        lambda path: path.write_text(path.read_text().replace("TEST", "TRAIN")),
+        lambda path: path.write_text(path.read_text() + "TEST,../../photos/new.jpg,dog\n"),
+    ],
+    ids=["in place", "another split", "a row more"],
+)
+def test_an_edit_of_the_csv_changes_the_fingerprint(listed, change):
+    before = in_the_config(listed)
+    change(listed / "lists/mine/list.csv")
+    assert in_the_config(listed) != before
+
+
+def test_removing_a_photo_that_a_csv_lists_changes_the_fingerprint(listed):
+    before = in_the_config(listed)
+    (listed / "photos/cat/1.jpg").unlink()
+    assert in_the_config(listed) != before
+
+
+# Spans --------------------------------------------------------------------------------------------
+
+PATTERNS = {"train": "span-{SPAN:2}/v{VERSION}/x/*", "eval": "span-{SPAN:2}/v{VERSION}/y/*"}
+
+
+@pytest.fixture
+def spans(tmp_path) -> Path:
+    folders = ["span-01/v1", "span-02/v1", "span-02/v2"]
+    names = [f"{folder}/{part}/cat/1.jpg" for folder in folders for part in ("x", "y")]
+    return write_photos(tmp_path / "x" / "in", *names)
+
+
+def test_the_driver_fills_in_the_latest_span_and_version(spans):
+    resolved = drive(spans, input_config(**PATTERNS))
+    config = example_gen_pb2.Input()
+    proto_utils.json_to_proto(resolved["input_config"], config)
+    assert [split.pattern for split in config.splits] == ["span-02/v2/x/*", "span-02/v2/y/*"]
+    assert (resolved["span"], resolved["version"]) == (2, 2)
+
+
+def test_the_driver_fills_in_the_span_that_range_config_asks_for(spans):
+    fixed = range_config_pb2.StaticRange(start_span_number=1, end_span_number=1)
+    wanted = proto_utils.proto_to_json(range_config_pb2.RangeConfig(static_range=fixed))
+    resolved = drive(spans, input_config(**PATTERNS), wanted)
+    assert (resolved["span"], resolved["version"]) == (1, 1)
+
+
+def test_another_span_does_not_change_the_fingerprint_and_a_later_one_does(spans):
+    config = input_config(**PATTERNS)
+    before = fingerprint(spans, config)
+    edit(spans / "span-01/v1/x/cat/1.jpg")
+    write_photos(spans, "span-02/v1/x/dog/2.jpg")
+    assert fingerprint(spans, config) == before
+    write_photos(spans, "span-03/v1/x/cat/1.jpg", "span-03/v1/y/cat/1.jpg")
+    assert fingerprint(spans, config) != before
+
+
+def convert(properties: dict, uri: Path) -> bytes:
+    """Runs the executor with what the driver resolved; returns the train split's shard."""
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(uri)
+    Executor().Do({}, {"examples": [artifact]}, properties)
+    return (uri / "Split-train/data_tfrecord-00000-of-00001").read_bytes()
+
+
+def test_the_executor_takes_what_the_driver_resolved_even_if_a_span_comes_later(spans, tmp_path):
+    resolved = drive(spans, input_config(**PATTERNS))
+    write_photos(spans, "span-03/v1/x/cat/1.jpg", "span-03/v1/y/cat/1.jpg")
+    resolved_later = drive(spans, input_config(**PATTERNS))
+    assert b"span-02/v2/x/cat/1.jpg" in convert(resolved, tmp_path / "out")
+    assert b"span-03/v1/x/cat/1.jpg" in convert(resolved_later, tmp_path / "later")
+
+
+# What TFX's own driver stumbles over --------------------------------------------------------------
+
+
+def test_the_driver_takes_any_file_name_and_any_link(base):
+    (base / os.fsdecode(b"caf\xe9.jpg")).write_bytes(photo(5))
+    (base / "dangling.jpg").symlink_to("nowhere")
+    before = fingerprint(base)
+    (base / "dangling.jpg").unlink()
+    assert fingerprint(base) != before
+
+
+def missing(base: Path) -> Path:
+    return base / "missing"
+
+
+def empty(base: Path) -> Path:
+    (base / "empty").mkdir()
+    return base / "empty"
+
+
+@pytest.mark.parametrize("take", [missing, empty])
+def test_an_input_base_without_files_is_named(base, take: Callable[[Path], Path]):
+    folder = take(base)
+    with pytest.raises(InputError, match=f"input_base '{folder}'"):
+        drive(folder)
