@@ -5,6 +5,7 @@ dataset.records           # {'train': 2000, 'eval': 1000}
 dataset.features          # {'image': Feature(…), …}
 """
 
+import contextlib
 import dataclasses
 import gzip
 import io
@@ -12,7 +13,8 @@ import itertools
 import os
 import posixpath
 import re
-from collections.abc import Mapping, Sequence
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 import tensorflow as tf
@@ -31,13 +33,14 @@ from trainer_utils.format.naming import (
     DATUM_SHARDS_FILE,
     DATUM_TYPES_FILE,
     MANIFEST_FILE,
+    SHARD_PREFIX,
     SPLIT_PREFIX,
     WORKING_FOLDER,
 )
 
 __all__ = ["Dataset", "FileRange", "ShardFile", "open_dataset", "uri_of"]
 
-_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}\w+(/[^/]*)?$")
+_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}\w+(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
 _SAMPLE_RECORDS = 256
 
 
@@ -52,11 +55,12 @@ class ShardFile:
 
 @dataclasses.dataclass(frozen=True)
 class FileRange:
-    """`take` records of a file, after the first `skip`."""
+    """`take` records of a file, after the first `skip`; `to_end`: it should have no more."""
 
     path: str
     skip: int
     take: int
+    to_end: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -80,7 +84,8 @@ class Dataset:
             skip = max(wanted.start - first, 0)
             take = min(wanted.stop - first, shard.records) - skip
             if take > 0:
-                ranges.append(FileRange(shard.path, skip, take))
+                to_end = skip + take == shard.records
+                ranges.append(FileRange(shard.path, skip, take, to_end))
             first += shard.records
         return ranges
 
@@ -192,11 +197,20 @@ def _counted(path: str) -> ShardFile:
     return ShardFile(path, records, int(tf.io.gfile.stat(path).length))
 
 
-def _open_records(path: str) -> BinaryIO:
-    stream = cast(BinaryIO, tf.io.gfile.GFile(path, "rb"))
-    if path.endswith(".gz"):
-        return cast(BinaryIO, gzip.GzipFile(fileobj=stream, mode="rb"))
-    return stream if "://" in path else cast(BinaryIO, io.FileIO(path))
+@contextlib.contextmanager
+def _open_records(path: str) -> Iterator[BinaryIO]:
+    with contextlib.ExitStack() as stack:
+        if "://" in path:
+            stream: Any = stack.enter_context(tf.io.gfile.GFile(path, "rb"))
+        else:
+            stream = stack.enter_context(io.FileIO(path))
+        if not path.endswith(".gz"):
+            yield stream
+            return
+        try:
+            yield cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
+        except (EOFError, zlib.error, OSError) as error:
+            raise DatasetError(f"{path!r}: expected a whole gzip stream: {error}") from error
 
 
 def _read_text(path: str) -> str:
@@ -207,32 +221,29 @@ def _read_text(path: str) -> str:
 def _sample_features(shards: Mapping[str, Sequence[ShardFile]]) -> dict[str, Feature]:
     """Works out features from the first records; what is not alike in all of them is sparse."""
     kinds = {"bytes_list": "string", "int64_list": "int", "float_list": "float"}
-    files = [shard for group in shards.values() for shard in group if shard.records]
-    sizes: dict[str, set[int]] = {}
     types: dict[str, str] = {}
-    records = 0
-    for shard in files:
+    seen: list[dict[str, int]] = []
+    for record, path in itertools.islice(_records(shards), _SAMPLE_RECORDS):
+        lengths = {}
+        for name, value in _parse(record, path).items():
+            if (kind := value.WhichOneof("kind")) is not None:
+                types.setdefault(name, kinds[kind])
+                lengths[name] = len(getattr(value, kind).value)
+        seen.append(lengths)
+    features = {}
+    for name, kind in sorted(types.items()):
+        sizes = {lengths.get(name, 0) for lengths in seen}
+        dense = len(sizes) == 1
+        shape = () if sizes == {1} else (max(sizes),)
+        features[name] = Feature(type=kind, shape=shape, dense=dense)
+    return features
+
+
+def _records(shards: Mapping[str, Sequence[ShardFile]]) -> Iterator[tuple[bytes, str]]:
+    for shard in itertools.chain.from_iterable(shards.values()):
         with _open_records(shard.path) as stream:
-            for record in itertools.islice(
-                read_records(stream, path=shard.path), _SAMPLE_RECORDS - records
-            ):
-                records += 1
-                for name, value in _parse(record, shard.path).items():
-                    if (kind := value.WhichOneof("kind")) is not None:
-                        types.setdefault(name, kinds[kind])
-                        sizes.setdefault(name, set()).add(len(getattr(value, kind).value))
-                for name in sizes.keys() - _parse(record, shard.path).keys():
-                    sizes[name].add(-1)
-        if records >= _SAMPLE_RECORDS:
-            break
-    return {
-        name: Feature(
-            type=types[name],
-            shape=() if sizes[name] == {1} else (max(sizes[name]),),
-            dense=len(sizes[name]) == 1,
-        )
-        for name in sorted(types)
-    }
+            for record in read_records(stream, path=shard.path):
+                yield record, shard.path
 
 
 def _parse(record: bytes, path: str) -> Mapping[str, Any]:

@@ -70,6 +70,7 @@ def input_fn(
         DatasetError: no dataset, not whole, or without that split or feature.
         ConfigError: a setting is not allowed.
     """
+    _check_settings(features, label, seed=seed, repeat=repeat, prefetch=prefetch)
     uris = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     datasets = [open_dataset(uri) for uri in uris]
     if not datasets:
@@ -97,6 +98,27 @@ def input_fn(
     return dataset.with_options(_options(is_sharded=input_context is not None))
 
 
+def _check_settings(features: Any, label: Any, *, seed: Any, repeat: Any, prefetch: Any) -> None:
+    are_names = isinstance(features, (str, list, tuple)) and bool(features or label)
+    rules = {
+        "features": (features is None or are_names, "a name or names of features, or None"),
+        "seed": (_is_int(seed), "an int"),
+        "repeat": (
+            isinstance(repeat, bool) or (_is_int(repeat) and repeat > 0),
+            "a bool or a number of epochs of at least 1",
+        ),
+        "prefetch": (_is_int(prefetch) and prefetch >= -1, "an int of at least 0, or AUTOTUNE"),
+    }
+    given = {"features": features, "seed": seed, "repeat": repeat, "prefetch": prefetch}
+    for name, (is_allowed, rule) in rules.items():
+        if not is_allowed:
+            raise ConfigError(f"{name}: expected {rule}, got {given[name]!r}")
+
+
+def _is_int(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 @dataclasses.dataclass(frozen=True)
 class _Shape:
     """What one element looks like."""
@@ -119,7 +141,7 @@ def _local_batch_size(
 ) -> int | None:
     if batch_size is None:
         return None
-    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+    if not _is_int(batch_size) or batch_size < 1:
         raise ConfigError(f"batch_size: expected an int of at least 1, got {batch_size!r}")
     if context is None:
         return batch_size
@@ -150,29 +172,37 @@ def _select(
                     f"({dataset.uri})"
                 )
             mine, others = first.features[name], dataset.features[name]
-            if (mine.type, mine.dense, len(mine.shape)) != (
-                others.type,
-                others.dense,
-                len(others.shape),
-            ):
+            if _likeness(mine) != _likeness(others):
                 raise DatasetError(
                     f"feature {name!r}: expected the same in all datasets, got {mine} "
                     f"({first.uri}) and {others} ({dataset.uri})"
                 )
-    selected = {name: first.features[name] for name in names}
-    return {
-        name: feature
-        if all(d.features[name].shape == feature.shape for d in datasets)
-        else dataclasses.replace(feature, extra={"sizes": "mixed"})
-        for name, feature in selected.items()
-    }
+    return {name: _merged([dataset.features[name] for dataset in datasets]) for name in names}
+
+
+def _likeness(feature: Feature) -> tuple[Any, ...]:
+    """What must be the same for examples of two datasets to be batched together."""
+    shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
+    return feature.type, feature.dense, shape, feature.extra.get("encoding")
+
+
+def _merged(features: Sequence[Feature]) -> Feature:
+    """One feature for all datasets; an image's sizes are mixed where any two differ."""
+    first = features[0]
+    sizes = {feature.extra.get("sizes") for feature in features}
+    if len({feature.shape for feature in features}) > 1:
+        sizes.add("mixed")
+    kept = "mixed" if "mixed" in sizes else "fixed" if sizes == {"fixed"} else None
+    return dataclasses.replace(first, extra={**first.extra, "sizes": kept})
 
 
 def _check_image_sizes(
     features: dict[str, Feature], image_size: tuple[int, int] | None, batch_size: int | None
 ) -> None:
     if image_size is not None and not (
-        len(image_size) == 2 and all(isinstance(n, int) and n > 0 for n in image_size)
+        isinstance(image_size, (list, tuple))
+        and len(image_size) == 2
+        and all(_is_int(n) and n > 0 for n in image_size)
     ):
         raise ConfigError(f"image_size: expected (height, width) in pixels, got {image_size!r}")
     if image_size is None and batch_size is not None and batch_size > 1:
@@ -194,7 +224,8 @@ def _share(ranges: Sequence[FileRange], index: int, count: int) -> list[FileRang
     for part in ranges:
         begin, end = max(start, first), min(stop, first + part.take)
         if begin < end:
-            mine.append(FileRange(part.path, part.skip + begin - first, end - begin))
+            to_end = part.to_end and end == first + part.take
+            mine.append(FileRange(part.path, part.skip + begin - first, end - begin, to_end))
         first += part.take
     return mine
 
@@ -209,12 +240,15 @@ def _read(ranges: Sequence[FileRange], *, shuffle: bool, seed: int) -> tf.data.D
             ),
             "skip": tf.constant([part.skip for part in ranges], tf.int64),
             "take": tf.constant([part.take for part in ranges], tf.int64),
+            # -1: all, so that a file with more records than it should have is found.
+            "limit": tf.constant([-1 if part.to_end else part.take for part in ranges], tf.int64),
         }
     )
 
     def read_file(part: dict[str, tf.Tensor]) -> tf.data.Dataset:
         records = tf.data.TFRecordDataset(part["path"], part["compression"], _READ_BYTES)
-        return records.skip(part["skip"]).take(part["take"])
+        records = records.skip(part["skip"]).take(part["limit"])
+        return records.apply(tf.data.experimental.assert_cardinality(part["take"]))
 
     if shuffle and len(ranges) > 1:
         files = files.shuffle(len(ranges), seed=seed)
@@ -227,7 +261,7 @@ def _read(ranges: Sequence[FileRange], *, shuffle: bool, seed: int) -> tf.data.D
         )
     else:
         records = files.flat_map(read_file)
-    # Fails where the files hold fewer records than they should, and lets Keras know the steps.
+    # Lets Keras know the steps.
     return records.apply(tf.data.experimental.assert_cardinality(sum(part.take for part in ranges)))
 
 
@@ -258,6 +292,8 @@ def _batch(
     if batch_size is None:
         return examples
     if parser.has_variable_length:
+        if batch_size > 1:  # padding is for lists: images must be of one size
+            examples = examples.map(parser.with_image_shapes)
         return examples.padded_batch(batch_size, drop_remainder=drop_remainder)
     return examples.batch(batch_size, drop_remainder=drop_remainder)
 

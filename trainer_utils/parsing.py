@@ -54,6 +54,18 @@ class ExampleParser:
         parsed = tf.io.parse_single_example(serialized, self._spec())
         return {name: self._restore(name, parsed) for name in self.features}
 
+    def with_image_shapes(self, tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One example whose images are known to have the size that the dataset says.
+
+        An image of another size is an `InvalidArgumentError` when it is read.
+        """
+        if self.image_size is not None:
+            return tensors
+        return {
+            name: tf.ensure_shape(value, (*feature.shape[:2], None)) if feature.is_image else value
+            for (name, value), feature in zip(tensors.items(), self.features.values(), strict=True)
+        }
+
     def _spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = {}
         for name, feature in self.features.items():
@@ -61,7 +73,7 @@ class ExampleParser:
             if not feature.dense:
                 spec[name] = tf.io.VarLenFeature(dtype)
                 if len(feature.shape) > 1 and not feature.is_image:
-                    spec[name + _COMPANION] = tf.io.VarLenFeature(tf.int64)
+                    spec.setdefault(name + _COMPANION, tf.io.VarLenFeature(tf.int64))
             else:
                 spec[name] = tf.io.FixedLenFeature(() if feature.is_image else feature.shape, dtype)
         return spec
@@ -75,7 +87,9 @@ class ExampleParser:
         dense = tf.sparse.to_dense(value)
         if len(feature.shape) < 2:
             return dense
-        shape = tf.sparse.to_dense(parsed[name + _COMPANION])
+        shape = parsed[name + _COMPANION]
+        if isinstance(shape, tf.SparseTensor):
+            shape = tf.sparse.to_dense(shape)
         fixed = tf.constant(feature.shape, tf.int64)
         restored = tf.reshape(dense, tf.cond(tf.size(shape) > 0, lambda: shape, lambda: fixed))
         return tf.ensure_shape(restored, [None] * len(feature.shape))

@@ -1,0 +1,133 @@
+"""What many tests share: small real photos, and datasets as Datum and as we write them."""
+
+import csv
+import itertools
+import os
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before any test imports TensorFlow
+
+_LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
+
+
+@pytest.fixture(scope="session")
+def photos() -> list[np.ndarray]:
+    """30 different crops of scikit-learn's two photos, each `(40, 48, 3) uint8`."""
+    from sklearn.datasets import load_sample_images
+
+    images = load_sample_images().images
+    corners = itertools.product(range(0, 300, 100), range(0, 500, 100))
+    return [image[top : top + 40, left : left + 48] for top, left in corners for image in images]
+
+
+@pytest.fixture(scope="session")
+def serialize() -> Callable[..., bytes]:
+    """Makes a `tf.train.Example` of lists; an empty one stands as TFX writes a missing value."""
+    import tensorflow as tf
+
+    def serialize(**features: list[Any]) -> bytes:
+        example = tf.train.Example()
+        for name, values in features.items():
+            feature = example.features.feature[name]
+            if values:
+                getattr(feature, _LISTS[type(values[0])]).value.extend(values)
+        return example.SerializeToString()
+
+    return serialize
+
+
+@pytest.fixture(scope="session")
+def write_dataset(serialize) -> Callable[..., str]:
+    """Writes a dataset of ours: `{split: [shard, …]}`, each shard a list of examples."""
+    from trainer_utils import format as ours
+
+    def write(
+        uri: Path,
+        splits: Mapping[str, Sequence[Iterable[Mapping[str, list[Any]]]]],
+        features: Mapping[str, ours.Feature],
+        *,
+        gzip: bool = False,
+    ) -> str:
+        shards: list[ours.Shard] = []
+        for split, group in splits.items():
+            for index, examples in enumerate(group):
+                name = ours.ShardName(
+                    split=split, shard_index=index, num_shards=len(group), gzip=gzip
+                )
+                path = uri / name.path
+                path.parent.mkdir(parents=True, exist_ok=True)
+                with path.open("wb") as stream:
+                    writer = ours.ShardWriter(stream, gzip=gzip)
+                    for example in examples:
+                        writer.write([serialize(**example)])
+                    digest = vars(writer.finish())
+                shards.append(ours.Shard(path=name.path, split=split, **digest))
+        records = {s: {x.path: x.records for x in shards if x.split == s} for s in splits}
+        manifest = ours.Manifest(
+            shards=tuple(shards),
+            accounting={
+                split: ours.Accounting(found=sum(group.values()), written=sum(group.values()))
+                for split, group in records.items()
+            },
+            producer="tests",
+            config={},
+            input_fingerprint="",
+        )
+        (uri / "shard_info.json").write_text(ours.render_shard_info(records))
+        (uri / "datum_to_type_and_shape_mapping.json").write_text(ours.render_features(features))
+        (uri / "manifest.json").write_text(manifest.to_json())
+        return str(uri)
+
+    return write
+
+
+@pytest.fixture(scope="session")
+def export_with_datum(tmp_path_factory) -> Callable[..., str]:
+    """Lets Datum export `{split: [row, …]}`, each row `image` pixels and other values."""
+    from datum.configs import TFRWriteConfigs
+    from datum.export import export_to_tfrecord
+    from PIL import Image
+
+    def export(
+        splits: Mapping[str, Sequence[Mapping[str, Any]]],
+        *,
+        extension: str = ".jpg",
+        sparse_features: Sequence[str] = (),
+    ) -> str:
+        source, target = tmp_path_factory.mktemp("raw"), tmp_path_factory.mktemp("datum")
+        for split, rows in splits.items():
+            (source / split).mkdir()
+            with (source / f"{split}.csv").open("w", newline="") as stream:
+                table = csv.writer(stream)
+                table.writerow(["filename", *(name for name in rows[0] if name != "image")])
+                for number, row in enumerate(rows):
+                    Image.fromarray(row["image"]).save(source / split / f"{number}{extension}")
+                    # Datum evaluates each cell as a Python literal.
+                    table.writerow(
+                        [number, *(repr(value) for name, value in row.items() if name != "image")]
+                    )
+        configs = TFRWriteConfigs()
+        configs.splits = {
+            split: {"num_examples": len(rows), "extension": extension}
+            for split, rows in splits.items()
+        }
+        configs.sparse_features = list(sparse_features)
+        export_to_tfrecord(str(source), str(target), "image_clf", configs)
+        return str(target)
+
+    return export
+
+
+@pytest.fixture(scope="session")
+def datum_photos(photos, export_with_datum) -> str:
+    """23 photos to train and 7 to validate, as Datum wrote them."""
+    rows = [
+        {"image": photo, "id": number, "label": number % 3, "weight": number / 4}
+        for number, photo in enumerate(photos)
+    ]
+    return export_with_datum({"train": rows[:23], "val": rows[23:]})

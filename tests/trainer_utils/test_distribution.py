@@ -1,0 +1,282 @@
+"""`distribute` under real strategies, in processes of their own.
+
+TensorFlow fixes its devices and its cluster at its start, so this file is also the program that
+those processes run: `python test_distribution.py mirrored URI REPORT` writes what it saw as JSON.
+"""
+
+import contextlib
+import itertools
+import json
+import math
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+
+REPOSITORY = Path(__file__).parents[2]
+TIMEOUT_SECONDS = 240
+EPOCHS = 2
+TRAIN: dict[str, Any] = {"features": "image", "label": "label"}
+
+
+# --- The programs ---
+
+
+def mirrored(uri: str) -> dict[str, Any]:
+    """Reads and trains on two replicas in one process."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    read: dict[str, Any] = {"batch_size": 8, "features": "id"}
+    distributed = trainer_utils.distribute(strategy, uri, "train", **read)
+    return {
+        "replicas": strategy.num_replicas_in_sync,
+        "cardinality": int(distributed.cardinality),
+        "epochs": [steps_of(strategy, distributed) for _ in range(EPOCHS)],
+        "one left over": steps_of(
+            strategy, trainer_utils.distribute(strategy, uri, "train[:17]", **read)
+        ),
+        "fit distributed": fit(
+            strategy, trainer_utils.distribute(strategy, uri, "train", batch_size=8, **TRAIN)
+        ),
+        "fit plain": fit(strategy, trainer_utils.input_fn(uri, "train", batch_size=8, **TRAIN)),
+    }
+
+
+def worker(uri: str) -> dict[str, Any]:
+    """Reads and trains as one of the workers that TF_CONFIG names."""
+    strategy = tf.distribute.MultiWorkerMirroredStrategy()
+    read: dict[str, Any] = {"batch_size": 8, "features": "id"}
+    distributed = trainer_utils.distribute(strategy, uri, "train", **read)
+    steps = int(distributed.cardinality)
+    endless = trainer_utils.distribute(strategy, uri, "train", batch_size=8, repeat=True, **TRAIN)
+    try:
+        refusal = str(trainer_utils.distribute(strategy, uri, "train", batch_size=7))
+    except trainer_utils.ConfigError as error:
+        refusal = str(error)
+    plain = trainer_utils.input_fn(uri, "train", **read)
+    return {
+        "replicas": strategy.num_replicas_in_sync,
+        "cardinality": steps,
+        "epochs": [steps_of(strategy, distributed) for _ in range(EPOCHS)],
+        "plain": steps_of(strategy, strategy.experimental_distribute_dataset(plain)),
+        "refusal": refusal,
+        # tf-keras, the Keras that knows this strategy, wants the steps of distributed datasets.
+        "fit distributed": fit(strategy, endless, steps_per_epoch=steps),
+        "fit plain": fit(strategy, trainer_utils.input_fn(uri, "train", batch_size=8, **TRAIN)),
+    }
+
+
+def steps_of(strategy: tf.distribute.Strategy, dataset: Any) -> list[list[list[int]]]:
+    """The ids of one epoch: for each step, and each replica in this process."""
+    return [
+        [part.numpy().tolist() for part in strategy.experimental_local_results(batch)]
+        for batch in dataset
+    ]
+
+
+def fit(strategy: tf.distribute.Strategy, dataset: Any, **options: Any) -> dict[str, Any]:
+    """Trains a small model; the steps of each epoch, and the losses."""
+    with strategy.scope():
+        model = tf.keras.Sequential(
+            [
+                tf.keras.Input((40, 48, 3)),
+                tf.keras.layers.Rescaling(1 / 255),
+                tf.keras.layers.GlobalAveragePooling2D(),
+                tf.keras.layers.Dense(3),
+            ]
+        )
+        loss = tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile(optimizer="sgd", loss=loss)
+    steps: list[int] = []
+    count = tf.keras.callbacks.LambdaCallback(
+        on_epoch_begin=lambda epoch, logs: steps.append(0),
+        on_train_batch_end=lambda batch, logs: steps.append(steps.pop() + 1),
+    )
+    history = model.fit(dataset, epochs=EPOCHS, verbose=0, callbacks=[count], **options)
+    return {"keras": model.__module__, "steps": steps, "losses": history.history["loss"]}
+
+
+# --- Running them ---
+
+
+@contextlib.contextmanager
+def started(
+    program: str, uri: str, folder: Path, environments: list[dict[str, str]]
+) -> Iterator[list[subprocess.Popen[bytes]]]:
+    """One process an environment, which writes `<index>.json` and `<index>.log` in the folder."""
+    unwanted = {"TF_CONFIG", "TF_USE_LEGACY_KERAS"}  # importing TFX sets the latter in this process
+    inherited = {name: value for name, value in os.environ.items() if name not in unwanted}
+    with contextlib.ExitStack() as stack:
+        processes = []
+        for index, environment in enumerate(environments):
+            log = stack.enter_context((folder / f"{index}.log").open("wb"))
+            process = subprocess.Popen(
+                [sys.executable, __file__, program, uri, str(folder / f"{index}.json")],
+                env={**inherited, "PYTHONPATH": str(REPOSITORY), **environment},
+                stdout=log,
+                stderr=log,
+            )
+            stack.callback(process.wait)
+            stack.callback(process.kill)  # a process that has ended takes no harm
+            processes.append(process)
+        yield processes
+
+
+def run(
+    program: str, uri: str, folder: Path, environments: list[dict[str, str]]
+) -> list[dict[str, Any]]:
+    """The reports of all processes. Where one fails, all are ended and the logs are shown."""
+    with started(program, uri, folder, environments) as processes:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while {process.poll() for process in processes} <= {0, None}:
+            if all(process.poll() == 0 for process in processes) or time.monotonic() > deadline:
+                break
+            time.sleep(0.05)
+        codes = [process.poll() for process in processes]  # None: it went on for too long
+    logs = [path.read_text(errors="replace")[-3000:] for path in sorted(folder.glob("*.log"))]
+    assert codes == [0] * len(processes), f"{program}: ended with {codes}\n" + "\n".join(logs)
+    return [json.loads((folder / f"{index}.json").read_text()) for index in range(len(processes))]
+
+
+def free_ports(count: int) -> list[int]:
+    with contextlib.ExitStack() as stack:
+        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
+        for one in sockets:
+            one.bind(("localhost", 0))
+        return [one.getsockname()[1] for one in sockets]
+
+
+def flat(steps: list[list[list[int]]]) -> list[int]:
+    return [number for step in steps for replica in step for number in replica]
+
+
+def check_fit(fitted: Mapping[str, Any], *, keras: str, steps: int) -> None:
+    assert fitted["keras"].split(".")[0] == keras
+    assert fitted["steps"] == [steps] * EPOCHS
+    assert len(fitted["losses"]) == EPOCHS
+    assert all(math.isfinite(loss) and loss > 0 for loss in fitted["losses"])
+
+
+# --- One worker ---
+
+
+@pytest.fixture(scope="module")
+def on_two_replicas(datum_photos, tmp_path_factory) -> dict[str, Any]:
+    (report,) = run("mirrored", datum_photos, tmp_path_factory.mktemp("mirrored"), [{}])
+    assert report["replicas"] == 2
+    return report
+
+
+def test_replicas_share_every_record_once_an_epoch_in_another_order(on_two_replicas):
+    epochs = [flat(steps) for steps in on_two_replicas["epochs"]]
+    assert [sorted(epoch) for epoch in epochs] == [list(range(23))] * EPOCHS
+    assert epochs[0] != epochs[1]
+
+
+def test_replicas_share_each_batch_equally_and_the_last_as_it_goes(on_two_replicas):
+    for steps in on_two_replicas["epochs"]:
+        assert [[len(replica) for replica in step] for step in steps] == [[4, 4], [4, 4], [4, 3]]
+    assert on_two_replicas["cardinality"] == 3
+
+
+def test_a_last_record_that_has_no_partner_is_not_lost(on_two_replicas):
+    steps = on_two_replicas["one left over"]
+    assert len(flat(steps)) == len(set(flat(steps))) == 17
+    assert [sum(map(len, step)) for step in steps] == [8, 8, 1]
+
+
+@pytest.mark.parametrize("way", ["fit distributed", "fit plain"])
+def test_keras_trains_on_two_replicas(on_two_replicas, way):
+    check_fit(on_two_replicas[way], keras="keras", steps=3)
+
+
+@pytest.mark.parametrize(
+    "make", [tf.distribute.get_strategy, lambda: tf.distribute.OneDeviceStrategy("CPU:0")]
+)
+def test_without_replicas_the_dataset_is_that_of_input_fn(datum_photos, make):
+    options: dict[str, Any] = {"batch_size": 8, "features": "id", "seed": 5}
+    distributed = trainer_utils.distribute(make(), datum_photos, "train[3:]+val", **options)
+    plain = trainer_utils.input_fn(datum_photos, "train[3:]+val", **options)
+    assert [b.numpy().tolist() for b in distributed] == [b.numpy().tolist() for b in plain]
+
+
+def test_a_dataset_that_is_none_is_refused_before_anything_is_read(tmp_path):
+    with pytest.raises(trainer_utils.DatasetError, match="nothing-here"):
+        trainer_utils.distribute(tf.distribute.get_strategy(), str(tmp_path / "nothing-here"))
+
+
+# --- Two workers ---
+
+
+@pytest.fixture(scope="module")
+def on_two_workers(datum_photos, tmp_path_factory) -> list[dict[str, Any]]:
+    cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
+    environments = [
+        {
+            "TF_CONFIG": json.dumps(
+                {"cluster": cluster, "task": {"type": "worker", "index": index}}
+            ),
+            "TF_USE_LEGACY_KERAS": "1",
+        }
+        for index in range(2)
+    ]
+    reports = run("worker", datum_photos, tmp_path_factory.mktemp("workers"), environments)
+    assert [report["replicas"] for report in reports] == [2, 2]
+    return reports
+
+
+@pytest.mark.slow
+def test_workers_take_as_many_steps_of_as_many_records(on_two_workers):
+    for epoch in range(EPOCHS):
+        sizes = [[flat([step]) for step in report["epochs"][epoch]] for report in on_two_workers]
+        assert [[len(step) for step in steps] for steps in sizes] == [[4, 4, 3], [4, 4, 3]]
+    assert [report["cardinality"] for report in on_two_workers] == [3, 3]
+
+
+@pytest.mark.slow
+def test_workers_read_disjoint_records_in_another_order_each_epoch(on_two_workers):
+    shares = [[flat(steps) for steps in report["epochs"]] for report in on_two_workers]
+    for epochs in shares:
+        assert sorted(epochs[0]) == sorted(epochs[1])
+        assert epochs[0] != epochs[1]
+        assert len(set(epochs[0])) == 11
+    together = [*shares[0][0], *shares[1][0]]
+    assert len(set(together)) == 22  # of 23: one is left over
+    assert set(together) < set(range(23))
+
+
+@pytest.mark.slow
+def test_workers_share_a_plain_dataset_too(on_two_workers):
+    shares = [flat(report["plain"]) for report in on_two_workers]
+    assert sorted(itertools.chain.from_iterable(shares)) == list(range(23))
+
+
+@pytest.mark.slow
+def test_workers_refuse_a_batch_that_they_cannot_share(on_two_workers):
+    expected = "batch_size: expected a multiple of the 2 replicas, got 7"
+    assert [report["refusal"] for report in on_two_workers] == [expected] * 2
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["fit distributed", "fit plain"])
+def test_keras_trains_on_two_workers_as_one(on_two_workers, way):
+    for report in on_two_workers:
+        check_fit(report[way], keras="tf_keras", steps=3)
+    losses = [report[way]["losses"] for report in on_two_workers]
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+
+
+if __name__ == "__main__":
+    _, program_name, uri_argument, report_path = sys.argv
+    seen = {"mirrored": mirrored, "worker": worker}[program_name](uri_argument)
+    Path(report_path).write_text(json.dumps(seen))
