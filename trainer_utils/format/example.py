@@ -43,7 +43,8 @@ def encode_example(features: Mapping[str, Scalar | Sequence[Scalar]]) -> list[by
             parts.append(_list(name, (value,)))
         elif value:
             parts.append(_list(name, value))
-    parts[0] = _FIRST + _varint(sum(map(len, parts)))
+    if len(parts) > 1:
+        parts[0] = _FIRST + _varint(sum(map(len, parts)))
     return parts
 
 

@@ -19,6 +19,10 @@ __all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 FORMAT_VERSION = 1
 
 
+class _NewerFormatError(DatasetError):
+    pass
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Shard:
     """One file of records.
@@ -36,6 +40,13 @@ class Shard:
     records: int
     bytes: int
     crc32c: int
+
+    def __post_init__(self) -> None:
+        texts, numbers = (self.path, self.split), (self.records, self.bytes, self.crc32c)
+        if not all(isinstance(text, str) for text in texts) or not all(
+            isinstance(number, int) and number >= 0 for number in numbers
+        ):
+            raise DatasetError(f"shard {self.path!r}: expected texts and counts, got {self}")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -161,7 +172,7 @@ class Manifest:
             value = json.loads(text)
             version = value["format_version"]
             if version != FORMAT_VERSION:
-                raise DatasetError(
+                raise _NewerFormatError(
                     f"{path!r}: expected format version {FORMAT_VERSION}, got {version!r}. "
                     "Read it with the tfx-shards that wrote it, or a newer one."
                 )
@@ -188,7 +199,9 @@ class Manifest:
                 reject_counts=value["rejects"],
                 versions=value["versions"],
             )
-        except (KeyError, TypeError, AttributeError, json.JSONDecodeError) as error:
+        except _NewerFormatError:
+            raise
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DatasetError(
                 f"{path!r}: expected a manifest: {type(error).__name__}: {error}. "
                 "The dataset was not written whole, or was changed: write it again."

@@ -1,0 +1,68 @@
+"""Datum's JSON files, read by Datum itself."""
+
+import json
+
+import pytest
+
+from trainer_utils.format import (
+    DatasetError,
+    Feature,
+    parse_features,
+    parse_shard_info,
+    render_features,
+    render_shard_info,
+)
+
+FEATURES = {
+    "image": Feature(type="string", shape=(480, 640, 3), extra={"sizes": "mixed"}),
+    "boxes": Feature(type="float", shape=(3, 4), dense=False),
+    "label": Feature(type="int", extra={"num_classes": 5}),
+}
+SHARDS = {"train": {"Split-train/b": 3, "Split-train/a": 4}, "eval": {}}
+
+
+def test_features_and_shards_are_read_as_they_were_written():
+    assert parse_features(render_features(FEATURES), path="x") == FEATURES
+    assert parse_shard_info(render_shard_info(SHARDS), path="x") == SHARDS
+    assert list(parse_shard_info(render_shard_info(SHARDS), path="x")["train"]) == [
+        "Split-train/b",
+        "Split-train/a",
+    ]
+
+
+def test_datum_reads_the_features(tmp_path):
+    from datum.reader.parser import DatumParser
+
+    path = tmp_path / "datum_to_type_and_shape_mapping.json"
+    path.write_text(render_features(FEATURES))
+    read = DatumParser(str(tmp_path)).datum_to_type_shape
+    assert {name: (e["type"], e["shape"], e["dense"]) for name, e in read.items()} == {
+        "image": ("string", [480, 640, 3], True),
+        "boxes": ("float", [3, 4], False),
+        "label": ("int", [], True),
+    }
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "null",
+        '{"x": 3}',
+        '{"x": {}}',
+        '{"x": {"type": "int", "shape": [], "dens": true}}',
+        '{"x": {"type": "double", "shape": [], "dense": true}}',
+        '{"x": {"type": "int", "shape": 3, "dense": true}}',
+        '{"x": {"type": "int", "shape": ["a"], "dense": true}}',
+    ],
+)
+def test_what_are_no_features_is_refused_with_its_path(text):
+    with pytest.raises(DatasetError, match="some/path"):
+        parse_features(text, path="some/path")
+
+
+@pytest.mark.parametrize("info", [[], {"train": 3}, {"train": {"a": "3"}}, {"train": {"a": -1}}])
+def test_what_is_no_list_of_shards_is_refused_with_its_path(info):
+    with pytest.raises(DatasetError, match="some/path"):
+        parse_shard_info(json.dumps(info), path="some/path")

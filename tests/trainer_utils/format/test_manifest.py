@@ -1,0 +1,84 @@
+"""The manifest: its form, and what it refuses."""
+
+import dataclasses
+import json
+
+import pytest
+
+from trainer_utils.format import Accounting, DatasetError, Manifest, Shard
+
+SHARDS = tuple(
+    Shard(path=f"Split-train/{n}", split="train", records=3, bytes=100 + n, crc32c=n)
+    for n in range(2)
+)
+MANIFEST = Manifest(
+    shards=SHARDS,
+    accounting={
+        "train": Accounting(found=8, written=6, rejected=1, skipped=1),
+        "eval": Accounting(),
+    },
+    producer="test",
+    config={"seed": 1, "é": [1.5, None]},
+    input_fingerprint="abc",
+    label_counts={"train": {"cat": 6}},
+    conversions={"CMYK": 2},
+    reject_counts={"EMPTY_FILE": 1},
+    versions={"tfx": "1.16.0"},
+)
+
+
+def test_a_manifest_is_read_as_it_was_written():
+    assert Manifest.from_json(MANIFEST.to_json(), path="x") == MANIFEST
+
+
+def test_its_keys_are_sorted_and_its_text_is_plain():
+    text = MANIFEST.to_json()
+    assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    assert json.loads(text)["total"] == {"found": 8, "written": 6, "rejected": 1, "skipped": 1}
+    assert json.loads(text)["shards"][1]["crc32c"] == "00000001"
+
+
+@pytest.mark.parametrize("field", ["found", "written", "rejected", "skipped"])
+def test_an_accounting_that_does_not_add_up_is_refused(field):
+    right = Accounting(found=8, written=6, rejected=1, skipped=1)
+    with pytest.raises(DatasetError, match="found = written"):
+        dataclasses.replace(right, **{field: getattr(right, field) + 1})
+
+
+SIZES = {shard.path: shard.bytes for shard in SHARDS}
+
+
+@pytest.mark.parametrize(
+    ("sizes", "sentence"),
+    [
+        ({**SIZES, "Split-train/0": 99}, "'Split-train/0': expected 100 bytes, got 99"),
+        ({"Split-train/1": 101}, "'Split-train/0': is missing"),
+        ({**SIZES, "Split-train/9": 1}, "'Split-train/9': is no part"),
+    ],
+)
+def test_files_that_are_not_the_manifests_are_named(sizes, sentence):
+    MANIFEST.check_files(SIZES)
+    with pytest.raises(DatasetError, match=sentence):
+        MANIFEST.check_files(sizes)
+
+
+def hostile() -> list[str]:
+    good = json.loads(MANIFEST.to_json())
+    texts = ["", "{", "[]", "null", "3", '"x"', "{}", json.dumps({**good, "format_version": 2})]
+    for key in sorted(good.keys() - {"total"}):  # which the splits tell
+        texts.append(json.dumps({name: value for name, value in good.items() if name != key}))
+    for key in ("shards", "splits", "split_order", "format_version"):
+        texts += [json.dumps({**good, key: wrong}) for wrong in (None, 3, "x", [1], {"a": 1})]
+    shard = good["shards"][0]
+    for wrong in ({"records": 1}, {**shard, "crc32c": 5}, {**shard, "crc32c": "xyz"}):
+        texts.append(json.dumps({**good, "shards": [wrong]}))
+    for key, value in {"records": "3", "bytes": None, "path": 3}.items():
+        texts.append(json.dumps({**good, "shards": [{**shard, key: value}]}))
+    texts.append(json.dumps({**good, "shards": [{**shard, "records": -1}]}))
+    return texts
+
+
+@pytest.mark.parametrize("text", hostile())
+def test_what_is_no_manifest_is_refused_with_its_path(text):
+    with pytest.raises(DatasetError, match="some/manifest"):
+        Manifest.from_json(text, path="some/manifest.json")

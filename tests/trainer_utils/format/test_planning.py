@@ -1,0 +1,87 @@
+"""Hashes, permutations and the division into shards."""
+
+import hashlib
+import itertools
+
+import numpy as np
+import pytest
+
+from trainer_utils.format import keyed_hash, num_shards_for, permute, shard_bounds
+
+SMALL, LARGE = 1000, 70_001  # below and above where the way of permuting changes
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5, 17, 300, SMALL, 65_536, 65_537, LARGE, 200_000])
+@pytest.mark.parametrize("seed", [0, -1, 2**62])
+def test_a_permutation_gives_each_place_once(size, seed):
+    places = permute(np.arange(size), num_records=size, seed=seed)
+    assert np.array_equal(np.sort(places), np.arange(size))
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_a_part_of_a_permutation_is_that_of_the_whole(size):
+    whole = permute(np.arange(size), num_records=size, seed=3)
+    part = permute(np.arange(100, 200), num_records=size, seed=3)
+    assert np.array_equal(part, whole[100:200])
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_the_seed_decides_the_permutation(size):
+    orders = [permute(np.arange(size), num_records=size, seed=seed) for seed in (0, 0, 1)]
+    assert np.array_equal(orders[0], orders[1])
+    # Two random permutations agree in one place on average.
+    assert np.sum(orders[0] == orders[2]) < 12
+
+
+@pytest.mark.parametrize(("size", "seeds"), [(20, 4000), (LARGE, 400)])
+def test_every_record_is_as_likely_in_every_part(size, seeds):
+    cells = 20
+    record = size // 3
+    counts = np.zeros(cells)
+    for seed in range(seeds):
+        (place,) = permute(np.array([record]), num_records=size, seed=seed)
+        counts[place * cells // size] += 1
+    chi_square = np.sum((counts - seeds / cells) ** 2 / (seeds / cells))
+    # 19 degrees of freedom: more than 60 comes once in four million times.
+    assert chi_square < 60
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE])
+def test_neighbours_part(size):
+    places = permute(np.arange(size), num_records=size, seed=9)
+    distances = np.abs(np.diff(places)) / size
+    # The mean distance of two random places is a third; its deviation here under a hundredth.
+    assert abs(distances.mean() - 1 / 3) < 0.05
+
+
+def test_a_hash_is_keyed_blake2b():
+    digest = hashlib.blake2b(
+        b"cat/1.jpg", digest_size=16, key=(7).to_bytes(8, "little"), person=b"split"
+    ).digest()
+    assert keyed_hash(b"cat/1.jpg", seed=7, purpose="split") == int.from_bytes(digest, "little")
+
+
+def test_a_hash_of_another_seed_or_purpose_is_another():
+    hashes = {
+        keyed_hash(b"x", seed=seed, purpose=purpose)
+        for seed, purpose in itertools.product((0, 1, -1), ("split", "order"))
+    }
+    assert len(hashes) == 6
+
+
+@pytest.mark.parametrize(("records", "shards"), [(10, 3), (10, 10), (1, 1), (0, 1), (1000, 7)])
+def test_shards_differ_by_one_record_at_the_most(records, shards):
+    sizes = np.diff(shard_bounds(num_records=records, num_shards=shards))
+    assert sizes.sum() == records
+    assert len(sizes) == shards
+    assert sizes.max() - sizes.min() <= 1
+
+
+@pytest.mark.parametrize(
+    ("records", "size", "target", "expected"),
+    [(100, 10_000, 1000, 10), (100, 10_600, 1000, 11), (3, 10_000, 1000, 3), (0, 0, 1000, 1)],
+)
+def test_the_number_of_shards_comes_of_the_size_wished_for(records, size, target, expected):
+    assert (
+        num_shards_for(num_records=records, num_bytes=size, target_shard_bytes=target) == expected
+    )

@@ -1,0 +1,67 @@
+"""Shards against TensorFlow's writer, the gzip module and google-crc32c."""
+
+import gzip
+import random
+
+import google_crc32c
+import pytest
+import tensorflow as tf
+
+from trainer_utils.format import ShardWriter, frame_records
+
+RECORDS = [random.Random(n).randbytes(size) for n, size in enumerate([0, 5, 3 << 20, 100, 1 << 20])]
+
+
+def write(path, records, *, compress=False):
+    with path.open("wb") as stream:
+        writer = ShardWriter(stream, gzip=compress)
+        for record in records:
+            writer.write([record[:3], record[3:]])
+        return writer.finish()
+
+
+def test_a_shard_is_the_file_that_tensorflow_writes(tmp_path):
+    write(tmp_path / "ours", RECORDS * 3)
+    with tf.io.TFRecordWriter(str(tmp_path / "theirs")) as writer:
+        for record in RECORDS * 3:
+            writer.write(record)
+    assert (tmp_path / "ours").read_bytes() == (tmp_path / "theirs").read_bytes()
+
+
+@pytest.mark.parametrize("compress", [False, True])
+def test_the_digest_is_of_the_file_as_it_lies_there(tmp_path, compress):
+    path = tmp_path / "shard"
+    digest = write(path, RECORDS, compress=compress)
+    assert digest.records == len(RECORDS)
+    assert digest.bytes == path.stat().st_size
+    assert digest.crc32c == google_crc32c.value(path.read_bytes())
+
+
+def test_a_gzip_shard_holds_no_time_and_is_read_by_others(tmp_path):
+    for name in ("one", "two"):
+        write(tmp_path / name, RECORDS, compress=True)
+    data = (tmp_path / "one").read_bytes()
+    assert data == (tmp_path / "two").read_bytes()
+    assert gzip.decompress(data) == frame_records(RECORDS)
+    read = tf.data.TFRecordDataset(str(tmp_path / "one"), "GZIP").as_numpy_iterator()
+    assert list(read) == RECORDS
+
+
+def test_framed_blocks_and_records_keep_their_order(tmp_path):
+    path = tmp_path / "shard"
+    with path.open("wb") as stream:
+        writer = ShardWriter(stream)
+        writer.write([b"first"])
+        writer.write_framed(frame_records([b"second", b"third"]), 2)
+        writer.write([b"fourth"])
+        assert writer.finish().records == 4
+    read = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
+    assert list(read) == [b"first", b"second", b"third", b"fourth"]
+
+
+def test_a_written_records_sum_is_returned(tmp_path):
+    with (tmp_path / "shard").open("wb") as stream:
+        writer = ShardWriter(stream)
+        crc = writer.write([b"payload"])
+        writer.finish()
+    assert (tmp_path / "shard").read_bytes()[-4:] == crc.to_bytes(4, "little")

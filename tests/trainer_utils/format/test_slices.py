@@ -1,0 +1,71 @@
+"""Slices against Datum's own."""
+
+import itertools
+
+import pytest
+
+from trainer_utils.format import DatasetError, SplitRange, resolve_slices
+
+BOUNDS = [None, 0, 1, 5, 10, -1, -5, -10]
+PERCENTS = [None, 0, 1, 33, 50, 66, 99, 100, -1, -50]
+
+
+def spec(start, stop, unit="") -> str:
+    text = ["" if bound is None else f"{bound}{unit}" for bound in (start, stop)]
+    return f"train[{text[0]}:{text[1]}]"
+
+
+@pytest.mark.parametrize("size", [10, 99, 250])
+def test_slices_of_numbers_are_pythons(size):
+    for start, stop in itertools.product(BOUNDS, BOUNDS):
+        expected = range(size)[start:stop]
+        if expected or expected.start == expected.stop:
+            assert resolve_slices(spec(start, stop), {"train": size}) == [
+                SplitRange("train", expected.start, expected.stop)
+            ]
+
+
+@pytest.mark.parametrize("size", [10, 99, 250])
+def test_slices_of_percents_are_datums(size):
+    from datum.utils.reader_utils import ReadInstruction
+
+    for start, stop in itertools.product(PERCENTS, PERCENTS):
+        (theirs,) = ReadInstruction.from_spec(spec(start, stop, "%")).to_absolute({"train": size})
+        first, last = theirs.from_ or 0, size if theirs.to is None else theirs.to
+        first, last = (bound + size if bound < 0 else bound for bound in (first, last))
+        if first <= last:
+            assert resolve_slices(spec(start, stop, "%"), {"train": size}) == [
+                SplitRange("train", first, last)
+            ]
+
+
+def test_slices_are_joined_in_their_order():
+    sizes = {"train": 100, "eval": 20}
+    assert resolve_slices("eval + train[90%:]", sizes) == [
+        SplitRange("eval", 0, 20),
+        SplitRange("train", 90, 100),
+    ]
+
+
+@pytest.mark.parametrize(("asked", "there"), [("val", "eval"), ("eval", "validation")])
+def test_another_spelling_finds_the_split(asked, there):
+    assert resolve_slices(asked, {"train": 1, there: 5}) == [SplitRange(there, 0, 5)]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("holdout", "'holdout': expected one of train, eval"),
+        ("train[5]", r"'train\[5\]'"),
+        ("train[1:2:3]", r"'train\[1:2:3\]'"),
+        ("train[:101]", "101"),
+        ("train[-101:]", "-101"),
+        ("train[60:40]", r"\[60:40\]"),
+        ("", "''"),
+        ("train+", "''"),
+        ("train[a:b]", "a:b"),
+    ],
+)
+def test_a_wrong_slice_is_refused_as_it_is_written(wrong, sentence):
+    with pytest.raises(DatasetError, match=sentence):
+        resolve_slices(wrong, {"train": 100, "eval": 20})

@@ -1,0 +1,52 @@
+"""What importing brings in, in processes of their own, and what is public."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import components
+import trainer_utils
+from trainer_utils import format as on_disk
+
+REPOSITORY = Path(__file__).parents[2]
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize(
+    ("code", "absent"),
+    [
+        ("import trainer_utils.format", ["tensorflow", "tfx", "apache_beam"]),
+        ("import trainer_utils; trainer_utils.input_fn", ["tfx", "apache_beam"]),
+        ("import components, pipelines", ["tensorflow", "tfx", "apache_beam"]),
+    ],
+)
+def test_importing_leaves_out_what_is_not_needed(code, absent):
+    finished = run(f"{code}; import sys; print([n for n in {absent!r} if n in sys.modules])")
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.strip() == "[]"
+
+
+def test_components_without_tfx_say_so_in_one_line():
+    finished = run(
+        "import importlib.util as u\n"
+        "real = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'tfx' else real(name, *rest)\n"
+        "import components"
+    )
+    assert finished.returncode == 1
+    last = finished.stderr.strip().splitlines()[-1]
+    assert last.startswith("ImportError: components needs TFX: run pip install 'tfx-shards[tfx]'")
+
+
+def test_the_public_names():
+    assert set(trainer_utils.__all__) >= {"input_fn", "distribute", "DatasetError", "ConfigError"}
+    assert components.__all__ == ["ImageExampleGen", "SchemaExport", "ShardBalancer"]
+    for package in (trainer_utils, components, on_disk):
+        assert [name for name in package.__all__ if not hasattr(package, name)] == []
