@@ -19,10 +19,11 @@ _SHOWN = 10
 class RejectedInputError(Exception):
     """One input cannot become an example; `code` is a fixed upper-case word."""
 
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: str, detail: str, *, name: str = "") -> None:
         super().__init__(f"{code}: {detail}")
         self.code = code
         self.detail = detail
+        self.name = name
 
 
 @dataclasses.dataclass(frozen=True, order=True)

@@ -3,15 +3,15 @@
 listing = read_layout(inputs, layout="auto")
 """
 
-import posixpath
-
 from components.common.listing import LayoutInputs, Listing
-from components.image_example_gen.layouts import csv_list, folder
+from components.image_example_gen.layouts import folder, manifest
+from components.image_example_gen.layouts.manifest import is_list
 from trainer_utils.format import InputError
 
 __all__ = ["LAYOUTS", "is_list", "read_layout"]
 
-LAYOUTS = ("auto", "folder", "csv")
+_LISTS = ("csv", "tsv", "jsonl", "parquet")
+LAYOUTS = ("auto", "folder", *_LISTS)
 
 
 def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
@@ -24,29 +24,14 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
     Raises:
         InputError: the layout cannot be told, or is malformed.
     """
-    csv_path = _csv_file(inputs, layout)
-    return folder.read(inputs) if csv_path is None else csv_list.read_csv(inputs, csv_path)
-
-
-def is_list(path: str) -> bool:
-    """Whether a file is a list of images by its name."""
-    return path.lower().endswith(".csv")
-
-
-def _csv_file(inputs: LayoutInputs, layout: str) -> str | None:
     if layout == "folder":
-        return None
-    root, files, base = inputs.root, inputs.files, inputs.base
-    if root.lower().endswith(".csv") and root in files:
-        return root
-    candidates = [
-        path for path in files if posixpath.dirname(path) == root and path.lower().endswith(".csv")
-    ]
-    if len(candidates) > 1:
+        return folder.read(inputs)
+    lists = manifest.find(inputs, kind=layout if layout in _LISTS else None)
+    if lists:
+        return manifest.read(inputs, lists)
+    if layout in _LISTS:
         raise InputError(
-            f"input_base {base!r}: expected one CSV file, got {', '.join(sorted(candidates))}. "
-            "Name one as the pattern of input_config."
+            f"input_base {inputs.base!r}: expected a {layout.upper()} file for "
+            f"layout={layout!r}, found none"
         )
-    if not candidates and layout == "csv":
-        raise InputError(f"input_base {base!r}: expected a CSV file for layout='csv', found none")
-    return candidates[0] if candidates else None
+    return folder.read(inputs)

@@ -1,0 +1,109 @@
+"""Boxes round objects: their features by Datum's names, and AutoML Vision's rows of them.
+
+    box = Box(xmin=0.1, xmax=0.5, ymin=0.2, ymax=0.9, label="cat")
+    values(["xmin", "labels"], [box])        # ((0.1,), ('cat',))
+
+Coordinates are relative to the image. Source: `datum/generator/image.py` (DetDatumGenerator);
+AutoML Vision's "Formatting a training data CSV" for object detection.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from components.common.listing import Column, Value
+from components.image_example_gen.layouts.tables import Table
+from trainer_utils.format import InputError
+
+__all__ = ["BOX_COLUMNS", "Box", "BoxRow", "are_boxes", "read_rows", "values"]
+
+BOX_COLUMNS = (
+    *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
+    Column("labels", "label", is_list=True),
+)
+_ROW_FIELDS = 11  # set, path, label, four corners
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Box:
+    """One box: edges in [0, 1], and what is in it."""
+
+    xmin: float
+    xmax: float
+    ymin: float
+    ymax: float
+    label: str
+
+    @property
+    def area(self) -> float:
+        """The share of the image that it takes."""
+        return (self.xmax - self.xmin) * (self.ymax - self.ymin)
+
+
+@dataclasses.dataclass
+class BoxRow:
+    """An image of a list of boxes: its first row's position, and split as it is written."""
+
+    position: int
+    uri: str
+    split: str
+    boxes: list[Box]
+
+
+def values(boxes: Sequence[Box]) -> tuple[Value, ...]:
+    """The values of `BOX_COLUMNS`."""
+    return (
+        tuple(box.xmin for box in boxes),
+        tuple(box.xmax for box in boxes),
+        tuple(box.ymin for box in boxes),
+        tuple(box.ymax for box in boxes),
+        tuple(box.area for box in boxes),
+        tuple(box.label for box in boxes),
+    )
+
+
+def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
+    """Whether the rows of a CSV without a header are AutoML Vision's boxes."""
+    return any(any(row[3:]) for _, row in rows) and all(
+        len(row) == _ROW_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
+    )
+
+
+def read_rows(table: Table) -> list[BoxRow]:
+    """Puts the rows of each image together, in the order of their first ones.
+
+    Raises:
+        InputError: a box is none, or an image has two splits; the message names the line.
+    """
+    images: dict[str, BoxRow] = {}
+    for position, (split, uri, label, *corners) in table.rows:
+        image = images.setdefault(uri, BoxRow(position, uri, split, []))
+        if split.lower() != image.split.lower():
+            raise InputError(
+                f"{table.path!r}: expected one split for {uri!r}, got {image.split!r} "
+                f"({table.place(image.position)}) and {split!r} ({table.place(position)})"
+            )
+        xs = [float(value) for value in corners[::2] if value]
+        ys = [float(value) for value in corners[1::2] if value]
+        if not xs and not ys:
+            continue  # an image without anything to find
+        is_box = (
+            len(xs) == len(ys) and len(xs) in (2, 4) and min(xs) < max(xs) and min(ys) < max(ys)
+        )
+        if len(xs) == 2:
+            is_box = is_box and xs[0] < xs[1] and ys[0] < ys[1]
+        if not is_box or not all(0 <= value <= 1 for value in (*xs, *ys)) or not label:
+            raise InputError(
+                f"{table.path!r}: expected a label and two or four corners in [0, 1], got "
+                f"{','.join([label, *corners])!r} ({table.place(position)})"
+            )
+        image.boxes.append(Box(xmin=min(xs), xmax=max(xs), ymin=min(ys), ymax=max(ys), label=label))
+    return list(images.values())
+
+
+def _is_empty_or_number(field: str) -> bool:
+    try:
+        float(field or 0)
+    except ValueError:
+        return False
+    return True
