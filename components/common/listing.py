@@ -11,7 +11,7 @@ import os
 import posixpath
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import BinaryIO, NamedTuple
+from typing import BinaryIO, NamedTuple, NoReturn
 
 from components.common.files import InputFile, is_remote, join, open_for_reading, read_bytes
 from components.common.rejects import RejectedInputError
@@ -133,19 +133,40 @@ def join_listings(listings: Sequence[Listing]) -> Listing:
     Raises:
         InputError: a feature differs from one to another.
     """
-    first = listings[0]
-    columns = {column.name: column for listing in listings for column in listing.columns}
-    for other in listings[1:]:
-        if other.blobs != first.blobs or any(columns[c.name] != c for c in first.columns):
-            raise InputError(
-                "splits: expected the same features in all, "
-                f"got {_names(first)} and {_names(other)}"
-            )
+    columns: dict[str, Column] = {}
+    for listing in listings:
+        for column in listing.columns:
+            columns[column.name] = _common(columns.get(column.name, column), column, listings)
+    if any(listing.blobs != listings[0].blobs for listing in listings):
+        _refuse_joining(listings)
     return Listing(
         tuple(entry for listing in listings for entry in _widened(listing, list(columns))),
         tuple(left for listing in listings for left in listing.left_out),
         tuple(columns.values()),
-        first.blobs,
+        listings[0].blobs,
+    )
+
+
+def _common(one: Column, other: Column, listings: Sequence[Listing]) -> Column:
+    """What both columns are; of ints and floats, floats."""
+    if one.is_list != other.is_list or (
+        one.kind != other.kind and {one.kind, other.kind} != {"int", "float"}
+    ):
+        _refuse_joining(listings)
+    return dataclasses.replace(
+        one,
+        kind=one.kind if one.kind == other.kind else "float",
+        length=one.length if one.length == other.length else None,
+    )
+
+
+def _refuse_joining(listings: Sequence[Listing]) -> NoReturn:
+    names = [
+        ", ".join([*listing.blobs, *(f"{c.name} ({c.kind})" for c in listing.columns)])
+        for listing in listings
+    ]
+    raise InputError(
+        f"splits: expected the same features in all, got {' and '.join(dict.fromkeys(names))}"
     )
 
 
@@ -158,11 +179,6 @@ def _widened(listing: Listing, names: list[str]) -> Iterator[Entry]:
     for entry in listing.entries:
         values = (entry.values[place[name]] if name in place else None for name in names)
         yield entry._replace(values=tuple(values))
-
-
-def _names(listing: Listing) -> str:
-    columns = [f"{column.name} ({column.kind})" for column in listing.columns]
-    return ", ".join([*listing.blobs, *columns])
 
 
 @dataclasses.dataclass(frozen=True)

@@ -116,19 +116,25 @@ def _int_of_text(value: str) -> int:
     return _int(int(value))
 
 
+def _float_of_text(value: str) -> float:
+    if "_" in value or not value.isascii():  # which float() takes
+        raise ValueError("no number")
+    return float(value)
+
+
 _VALUE_READERS: Mapping[str, Callable[[Any], Any]] = {
     "int": _int,
     "float": _float,
     "string": _text,
     "label": _text,
 }
-_TEXT_READERS = {**_VALUE_READERS, "int": _int_of_text, "float": float}
+_TEXT_READERS = {**_VALUE_READERS, "int": _int_of_text, "float": _float_of_text}
 
 
-def _lists_of_texts(values: Sequence[str | None]) -> list[Any] | None:
+def _lists_of_texts(values: Sequence[Any]) -> list[Any] | None:
     """Texts such as `[1, 2]` as lists, where every value is such; else None."""
     present = [value for value in values if value is not None]
-    if not present or not all(text.startswith("[") and text.endswith("]") for text in present):
+    if not present or not all(isinstance(text, str) and text[:1] == "[" for text in present):
         return None
     lists = [None if value is None else _list(value) for value in values]
     return lists if sum(part is not None for part in lists) == len(present) else None

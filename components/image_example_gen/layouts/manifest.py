@@ -18,7 +18,7 @@ name, with or without its extension.
 import collections
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 from components.common.listing import (
@@ -91,7 +91,7 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
     table = read_table(inputs, path)
     if table.columns is None and boxes.are_boxes(table.rows):
         return _read_boxes(inputs, table)
-    names, rows = _header(table)
+    names, rows = _header(table, inputs.columns)
     if not rows:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none")
     roles = _roles(names, table, inputs.columns)
@@ -158,13 +158,13 @@ def _listing(table: Table, columns: Sequence[Column], parts: Iterable[Any]) -> L
     return Listing(tuple(entries), tuple(left_out), tuple(columns))
 
 
-def _header(table: Table) -> tuple[list[str], list[tuple[int, list[Any]]]]:
+def _header(table: Table, given: Collection[str]) -> tuple[list[str], list[tuple[int, list[Any]]]]:
     """The columns' names, and the rows with that many values."""
     if table.columns is not None:
         return [*table.columns, *table.embedded], table.rows
     rows = table.rows
     first = [field.lower() for field in rows[0][1]] if rows else []
-    if set(first) & set(_IMAGE_COLUMNS):
+    if set(first) & {*_IMAGE_COLUMNS, *(name.lower() for name in given)}:
         names, rows = list(rows[0][1]), rows[1:]
         names = [name if name.lower() not in _HEADERLESS else name.lower() for name in names]
     else:
