@@ -5,6 +5,7 @@ listing.entries[0]
 listing.columns       # (Column(name='label', kind='label'),)
 """
 
+import concurrent.futures
 import dataclasses
 import functools
 import os
@@ -27,12 +28,14 @@ __all__ = [
     "LeftOut",
     "Listing",
     "join_listings",
+    "without_column",
 ]
 
 KINDS = ("int", "float", "string", "label")
 Scalar = int | float | str
 Value = Scalar | tuple[Scalar, ...] | None
 
+_REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
 
@@ -125,6 +128,19 @@ class Listing:
     def found(self) -> int:
         """How many inputs there are."""
         return len(self.entries) + len(self.left_out)
+
+
+def without_column(listing: Listing, name: str) -> Listing:
+    """A listing without one of its columns."""
+    place = [column.name for column in listing.columns].index(name)
+    return dataclasses.replace(
+        listing,
+        entries=tuple(
+            entry._replace(values=entry.values[:place] + entry.values[place + 1 :])
+            for entry in listing.entries
+        ),
+        columns=listing.columns[:place] + listing.columns[place + 1 :],
+    )
 
 
 def join_listings(listings: Sequence[Listing]) -> Listing:
@@ -223,6 +239,14 @@ class LayoutInputs:
     def read_bytes(self, path: str) -> bytes:
         """A whole file."""
         return read_bytes(join(self.base, path))
+
+    def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
+        """Whole small files, in order; those of an object store many at a time."""
+        if not is_remote(self.base):
+            yield from map(self.read_bytes, paths)
+            return
+        with concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS) as pool:
+            yield from pool.map(self.read_bytes, paths)
 
     def read_text(self, path: str) -> str:
         """A whole UTF-8 file, with or without a byte order mark.

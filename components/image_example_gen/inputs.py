@@ -27,7 +27,7 @@ from components.common.files import (
     list_files,
 )
 from components.common.listing import ImageRoot, LayoutInputs, Listing, join_listings
-from components.image_example_gen.layouts import is_list, read_layout
+from components.image_example_gen.layouts import is_source_file, read_layout
 from trainer_utils.format import InputError
 
 __all__ = ["LocatedInputs", "ResolvedPattern", "fingerprint", "locate", "read_listing"]
@@ -105,7 +105,7 @@ def locate(
                 f"input_config pattern {pattern!r}: expected files under {base!r}, found none"
             )
         if any(file.path == root for file in selected):
-            if is_list(root):
+            if is_source_file(root):
                 selected = files
             elif list_name:
                 raise InputError(

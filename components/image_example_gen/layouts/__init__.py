@@ -3,15 +3,38 @@
 listing = read_layout(inputs, layout="auto")
 """
 
-from components.common.listing import LayoutInputs, Listing
-from components.image_example_gen.layouts import folder, manifest
-from components.image_example_gen.layouts.manifest import is_list
+from types import ModuleType
+
+from absl import logging
+
+from components.common.listing import LayoutInputs, Listing, without_column
+from components.image_example_gen.layouts import (
+    coco,
+    folder,
+    manifest,
+    segmentation,
+    voc,
+    webdataset,
+)
 from trainer_utils.format import InputError
 
-__all__ = ["LAYOUTS", "is_list", "read_layout"]
+__all__ = ["LAYOUTS", "is_source_file", "read_layout"]
 
 _LISTS = ("csv", "tsv", "jsonl", "parquet")
-LAYOUTS = ("auto", "folder", *_LISTS)
+# In the order in which they are looked for. VOC's own archive is both of the first two.
+_STRUCTURED: dict[str, ModuleType] = {
+    "voc": voc,
+    "segmentation": segmentation,
+    "coco": coco,
+    "tar": webdataset,
+}
+RESERVED = ("filename", "height", "width", "channels")
+LAYOUTS = ("auto", "folder", *_LISTS, *_STRUCTURED)
+
+
+def is_source_file(path: str) -> bool:
+    """Whether a file is a list or an archive of images by its name."""
+    return manifest.is_list(path) or webdataset.is_archive(path)
 
 
 def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
@@ -24,14 +47,32 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
     Raises:
         InputError: the layout cannot be told, or is malformed.
     """
+    listing = _read(inputs, layout)
+    for name in {column.name for column in listing.columns} & {*RESERVED, *listing.blobs}:
+        logging.warning("column %r is left out: each example has a feature of that name", name)
+        listing = without_column(listing, name)
+    return listing
+
+
+def _read(inputs: LayoutInputs, layout: str) -> Listing:
     if layout == "folder":
         return folder.read(inputs)
+    for name, module in _STRUCTURED.items():
+        if layout == name or (layout == "auto" and module.is_here(inputs)):
+            listing: Listing = module.read(inputs)
+            return listing if listing.found else _refuse(inputs, layout)
     lists = manifest.find(inputs, kind=layout if layout in _LISTS else None)
     if lists:
         return manifest.read(inputs, lists)
-    if layout in _LISTS:
-        raise InputError(
-            f"input_base {inputs.base!r}: expected a {layout.upper()} file for "
-            f"layout={layout!r}, found none"
-        )
-    return folder.read(inputs)
+    return folder.read(inputs) if layout == "auto" else _refuse(inputs, layout)
+
+
+def _refuse(inputs: LayoutInputs, layout: str) -> Listing:
+    looked_for = (
+        _STRUCTURED[layout].LOOKED_FOR if layout in _STRUCTURED else f"a {layout.upper()} file"
+    )
+    tops = sorted({parts[0] for parts, _ in inputs.below_root()})
+    raise InputError(
+        f"input_base {inputs.base!r}: expected {looked_for} for layout={layout!r}, "
+        f"found none. At its top: {', '.join(tops[:10])}{', …' if len(tops) > 10 else ''}"
+    )

@@ -12,10 +12,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.common.listing import Column, Value
+from components.common.rejects import RejectedInputError
 from components.image_example_gen.layouts.tables import Table
 from trainer_utils.format import InputError
 
-__all__ = ["BOX_COLUMNS", "Box", "BoxRow", "are_boxes", "read_rows", "values"]
+__all__ = ["BOX_COLUMNS", "Box", "BoxRow", "are_boxes", "read_rows", "relative_box", "values"]
 
 BOX_COLUMNS = (
     *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
@@ -48,6 +49,41 @@ class BoxRow:
     uri: str
     split: str
     boxes: list[Box]
+
+
+def relative_box(
+    xmin: float,
+    xmax: float,
+    ymin: float,
+    ymax: float,
+    *,
+    width: float,
+    height: float,
+    label: str,
+) -> Box:
+    """A box of pixels relative to its image; up to a pixel outside is cut off.
+
+    Raises:
+        RejectedInputError: BAD_ANNOTATION: the image has no size, or the box is not in it.
+    """
+    if not (width > 0 and height > 0):
+        raise RejectedInputError(
+            "BAD_ANNOTATION", f"expected an image of some size, got {width:g} x {height:g}"
+        )
+    inside = -1 <= xmin <= xmax <= width + 1 and -1 <= ymin <= ymax <= height + 1
+    if not inside:
+        raise RejectedInputError(
+            "BAD_ANNOTATION",
+            f"expected a box in {width:g} x {height:g} pixels, "
+            f"got x {xmin:g} to {xmax:g}, y {ymin:g} to {ymax:g}",
+        )
+    return Box(
+        xmin=min(max(xmin / width, 0.0), 1.0),
+        xmax=min(max(xmax / width, 0.0), 1.0),
+        ymin=min(max(ymin / height, 0.0), 1.0),
+        ymax=min(max(ymax / height, 0.0), 1.0),
+        label=label,
+    )
 
 
 def values(boxes: Sequence[Box]) -> tuple[Value, ...]:

@@ -19,7 +19,7 @@ from typing import Any
 from components.common.listing import LayoutInputs
 from trainer_utils.format import InputError
 
-__all__ = ["SUFFIXES", "Embedded", "Table", "read_table"]
+__all__ = ["SUFFIXES", "Embedded", "Table", "flattened", "read_table"]
 
 SUFFIXES = {
     ".csv": "csv",
@@ -116,17 +116,18 @@ def _read_json_lines(text: str, path: str) -> Table:
             raise InputError(
                 f"{path!r}: expected a JSON object a line, got {type(value).__name__} (line {line})"
             )
-        flat = dict(_flattened(value, ""))
+        flat = dict(flattened(value))
         columns.update(dict.fromkeys(flat))
         objects.append((line, flat))
     rows = [(line, [flat.get(name) for name in columns]) for line, flat in objects]
     return Table(path, "jsonl", list(columns), rows)
 
 
-def _flattened(value: dict[str, Any], prefix: str) -> Iterator[tuple[str, Any]]:
+def flattened(value: dict[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of nested objects, their names joined by dots."""
     for key, part in value.items():
         if isinstance(part, dict):
-            yield from _flattened(part, f"{prefix}{key}.")
+            yield from flattened(part, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", part
 

@@ -1,0 +1,42 @@
+"""Images and their label maps, as Pascal VOC keeps them: JPEGImages, SegmentationClass.
+
+    read(inputs).blobs         # ('image', 'label')
+
+Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development kit, section 8.
+"""
+
+from components.common.listing import Blob, Entry, LayoutInputs, LeftOut, Listing
+from components.image_example_gen.layouts.image_sets import (
+    by_stem,
+    has_folders,
+    listed_images,
+    read_image_sets,
+)
+
+__all__ = ["LOOKED_FOR", "is_here", "read"]
+
+LOOKED_FOR = "JPEGImages/ beside SegmentationClass/ (segmentation)"
+
+
+def is_here(inputs: LayoutInputs) -> bool:
+    """Whether the folders are there."""
+    return has_folders(inputs, "JPEGImages", "SegmentationClass")
+
+
+def read(inputs: LayoutInputs) -> Listing:
+    """Pairs images and label maps by name."""
+    sets = read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""])
+    taken, left_out = listed_images(inputs, by_stem(inputs, "JPEGImages"), sets)
+    label_maps = by_stem(inputs, "SegmentationClass")
+    entries = []
+    for stem, split, file in taken:
+        label_map = label_maps.get(stem)
+        if label_map is None:
+            detail = f"no SegmentationClass/{stem}.png"
+            left_out.append(LeftOut(file.path, split, "NO_LABEL_MAP", detail))
+        elif label_map.problem is not None:
+            left_out.append(LeftOut(file.path, split, *label_map.problem))
+        else:
+            blobs = (Blob(file.path, file.size), Blob(label_map.path, label_map.size))
+            entries.append(Entry(file.path, split, blobs))
+    return Listing(tuple(entries), tuple(left_out), blobs=("image", "label"))

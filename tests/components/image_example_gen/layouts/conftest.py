@@ -1,0 +1,34 @@
+"""Reading a folder as a layout."""
+
+from pathlib import Path
+
+import pytest
+
+from components.common.files import list_files
+from components.common.listing import LayoutInputs, Listing
+from components.image_example_gen.layouts import read_layout
+
+
+@pytest.fixture
+def read():
+    """Reads the files of a folder; the images may be stand-ins, since no layout opens them."""
+
+    def read(base: Path, layout: str = "auto", root: str = "") -> Listing:
+        files = {file.path: file for file in list_files(str(base))}
+        return read_layout(LayoutInputs(base=str(base), root=root, files=files), layout=layout)
+
+    return read
+
+
+@pytest.fixture
+def write():
+    """Writes files: their content by path."""
+
+    def write(base: Path, **contents: str | bytes) -> Path:
+        for name, content in contents.items():
+            path = base / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content if isinstance(content, bytes) else content.encode())
+        return base
+
+    return write
