@@ -1,0 +1,143 @@
+"""What an image file's header says, and whether its structure is whole. No pixel is decoded.
+
+image = open_image(data, max_pixels=89_478_485)
+check_structure(data, image)
+channels_of(data, image)      # 3: what TensorFlow decodes it to; None where it must be converted
+"""
+
+import io
+
+from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  the latter two register
+
+from components.common.rejects import RejectedInputError
+
+__all__ = ["MAX_PIXELS", "channels_of", "check_structure", "frames_of", "open_image"]
+
+MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
+# Others stay unopened: EPS, for one, would run Ghostscript.
+_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
+_JPEG_END, _PNG_END, _GIF_END = b"\xff\xd9", b"IEND\xaeB`\x82", b";"
+_PNG_BIT_DEPTH, _BMP_BITS = 24, slice(28, 30)  # where they stand in the file
+_SIXTEEN = 16
+_OURS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
+_OTHERS = (
+    *(b"P%d" % number for number in range(1, 8)),  # PNM
+    b"8BPS",
+    b"%!PS",
+    b"%PDF",
+    b"<svg",
+    b"\0\0\0\x0cjP  ",
+    b"\xff\x4f\xff\x51",
+    b"\0\0\1\0",
+    b"qoif",
+)
+_OTHERS_AT_4 = (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypavif", b"ftypmsf1")
+
+
+def open_image(data: bytes, *, max_pixels: int) -> Image.Image:
+    """Opens a file, and refuses what is none of ours or too large, before any pixel is decoded.
+
+    Raises:
+        RejectedInputError: EMPTY_FILE, NOT_AN_IMAGE, UNSUPPORTED_FORMAT, TRUNCATED_IMAGE or
+            TOO_MANY_PIXELS.
+    """
+    if not data:
+        raise RejectedInputError("EMPTY_FILE", "0 bytes")
+    try:
+        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        frames = frames_of(image)
+    except Image.DecompressionBombError as error:
+        raise RejectedInputError("TOO_MANY_PIXELS", str(error)) from error
+    except Exception as error:  # Pillow raises a dozen kinds on hostile headers
+        raise _not_opened(data) from error
+    width, height = image.size
+    if width < 1 or height < 1:
+        raise RejectedInputError("DAMAGED_IMAGE", f"expected some pixels, got {width} x {height}")
+    if width * height * frames > max_pixels:
+        of_frames = f" in {frames} frames" if frames > 1 else ""
+        raise RejectedInputError(
+            "TOO_MANY_PIXELS", f"expected at most {max_pixels}, got {width} x {height}{of_frames}"
+        )
+    return image
+
+
+def frames_of(image: Image.Image) -> int:
+    """How many frames or pages it has. Of what phones write as MPO only the first is a photo."""
+    if image.format in ("JPEG", "MPO", "BMP"):
+        return 1
+    return int(getattr(image, "n_frames", 1))
+
+
+def channels_of(data: bytes, image: Image.Image) -> tuple[int, str | None]:
+    """What TensorFlow decodes a file to, and why it had better be converted, if so.
+
+    Returns:
+        Channels, and a fixed upper-case word or None.
+
+    Raises:
+        RejectedInputError: UNSUPPORTED_COLOUR.
+    """
+    by_mode = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 3, "YCbCr": 3}
+    kind, mode = image.format, image.mode
+    if mode.startswith("I;16"):
+        return 1, "SIXTEEN_BIT"
+    if mode not in by_mode:
+        raise RejectedInputError(
+            "UNSUPPORTED_COLOUR", f"expected grey, RGB or CMYK, got {kind} in {mode}"
+        )
+    channels = by_mode[mode]
+    if mode == "P" and "transparency" in image.info:
+        channels = 4
+    reason = {"CMYK": "CMYK", "P": "PALETTE", "1": "BIT_DEPTH"}.get(mode)
+    if kind == "GIF":
+        return 3, None
+    if kind in ("WEBP", "TIFF"):
+        return channels, kind
+    if kind == "PNG" and data[_PNG_BIT_DEPTH] == _SIXTEEN:
+        return channels, "SIXTEEN_BIT"
+    if kind == "BMP":
+        bits = int.from_bytes(data[_BMP_BITS], "little")
+        is_read = (mode, bits) in (("L", 8), ("RGB", 24), ("RGB", 32), ("RGBA", 32))
+        return (bits // 8 if is_read else channels), (None if is_read else "BMP_VARIANT")
+    return channels, reason
+
+
+def check_structure(data: bytes, image: Image.Image) -> None:
+    """Refuses a file that does not go on to its end.
+
+    Raises:
+        RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
+    """
+    if image.format in ("JPEG", "MPO"):
+        # From the scan on: a thumbnail in the header has an end marker of its own.
+        stream = getattr(image, "fp", None)
+        scan = stream.tell() if stream is not None else 0
+        if data.rfind(_JPEG_END, scan) < 0:
+            raise RejectedInputError("TRUNCATED_IMAGE", "no end-of-image marker")
+    elif image.format == "PNG":
+        if data.rfind(_PNG_END) < 0:
+            raise RejectedInputError("TRUNCATED_IMAGE", "no IEND chunk")
+        try:
+            Image.open(io.BytesIO(data), formats=("PNG",)).verify()  # the sum of every chunk
+        except Exception as error:
+            raise RejectedInputError("DAMAGED_IMAGE", f"{error}") from error
+    elif image.format == "GIF" and not data.rstrip(b"\0").endswith(_GIF_END):
+        raise RejectedInputError("TRUNCATED_IMAGE", "no trailer")
+    elif image.format == "BMP":
+        bits = int.from_bytes(data[_BMP_BITS], "little")
+        row_bytes = (image.width * bits + 31) // 32 * 4
+        pixels = int.from_bytes(data[10:14], "little")
+        is_plain = int.from_bytes(data[30:34], "little") in (0, 3)  # not run-length encoded
+        if is_plain and len(data) < pixels + row_bytes * image.height:
+            raise RejectedInputError("TRUNCATED_IMAGE", f"{len(data)} bytes are too few")
+
+
+def _not_opened(data: bytes) -> RejectedInputError:
+    head = data[:16].lstrip()
+    if data.startswith(_OTHERS) or head.startswith(_OTHERS) or data[4:].startswith(_OTHERS_AT_4):
+        return RejectedInputError(
+            "UNSUPPORTED_FORMAT", f"expected {', '.join(_FORMATS)}, begins {data[:8]!r}"
+        )
+    if data.startswith(_OURS):
+        return RejectedInputError("TRUNCATED_IMAGE", "the header is cut short or bad")
+    return RejectedInputError("NOT_AN_IMAGE", f"no image format begins with {data[:8]!r}")
