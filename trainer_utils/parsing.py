@@ -24,8 +24,8 @@ class ExampleParser:
 
     Args:
         features: by name.
-        image_size: height and width in pixels that images are resized to, bilinearly; None keeps
-            them as they are.
+        image_size: height and width in pixels that images are resized to; None keeps them as they
+            are.
     """
 
     features: Mapping[str, Feature]
@@ -82,6 +82,9 @@ class ExampleParser:
         feature, value = self.features[name], parsed[name]
         if feature.is_image:
             return self._decode(feature, value)
+        if feature.is_raw_image:
+            shape = [-1] * value.shape.rank + list(feature.extra["image_shape"])
+            return self._resize(feature, tf.reshape(tf.io.decode_raw(value, tf.uint8), shape))
         if feature.dense:
             return value
         dense = tf.sparse.to_dense(value)
@@ -97,11 +100,21 @@ class ExampleParser:
     def _decode(self, feature: Feature, encoded: tf.Tensor) -> tf.Tensor:
         """`(height, width, channels) uint8`: one channel for rank 2, three for rank 3."""
         channels = 1 if len(feature.shape) == 2 else 3
-        # The op reads PNG too. INTEGER_ACCURATE: exact, and no slower with libjpeg-turbo.
-        pixels = tf.io.decode_jpeg(encoded, channels=channels, dct_method="INTEGER_ACCURATE")
-        if self.image_size is not None:
-            resized = tf.image.resize(pixels, self.image_size)
-            pixels = tf.cast(tf.round(resized), tf.uint8)
-        elif feature.is_fixed_size:
-            pixels = tf.ensure_shape(pixels, (*feature.shape[:2], channels))
-        return pixels
+        if "BMP" in feature.extra.get("formats", ()):
+            asked = 3 if channels == 3 else 0  # of a grey BMP the op refuses to be asked for one
+            pixels = tf.io.decode_image(encoded, channels=asked, expand_animations=False)
+            pixels = tf.ensure_shape(pixels, (None, None, channels))
+        else:
+            # The op reads PNG too. INTEGER_ACCURATE: exact, and no slower with libjpeg-turbo.
+            pixels = tf.io.decode_jpeg(encoded, channels=channels, dct_method="INTEGER_ACCURATE")
+        if self.image_size is None and feature.is_fixed_size:
+            return tf.ensure_shape(pixels, (*feature.shape[:2], channels))
+        return self._resize(feature, pixels)
+
+    def _resize(self, feature: Feature, pixels: tf.Tensor) -> tf.Tensor:
+        """Bilinearly; class ids of a label map are not mixed, but the nearest is taken."""
+        if self.image_size is None:
+            return pixels
+        if feature.extra.get("label_map"):
+            return tf.image.resize(pixels, self.image_size, method="nearest")
+        return tf.cast(tf.round(tf.image.resize(pixels, self.image_size)), tf.uint8)

@@ -14,7 +14,7 @@ from trainer_utils.format import Feature
 __all__ = ["make_features"]
 
 _TYPES = {"int": "int", "label": "int", "float": "float", "string": "string"}
-_DATUM_DECODES = {"JPEG", "PNG"}
+_DATUM_DECODES = {"GIF", "JPEG", "PNG"}
 
 
 def make_features(plan: Plan, summaries: Sequence[ShardSummary]) -> dict[str, Feature]:

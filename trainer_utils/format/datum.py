@@ -53,6 +53,11 @@ class Feature:
         return self.type == "string" and len(self.shape) in (2, 3)
 
     @property
+    def is_raw_image(self) -> bool:
+        """Whether its bytes are pixels, uint8, of the size `extra["image_shape"]`."""
+        return self.extra.get("encoding") == "raw"
+
+    @property
     def is_fixed_size(self) -> bool:
         """Of an image: whether all examples have `shape`, as far as is known."""
         return self.extra.get("sizes") == "fixed"

@@ -1,0 +1,372 @@
+"""What becomes of every kind of image, seen by TensorFlow's own decoders."""
+
+import contextlib
+import io
+import zlib
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image, ImageFilter
+from sklearn.datasets import load_sample_images
+
+from components.common.rejects import RejectedInputError
+from components.image_example_gen.images import ImageOptions, store_image, store_label_map
+from trainer_utils.format import ConfigError, Feature
+from trainer_utils.parsing import ExampleParser
+
+# Smooth, so that little is lost in a JPEG.
+RGB = Image.fromarray(load_sample_images().images[0][100:160, 200:280]).filter(
+    ImageFilter.GaussianBlur(3)
+)
+GREY = RGB.convert("L")
+PALETTE = RGB.convert("P", palette=Image.Palette.ADAPTIVE)
+DEEP = Image.fromarray(np.asarray(GREY).astype(np.uint16) << 8 | 7)
+
+
+def with_alpha(image: Image.Image) -> Image.Image:
+    image = image.copy()
+    image.putalpha(GREY)
+    return image
+
+
+def encode(image: Image.Image, kind: str, **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.save(stream, kind, **options)
+    return stream.getvalue()
+
+
+def turned(orientation: int, kind: str = "JPEG") -> bytes:
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    return encode(RGB, kind, exif=exif, **({"quality": 100} if kind == "JPEG" else {}))
+
+
+def store(data: bytes, filename: str = "photo", **options: object):
+    return store_image(data, ImageOptions(**options), filename=filename)
+
+
+def decoded(stored, channels: int = 3) -> np.ndarray:
+    """By the op that Datum uses; BMP by TensorFlow's other one."""
+    if stored.format == "BMP":
+        return tf.io.decode_image(stored.data, channels, expand_animations=False).numpy()
+    return tf.io.decode_jpeg(stored.data, channels, dct_method="INTEGER_ACCURATE").numpy()
+
+
+def difference(pixels: np.ndarray, image: Image.Image) -> float:
+    expected = np.asarray(image.convert("RGB"))
+    assert pixels.shape == expected.shape
+    return float(np.abs(pixels.astype(int) - expected).mean())
+
+
+KEPT = {
+    "JPEG": encode(RGB, "JPEG"),
+    "progressive JPEG": encode(RGB, "JPEG", progressive=True),
+    "grey JPEG": encode(GREY, "JPEG"),
+    "PNG": encode(RGB, "PNG"),
+    "grey PNG": encode(GREY, "PNG"),
+    "PNG with alpha": encode(with_alpha(RGB), "PNG"),
+    "GIF": encode(PALETTE, "GIF"),
+    "BMP": encode(RGB, "BMP"),
+    "grey BMP": encode(GREY, "BMP"),
+    "BMP of 32 bits": encode(with_alpha(RGB), "BMP"),
+}
+
+
+@pytest.mark.parametrize("data", KEPT.values(), ids=KEPT)
+def test_what_tensorflow_reads_is_kept_byte_for_byte(data):
+    stored = store(data)
+    assert stored.data is data
+    assert stored.conversions == ()
+    own = tf.io.decode_image(data, expand_animations=False)
+    assert (stored.height, stored.width, stored.channels) == tuple(own.shape)
+    assert difference(decoded(stored), Image.open(io.BytesIO(data))) < 1.5
+
+
+CONVERTED = {
+    # file, image, word, format, mean difference allowed
+    "CMYK": (encode(RGB.convert("CMYK"), "JPEG"), RGB, "CMYK", "JPEG", 1.5),
+    "palette": (encode(PALETTE, "PNG"), PALETTE, "PALETTE", "PNG", 0),
+    "palette with alpha": (encode(PALETTE, "PNG", transparency=3), PALETTE, "PALETTE", "PNG", 0),
+    "two colours": (encode(GREY.convert("1"), "PNG"), GREY.convert("1"), "BIT_DEPTH", "PNG", 0),
+    "16 bits": (encode(DEEP, "PNG"), GREY, "SIXTEEN_BIT", "PNG", 0),
+    "TIFF": (encode(RGB, "TIFF"), RGB, "TIFF", "PNG", 0),
+    "TIFF of 16 bits": (encode(DEEP, "TIFF"), GREY, "SIXTEEN_BIT", "PNG", 0),
+    "lossless WebP": (encode(RGB, "WEBP", lossless=True), RGB, "WEBP", "PNG", 0),
+    "lossy WebP": (encode(RGB, "WEBP", quality=95), RGB, "WEBP", "JPEG", 3),
+    "palette BMP": (encode(PALETTE, "BMP"), PALETTE, "BMP_VARIANT", "PNG", 0),
+    "animated GIF": (
+        encode(PALETTE, "GIF", save_all=True, append_images=[PALETTE.transpose(0)]),
+        PALETTE,
+        "ANIMATION",
+        "PNG",
+        0,
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("data", "image", "word", "kind", "allowed"), CONVERTED.values(), ids=CONVERTED
+)
+def test_the_rest_is_made_readable_and_counted(data, image, word, kind, allowed):
+    stored = store(data)
+    assert word in stored.conversions
+    assert stored.format == kind
+    assert tf.io.decode_image(stored.data).shape == (60, 80, stored.channels)
+    assert difference(decoded(stored), image) <= allowed
+
+
+@pytest.mark.parametrize("orientation", range(1, 9))
+@pytest.mark.parametrize("kind", ["JPEG", "PNG"])
+def test_photos_are_turned_as_their_tag_says(orientation, kind):
+    ways = {
+        2: Image.Transpose.FLIP_LEFT_RIGHT,
+        3: Image.Transpose.ROTATE_180,
+        4: Image.Transpose.FLIP_TOP_BOTTOM,
+        5: Image.Transpose.TRANSPOSE,
+        6: Image.Transpose.ROTATE_270,
+        7: Image.Transpose.TRANSVERSE,
+        8: Image.Transpose.ROTATE_90,
+    }
+    data = turned(orientation, kind)
+    upright = RGB.transpose(ways[orientation]) if orientation > 1 else RGB
+    stored = store(data)
+    assert (stored.width, stored.height) == upright.size
+    assert difference(decoded(stored), upright) < 3
+    assert stored.conversions == (("ORIENTATION",) if orientation > 1 else ())
+    assert Image.open(io.BytesIO(stored.data)).getexif().get(0x0112, 1) == 1
+    assert store(data, orientation="keep").data is data
+
+
+@pytest.mark.parametrize(
+    ("filename", "expected"),
+    [("a.png", ("WRONG_EXTENSION",)), ("a.JPG", ()), ("a.jpeg", ()), ("a", ()), ("a.b", ())],
+)
+def test_a_wrong_extension_is_counted_and_nothing_else(filename, expected):
+    stored = store(KEPT["JPEG"], filename)
+    assert (stored.data, stored.conversions) == (KEPT["JPEG"], expected)
+
+
+def test_a_phones_photo_of_several_pictures_is_one_jpeg():
+    data = encode(RGB, "MPO", save_all=True, append_images=[GREY.convert("RGB")])
+    stored = store(data)
+    assert (stored.data, stored.format) == (data, "JPEG")
+    assert difference(decoded(stored), Image.open(io.BytesIO(data))) < 1.5
+
+
+def test_animations_can_be_refused():
+    with pytest.raises(RejectedInputError, match="ANIMATION: 2 frames"):
+        store(CONVERTED["animated GIF"][0], frames="reject")
+
+
+@pytest.mark.parametrize(
+    ("data", "kind", "mode"),
+    [
+        (KEPT["JPEG"], "JPEG", "RGB"),
+        (KEPT["grey JPEG"], "JPEG", "L"),
+        (KEPT["PNG with alpha"], "PNG", "RGBA"),
+    ],
+)
+def test_larger_images_are_made_smaller(data, kind, mode):
+    stored = store(data, resize_shorter_side=30)
+    image = Image.open(io.BytesIO(stored.data))
+    assert (image.format, image.mode, image.size) == (kind, mode, (40, 30))
+    assert (stored.height, stored.width, stored.conversions) == (30, 40, ("RESIZED",))
+    assert store(data, resize_shorter_side=60).data is data
+
+
+def test_a_resized_photo_is_the_one_that_pillow_makes():
+    stored = store(encode(RGB, "PNG"), resize_shorter_side=30)
+    assert difference(decoded(stored), RGB.resize((40, 30), Image.Resampling.LANCZOS)) == 0
+
+
+@pytest.mark.parametrize("name", ["JPEG", "grey PNG", "PNG with alpha", "GIF"])
+@pytest.mark.parametrize("side", [32, 100])
+def test_raw_images_are_pixels_of_one_size(name, side):
+    stored = store(KEPT[name], encoding="raw", resize_shorter_side=side)
+    assert (stored.format, stored.height, stored.width, stored.channels) == ("RAW", side, side, 3)
+    pixels = np.frombuffer(stored.data, np.uint8).reshape(side, side, 3)
+    width = round(80 * side / 60)
+    left = (width - side) // 2
+    whole = RGB.resize((width, side), Image.Resampling.LANCZOS)
+    assert np.abs(pixels.astype(int) - whole.crop((left, 0, left + side, side))).mean() < 40
+
+
+def cut(data: bytes) -> bytes:
+    return data[: len(data) * 2 // 3]
+
+
+REFUSED = {
+    "empty": (b"", "EMPTY_FILE"),
+    "text": (b"These are words.", "NOT_AN_IMAGE"),
+    "PDF": (b"%PDF-1.4 and so on", "UNSUPPORTED_FORMAT"),
+    "SVG": (b"<svg xmlns='http://www.w3.org/2000/svg'/>", "UNSUPPORTED_FORMAT"),
+    "HEIC": (b"\0\0\0\x18ftypheic\0\0\0\0", "UNSUPPORTED_FORMAT"),
+    "EPS": (b"%!PS-Adobe-3.0 EPSF-3.0\n", "UNSUPPORTED_FORMAT"),
+    "floats": (encode(Image.fromarray(np.ones((5, 5), np.float32)), "TIFF"), "UNSUPPORTED_COLOUR"),
+    **{f"{name} cut": (cut(data), "TRUNCATED_IMAGE") for name, data in KEPT.items()},
+    "CMYK cut": (cut(CONVERTED["CMYK"][0]), "TRUNCATED_IMAGE"),
+}
+
+
+@pytest.mark.parametrize(("data", "code"), REFUSED.values(), ids=REFUSED)
+def test_what_is_no_whole_image_is_refused_with_its_code(data, code):
+    with pytest.raises(RejectedInputError, match=code):
+        store(data)
+
+
+def test_pixels_of_all_frames_count_and_none_is_decoded():
+    data = CONVERTED["animated GIF"][0]
+    assert store(data, max_pixels=9600).width == 80
+    with pytest.raises(RejectedInputError, match=r"TOO_MANY_PIXELS: .*9599.*80 x 60 in 2 frames"):
+        store(data, max_pixels=9599)
+    bomb = encode(Image.new("1", (20_000, 20_000)), "PNG")
+    with pytest.raises(RejectedInputError, match="TOO_MANY_PIXELS"):
+        store(bomb)
+
+
+def test_damage_that_only_decoding_finds():
+    """A PNG whose sums are right, and whose compressed data is nonsense."""
+    data = encode(RGB, "PNG")
+    start = data.index(b"IDAT")
+    size = int.from_bytes(data[start - 4 : start], "big")
+    chunk = b"IDAT" + data[start + 4 : start + 20] + bytes(size - 16)
+    sum_ = zlib.crc32(chunk).to_bytes(4, "big")
+    data = data[:start] + chunk + sum_ + data[start + 8 + size :]
+    assert store(data).data is data
+    with pytest.raises(RejectedInputError, match=r"DAMAGED_IMAGE|TRUNCATED_IMAGE"):
+        store(data, verify="decode")
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from([*KEPT.values(), *(case[0] for case in CONVERTED.values())]),
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=4),
+    st.floats(0, 1),
+)
+def test_hostile_bytes_are_an_image_or_a_reject(data, flips, keep):
+    changed = bytearray(data)
+    for place, value in flips:
+        changed[int(place * len(changed))] = value
+    with contextlib.suppress(RejectedInputError):
+        store(bytes(changed[: int(len(changed) * (0.5 + keep))]), verify="decode")
+    with contextlib.suppress(RejectedInputError):
+        store(bytes(changed), resize_shorter_side=10)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.binary(max_size=200))
+def test_random_bytes_are_rejects(data):
+    for start in (b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0"):
+        with pytest.raises(RejectedInputError):
+            store(start + data)
+
+
+IDS = np.arange(60 * 80, dtype=np.uint8).reshape(60, 80) % 21
+
+
+def palette_map() -> bytes:
+    image = Image.fromarray(IDS).convert("L")
+    image = Image.frombytes("P", image.size, image.tobytes())
+    image.putpalette(np.random.default_rng(0).integers(0, 256, 768, np.uint8).tobytes())
+    return encode(image, "PNG")
+
+
+@pytest.mark.parametrize(
+    ("data", "conversions"),
+    [(encode(Image.fromarray(IDS), "PNG"), ()), (palette_map(), ("PALETTE",))],
+    ids=["grey", "palette"],
+)
+def test_a_label_map_is_stored_as_its_ids(data, conversions):
+    stored = store_label_map(data, ImageOptions())
+    pixels = tf.io.decode_jpeg(stored.data, 1, dct_method="INTEGER_ACCURATE").numpy()
+    assert np.array_equal(pixels[:, :, 0], IDS)
+    assert (stored.channels, stored.conversions) == (1, conversions)
+
+
+def test_a_resized_label_map_has_no_other_ids_and_the_size_of_its_image():
+    options = ImageOptions(resize_shorter_side=37)
+    stored = store_label_map(palette_map(), options)
+    photo = store_image(KEPT["JPEG"], options, filename="x")
+    pixels = tf.io.decode_png(stored.data).numpy()
+    assert pixels.shape == (photo.height, photo.width, 1)
+    assert set(pixels.flatten()) <= set(range(21))
+
+
+@pytest.mark.parametrize("image", [RGB, Image.fromarray(np.full((4, 4), 300, np.uint16))])
+def test_colours_and_large_ids_are_no_label_map(image):
+    with pytest.raises(RejectedInputError, match="NOT_A_LABEL_MAP"):
+        store_label_map(encode(image, "PNG"), ImageOptions())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("orientation", "left"),
+        ("frames", "all"),
+        ("resize_shorter_side", 0),
+        ("resize_shorter_side", 1.5),
+        ("quality", 0),
+        ("quality", 101),
+        ("encoding", "zip"),
+        ("verify", "none"),
+        ("max_pixels", 0),
+        ("max_pixels", 10**12),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_value(name, value):
+    with pytest.raises(ConfigError, match=f"^{name}: ") as caught:
+        ImageOptions(**{name: value})
+    assert repr(value) in str(caught.value)
+
+
+def test_raw_pixels_need_a_size():
+    with pytest.raises(ConfigError, match="resize_shorter_side"):
+        ImageOptions(encoding="raw")
+
+
+# --- What the trainer reads of it ---
+
+
+def parsed(feature: Feature, values: list[bytes], **options: object) -> tf.Tensor:
+    examples = []
+    for value in values:
+        example = tf.train.Example()
+        example.features.feature["image"].bytes_list.value.append(value)
+        examples.append(example.SerializeToString())
+    parser = ExampleParser({"image": feature}, **options)
+    if parser.is_vectorised:
+        return parser.batch(tf.constant(examples))["image"]
+    return tf.stack([parser.example(tf.constant(example))["image"] for example in examples])
+
+
+def test_the_trainer_reads_bitmaps_beside_others():
+    feature = Feature(type="string", shape=(60, 80, 3), extra={"formats": ["BMP", "PNG"]})
+    images = parsed(feature, [KEPT["BMP"], KEPT["PNG"], KEPT["grey BMP"]]).numpy()
+    for pixels, image in zip(images, (RGB, RGB, GREY), strict=True):
+        assert difference(pixels, image) == 0
+    grey = Feature(type="string", shape=(60, 80), extra={"formats": ["BMP"]})
+    assert np.array_equal(parsed(grey, [KEPT["grey BMP"]])[0, :, :, 0], np.asarray(GREY))
+
+
+@pytest.mark.parametrize("image_size", [None, (16, 16)])
+def test_the_trainer_reads_raw_pixels_in_whole_batches(image_size):
+    stored = [store(KEPT[n], encoding="raw", resize_shorter_side=32) for n in ("PNG", "GIF")]
+    extra = {"encoding": "raw", "image_shape": [32, 32, 3]}
+    feature = Feature(type="string", extra=extra)
+    assert ExampleParser({"image": feature}).is_vectorised
+    images = parsed(feature, [image.data for image in stored], image_size=image_size).numpy()
+    assert images.shape == (2, *(image_size or (32, 32)), 3)
+    assert images.dtype == np.uint8
+    if image_size is None:
+        assert images.tobytes() == stored[0].data + stored[1].data
+
+
+def test_the_trainer_resizes_label_maps_without_mixing_ids():
+    data = store_label_map(palette_map(), ImageOptions()).data
+    feature = Feature(type="string", shape=(60, 80), extra={"label_map": True})
+    ids = parsed(feature, [data], image_size=(17, 23)).numpy()
+    assert ids.dtype == np.uint8
+    assert set(ids.flatten()) <= set(range(21))
