@@ -48,7 +48,9 @@ class StockExecutor(LocalFirstBeamExecutor, base_example_gen_executor.BaseExampl
         return _images_to_examples
 
 
-def run_executor(kind: type, photos: Path, target: Path, output: example_gen_pb2.Output) -> None:
+def run_executor(
+    kind: type, photos: Path, target: Path, output: example_gen_pb2.Output, **options: Any
+) -> None:
     """Runs an ExampleGen executor as TFX would."""
     artifact = standard_artifacts.Examples()
     artifact.uri = str(target)
@@ -60,6 +62,7 @@ def run_executor(kind: type, photos: Path, target: Path, output: example_gen_pb2
             "input_base": str(photos),
             "input_config": proto_utils.proto_to_json(example_gen_pb2.Input(splits=[split])),
             "output_config": proto_utils.proto_to_json(output),
+            **options,
         },
     )
 

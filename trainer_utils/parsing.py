@@ -107,13 +107,13 @@ class ExampleParser:
         else:
             # The op reads PNG too. INTEGER_ACCURATE: exact, and no slower with libjpeg-turbo.
             pixels = tf.io.decode_jpeg(encoded, channels=channels, dct_method="INTEGER_ACCURATE")
-        if self.image_size is None and feature.is_fixed_size:
-            return tf.ensure_shape(pixels, (*feature.shape[:2], channels))
+        if feature.is_fixed_size:
+            pixels = tf.ensure_shape(pixels, (*feature.shape[:2], channels))
         return self._resize(feature, pixels)
 
     def _resize(self, feature: Feature, pixels: tf.Tensor) -> tf.Tensor:
         """Bilinearly; class ids of a label map are not mixed, but the nearest is taken."""
-        if self.image_size is None:
+        if self.image_size is None or list(pixels.shape[-3:-1]) == list(self.image_size):
             return pixels
         if feature.extra.get("label_map"):
             return tf.image.resize(pixels, self.image_size, method="nearest")
