@@ -19,6 +19,8 @@ _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
 _JPEG_END, _PNG_END, _GIF_END = b"\xff\xd9", b"IEND\xaeB`\x82", b";"
 _PNG_BIT_DEPTH, _BMP_BITS = 24, slice(28, 30)  # where they stand in the file
 _SIXTEEN = 16
+_CHANNELS = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 3, "YCbCr": 3}  # by mode
+_REASONS = {"1": "BIT_DEPTH", "P": "PALETTE", "CMYK": "CMYK"}
 _OURS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
 _OTHERS = (
     *(b"P%d" % number for number in range(1, 8)),  # PNM
@@ -77,18 +79,16 @@ def channels_of(data: bytes, image: Image.Image) -> tuple[int, str | None]:
     Raises:
         RejectedInputError: UNSUPPORTED_COLOUR.
     """
-    by_mode = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 3, "YCbCr": 3}
     kind, mode = image.format, image.mode
     if mode.startswith("I;16"):
         return 1, "SIXTEEN_BIT"
-    if mode not in by_mode:
+    if mode not in _CHANNELS:
         raise RejectedInputError(
             "UNSUPPORTED_COLOUR", f"expected grey, RGB or CMYK, got {kind} in {mode}"
         )
-    channels = by_mode[mode]
+    channels = _CHANNELS[mode]
     if mode == "P" and "transparency" in image.info:
         channels = 4
-    reason = {"CMYK": "CMYK", "P": "PALETTE", "1": "BIT_DEPTH"}.get(mode)
     if kind == "GIF":
         return 3, None
     if kind in ("WEBP", "TIFF"):
@@ -99,7 +99,7 @@ def channels_of(data: bytes, image: Image.Image) -> tuple[int, str | None]:
         bits = int.from_bytes(data[_BMP_BITS], "little")
         is_read = (mode, bits) in (("L", 8), ("RGB", 24), ("RGB", 32), ("RGBA", 32))
         return (bits // 8 if is_read else channels), (None if is_read else "BMP_VARIANT")
-    return channels, reason
+    return channels, _REASONS.get(mode)
 
 
 def check_structure(data: bytes, image: Image.Image) -> None:
