@@ -12,13 +12,14 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.files import join, remove_file, rename, write_text
+from components.common.files import join, list_names, remove_file, rename, write_text
 from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.summaries import read_summaries, start_working, working_folder
 from components.image_example_gen.features import make_features
 from components.image_example_gen.inputs import LocatedInputs, locate, read_listing
+from components.image_example_gen.layouts import what_was_looked_for
 from components.image_example_gen.plan import Partition, Plan, label_column, plan_shards
 from components.image_example_gen.settings import ImageSettings
 from components.image_example_gen.transforms import ShardSummary, WriteImageShards
@@ -183,10 +184,12 @@ def _check_outcome(
             listed_in=listed_in,
         )
         if not any(summary.records for summary in summaries):
-            raise InputError(f"input_base {base!r}: expected images, found none that can be read")
-    except InputError:
+            raise InputError(f"input_base {base!r}: expected images, found none that can be read.")
+    except InputError as error:
         folder = working_folder(uri)
         write_text(listed_in, render_rejects(rejects), temporary_folder=folder)
+        if settings.layout == "auto" and not any(summary.records for summary in summaries):
+            raise InputError(f"{error} {what_was_looked_for(list_names(base))}") from None
         raise
 
 

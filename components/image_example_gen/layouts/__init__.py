@@ -3,10 +3,12 @@
 listing = read_layout(inputs, layout="auto")
 """
 
+from collections.abc import Iterable
 from types import ModuleType
 
 from absl import logging
 
+from components.common.files import display_path
 from components.common.listing import LayoutInputs, Listing, without_column
 from components.image_example_gen.layouts import (
     coco,
@@ -18,7 +20,7 @@ from components.image_example_gen.layouts import (
 )
 from trainer_utils.format import InputError
 
-__all__ = ["LAYOUTS", "is_source_file", "read_layout"]
+__all__ = ["LAYOUTS", "is_source_file", "read_layout", "what_was_looked_for"]
 
 _LISTS = ("csv", "tsv", "jsonl", "parquet")
 # In the order in which they are looked for. VOC's own archive is both of the first two.
@@ -67,12 +69,26 @@ def _read(inputs: LayoutInputs, layout: str) -> Listing:
     return folder.read(inputs) if layout == "auto" else _refuse(inputs, layout)
 
 
+def what_was_looked_for(names: Iterable[str]) -> str:
+    """A sentence for an input that is none of the layouts, with what is at its top."""
+    looked_for = [module.LOOKED_FOR for module in _STRUCTURED.values()]
+    lists = f"a list of images ({', '.join(_LISTS)})"
+    return (
+        f"Looked for {', '.join([*looked_for, lists])}, and images in folders; "
+        f"at its top: {_some(names)}."
+    )
+
+
 def _refuse(inputs: LayoutInputs, layout: str) -> Listing:
     looked_for = (
         _STRUCTURED[layout].LOOKED_FOR if layout in _STRUCTURED else f"a {layout.upper()} file"
     )
-    tops = sorted({parts[0] for parts, _ in inputs.below_root()})
     raise InputError(
         f"input_base {inputs.base!r}: expected {looked_for} for layout={layout!r}, "
-        f"found none. At its top: {', '.join(tops[:10])}{', …' if len(tops) > 10 else ''}"
+        f"found none; at its top: {_some(parts[0] for parts, _ in inputs.below_root())}."
     )
+
+
+def _some(names: Iterable[str]) -> str:
+    shown = sorted({display_path(name) for name in names})
+    return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")

@@ -1,0 +1,48 @@
+"""What is shown while shards are written."""
+
+import json
+import sys
+import time
+
+import pytest
+from absl import logging
+
+from components.common import progress
+from components.common.progress import Work, shown_progress
+from components.common.summaries import start_working, working_folder, write_summary
+
+WORK = {"train-00000": Work(30, 3_000_000), "train-00001": Work(70, 7_000_000)}
+
+
+@pytest.fixture(autouse=True)
+def fast(monkeypatch):
+    monkeypatch.setattr(progress, "_POLL_SECONDS", {False: 0.01, True: 0.01})
+
+
+def write_half(uri) -> None:
+    start_working(str(uri))
+    write_summary(working_folder(str(uri)), "train-00000", json.loads("{}"))
+    time.sleep(0.3)
+
+
+def test_a_line_is_logged_where_there_is_no_terminal(tmp_path, monkeypatch, caplog):
+    monkeypatch.setattr(progress, "_LOG_SECONDS", 0.05)
+    logging.set_verbosity(logging.INFO)
+    with shown_progress(str(tmp_path), WORK, unit="images"):
+        write_half(tmp_path)
+    lines = [record.getMessage() for record in caplog.records]
+    assert any(line.startswith("30 of 100 images, ") and "time left" in line for line in lines)
+
+
+def test_a_bar_is_drawn_on_a_terminal(tmp_path, monkeypatch, capfd):
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
+    with shown_progress(str(tmp_path), WORK, unit="images"):
+        write_half(tmp_path)
+    drawn = capfd.readouterr().err
+    assert "30/100" in drawn
+    assert "MB/s" in drawn
+
+
+def test_an_error_inside_is_not_held_back(tmp_path):
+    with pytest.raises(KeyError, match="inside"), shown_progress(str(tmp_path), WORK, unit="x"):
+        raise KeyError("inside")
