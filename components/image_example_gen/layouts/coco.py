@@ -64,6 +64,8 @@ def read(inputs: LayoutInputs) -> Listing:
                     f"and {path}"
                 )
         listings.append(listing)
+    if not _candidates(inputs):
+        return Listing(())
     if not listings:
         raise InputError(
             f"input_base {inputs.base!r}: expected a JSON file with {', '.join(_KEYS)}, found none"
