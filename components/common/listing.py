@@ -5,17 +5,10 @@ listing.entries[0]
 listing.columns       # (Column(name='label', kind='label'),)
 """
 
-import concurrent.futures
 import dataclasses
-import functools
-import os
-import posixpath
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import BinaryIO, NamedTuple, NoReturn
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple, NoReturn
 
-from components.common.files import InputFile, is_remote, join, open_for_reading, read_bytes
-from components.common.rejects import RejectedInputError
 from trainer_utils.format import ConfigError, InputError
 
 __all__ = [
@@ -23,8 +16,6 @@ __all__ = [
     "Blob",
     "Column",
     "Entry",
-    "ImageRoot",
-    "LayoutInputs",
     "LeftOut",
     "Listing",
     "join_listings",
@@ -34,10 +25,6 @@ __all__ = [
 KINDS = ("int", "float", "string", "label")
 Scalar = int | float | str
 Value = Scalar | tuple[Scalar, ...] | None
-
-_REMOTE_THREADS = 16
-_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
-_KNOWN_SCHEMES = ("file", "gs", "hdfs", "s3")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -195,133 +182,3 @@ def _widened(listing: Listing, names: list[str]) -> Iterator[Entry]:
     for entry in listing.entries:
         values = (entry.values[place[name]] if name in place else None for name in names)
         yield entry._replace(values=tuple(values))
-
-
-@dataclasses.dataclass(frozen=True)
-class ImageRoot:
-    """A folder beside the input base that a list may point into, with its files by path."""
-
-    base: str
-    files: Mapping[str, InputFile]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class LayoutInputs:
-    """What a layout is read from.
-
-    Args:
-        base: the input base, a folder.
-        root: where the layout begins, relative to `base`: a folder ("" for the base), or a file.
-        files: those selected, by path relative to `base`, in order.
-        split: the split that all of them belong to, or None where the layout tells.
-        columns: kinds by column, as the user sets them.
-        image_roots: other folders that lists may point into.
-    """
-
-    base: str
-    root: str
-    files: Mapping[str, InputFile]
-    split: str | None = None
-    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    image_roots: tuple[ImageRoot, ...] = ()
-
-    def below_root(self) -> Iterator[tuple[tuple[str, ...], InputFile]]:
-        """Each file below `root`, with the parts of its path from there on."""
-        prefix = f"{self.root}/" if self.root else ""
-        for path, file in self.files.items():
-            if path.startswith(prefix):
-                yield tuple(path[len(prefix) :].split("/")), file
-
-    def open(self, path: str) -> BinaryIO:
-        """A file's bytes as an unbuffered stream."""
-        return open_for_reading(join(self.base, path))
-
-    def read_bytes(self, path: str) -> bytes:
-        """A whole file."""
-        return read_bytes(join(self.base, path))
-
-    def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
-        """Whole small files, in order; those of an object store many at a time."""
-        if not is_remote(self.base):
-            yield from map(self.read_bytes, paths)
-            return
-        with concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS) as pool:
-            yield from pool.map(self.read_bytes, paths)
-
-    def read_text(self, path: str) -> str:
-        """A whole UTF-8 file, with or without a byte order mark.
-
-        Raises:
-            InputError: it is not UTF-8.
-        """
-        try:
-            return self.read_bytes(path).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path!r}: expected UTF-8, got {error.object[error.start : error.end]!r} "
-                f"(byte {error.start})"
-            ) from error
-
-    def resolve(self, uri: str, *, folder: str) -> tuple[str, Blob]:
-        """The name and the file that a row of a list means.
-
-        Args:
-            uri: a path relative to `folder`, to the input base or to an image root, an absolute
-                path, or a url.
-            folder: of the list, relative to `base`.
-
-        Raises:
-            RejectedInputError: OUTSIDE_INPUT_BASE, UNKNOWN_SCHEME, FILE_NOT_FOUND, or the file's
-                own problem.
-        """
-        if (scheme := _SCHEME.match(uri)) and scheme[1].lower() not in _KNOWN_SCHEMES:
-            raise RejectedInputError(
-                "UNKNOWN_SCHEME", f"expected a path or one of {', '.join(_KNOWN_SCHEMES)}"
-            )
-        uri = uri.removeprefix("file://")
-        inside = False
-        for root, files, start in self._roots(folder):
-            path = _below(uri, root, start)
-            inside |= path is not None
-            file = files.get(path) if path is not None else None
-            if file is not None:
-                if file.problem is not None:
-                    raise RejectedInputError(*file.problem)
-                location = file.path if root == self.base else join(root, file.path)
-                return file.path, Blob(location, file.size)
-        if inside:
-            raise RejectedInputError("FILE_NOT_FOUND", "listed, but there is no such file")
-        raise RejectedInputError(
-            "OUTSIDE_INPUT_BASE", "expected a path below input_base or one of image_roots"
-        )
-
-    def _roots(self, folder: str) -> Iterator[tuple[str, Mapping[str, InputFile], str]]:
-        yield self.base, self.files, folder
-        if folder:
-            yield self.base, self.files, ""
-        for root in self.image_roots:
-            yield root.base, root.files, ""
-
-
-def _below(uri: str, root: str, start: str) -> str | None:
-    """`uri` relative to `root`, read from its folder `start`; None where it leads out of it."""
-    if "://" in uri or os.path.isabs(uri):
-        whole = uri if "://" in uri else posixpath.normpath(uri)
-        prefix = next((p for p in _spellings(root) if whole.startswith(p)), None)
-        if prefix is None:
-            return None
-        path = posixpath.normpath(whole[len(prefix) :])
-    else:
-        path = posixpath.normpath(posixpath.join(start, uri))
-    return None if path.startswith("../") or path in ("..", ".") else path
-
-
-@functools.lru_cache(maxsize=64)
-def _spellings(root: str) -> tuple[str, ...]:
-    """What whole paths below `root` may begin with."""
-    if is_remote(root):
-        return (root.rstrip("/") + "/",)
-    return tuple(
-        path.rstrip("/") + "/"
-        for path in dict.fromkeys((os.path.abspath(root), os.path.realpath(root)))
-    )

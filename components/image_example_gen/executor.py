@@ -20,9 +20,11 @@ from components.common.summaries import read_summaries, start_working, working_f
 from components.image_example_gen.features import make_features
 from components.image_example_gen.inputs import LocatedInputs, locate, read_listing
 from components.image_example_gen.layouts import what_was_looked_for
-from components.image_example_gen.plan import Partition, Plan, label_column, plan_shards
+from components.image_example_gen.plan import Partition, Plan, plan_shards
+from components.image_example_gen.reports import ShardSummary
 from components.image_example_gen.settings import ImageSettings
-from components.image_example_gen.transforms import ShardSummary, WriteImageShards
+from components.image_example_gen.transforms import WriteImageShards
+from components.image_example_gen.vocabularies import label_column
 from trainer_utils.format import (
     Accounting,
     ConfigError,

@@ -8,7 +8,7 @@ from typing import Any
 
 from components.common.listing import Column
 from components.image_example_gen.plan import Plan
-from components.image_example_gen.transforms import ImageFacts, ShardSummary
+from components.image_example_gen.reports import ImageFacts, ShardSummary
 from trainer_utils.format import Feature
 
 __all__ = ["make_features"]

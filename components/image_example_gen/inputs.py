@@ -26,7 +26,8 @@ from components.common.files import (
     is_folder,
     list_files,
 )
-from components.common.listing import ImageRoot, LayoutInputs, Listing, join_listings
+from components.common.layout_inputs import ImageRoot, LayoutInputs
+from components.common.listing import Listing, join_listings
 from components.image_example_gen.layouts import is_source_file, read_layout
 from trainer_utils.format import InputError
 

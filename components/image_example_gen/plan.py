@@ -10,21 +10,21 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
-from components.common.files import display_path
 from components.common.listing import Column, Entry, LeftOut, Listing, Value
 from components.common.rejects import Reject
 from components.image_example_gen.settings import ImageSettings
+from components.image_example_gen.tasks import ShardTask
+from components.image_example_gen.vocabularies import label_column, make_vocabularies, with_ids
 from trainer_utils.format import (
     ConfigError,
-    InputError,
     keyed_hash,
     num_shards_for,
     shard_bounds,
 )
 
-__all__ = ["Partition", "Plan", "ShardTask", "label_column", "plan_shards"]
+__all__ = ["Partition", "Plan", "plan_shards"]
 
 _SPLIT_ORDER = ("train", "eval", "test")
 _OWN_NAME = "filename"  # what is hashed where no column is named
@@ -52,21 +52,6 @@ class Partition:
         ends = list(itertools.accumulate(share for _, share in self.buckets))
         bucket = keyed_hash(os.fsencode(identity), seed=seed, purpose="split") % ends[-1]
         return self.buckets[bisect.bisect(ends, bucket)][0]
-
-
-@dataclasses.dataclass(frozen=True)
-class ShardTask:
-    """One shard to write: its place, and its inputs, labels as ids."""
-
-    split: str
-    shard_index: int
-    num_shards: int
-    entries: tuple[Entry, ...]
-
-    @property
-    def name(self) -> str:
-        """What it is known by among all tasks."""
-        return f"{self.split}-{self.shard_index:05d}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -107,8 +92,8 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Imag
     own_splits = {entry.split for entry in listing.entries if entry.split is not None}
     own_splits |= {left.split for left in listing.left_out if left.split and left.code}
     hashed = _checked_partition(partition, own_splits, listing.columns, settings)
-    vocabularies = _vocabularies(listing, settings)
-    entries, unknown = _with_ids(listing, vocabularies)
+    vocabularies = make_vocabularies(listing, given=settings.vocabularies)
+    entries, unknown = with_ids(listing, vocabularies)
     split_of = _assign(listing, hashed, settings)
     by_split: dict[str, list[Entry]] = collections.defaultdict(list)
     for entry in entries:
@@ -177,78 +162,6 @@ def _checked_partition(
     if settings.stratify and label_column(columns) is None:
         raise ConfigError("stratify: expected inputs with labels, got some without")
     return hashed
-
-
-def label_column(columns: Sequence[Column]) -> int | None:
-    """The place of the column whose classes are counted and kept in proportion."""
-    for place, column in enumerate(columns):
-        if column.kind == "label" or column.name in ("label", "labels"):
-            return place
-    return None
-
-
-def _vocabularies(listing: Listing, settings: ImageSettings) -> dict[str, tuple[str, ...]]:
-    columns = {c.name: place for place, c in enumerate(listing.columns) if c.kind == "label"}
-    given = settings.vocabularies
-    for name in given:
-        if name not in columns:
-            raise ConfigError(
-                f"vocabulary[{name!r}]: expected a feature of labels "
-                f"({', '.join(columns) or 'there is none'})"
-            )
-    vocabularies = {}
-    for name, place in columns.items():
-        if name in given:
-            vocabularies[name] = given[name]
-            continue
-        labels = {label for entry in listing.entries for label in _labels(entry.values[place])}
-        vocabularies[name] = tuple(sorted(labels, key=os.fsencode))
-        for label in vocabularies[name]:
-            if "\n" in label or "\r" in label:
-                raise InputError(
-                    f"{name} {label!r}: expected one line, since a vocabulary has one each"
-                )
-            if label != display_path(label):
-                raise InputError(
-                    f"{name} {display_path(label)!r}: expected a name in UTF-8. Rename that folder."
-                )
-    return vocabularies
-
-
-def _labels(value: Value) -> tuple[Any, ...]:
-    if value is None:
-        return ()
-    return value if isinstance(value, tuple) else (value,)
-
-
-def _with_ids(
-    listing: Listing, vocabularies: Mapping[str, Sequence[str]]
-) -> tuple[list[Entry], list[LeftOut]]:
-    """The entries with ids for labels, and those whose label a given vocabulary does not hold."""
-    ids = {
-        place: {label: number for number, label in enumerate(vocabularies[column.name])}
-        for place, column in enumerate(listing.columns)
-        if column.kind == "label"
-    }
-    entries, unknown = [], []
-    for entry in listing.entries:
-        values = list(entry.values)
-        try:
-            for place, known in ids.items():
-                values[place] = _ids(values[place], known)
-        except KeyError as error:
-            name = listing.columns[place].name
-            detail = f"{name} {error.args[0]!r} is not in the vocabulary"
-            unknown.append(LeftOut(entry.name, entry.split, "UNKNOWN_LABEL", detail))
-        else:
-            entries.append(entry._replace(values=tuple(values)) if ids else entry)
-    return entries, unknown
-
-
-def _ids(value: Value, known: Mapping[str, int]) -> Value:
-    if isinstance(value, tuple):
-        return tuple(known[cast(str, label)] for label in value)
-    return None if value is None else known[cast(str, value)]
 
 
 def _assign(listing: Listing, hashed: Partition, settings: ImageSettings) -> dict[str, str]:

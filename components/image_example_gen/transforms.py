@@ -6,9 +6,8 @@ pipeline | WriteImageShards(plan, base="photos/", uri=uri, settings=settings)
 import collections
 import concurrent.futures
 import dataclasses
-import json
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -18,105 +17,27 @@ from components.common.files import (
     is_remote,
     join,
     make_folder,
-    read_text,
     write_atomically,
-    write_text,
 )
-from components.common.listing import Blob, Column, Entry, Value
+from components.common.listing import Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
 from components.common.summaries import working_folder, write_summary
 from components.image_example_gen.images import StoredImage, store_image, store_label_map
-from components.image_example_gen.plan import Plan, ShardTask, label_column
+from components.image_example_gen.plan import Plan
+from components.image_example_gen.reports import ShardSummary
 from components.image_example_gen.settings import ImageSettings
+from components.image_example_gen.tasks import ShardTask, read_task, write_task
+from components.image_example_gen.vocabularies import label_column
 from trainer_utils.format import ShardName, ShardWriter, encode_example, keyed_hash
 from trainer_utils.format.naming import split_folder
 
-__all__ = ["ImageFacts", "ShardSummary", "WriteImageShards", "write_image_shard"]
+__all__ = ["WriteImageShards", "write_image_shard"]
 
 # Files are read ahead in groups, since handing a thread one small file costs as much as reading
 # it; small groups, since what is held beyond the processor's cache is written at half the pace.
 # (threads, files in a group): an object store answers a request in some 30 ms.
 _GROUP_BYTES = 8 << 20
 _LOCAL, _REMOTE, _TABLE = (2, 16), (16, 8), (1, 16)
-
-
-@dataclasses.dataclass
-class ImageFacts:
-    """Of one image feature of a shard.
-
-    Args:
-        shape: height, width and channels of the first; empty without one.
-        one_size: whether all have that height and width.
-        channels: the numbers of channels that occur.
-        formats: the formats that occur.
-    """
-
-    shape: list[int] = dataclasses.field(default_factory=list)
-    one_size: bool = True
-    channels: list[int] = dataclasses.field(default_factory=list)
-    formats: list[str] = dataclasses.field(default_factory=list)
-
-    def add(self, image: StoredImage) -> None:
-        """Takes one more image in."""
-        size = [image.height, image.width]
-        self.shape = self.shape or [*size, image.channels]
-        self.one_size &= size == self.shape[:2]
-        if image.channels not in self.channels:
-            self.channels.append(image.channels)
-        if image.format not in self.formats:
-            self.formats.append(image.format)
-
-
-@dataclasses.dataclass
-class ShardSummary:
-    """What became of one task.
-
-    Args:
-        split, shard_index: which shard.
-        records, bytes, crc32c: as in the manifest.
-        labels: how often each class occurs, by id.
-        images: by feature.
-        longest: of each list column, the most values.
-        incomplete: columns that an example lacks.
-        conversions: examples by what was done to their image.
-        content: an order-free sum over all inputs, as 32 hexadecimal digits.
-        rejects: what was left out.
-    """
-
-    split: str
-    shard_index: int
-    records: int = 0
-    bytes: int = 0
-    crc32c: int = 0
-    labels: dict[int, int] = dataclasses.field(default_factory=dict)
-    images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
-    longest: dict[str, int] = dataclasses.field(default_factory=dict)
-    incomplete: list[str] = dataclasses.field(default_factory=list)
-    conversions: dict[str, int] = dataclasses.field(default_factory=dict)
-    content: str = ""
-    rejects: list[Reject] = dataclasses.field(default_factory=list)
-
-    @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "ShardSummary":
-        """From what `dataclasses.asdict` and JSON made of one."""
-        typed = {
-            "labels": {int(label): count for label, count in value["labels"].items()},
-            "images": {name: ImageFacts(**facts) for name, facts in value["images"].items()},
-            "rejects": [Reject(**reject) for reject in value["rejects"]],
-        }
-        return cls(**{**value, **typed})
-
-    def add(self, images: Mapping[str, StoredImage], plan: Plan, values: Sequence[Value]) -> None:
-        """Takes one more example in."""
-        for feature, image in images.items():
-            self.images.setdefault(feature, ImageFacts()).add(image)
-            for conversion in image.conversions:
-                self.conversions[conversion] = self.conversions.get(conversion, 0) + 1
-        for column, value in zip(plan.columns, values, strict=True):
-            if isinstance(value, tuple):
-                self.longest[column.name] = max(self.longest.get(column.name, 0), len(value))
-            elif value is None and column.name not in self.incomplete:
-                self.incomplete.append(column.name)
 
 
 class WriteImageShards(beam.PTransform):
@@ -165,35 +86,6 @@ class _WriteImageShardFn(beam.DoFn):
         write_summary(working_folder(self._uri), name, dataclasses.asdict(summary))
 
 
-def write_task(folder: str, task: ShardTask) -> None:
-    """Keeps a task as a file of JSON, in which a name that is not UTF-8 is escaped."""
-    path = join(folder, f"tasks/{task.name}.json")
-    write_text(
-        path,
-        json.dumps((task.split, task.shard_index, task.num_shards, task.entries)),
-        temporary_folder=folder,
-    )
-
-
-def read_task(folder: str, name: str) -> ShardTask:
-    """The task that `write_task` kept."""
-    text = read_text(join(folder, f"tasks/{name}.json"))
-    split, shard_index, num_shards, entries = json.loads(text)
-    return ShardTask(
-        split,
-        shard_index,
-        num_shards,
-        tuple(
-            Entry(name, own_split, tuple(Blob(*blob) for blob in blobs), tuple(map(_tuple, values)))
-            for name, own_split, blobs, values in entries
-        ),
-    )
-
-
-def _tuple(value: Any) -> Value:
-    return tuple(value) if isinstance(value, list) else value
-
-
 def write_image_shard(
     task: ShardTask, plan: Plan, *, base: str, uri: str, settings: ImageSettings
 ) -> ShardSummary:
@@ -232,7 +124,7 @@ def write_image_shard(
                 features |= {feature: image.data for feature, image in images.items()}
                 crc = writer.write(encode_example(features))
                 fact = encoded_name + b"\0%d\0%d" % (len(main.data), crc)
-                summary.add(images, plan, entry.values)
+                summary.add(images, plan.columns, entry.values)
                 if label_place is not None:
                     _count(summary.labels, entry.values[label_place])
             content += keyed_hash(fact, seed=0, purpose="content")

@@ -9,7 +9,8 @@ from types import ModuleType
 from absl import logging
 
 from components.common.files import display_path
-from components.common.listing import LayoutInputs, Listing, without_column
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Listing, without_column
 from components.image_example_gen.layouts import (
     coco,
     folder,

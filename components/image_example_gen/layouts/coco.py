@@ -15,16 +15,8 @@ from typing import Any
 
 from absl import logging
 
-from components.common.listing import (
-    Blob,
-    Column,
-    Entry,
-    LayoutInputs,
-    LeftOut,
-    Listing,
-    Value,
-    join_listings,
-)
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value, join_listings
 from components.common.rejects import RejectedInputError
 from components.image_example_gen.layouts import boxes
 from components.image_example_gen.layouts.boxes import BOX_COLUMNS, relative_box

@@ -8,7 +8,8 @@ Hidden files and what operating systems leave behind are skipped and counted.
 from collections.abc import Iterable
 
 from components.common.files import display_path
-from components.common.listing import Blob, Column, Entry, LayoutInputs, LeftOut, Listing
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Blob, Column, Entry, LeftOut, Listing
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = ["is_clutter", "read"]

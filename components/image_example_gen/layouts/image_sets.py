@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from components.common.files import InputFile
-from components.common.listing import LayoutInputs, LeftOut
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import LeftOut
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = ["ImageSet", "by_stem", "has_folders", "listed_images", "read_image_sets"]

@@ -21,16 +21,8 @@ import posixpath
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
-from components.common.listing import (
-    Blob,
-    Column,
-    Entry,
-    LayoutInputs,
-    LeftOut,
-    Listing,
-    Value,
-    join_listings,
-)
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value, join_listings
 from components.common.rejects import RejectedInputError
 from components.image_example_gen.layouts import boxes
 from components.image_example_gen.layouts.column_types import LABEL_NAMES, typed_column

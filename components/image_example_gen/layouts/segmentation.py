@@ -5,7 +5,8 @@
 Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development kit, section 8.
 """
 
-from components.common.listing import Blob, Entry, LayoutInputs, LeftOut, Listing
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Blob, Entry, LeftOut, Listing
 from components.image_example_gen.layouts.image_sets import (
     by_stem,
     has_folders,

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from components.common.listing import LayoutInputs
+from components.common.layout_inputs import LayoutInputs
 from trainer_utils.format import InputError
 
 __all__ = ["SUFFIXES", "Embedded", "Table", "flattened", "read_table"]

@@ -11,7 +11,8 @@ from typing import Any
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
-from components.common.listing import Blob, Column, Entry, LayoutInputs, LeftOut, Listing, Value
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value
 from components.common.rejects import RejectedInputError
 from components.image_example_gen.layouts import boxes
 from components.image_example_gen.layouts.boxes import BOX_COLUMNS, relative_box

@@ -16,7 +16,8 @@ from typing import Any
 
 from absl import logging
 
-from components.common.listing import Blob, Column, Entry, LayoutInputs, LeftOut, Listing, Value
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value
 from components.image_example_gen.layouts.column_types import typed_column
 from components.image_example_gen.layouts.tables import flattened
 from trainer_utils.format import InputError, canonical_split

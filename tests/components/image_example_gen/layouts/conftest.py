@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from components.common.files import list_files
-from components.common.listing import LayoutInputs, Listing
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Listing
 from components.image_example_gen.layouts import read_layout
 
 

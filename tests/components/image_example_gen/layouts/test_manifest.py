@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.common.files import list_files
-from components.common.listing import Column, ImageRoot, LayoutInputs, Listing
+from components.common.layout_inputs import ImageRoot, LayoutInputs
+from components.common.listing import Column, Listing
 from components.image_example_gen.layouts import read_layout
 from components.image_example_gen.layouts.column_types import typed_column
 from trainer_utils.format import ConfigError, InputError

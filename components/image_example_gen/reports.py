@@ -1,0 +1,99 @@
+"""What each shard of images reports: counts, sizes, conversions and rejects.
+
+summary = ShardSummary("train", 0)
+summary.add({"image": stored}, columns, values)
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.common.listing import Column, Value
+from components.common.rejects import Reject
+from components.image_example_gen.images import StoredImage
+
+__all__ = ["ImageFacts", "ShardSummary"]
+
+
+@dataclasses.dataclass
+class ImageFacts:
+    """Of one image feature of a shard.
+
+    Args:
+        shape: height, width and channels of the first; empty without one.
+        one_size: whether all have that height and width.
+        channels: the numbers of channels that occur.
+        formats: the formats that occur.
+    """
+
+    shape: list[int] = dataclasses.field(default_factory=list)
+    one_size: bool = True
+    channels: list[int] = dataclasses.field(default_factory=list)
+    formats: list[str] = dataclasses.field(default_factory=list)
+
+    def add(self, image: StoredImage) -> None:
+        """Takes one more image in."""
+        size = [image.height, image.width]
+        self.shape = self.shape or [*size, image.channels]
+        self.one_size &= size == self.shape[:2]
+        if image.channels not in self.channels:
+            self.channels.append(image.channels)
+        if image.format not in self.formats:
+            self.formats.append(image.format)
+
+
+@dataclasses.dataclass
+class ShardSummary:
+    """What became of one task.
+
+    Args:
+        split, shard_index: which shard.
+        records, bytes, crc32c: as in the manifest.
+        labels: how often each class occurs, by id.
+        images: by feature.
+        longest: of each list column, the most values.
+        incomplete: columns that an example lacks.
+        conversions: examples by what was done to their image.
+        content: an order-free sum over all inputs, as 32 hexadecimal digits.
+        rejects: what was left out.
+    """
+
+    split: str
+    shard_index: int
+    records: int = 0
+    bytes: int = 0
+    crc32c: int = 0
+    labels: dict[int, int] = dataclasses.field(default_factory=dict)
+    images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
+    longest: dict[str, int] = dataclasses.field(default_factory=dict)
+    incomplete: list[str] = dataclasses.field(default_factory=list)
+    conversions: dict[str, int] = dataclasses.field(default_factory=dict)
+    content: str = ""
+    rejects: list[Reject] = dataclasses.field(default_factory=list)
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "ShardSummary":
+        """From what `dataclasses.asdict` and JSON made of one."""
+        typed = {
+            "labels": {int(label): count for label, count in value["labels"].items()},
+            "images": {name: ImageFacts(**facts) for name, facts in value["images"].items()},
+            "rejects": [Reject(**reject) for reject in value["rejects"]],
+        }
+        return cls(**{**value, **typed})
+
+    def add(
+        self,
+        images: Mapping[str, StoredImage],
+        columns: Sequence[Column],
+        values: Sequence[Value],
+    ) -> None:
+        """Takes one more example in."""
+        for feature, image in images.items():
+            self.images.setdefault(feature, ImageFacts()).add(image)
+            for conversion in image.conversions:
+                self.conversions[conversion] = self.conversions.get(conversion, 0) + 1
+        for column, value in zip(columns, values, strict=True):
+            if isinstance(value, tuple):
+                self.longest[column.name] = max(self.longest.get(column.name, 0), len(value))
+            elif value is None and column.name not in self.incomplete:
+                self.incomplete.append(column.name)
