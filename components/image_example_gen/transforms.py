@@ -56,7 +56,9 @@ class WriteImageShards(beam.PTransform):
     def __init__(self, plan: Plan, *, base: str, uri: str, settings: ImageSettings) -> None:
         super().__init__()
         self._names = [task.name for task in plan.tasks]
-        self._fn = _WriteImageShardFn(dataclasses.replace(plan, tasks=()), base, uri, settings)
+        self._fn = _WriteImageShardFn(
+            dataclasses.replace(plan, tasks=(), rejects=()), base, uri, settings
+        )
         for task in plan.tasks:
             write_task(working_folder(uri), task)
 

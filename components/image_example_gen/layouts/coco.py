@@ -2,154 +2,178 @@
 
     read(inputs).columns       # xmin, xmax, ymin, ymax, area, labels, is_crowd, image_id
 
-Names of features are Datum's, and `area` is the box's, relative to the image. Source: "Data
-format", cocodataset.org.
+The folders are those of COCO 2017, of Roboflow's exports (a JSON file beside the images of each
+split) and a few between. Source: "Data format", cocodataset.org.
 """
 
-import collections
-import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from absl import logging
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value, join_listings
+from components.common.listing import Blob, Entry, LeftOut, Listing, join_listings
 from components.common.rejects import RejectedInputError
-from components.image_example_gen.layouts import boxes
-from components.image_example_gen.layouts.boxes import BOX_COLUMNS, relative_box
+from components.image_example_gen.layouts.coco_instances import COLUMNS, KEYS, parse_instances
+from components.image_example_gen.layouts.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = ["LOOKED_FOR", "is_here", "read"]
 
 LOOKED_FOR = "annotations/instances_*.json (coco)"
-_COLUMNS = (*BOX_COLUMNS, Column("is_crowd", "int", is_list=True), Column("image_id", "int"))
-_KEYS = ("images", "annotations", "categories")
+_FOLDER = "annotations"
+_INSTANCES = "instances_"
 _USUAL_NAME = re.compile(r"instances_.*\.json|(.*[._])?annotations(\.coco)?\.json|.*coco.*\.json")
+# COCO's other tasks name the same images again.
+_OTHER_TASKS = ("captions_", "image_info_", "panoptic_", "person_keypoints_", "stuff_")
+_HEAD = re.compile(rb'"(images|annotations|categories)"\s*:\s*\[|^\W*"(info|licenses)"')
+_HEAD_BYTES = 64 << 10
+_HEADS = 8  # looked into: a folder may hold 100,000 files of JSON, one an image
 
 
 def is_here(inputs: LayoutInputs) -> bool:
-    """Whether a file has one of the usual names."""
-    return any(_USUAL_NAME.fullmatch(posixpath.basename(path)) for path in _candidates(inputs))
+    """Whether a file has one of the usual names, and begins as such a file does."""
+    paths = [path for path in _candidates(inputs) if inputs.files[path].problem is None]
+    if any(posixpath.basename(path).startswith(_INSTANCES) for path in paths):
+        return True
+    usual = [
+        path
+        for path in paths
+        if _USUAL_NAME.fullmatch(posixpath.basename(path))
+        or posixpath.basename(posixpath.dirname(path)) == _FOLDER
+    ]
+    return any(_HEAD.search(_head(inputs, path)) for path in usual[:_HEADS])
+
+
+def _head(inputs: LayoutInputs, path: str) -> bytes:
+    with inputs.open(path) as stream:
+        return stream.read(_HEAD_BYTES)
 
 
 def read(inputs: LayoutInputs) -> Listing:
     """Reads every file of instances; captions, keypoints and the like are passed by.
 
+    Files of keypoints have boxes as well: where no file holds instances alone, they are taken.
+
     Raises:
-        InputError: there is none, one is malformed, or two name one image.
+        InputError: there is none, one is malformed, or an image is named twice.
     """
-    listings = []
-    file_of: dict[str, str] = {}
-    for path in _candidates(inputs):
-        value = _parse(inputs.read_text(path), path)
-        if value is None:
-            logging.info("%s holds no instances: passed by", path)
-            continue
-        listing = _read_instances(inputs, path, value)
-        for entry in listing.entries:
-            if file_of.setdefault(entry.name, path) != path:
-                raise InputError(
-                    f"{entry.name!r}: expected one file to name it, got {file_of[entry.name]} "
-                    f"and {path}"
-                )
-        listings.append(listing)
-    if not _candidates(inputs):
+    paths = _candidates(inputs)
+    if not paths:
         return Listing(())
+    others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
+    named_by: dict[str, tuple[str, int]] = {}
+    listings = []
+    for path in paths:
+        listing = None if path in others else _read_file(inputs, path, named_by)
+        if listing is None:
+            logging.info("%r holds no instances: passed by", path)
+        else:
+            listings.append(listing)
+    if not listings:
+        found = (_read_file(inputs, path, named_by, keypoints=True) for path in paths)
+        listings = [listing for listing in found if listing is not None]
     if not listings:
         raise InputError(
-            f"input_base {inputs.base!r}: expected a JSON file with {', '.join(_KEYS)}, found none"
+            f"input_base {inputs.base!r}: expected a JSON file with {', '.join(KEYS)}, found none"
         )
     return join_listings(listings)
 
 
 def _candidates(inputs: LayoutInputs) -> list[str]:
+    """JSON files at the root and in `annotations`; in other folders those of the usual names."""
     return [
         file.path
         for parts, file in inputs.below_root()
-        if len(parts) <= 2 and parts[-1].lower().endswith(".json")
+        if parts[-1].lower().endswith(".json")
+        and not is_clutter(parts)
+        and (
+            len(parts) == 1
+            or (len(parts) == 2 and (parts[0] == _FOLDER or _USUAL_NAME.fullmatch(parts[1])))
+        )
     ]
 
 
-def _parse(text: str, path: str) -> dict[str, Any] | None:
-    """The file as an object; None where it holds something else than instances."""
-    try:
-        value = json.loads(text)
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{path!r}: expected JSON: {error}") from error
-    if not isinstance(value, dict) or not all(isinstance(value.get(key), list) for key in _KEYS):
+def _read_file(
+    inputs: LayoutInputs,
+    path: str,
+    named_by: dict[str, tuple[str, int]],
+    *,
+    keypoints: bool = False,
+) -> Listing | None:
+    """A file's instances; None where it holds something else.
+
+    Args:
+        inputs: where it is.
+        path: of the file.
+        named_by: the file and the id that name an image, by the image's path; added to.
+        keypoints: whether boxes of keypoints will do.
+    """
+    problem = inputs.files[path].problem
+    if problem is not None:
+        raise InputError(f"{path!r}: expected a JSON file, got {problem[1]}")
+    instances = parse_instances(inputs.read_text(path), path=path)
+    if instances is None or (instances.has_keypoints and not keypoints):
         return None
-    annotations = value["annotations"]
-    is_other = (
-        bool(annotations) and isinstance(annotations[0], dict) and "bbox" not in annotations[0]
-    )
-    return None if is_other else value
-
-
-def _read_instances(inputs: LayoutInputs, path: str, value: Mapping[str, Any]) -> Listing:
-    try:
-        names = {category["id"]: str(category["name"]) for category in value["categories"]}
-        images = {image["id"]: image for image in value["images"]}
-        found: dict[Any, list[Any]] = collections.defaultdict(list)
-        for annotation in value["annotations"]:
-            found[annotation["image_id"]].append(annotation)
-    except (KeyError, TypeError) as error:
-        raise InputError(f"{path!r}: expected COCO's keys: {error!r}") from error
-    if len(images) < len(value["images"]):
-        raise InputError(f"{path!r}: expected each image's id once")
-    if unknown := found.keys() - images.keys():
-        raise InputError(f"{path!r}: expected annotations of its images, got {min(unknown)!r}")
     split = inputs.split or _split(path)
+    folders = _folders(inputs, path)
     entries, left_out = [], []
-    for number, image in images.items():
-        name = str(image.get("file_name") or number)
+    for image_id in instances.images:
+        name = f"{path}/{image_id}"
         try:
-            file_path, blob = _find(inputs, path, name)
-            entry = Entry(file_path, split, (blob,), _values(image, found[number], names))
+            name = instances.file_name(image_id)
+            name, blob = _find(inputs, name, folders)
+            _check_once(name, path, image_id, named_by)
+            entries.append(Entry(name, split, (blob,), instances.values(image_id)))
         except RejectedInputError as error:
             left_out.append(LeftOut(name, split, error.code, error.detail))
-        else:
-            entries.append(entry)
-    return Listing(tuple(entries), tuple(left_out), _COLUMNS)
+    return Listing(tuple(entries), tuple(left_out), COLUMNS)
 
 
-def _values(
-    image: Mapping[str, Any], annotations: list[Any], names: Mapping[Any, str]
-) -> tuple[Value, ...]:
-    found, crowds = [], []
-    try:
-        width, height = float(image["width"]), float(image["height"])
-        for annotation in annotations:
-            x, y, box_width, box_height = map(float, annotation["bbox"])
-            label = names[annotation["category_id"]]
-            edges = (x, x + box_width, y, y + box_height)
-            found.append(relative_box(*edges, width=width, height=height, label=label))
-            crowds.append(int(annotation.get("iscrowd", 0)))
-        return (*boxes.values(found), tuple(crowds), int(image["id"]))
-    except (KeyError, TypeError, ValueError) as error:
-        raise RejectedInputError("BAD_ANNOTATION", repr(error)) from error
+def _check_once(name: str, path: str, image_id: int, named_by: dict[str, tuple[str, int]]) -> None:
+    other_path, other_id = named_by.setdefault(name, (path, image_id))
+    if other_path != path:
+        raise InputError(
+            f"{name!r}: expected one file to name it, got {other_path} and {path}. "
+            "Move the other away."
+        )
+    if other_id != image_id:
+        raise InputError(
+            f"{path!r}: expected each image once, got {name!r} as the ids {other_id} and {image_id}"
+        )
 
 
-def _find(inputs: LayoutInputs, path: str, name: str) -> tuple[str, Blob]:
-    """The image of a name, in one of the folders where people put them."""
-    folder, root = posixpath.dirname(path), inputs.root
-    stem = posixpath.splitext(posixpath.basename(path))[0].removeprefix("instances_")
-    split = _split(path)
-    folders = [folder, root, *(posixpath.join(root, n) for n in _folders(stem, split))]
-    for candidate in dict.fromkeys(folders):
-        if posixpath.normpath(posixpath.join(candidate, name)) in inputs.files:
-            return inputs.resolve(name, folder=candidate)
-    return inputs.resolve(name, folder=folder)
+def _find(inputs: LayoutInputs, name: str, folders: Sequence[str]) -> tuple[str, Blob]:
+    """The image of a name, in the first of these folders that has it."""
+    for folder in folders:
+        if posixpath.normpath(posixpath.join(folder, name)) in inputs.files:
+            return inputs.resolve(name, folder=folder)
+    return inputs.resolve(name, folder=folders[-1])
 
 
-def _folders(stem: str, split: str | None) -> Iterator[str]:
-    yield from (stem, f"images/{stem}", "images", "JPEGImages")
-    if split is not None:
-        yield from (split, f"images/{split}")
-        if split == "eval":
-            yield from ("val", "images/val", "valid", "images/valid")
+def _folders(inputs: LayoutInputs, path: str) -> list[str]:
+    """Where people put the images of a file, the likeliest first; its own folder at the end."""
+    own = posixpath.dirname(path)
+    stem = posixpath.splitext(posixpath.basename(path))[0]
+    for task in (_INSTANCES, *_OTHER_TASKS):
+        stem = stem.removeprefix(task)
+    names = [stem, *_folders_of_split(inputs, _split(path))]
+    inner = [name for each in names for name in (each, f"images/{each}")]
+    if posixpath.basename(own) != _FOLDER and own != inputs.root:
+        inner.append(posixpath.relpath(own, inputs.root or "."))
+    inner += ["images", "JPEGImages", ""]
+    folders = (posixpath.join(inputs.root, name).rstrip("/") for name in inner)
+    return list(dict.fromkeys((*folders, own)))
+
+
+def _folders_of_split(inputs: LayoutInputs, split: str | None) -> Iterator[str]:
+    """The folders called after a split, in any spelling, at the root or in `images`."""
+    if split is None:
+        return
+    tops = {parts[0] for parts, _ in inputs.below_root() if len(parts) > 1}
+    tops |= {p[1] for p, _ in inputs.below_root() if len(p) > 2 and p[0] == "images"}
+    yield from sorted(name for name in tops if canonical_split(name) == split)
 
 
 def _split(path: str) -> str | None:

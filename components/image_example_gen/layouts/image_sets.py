@@ -1,28 +1,42 @@
 """What VOC's layouts share: images known by their names without extension, and sets of them.
 
-sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"])
-sets["2007_000032"]       # ImageSet(split='train', path='ImageSets/Main/train.txt')
+    images = by_stem(inputs, "JPEGImages")
+    sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
+    sets["2007_000032"]       # ImageSet(split='train', path='ImageSets/Main/train.txt', line=1)
 
 Source: the VOC2012 development kit, section 4.
 """
 
 import posixpath
-from collections.abc import Sequence
+import re
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from components.common.files import InputFile
+from absl import logging
+
+from components.common.files import InputFile, display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import LeftOut
+from components.image_example_gen.layouts.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = ["ImageSet", "by_stem", "has_folders", "listed_images", "read_image_sets"]
 
+# VOC's sets of one class say after each name whether the class is in the image.
+_LINE_OF_A_CLASS = re.compile(r"(.*\S)\s+(-1|0|1)")
+
 
 class ImageSet(NamedTuple):
-    """The split that a set is, and its file."""
+    """The split that an image belongs to, and the line that says so."""
 
     split: str
     path: str
+    line: int
+
+    @property
+    def place(self) -> str:
+        """The line, for messages."""
+        return f"{display_path(self.path)} (line {self.line})"
 
 
 def has_folders(inputs: LayoutInputs, *names: str) -> bool:
@@ -30,62 +44,116 @@ def has_folders(inputs: LayoutInputs, *names: str) -> bool:
     return set(names) <= {parts[0] for parts, _ in inputs.below_root() if len(parts) > 1}
 
 
-def by_stem(inputs: LayoutInputs, folder: str) -> dict[str, InputFile]:
-    """The files right in a folder below the root, by name without extension.
+def by_stem(
+    inputs: LayoutInputs, folder: str, *, extension: str | None = None
+) -> dict[str, InputFile]:
+    """The files in a folder at the root, by path from there without extension.
+
+    Args:
+        inputs: where to look.
+        folder: its name.
+        extension: of those to take, such as `.xml`; None for all but hidden and system files.
 
     Raises:
         InputError: two files have one name.
     """
     files: dict[str, InputFile] = {}
     for parts, file in inputs.below_root():
-        if posixpath.join(*parts[:-1], "") != f"{folder}/" or parts[-1].startswith("."):
+        if len(parts) < 2 or parts[0] != folder or is_clutter(parts):
             continue
-        stem = posixpath.splitext(parts[-1])[0]
+        stem, suffix = posixpath.splitext("/".join(parts[1:]))
+        if extension is not None and suffix.lower() != extension:
+            continue
         if stem in files:
             raise InputError(
-                f"image {stem!r}: expected one file, got {files[stem].path} and {file.path}"
+                f"{folder} {stem!r}: expected one file of that name, got "
+                f"{display_path(files[stem].path)} and {display_path(file.path)}"
             )
         files[stem] = file
     return files
 
 
-def read_image_sets(inputs: LayoutInputs, folders: Sequence[str]) -> dict[str, ImageSet]:
+def read_image_sets(
+    inputs: LayoutInputs, folders: Sequence[str], images: Collection[str]
+) -> dict[str, ImageSet]:
     """The set of each image, from the first of these folders that has `train.txt` or the like.
 
-    Files that are called after no split, such as `trainval.txt` or `dog_train.txt`, are passed by.
+    Files that are called after no split, such as `trainval.txt` or `dog_train.txt`, are passed by,
+    and so are those of a class, whose lines have a second field.
+
+    Args:
+        inputs: where to look.
+        folders: relative to the root.
+        images: the names that there are; a name may end in blanks only if it is one of them.
 
     Raises:
-        InputError: an image is in two sets.
+        InputError: an image is named twice, or a set is no text.
     """
-    sets: dict[str, ImageSet] = {}
     for folder in folders:
-        for parts, file in inputs.below_root():
-            stem, extension = posixpath.splitext(parts[-1])
-            split = canonical_split(stem)
-            if "/".join(parts[:-1]) != folder or extension != ".txt" or split is None:
+        sets: dict[str, ImageSet] = {}
+        for file, split in _set_files(inputs, folder):
+            names = dict(_names(inputs, file, images))
+            if _are_of_a_class(names.values(), images):
+                logging.warning("%r is a set of one class, no split: passed by", file.path)
                 continue
-            for line in inputs.read_text(file.path).splitlines():
-                name = line.strip()
-                known = sets.setdefault(name, ImageSet(split, file.path)) if name else None
-                if known is not None and known.split != split:
+            for line, name in names.items():
+                this = ImageSet(split, file.path, line)
+                other = sets.setdefault(name, this)
+                if other is not this:
                     raise InputError(
-                        f"image {name!r}: expected it in one set, got it in {known.path} "
-                        f"and {file.path}"
+                        f"image {name!r}: expected it once in the image sets, "
+                        f"got it in {other.place} and {this.place}"
                     )
         if sets:
-            break
-    return sets
+            return sets
+    return {}
+
+
+def _set_files(inputs: LayoutInputs, folder: str) -> Iterator[tuple[InputFile, str]]:
+    for parts, file in inputs.below_root():
+        stem, extension = posixpath.splitext(parts[-1])
+        split = canonical_split(stem)
+        if "/".join(parts[:-1]) == folder and extension.lower() == ".txt" and split is not None:
+            yield file, split
+
+
+def _names(
+    inputs: LayoutInputs, file: InputFile, images: Collection[str]
+) -> Iterator[tuple[int, str]]:
+    """Each line's number and name. Bytes that are not UTF-8 are those of files' names."""
+    if file.problem is not None:
+        raise InputError(f"{file.path!r}: expected an image set, got {file.problem[1]}")
+    data = inputs.read_bytes(file.path)
+    if b"\0" in data:
+        raise InputError(
+            f"{file.path!r}: expected an image's name a line in UTF-8, "
+            f"got a zero (byte {data.index(0)})"
+        )
+    # Not splitlines(), which also splits at characters that a file's name may hold.
+    for number, line in enumerate(data.decode("utf-8-sig", "surrogateescape").split("\n"), 1):
+        whole = line.removesuffix("\r")
+        name = whole if whole in images else whole.strip()
+        if name:
+            yield number, name
+
+
+def _are_of_a_class(names: Collection[str], images: Collection[str]) -> bool:
+    """Whether every line is a name and a second field, and no image's name as a whole."""
+    matches = [_LINE_OF_A_CLASS.fullmatch(name) for name in names if name not in images]
+    named = [match[1] for match in matches if match is not None]
+    return len(named) == len(names) and any(name in images for name in named)
 
 
 def listed_images(
-    inputs: LayoutInputs, images: dict[str, InputFile], sets: dict[str, ImageSet]
+    inputs: LayoutInputs,
+    folder: str,
+    images: Mapping[str, InputFile],
+    sets: Mapping[str, ImageSet],
 ) -> tuple[list[tuple[str, str | None, InputFile]], list[LeftOut]]:
     """The images to take, as name, split and file, and those that are left out."""
     taken, left_out = [], []
     for stem, file in images.items():
-        split = sets[stem].split if stem in sets else None
-        if inputs.split is not None:
-            split = inputs.split
+        split = inputs.split or (sets[stem].split if stem in sets else None)
         if sets and stem not in sets:
             left_out.append(LeftOut(file.path, split, None, "in no image set"))
         elif file.problem is not None:
@@ -94,6 +162,9 @@ def listed_images(
             taken.append((stem, split, file))
     for stem, image_set in sets.items():
         if stem not in images:
-            detail = f"named in {image_set.path}"
-            left_out.append(LeftOut(stem, image_set.split, "FILE_NOT_FOUND", detail))
+            split = inputs.split or image_set.split
+            left_out.append(LeftOut(stem, split, "FILE_NOT_FOUND", f"named in {image_set.place}"))
+    for parts, file in inputs.below_root():
+        if parts[0] == folder and is_clutter(parts):
+            left_out.append(LeftOut(file.path, inputs.split, None, "hidden or system file"))
     return taken, left_out

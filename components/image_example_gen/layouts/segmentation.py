@@ -5,6 +5,7 @@
 Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development kit, section 8.
 """
 
+from components.common.files import display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Entry, LeftOut, Listing
 from components.image_example_gen.layouts.image_sets import (
@@ -25,18 +26,24 @@ def is_here(inputs: LayoutInputs) -> bool:
 
 
 def read(inputs: LayoutInputs) -> Listing:
-    """Pairs images and label maps by name."""
-    sets = read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""])
-    taken, left_out = listed_images(inputs, by_stem(inputs, "JPEGImages"), sets)
+    """Pairs images and label maps by name; `SegmentationObject` is not read.
+
+    Raises:
+        InputError: two files have one name, or an image is named twice in the image sets.
+    """
+    images = by_stem(inputs, "JPEGImages")
+    sets = read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""], images)
+    taken, left_out = listed_images(inputs, "JPEGImages", images, sets)
     label_maps = by_stem(inputs, "SegmentationClass")
     entries = []
     for stem, split, file in taken:
         label_map = label_maps.get(stem)
         if label_map is None:
-            detail = f"no SegmentationClass/{stem}.png"
+            detail = f"no label map SegmentationClass/{display_path(stem)}.png"
             left_out.append(LeftOut(file.path, split, "NO_LABEL_MAP", detail))
         elif label_map.problem is not None:
-            left_out.append(LeftOut(file.path, split, *label_map.problem))
+            code, detail = label_map.problem
+            left_out.append(LeftOut(file.path, split, code, f"its label map: {detail}"))
         else:
             blobs = (Blob(file.path, file.size), Blob(label_map.path, label_map.size))
             entries.append(Entry(file.path, split, blobs))

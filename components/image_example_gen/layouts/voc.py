@@ -6,11 +6,14 @@ Names of features and arithmetic are Datum's. Source: `datum/generator/image.py`
 (DetDatumGenerator); the VOC2012 development kit, section 7.
 """
 
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
+from components.common.files import InputFile, display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value
 from components.common.rejects import RejectedInputError
@@ -33,6 +36,7 @@ _COLUMNS = (
     Column("labels_difficult", "int", is_list=True),
 )
 _NOTHING: tuple[Value, ...] = ((),) * len(_COLUMNS)
+_MAX_XML_BYTES = 16 << 20  # 16 MiB: some 50,000 objects
 
 
 def is_here(inputs: LayoutInputs) -> bool:
@@ -41,28 +45,70 @@ def is_here(inputs: LayoutInputs) -> bool:
 
 
 def read(inputs: LayoutInputs) -> Listing:
-    """Reads every annotation. Images of the split `test` may do without one."""
-    sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"])
-    taken, left_out = listed_images(inputs, by_stem(inputs, "JPEGImages"), sets)
-    annotations = by_stem(inputs, "Annotations")
-    known = [annotations[stem].path for stem, _, _ in taken if stem in annotations]
-    texts = inputs.read_many(known)
+    """Reads every annotation. Images of the split `test` may do without one.
+
+    Raises:
+        InputError: two files have one name, or an image is named twice in the image sets.
+    """
+    images = by_stem(inputs, "JPEGImages")
+    annotations = by_stem(inputs, "Annotations", extension=".xml")
+    sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
+    taken, left_out = listed_images(inputs, "JPEGImages", images, sets)
+    known = [annotations[stem] for stem, _, _ in taken if stem in annotations]
+    texts = _texts(inputs, [file.path for file in known if _is_readable(file)])
     entries = []
     for stem, split, file in taken:
         values = _NOTHING
         try:
             if stem in annotations:
+                _check(annotations[stem])
                 values = _parse(next(texts))
             elif split != "test":
-                raise RejectedInputError("NO_ANNOTATION", f"no Annotations/{stem}.xml")
+                detail = f"no Annotations/{display_path(stem)}.xml"
+                raise RejectedInputError("NO_ANNOTATION", detail)
         except RejectedInputError as error:
             left_out.append(LeftOut(file.path, split, error.code, error.detail))
         else:
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
+    for stem, file in annotations.items():
+        if not sets and stem not in images:
+            detail = "an annotation without its image in JPEGImages"
+            left_out.append(LeftOut(file.path, inputs.split, "FILE_NOT_FOUND", detail))
     return Listing(tuple(entries), tuple(left_out), _COLUMNS)
 
 
-def _parse(text: bytes) -> tuple[Value, ...]:
+def _is_readable(file: InputFile) -> bool:
+    return file.problem is None and file.size <= _MAX_XML_BYTES
+
+
+def _check(file: InputFile) -> None:
+    """Refuses an annotation that is not to be opened."""
+    if file.problem is not None:
+        code, detail = file.problem
+        raise RejectedInputError(code, f"its annotation: {detail}")
+    if not _is_readable(file):
+        raise RejectedInputError(
+            "BAD_ANNOTATION", f"expected at most {_MAX_XML_BYTES} bytes, got {file.size}"
+        )
+
+
+def _texts(inputs: LayoutInputs, paths: Sequence[str]) -> Iterator[bytes | OSError]:
+    """Each file's bytes, or why it cannot be read: it may vanish, or be another user's."""
+    done = 0
+    while done < len(paths):
+        try:
+            for text in inputs.read_many(paths[done:]):
+                done += 1
+                yield text
+        except OSError as error:
+            done += 1
+            yield error
+
+
+def _parse(text: bytes | OSError) -> tuple[Value, ...]:
+    """The values of `_COLUMNS`."""
+    if isinstance(text, OSError):
+        raise RejectedInputError("UNREADABLE", f"its annotation: {text.strerror or text}")
     try:
         root = SafeElementTree.fromstring(text)
     except (SafeElementTree.ParseError, DefusedXmlException, ValueError, LookupError) as error:
@@ -72,7 +118,7 @@ def _parse(text: bytes) -> tuple[Value, ...]:
         raise RejectedInputError("BAD_ANNOTATION", "no <size>")
     width, height = _number(size, "width"), _number(size, "height")
     found, poses, truncated, difficult = [], [], [], []
-    for thing in root.findall("object"):
+    for thing in root.findall("object"):  # not the <part>s within
         box = thing.find("bndbox")
         name = (thing.findtext("name") or "").strip().lower()
         if box is None or not name:
@@ -88,8 +134,10 @@ def _parse(text: bytes) -> tuple[Value, ...]:
 def _number(element: Any, name: str) -> float:
     text = element.findtext(name)
     try:
-        return float(text)
-    except (TypeError, ValueError) as error:
-        raise RejectedInputError(
-            "BAD_ANNOTATION", f"<{name}>: expected a number, got {text!r}"
-        ) from error
+        number = float(text)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number):
+        shown = repr(text if text is None else text[:50])
+        raise RejectedInputError("BAD_ANNOTATION", f"<{name}>: expected a number, got {shown}")
+    return number

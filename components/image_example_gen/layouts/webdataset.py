@@ -3,38 +3,91 @@
     key.jpg  key.cls  key.json  key.txt     # image, label, columns, text
 
 Only headers and small files are read; images stay where they are. Source: the file format of
-github.com/webdataset/webdataset; a key ends at the first dot after the last slash.
+github.com/webdataset/webdataset, `tariterators.base_plus_ext`: a key ends at the first dot after
+the last slash.
 """
 
 import collections
-import json
+import dataclasses
 import posixpath
 import re
 import tarfile
-from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, BinaryIO
 
 from absl import logging
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value
-from components.image_example_gen.layouts.column_types import typed_column
-from components.image_example_gen.layouts.tables import flattened
+from components.common.listing import Blob, Entry, LeftOut, Listing
+from components.image_example_gen.layouts.folder import is_clutter
+from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns, read_sidecar
+from components.image_example_gen.layouts.tar_headers import holes, read_headers
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = ["LOOKED_FOR", "is_archive", "is_here", "read"]
 
 LOOKED_FOR = "*.tar (tar)"
-_IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff")
-_SIDECARS = ("cls", "json", "txt")
+_IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
+_COMPRESSED_HEADS = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 _MAX_SIDECAR_BYTES = 16 << 20
-_BLOCK = 512  # bytes of tar
+_META = re.compile(r"__[^/]*__($|/)")  # WebDataset's own, which its readers pass by
+
+
+@dataclasses.dataclass(slots=True)
+class _Sample:
+    """What belongs to one key.
+
+    Args:
+        archive: where it is.
+        key: without the archive.
+        split: of the archive.
+        members: the names of its members, by what they are: `image`, `cls`, …
+        image: its bytes.
+        sidecars: the values of the others.
+        is_counted: whether its image is left out already, as a link or for its holes.
+    """
+
+    archive: str
+    key: str
+    split: str | None
+    members: dict[str, str] = dataclasses.field(default_factory=dict)
+    image: Blob | None = None
+    sidecars: dict[str, Any] = dataclasses.field(default_factory=dict)
+    is_counted: bool = False
+
+    @property
+    def name(self) -> str:
+        """What it is known by in messages."""
+        return f"{self.archive}/{self.key}"
+
+    @property
+    def entry_name(self) -> str:
+        """What its example is known by."""
+        return f"{self.archive}/{self.members['image']}"
+
+
+@dataclasses.dataclass
+class _Found:
+    """What all archives hold: samples by split and key, and files that are no part of one."""
+
+    samples: dict[tuple[str | None, str], _Sample] = dataclasses.field(default_factory=dict)
+    left_out: list[LeftOut] = dataclasses.field(default_factory=list)
+    ignored: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
 
 def is_here(inputs: LayoutInputs) -> bool:
-    """Whether there are archives at the root or right below it."""
-    return bool(_archives(inputs))
+    """Whether there are archives at the root or right below it, and no images beside them."""
+    if inputs.root in inputs.files:
+        return is_archive(inputs.root)
+    return bool(_archives(inputs)) and not any(
+        posixpath.splitext(parts[-1])[1].lower()[1:] in _IMAGES and not is_clutter(parts)
+        for parts, _ in inputs.below_root()
+    )
+
+
+def is_archive(path: str) -> bool:
+    """Whether a file is an archive by its name."""
+    return path.lower().endswith((".tar", *_COMPRESSED))
 
 
 def read(inputs: LayoutInputs) -> Listing:
@@ -42,33 +95,31 @@ def read(inputs: LayoutInputs) -> Listing:
 
     Raises:
         InputError: an archive is compressed, cut short or malformed, or a key comes twice.
+        ConfigError: `columns` names one that is not there.
     """
-    samples: dict[str, dict[str, Any]] = {}
-    left_out: list[LeftOut] = []
-    ignored: collections.Counter[str] = collections.Counter()
+    found = _Found()
     for path in _archives(inputs):
-        if path.lower().endswith(_COMPRESSED):
-            raise InputError(
-                f"{path!r}: expected an archive that is not compressed, since its images are read "
-                "at random. Unpack it with gunzip or the like."
-            )
-        _read_archive(inputs, path, samples, left_out, ignored)
-    for extension, number in sorted(ignored.items()):
-        logging.info("%d files .%s in archives are not used", number, extension)
-    entries = []
-    columns, values = _columns(samples)
-    for name, sample in samples.items():
-        if "image" not in sample:
-            left_out.append(LeftOut(name, sample["split"], "NO_IMAGE", "a key without an image"))
-        else:
-            full_name = f"{name}.{sample['extension']}"
-            entries.append(Entry(full_name, sample["split"], (sample["image"],), values[name]))
+        _read_archive(inputs, path, found)
+    for extension, number in sorted(found.ignored.items()):
+        logging.info("%d files %r in archives are not used", number, f".{extension}")
+    samples, left_out = [], found.left_out
+    for sample in found.samples.values():
+        if sample.image is not None:
+            samples.append(sample)
+        elif not sample.is_counted:
+            detail = "a key without an image"
+            left_out.append(LeftOut(sample.name, sample.split, "NO_IMAGE", detail))
+    columns, rows = make_columns(
+        [sample.sidecars for sample in samples],
+        given=inputs.columns,
+        place=lambda number: samples[number].name,
+    )
+    entries = [
+        Entry(sample.entry_name, sample.split, (sample.image,), row)
+        for sample, row in zip(samples, rows, strict=True)
+        if sample.image is not None
+    ]
     return Listing(tuple(entries), tuple(left_out), columns)
-
-
-def is_archive(path: str) -> bool:
-    """Whether a file is an archive by its name."""
-    return path.lower().endswith((".tar", *_COMPRESSED))
 
 
 def _archives(inputs: LayoutInputs) -> list[str]:
@@ -77,106 +128,96 @@ def _archives(inputs: LayoutInputs) -> list[str]:
     return [
         file.path
         for parts, file in inputs.below_root()
-        if len(parts) <= 2 and is_archive(parts[-1])
+        if len(parts) <= 2 and is_archive(parts[-1]) and not is_clutter(parts)
     ]
 
 
-def _read_archive(
-    inputs: LayoutInputs,
-    path: str,
-    samples: dict[str, dict[str, Any]],
-    left_out: list[LeftOut],
-    ignored: collections.Counter[str],
-) -> None:
+def _read_archive(inputs: LayoutInputs, path: str, found: _Found) -> None:
+    file = inputs.files[path]
+    if file.problem is not None:
+        raise InputError(f"{path!r}: expected a tar archive, got {file.problem[1]}")
     split = inputs.split or _split(path)
-    size = inputs.files[path].size
-    try:
-        with inputs.open(path) as stream, tarfile.open(fileobj=stream, mode="r:") as archive:
-            for member in archive:
-                if member.isdir():
-                    continue
-                if member.offset_data + member.size > size:
-                    raise tarfile.ReadError(f"{member.name!r} reaches past the end (byte {size})")
-                if not member.isreg() or ".." in member.name.split("/"):
-                    name = f"{path}/{member.name}"
-                    left_out.append(LeftOut(name, split, "NOT_A_FILE", "a link or a path upwards"))
-                    continue
-                _add(archive, member, path, split, samples, ignored)
-            stream.seek(max(0, size - _BLOCK))
-            if stream.read(_BLOCK).strip(b"\0"):
-                raise tarfile.ReadError(f"no end marker (byte {size})")
-    except (tarfile.TarError, OSError, EOFError) as error:
-        raise InputError(f"{path!r}: expected a whole tar archive: {error}") from error
+    with inputs.open(path) as stream:
+        is_compressed = stream.read(8).startswith(_COMPRESSED_HEADS)
+        if is_compressed or path.lower().endswith(_COMPRESSED):
+            raise InputError(
+                f"{path!r}: expected an archive that is not compressed, since its images are read "
+                "at random. Unpack it with gunzip or the like."
+            )
+        stream.seek(0)
+        for member in read_headers(stream, path=path, size=file.size):
+            if not member.isdir():
+                _add(stream, member, path, split, found)
 
 
 def _add(
-    archive: tarfile.TarFile,
-    member: tarfile.TarInfo,
-    path: str,
-    split: str | None,
-    samples: dict[str, dict[str, Any]],
-    ignored: collections.Counter[str],
+    stream: BinaryIO, member: tarfile.TarInfo, path: str, split: str | None, found: _Found
 ) -> None:
-    folder, file_name = posixpath.split(member.name)
-    key, _, extension = file_name.partition(".")
+    """Puts a member where it belongs: to a sample, or to what is left out."""
+    if ".." in member.name.split("/"):
+        _leave_out(found, path, member.name, split, "NOT_A_FILE", "a path upwards")
+        return
+    name = posixpath.normpath(member.name.lstrip("/"))
+    parts = name.split("/")
+    key, dot, extension = parts[-1].partition(".")
     extension = extension.lower()
-    name = posixpath.join(path, folder, key)
-    if extension not in (*_IMAGES, *_SIDECARS):
-        ignored[extension] += 1
+    if is_clutter(parts) or _META.match(name):
+        _leave_out(found, path, name, split, None, "hidden or system file")
         return
-    sample = samples.setdefault(name, {"split": split})
+    if not dot:
+        _leave_out(found, path, name, split, None, "no key, since there is no extension")
+        return
+    sample = _sample(found, path, posixpath.join(*parts[:-1], key), split)
     kind = "image" if extension in _IMAGES else extension
-    if kind in sample:
-        raise InputError(f"{path!r}: expected one {kind} for {key!r}, got {member.name!r} too")
-    if kind == "image":
-        sample["image"] = Blob(path, member.size, offset=member.offset_data)
-        sample["extension"] = extension
-        return
+    if not member.isreg() or holes(member):
+        if member.isreg():
+            detail = "expected its bytes in one piece, got holes. Pack it without -S"
+            _leave_out(found, path, name, split, "SPARSE_MEMBER", detail)
+        else:
+            _leave_out(found, path, name, split, "NOT_A_FILE", "a link or a device")
+        sample.is_counted |= kind == "image"
+    elif kind != "image" and kind not in SIDECARS:
+        found.ignored[extension] += 1
+    elif kind in sample.members:
+        raise InputError(
+            f"{path!r}: expected one {kind} of key {sample.key!r}, got {sample.members[kind]!r} "
+            f"and {name!r} (byte {member.offset})"
+        )
+    else:
+        sample.members[kind] = name
+        if kind == "image":
+            sample.image = Blob(path, member.size, offset=member.offset_data)
+        else:
+            content = _content(stream, member, path)
+            sample.sidecars[kind] = read_sidecar(kind, content, place=f"{path}/{member.name}")
+
+
+def _leave_out(
+    found: _Found, path: str, name: str, split: str | None, code: str | None, detail: str
+) -> None:
+    found.left_out.append(LeftOut(f"{path}/{name}", split, code, detail))
+
+
+def _sample(found: _Found, path: str, key: str, split: str | None) -> _Sample:
+    """The sample of a key, which no other archive of its split may have."""
+    sample = found.samples.setdefault((split, key), _Sample(path, key, split))
+    if sample.archive != path:
+        of_split = f" of split {split!r}" if split else ""
+        raise InputError(
+            f"key {key!r}: expected it in one archive{of_split}, got it in {sample.archive!r} "
+            f"and {path!r}"
+        )
+    return sample
+
+
+def _content(stream: BinaryIO, member: tarfile.TarInfo, path: str) -> bytes:
     if member.size > _MAX_SIDECAR_BYTES:
         raise InputError(
             f"{path!r}: expected {member.name!r} of at most {_MAX_SIDECAR_BYTES} bytes, "
             f"got {member.size}"
         )
-    content = archive.extractfile(member)
-    sample[kind] = _parse(kind, content.read() if content else b"", f"{path}/{member.name}")
-
-
-def _parse(kind: str, data: bytes, place: str) -> Any:
-    try:
-        text = data.decode("utf-8-sig")
-        value = json.loads(text) if kind == "json" else text
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{place!r}: expected {kind} in UTF-8: {error}") from error
-    if kind == "json" and not isinstance(value, dict):
-        raise InputError(f"{place!r}: expected a JSON object, got {type(value).__name__}")
-    return value.strip() if kind == "cls" else value
-
-
-def _columns(
-    samples: Mapping[str, Mapping[str, Any]],
-) -> tuple[tuple[Column, ...], dict[str, tuple[Value, ...]]]:
-    """The columns that sidecars make, typed by all examples, and each example's values."""
-    fields: dict[str, dict[str, Any]] = {
-        name: dict(flattened(sample.get("json", {}))) for name, sample in samples.items()
-    }
-    texts = {"label"} if any("cls" in sample for sample in samples.values()) else set()
-    for name, sample in samples.items():
-        fields[name] |= {
-            n: sample[k] for n, k in (("label", "cls"), ("text", "txt")) if k in sample
-        }
-    order = dict.fromkeys(field for values in fields.values() for field in values)
-    columns, by_column = [], []
-    names = list(samples)
-    place: Callable[[int], str] = lambda row: names[row]  # noqa: E731
-    for field in order:
-        values = [fields[name].get(field) for name in names]
-        kind = "string" if field == "text" else None
-        are_texts = field in texts and all(isinstance(v, (str, type(None))) for v in values)
-        column, typed = typed_column(field, values, are_texts=are_texts, kind=kind, place=place)
-        columns.append(column)
-        by_column.append(typed)
-    rows = zip(*by_column, strict=True) if by_column else iter([()] * len(names))
-    return tuple(columns), dict(zip(names, rows, strict=True))
+    stream.seek(member.offset_data)
+    return stream.read(member.size)
 
 
 def _split(path: str) -> str | None:

@@ -1,11 +1,18 @@
 """Pascal VOC's layouts against Datum's own generators."""
 
+import json
+import os
+import re
 from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
 
+from components.common.files import list_files
+from components.common.layout_inputs import LayoutInputs
+from components.common.rejects import Reject, render_rejects
+from components.image_example_gen.layouts import read_layout
 from components.image_example_gen.layouts.boxes import BOX_COLUMNS
 from trainer_utils.format import InputError
 
@@ -179,3 +186,276 @@ def test_both_layouts_in_one_folder_can_be_had_by_name(pairs, read, write):
     write(pairs, **{"Annotations/a.xml": annotation()})
     assert read(pairs).blobs == ("image",)
     assert read(pairs, "segmentation").blobs == ("image", "label")
+
+
+# From here on: sets, names, hostile files, and the count of all inputs.
+
+
+def one(tmp_path, write, text: bytes, name: str = "a"):
+    files = {f"JPEGImages/{name}.jpg": b"image", f"Annotations/{name}.xml": text}
+    return write(tmp_path / "in", **files)
+
+
+def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
+    from datum.generator.image import DetDatumGenerator
+
+    rng = np.random.default_rng(0)
+    corners = np.sort(rng.integers(1, 333, (200, 2, 2)), axis=1)  # (box, low or high, x or y)
+    things = [("Dog", *low.tolist(), *high.tolist()) for low, high in corners]
+    base = one(tmp_path, write, annotation(*things, size=(333, 357)))
+    write(base, **{"ImageSets/train.txt": "a\n"})
+    config = SimpleNamespace(has_test_annotations=True, class_map={"dog": "dog"})
+    theirs = dict(DetDatumGenerator(str(base), config)(split="train"))["a"]
+    del theirs["image"]
+    ours = {name: list(value) for name, value in values(read(base))["JPEGImages/a.jpg"].items()}
+    assert ours == theirs
+
+
+def test_boxes_are_counted_by_hand(tmp_path, read, write):
+    base = one(tmp_path, write, annotation(("Dog", 100, 75, 200, 300), size=(400, 300)))
+    assert values(read(base))["JPEGImages/a.jpg"] == {
+        "xmin": (0.25,),
+        "xmax": (0.5,),
+        "ymin": (0.25,),
+        "ymax": (1.0,),
+        "area": (0.1875,),
+        "labels": ("dog",),
+        "pose": ("left",),
+        "is_truncated": (1,),
+        "labels_difficult": (0,),
+    }
+
+
+def test_parts_are_no_objects_and_optional_tags_have_defaults(tmp_path, read, write):
+    box = "<bndbox><xmin>1</xmin><ymin>1</ymin><xmax>8</xmax><ymax>8</ymax></bndbox>"
+    part = f"<part><name>head</name>{box}</part>"
+    size = "<size><width>8</width><height>8</height></size>"
+    text = f"<annotation>{size}<object>{part}<name>person</name>{box}</object></annotation>"
+    found = values(read(one(tmp_path, write, text.encode())))["JPEGImages/a.jpg"]
+    assert found["labels"] == ("person",)
+    assert found["pose"] == ("unspecified",)
+    assert (found["is_truncated"], found["labels_difficult"]) == ((0,), (0,))
+
+
+SETS = {
+    "of VOC": ({"Main/train.txt": "a\n", "Main/val.txt": "b\n"}, ["train", "eval"]),
+    "of Datum": ({"train.txt": "a\n", "test.txt": "b\n"}, ["train", "test"]),
+    "Main before the folder above": ({"Main/val.txt": "a\nb\n", "train.txt": "a\n"}, ["eval"] * 2),
+    "other spellings": ({"Training.TXT": "a\n", "validation.txt": "b\n"}, ["train", "eval"]),
+    "written on Windows": ({"train.txt": "\ufeffa\r\n\r\nb\r\n"}, ["train", "train"]),
+    "without a last newline": ({"train.txt": "a", "val.txt": "\n  b\n\n"}, ["train", "eval"]),
+    "trainval alone": ({"Main/trainval.txt": "a\nb\n"}, [None, None]),
+    "of a class called train": (
+        {"Main/train_train.txt": "a  1\n", "Main/train_val.txt": "b -1\n"},
+        [None, None],
+    ),
+    "of a class by its second field": ({"Main/train.txt": "a  1\nb -1\n"}, [None, None]),
+    "none": ({}, [None, None]),
+}
+
+
+@pytest.mark.parametrize(("sets", "splits"), SETS.values(), ids=SETS)
+def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, read, write, sets, splits):
+    base = one(tmp_path, write, annotation())
+    write(base, **{"JPEGImages/b.jpg": b"", "Annotations/b.xml": annotation()})
+    write(base, **{f"ImageSets/{name}": text for name, text in sets.items()})
+    listing = read(base)
+    assert [entry.split for entry in listing.entries] == splits
+    assert listing.left_out == ()
+
+
+def test_a_name_that_looks_like_a_class_line_is_a_name_if_there_is_such_an_image(
+    tmp_path, read, write
+):
+    base = one(tmp_path, write, annotation(), "a 1")
+    write(base, **{"JPEGImages/a.jpg": b"", "Annotations/a.xml": annotation()})
+    write(base, **{"ImageSets/Main/train.txt": "a 1\n", "ImageSets/Main/val.txt": "a\ngone 0\n"})
+    listing = read(base)
+    assert {e.name: e.split for e in listing.entries} == {
+        "JPEGImages/a 1.jpg": "train",
+        "JPEGImages/a.jpg": "eval",
+    }
+    assert [(o.name, o.code) for o in listing.left_out] == [("gone 0", "FILE_NOT_FOUND")]
+
+
+ODD_NAMES = [
+    b"a [b] *?",
+    "emoji \U0001f415".encode(),
+    b"not \xff\xfe UTF-8",
+    b"blank at the end ",
+    "\u2028 and \x0b, \x85 and \x1c".encode(),
+    b"in/folders/below",
+    b"dots.in.it",
+    b"-1",
+]
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_an_odd_name_is_taken_from_its_set(tmp_path, read, name):
+    base = tmp_path / "in"
+    for path, content in (
+        (b"JPEGImages/%s.jpg", b"image"),
+        (b"Annotations/%s.xml", annotation(("dog", 1, 1, 2, 2))),
+        (b"ImageSets/Main/val%.0s.txt", name + b"\n"),
+    ):
+        full = os.path.join(os.fsencode(base), path % name)
+        os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "wb") as stream:
+            stream.write(content)
+    (entry,) = read(base).entries
+    assert os.fsencode(entry.name) == b"JPEGImages/%s.jpg" % name
+    assert (entry.split, entry.values[5]) == ("eval", ("dog",))
+
+
+def test_a_newline_in_a_name_does_no_harm(tmp_path, read, write):
+    base = one(tmp_path, write, annotation(), "a\nb")
+    assert [entry.name for entry in read(base).entries] == ["JPEGImages/a\nb.jpg"]
+    write(base, **{"ImageSets/Main/train.txt": "a\nb\n"})
+    assert {(o.name, o.code) for o in read(base).left_out} == {
+        ("JPEGImages/a\nb.jpg", None),
+        ("a", "FILE_NOT_FOUND"),
+        ("b", "FILE_NOT_FOUND"),
+    }
+
+
+def test_every_input_is_counted_and_every_reject_can_be_written(tmp_path, read, write):
+    base = one(tmp_path, write, annotation())
+    write(base, **{"JPEGImages/.DS_Store": b"", "JPEGImages/Thumbs.db": b""})
+    write(base, **{"JPEGImages/no.jpg": b"", "Annotations/alone.xml": annotation()})
+    write(base, **{"Annotations/a.txt": b"not an annotation", "readme.txt": b""})
+    with open(os.path.join(os.fsencode(base), b"JPEGImages/\xff.jpg"), "wb"):
+        pass
+    listing = read(base)
+    assert {os.fsencode(left.name): left.code for left in listing.left_out} == {
+        b"JPEGImages/.DS_Store": None,
+        b"JPEGImages/Thumbs.db": None,
+        b"JPEGImages/no.jpg": "NO_ANNOTATION",
+        b"JPEGImages/\xff.jpg": "NO_ANNOTATION",
+        b"Annotations/alone.xml": "FILE_NOT_FOUND",
+    }
+    assert listing.found == 6
+    rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.left_out if o.code]
+    lines = render_rejects(rejects).encode().splitlines()
+    assert sorted(json.loads(line)["source"] for line in lines) == [
+        "Annotations/alone.xml",
+        "JPEGImages/\\xff.jpg",
+        "JPEGImages/no.jpg",
+    ]
+
+
+LAUGHS = b"".join(b'<!ENTITY l%d "%s">' % (n + 1, b"&l%d;" % n * 10) for n in range(9))
+BAD_TEXTS = {
+    "a billion laughs": (
+        b'<!DOCTYPE a [<!ENTITY l0 "ha">' + LAUGHS + b"]><annotation>&l9;</annotation>",
+        "EntitiesForbidden",
+    ),
+    "a file of the system": (
+        b'<!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/passwd">]><annotation>&x;</annotation>',
+        "EntitiesForbidden",
+    ),
+    "a parameter entity": (
+        b'<!DOCTYPE a [<!ENTITY % x SYSTEM "http://localhost:1/x">%x;]><annotation/>',
+        "EntitiesForbidden",
+    ),
+    "an unknown encoding": (b'<?xml version="1.0" encoding="klingon"?><annotation/>', "no XML"),
+    "deep": (b"<a>" * 100_000, "no XML: no element"),
+    "no size": (b"<annotation/>", "no <size>"),
+    "size 0": (annotation(("dog", 1, 1, 2, 2), size=(0, 10)), "got 0 x 10"),
+    "negative size": (annotation(("dog", 1, 1, 2, 2), size=(-5, 10)), "got -5 x 10"),
+    "endless size": (annotation(size=("inf", 10)), "<width>.*'inf'"),
+    "no number": (annotation(("dog", "1;2", 1, 2, 2)), "<xmin>.*'1;2'"),
+    "nan": (annotation(("dog", 1, 1, "nan", 2)), "<xmax>.*'nan'"),
+    "a long text": (annotation(("dog", "x" * 10**6, 1, 2, 2)), "<xmin>.*'x{50}'$"),
+    "inverted": (annotation(("dog", 30, 1, 20, 2)), "got x 30 to 20"),
+    "two pixels outside": (annotation(("dog", 1, 1, 502, 2)), "got x 1 to 502"),
+    "two pixels above": (annotation(("dog", 1, -2, 5, 2)), "y -2 to 2"),
+    "no name": (annotation(("", 1, 1, 2, 2)), "without <name>"),
+}
+
+
+@pytest.mark.parametrize(("text", "detail"), BAD_TEXTS.values(), ids=BAD_TEXTS)
+def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, read, write, text, detail):
+    (left,) = read(one(tmp_path, write, text)).left_out
+    assert (left.name, left.code) == ("JPEGImages/a.jpg", "BAD_ANNOTATION")
+    assert re.search(detail, left.detail)
+    assert len(left.detail) < 500
+
+
+def test_an_annotation_of_a_claimed_size_is_not_read(tmp_path, read, write):
+    base = one(tmp_path, write, annotation())
+    os.truncate(base / "Annotations/a.xml", 1 << 40)  # takes no room on the disk
+    (left,) = read(base).left_out
+    assert (left.code, left.detail) == (
+        "BAD_ANNOTATION",
+        "expected at most 16777216 bytes, got 1099511627776",
+    )
+
+
+def test_an_annotation_that_vanished_leaves_its_image_out_and_no_other(tmp_path, write):
+    base = one(tmp_path, write, annotation())
+    for name in "bcd":
+        text = annotation(("dog", 1, 1, 2, 2))
+        write(base, **{f"JPEGImages/{name}.jpg": b"", f"Annotations/{name}.xml": text})
+    files = {file.path: file for file in list_files(str(base))}
+    for name in "ac":
+        (base / f"Annotations/{name}.xml").unlink()
+    listing = read_layout(LayoutInputs(base=str(base), root="", files=files), layout="voc")
+    assert [(o.name, o.code) for o in listing.left_out] == [
+        ("JPEGImages/a.jpg", "UNREADABLE"),
+        ("JPEGImages/c.jpg", "UNREADABLE"),
+    ]
+    assert [(e.name, e.values[5]) for e in listing.entries] == [
+        ("JPEGImages/b.jpg", ("dog",)),
+        ("JPEGImages/d.jpg", ("dog",)),
+    ]
+
+
+def test_a_link_that_leads_out_is_not_followed(tmp_path, read, write):
+    base = one(tmp_path, write, annotation())
+    write(tmp_path, **{"secret.xml": annotation(("secret", 1, 1, 2, 2)), "secret.txt": b"a\n"})
+    (base / "Annotations/a.xml").unlink()
+    (base / "Annotations/a.xml").symlink_to(tmp_path / "secret.xml")
+    assert [(o.name, o.code) for o in read(base, "voc").left_out] == [
+        ("JPEGImages/a.jpg", "OUTSIDE_INPUT_BASE")
+    ]
+    (base / "ImageSets").mkdir()
+    (base / "ImageSets/train.txt").symlink_to(tmp_path / "secret.txt")
+    with pytest.raises(InputError, match=r"'ImageSets/train.txt'.*leads out"):
+        read(base, "voc")
+
+
+@pytest.mark.parametrize(
+    ("sets", "match"),
+    [
+        ({"Main/train.txt": b"a\nx\na\n"}, r"'a'.*train.txt \(line 1\).*train.txt \(line 3\)"),
+        ({"val.txt": b"a\n", "dev.txt": b"\na\n"}, r"'a'.*dev.txt \(line 2\).*val.txt \(line 1\)"),
+        ({"train.txt": "a\n".encode("utf-16")}, r"'ImageSets/train.txt'.*zero \(byte 3\)"),
+    ],
+)
+def test_a_bad_image_set_is_refused(tmp_path, read, write, sets, match):
+    base = one(tmp_path, write, annotation())
+    write(base, **{f"ImageSets/{name}": text for name, text in sets.items()})
+    with pytest.raises(InputError, match=match):
+        read(base)
+
+
+def test_two_annotations_of_one_name_are_refused(tmp_path, read, write):
+    base = one(tmp_path, write, annotation())
+    write(base, **{"Annotations/a.XML": annotation()})
+    with pytest.raises(InputError, match=r"Annotations 'a'.*a\.XML and Annotations/a\.xml"):
+        read(base)
+
+
+def test_the_split_of_input_config_is_that_of_all(voc):
+    files = {file.path: file for file in list_files(str(voc))}
+    inputs = LayoutInputs(base=str(voc), root="", files=files, split="mine")
+    listing = read_layout(inputs, layout="voc")
+    assert {e.split for e in listing.entries} == {o.split for o in listing.left_out} == {"mine"}
+
+
+@pytest.mark.parametrize("folder", ["JPEGImages", "Annotations"])
+def test_a_folder_without_both_is_none(tmp_path, read, write, folder):
+    base = write(tmp_path / "in", **{f"{folder}/a.jpg": b"", "b.jpg": b""})
+    with pytest.raises(InputError, match=r"JPEGImages/ beside Annotations/.*layout='voc'"):
+        read(write(tmp_path / "empty", **{"b.jpg": b""}), "voc")
+    assert "xmin" not in {column.name for column in read(base).columns}
