@@ -1,6 +1,7 @@
 """Turns a folder of images into a dataset: plan, write, publish."""
 
 import collections
+import dataclasses
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,6 +14,7 @@ from tfx.utils import proto_utils
 
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.files import join, list_names, remove_file, rename, write_text
+from components.common.listing import Listing
 from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
@@ -65,6 +67,7 @@ class Executor(LocalFirstBeamExecutor):
         settings = ImageSettings.from_properties(exec_properties)
         located = _locate(exec_properties, settings)
         listing = read_listing(located, layout=settings.layout, columns=settings.columns)
+        settings = _suited(settings, listing)
         partition = _partition(exec_properties)
         plan = plan_shards(listing, partition=partition, settings=settings)
         gzip = settings.compression == "gzip"
@@ -93,6 +96,26 @@ class Executor(LocalFirstBeamExecutor):
         publish_dataset(
             artifact.uri, manifest, features, vocabularies=plan.vocabularies, rejects=rejects
         )
+
+
+def _suited(settings: ImageSettings, listing: Listing) -> ImageSettings:
+    """The settings for inputs whose boxes or label maps must go on fitting their images.
+
+    Those are drawn on a file's pixels as they lie, so these are not turned.
+
+    Raises:
+        ConfigError: images would be cut, and their boxes would not.
+    """
+    has_boxes = any(column.name == "xmin" for column in listing.columns)
+    if has_boxes and settings.images.encoding == "raw":
+        raise ConfigError(
+            "encoding: expected 'file' for images with boxes, since raw ones are cut to a square, "
+            "got 'raw'"
+        )
+    if not has_boxes and len(listing.blobs) == 1:
+        return settings
+    images = dataclasses.replace(settings.images, orientation="keep")
+    return dataclasses.replace(settings, images=images)
 
 
 def _locate(exec_properties: dict[str, Any], settings: ImageSettings) -> LocatedInputs:

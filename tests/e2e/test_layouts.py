@@ -20,7 +20,7 @@ from tfx.utils import io_utils, proto_utils
 
 from components.common.beam import IN_PROCESS_RUNNER
 from components.image_example_gen.executor import Executor
-from trainer_utils import input_fn
+from trainer_utils import ConfigError, input_fn
 
 pytestmark = pytest.mark.e2e
 NUMBERS = range(9)
@@ -190,21 +190,27 @@ def statistics_and_schema(uri: Path, target: Path) -> set[str]:
     return {f.name for f in io_utils.SchemaReader().read(f"{schema.uri}/schema.pbtxt").feature}
 
 
+def convert(base: Path, target: Path, **options: Any) -> standard_artifacts.Examples:
+    """Runs ImageExampleGen as TFX does."""
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(target)
+    split = example_gen_pb2.Input.Split(name="all", pattern="*")
+    properties = {
+        "input_base": str(base),
+        "input_config": proto_utils.proto_to_json(example_gen_pb2.Input(splits=[split])),
+        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
+        **options,
+    }
+    Executor().Do({}, {"examples": [artifact]}, properties)
+    return artifact
+
+
 @pytest.mark.parametrize(("make", "columns"), LAYOUTS.values(), ids=LAYOUTS)
 def test_a_layout_is_read_alike_by_datum_and_input_fn(tmp_path, photos, make, columns):
     from datum.reader import load
 
     make(tmp_path / "in", [encoded(photo) for photo in photos[: len(NUMBERS)]])
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(tmp_path / "out")
-    split = example_gen_pb2.Input.Split(name="all", pattern="*")
-    properties = {
-        "input_base": str(tmp_path / "in"),
-        "input_config": proto_utils.proto_to_json(example_gen_pb2.Input(splits=[split])),
-        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
-    }
-    Executor().Do({}, {"examples": [artifact]}, properties)
-
+    artifact = convert(tmp_path / "in", tmp_path / "out")
     manifest = json.loads((tmp_path / "out/manifest.json").read_text())
     assert {s: e["records"] for s, e in manifest["splits"].items()} == {"train": 6, "eval": 3}
     assert manifest["total"]["found"] == manifest["total"]["written"] == 9
@@ -248,3 +254,27 @@ def test_a_frame_is_converted_and_kept_in_the_cache(tmp_path, photos, monkeypatc
         for e in input_fn(uris[0], "train+eval", batch_size=None).as_numpy_iterator()
     }
     assert ages == {f"{number}.jpg": number / 2 for number in NUMBERS}
+
+
+@pytest.mark.parametrize("make", [make_voc, make_coco, make_segmentation, make_automl_boxes])
+def test_images_with_boxes_or_maps_are_not_turned(tmp_path, photos, make):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    turned = []
+    for photo in photos[: len(NUMBERS)]:
+        stream = io.BytesIO()
+        Image.fromarray(photo).save(stream, "JPEG", exif=exif)
+        turned.append(stream.getvalue())
+    make(tmp_path / "in", turned)
+    uri = convert(tmp_path / "in", tmp_path / "out").uri
+    shapes = [e["image"].shape for e in input_fn(uri, "train", batch_size=None)]
+    assert shapes == [(40, 48, 3)] * 6
+    assert json.loads((tmp_path / "out/manifest.json").read_text())["conversions"] == (
+        {"PALETTE": 9} if make is make_segmentation else {}
+    )
+
+
+def test_images_with_boxes_are_not_cut(tmp_path, photos):
+    make_voc(tmp_path / "in", [encoded(photo) for photo in photos[: len(NUMBERS)]])
+    with pytest.raises(ConfigError, match="encoding: expected 'file' for images with boxes"):
+        convert(tmp_path / "in", tmp_path / "out", encoding="raw", resize_shorter_side=32)

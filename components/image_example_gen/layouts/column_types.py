@@ -49,12 +49,15 @@ def typed_column(
     flat = [(row, part) for row, value in enumerate(given) for part in _parts(value, is_list)]
     readers = _TEXT_READERS if are_texts else _VALUE_READERS
     if kind is None:
-        kind = _narrowest(name, [part for _, part in flat], readers)
+        try:
+            kind = _narrowest(name, [part for _, part in flat], readers)
+        except OverflowError as error:
+            raise InputError(f"column {name!r}: expected numbers of 64 bits: {error}") from error
     read = readers[kind]
     for row, part in flat:
         try:
             read(part)
-        except (ValueError, TypeError) as error:
+        except (ValueError, TypeError, OverflowError) as error:
             raise InputError(
                 f"column {name!r}: expected {kind}{' in lists' if is_list else ''}, "
                 f"got {part!r} ({place(row)}): {error}"

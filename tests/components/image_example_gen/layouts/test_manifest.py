@@ -305,6 +305,10 @@ BAD = {
         {"list__jsonl": f'{{"image": "1.jpg", "x": [{2**63}, "a"]}}\n'.replace('"a"', '{"b": 1}')},
         ["'x'", "line 1"],
     ),
+    "a number beyond any": (
+        {"list__jsonl": f'{{"image": "1.jpg", "x": {10**400}}}'},
+        ["'x'", "64 bits"],
+    ),
     "an image twice": (
         {"list__jsonl": '{"image": "1.jpg"}\n{"image": "./1.jpg"}'},
         ["'./1.jpg'", "lines 1 and 2"],

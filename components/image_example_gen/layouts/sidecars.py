@@ -1,0 +1,104 @@
+"""The small files of a WebDataset sample: class, text and JSON, and the columns that they make.
+
+    read_sidecar("cls", b"3", place="x.tar/a.cls")             # '3'
+    columns, rows = make_columns([{"cls": "3"}], given={}, place=str)
+    # (Column(name='label', kind='int'),), [(3,)]
+
+`cls` becomes `label`, ids or words; `txt` becomes `text`; the fields of `json` keep their names,
+nested ones joined by dots. A field called as `cls` or `txt` are, beside these, is `json.label`.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from components.common.listing import Column, Value
+from components.image_example_gen.layouts.column_types import typed_column
+from components.image_example_gen.layouts.tables import flattened
+from trainer_utils.format import ConfigError, InputError
+
+__all__ = ["SIDECARS", "make_columns", "read_sidecar"]
+
+_COLUMN_OF = {"cls": "label", "txt": "text"}
+SIDECARS = (*_COLUMN_OF, "json")
+_KINDS = ("int", "float", "string", "label", "ignore")
+
+
+def read_sidecar(kind: str, data: bytes, *, place: str) -> Any:
+    """A file's text, or the fields of its JSON object by name.
+
+    Args:
+        kind: one of `SIDECARS`.
+        data: the whole file.
+        place: for messages.
+
+    Raises:
+        InputError: it is not UTF-8, or no JSON object.
+    """
+    try:
+        text = data.decode("utf-8-sig")
+        if kind != "json":
+            return text.strip() if kind == "cls" else text
+        value = json.loads(text)
+        if "\\u" in text:  # JSON can spell halves of characters, which UTF-8 cannot
+            json.dumps(value, ensure_ascii=False).encode()
+        if isinstance(value, dict):
+            return dict(flattened(value))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{place!r}: expected {kind} in UTF-8: {error}") from error
+    raise InputError(f"{place!r}: expected a JSON object, got {type(value).__name__}")
+
+
+def make_columns(
+    samples: Sequence[Mapping[str, Any]], *, given: Mapping[str, str], place: Callable[[int], str]
+) -> tuple[tuple[Column, ...], list[tuple[Value, ...]]]:
+    """The columns, typed by all samples, and each sample's values.
+
+    Args:
+        samples: what `read_sidecar` gave, by kind.
+        given: kinds by column, as the user sets them.
+        place: the name of the n-th sample, for messages.
+
+    Raises:
+        InputError: a value is not what `given` says, or is nothing that an example can hold.
+        ConfigError: `given` names a column that is not there.
+    """
+    own = {_COLUMN_OF[kind] for sample in samples for kind in sample.keys() & _COLUMN_OF.keys()}
+    rows = [_fields(sample, own) for sample in samples]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    _check_given(given, names)
+    columns, by_column = [], []
+    for name in names:
+        kind = given.get(name, "string" if name == "text" and "text" in own else None)
+        if kind == "ignore":
+            continue
+        values = [row.get(name) for row in rows]
+        are_texts = name == "label" and name in own
+        try:
+            column, typed = typed_column(name, values, are_texts=are_texts, kind=kind, place=place)
+        except OverflowError as error:
+            raise InputError(f"column {name!r}: expected numbers of 64 bits: {error}") from error
+        columns.append(column)
+        by_column.append(typed)
+    return tuple(columns), list(zip(*by_column, strict=True)) if columns else [()] * len(rows)
+
+
+def _fields(sample: Mapping[str, Any], own: set[str]) -> dict[str, Any]:
+    """A sample's values by column; `own` are those of `cls` and `txt`."""
+    fields = {
+        f"json.{name}" if name in own else name: value
+        for name, value in sample.get("json", {}).items()
+    }
+    return fields | {_COLUMN_OF[kind]: sample[kind] for kind in _COLUMN_OF if kind in sample}
+
+
+def _check_given(given: Mapping[str, str], names: Sequence[str]) -> None:
+    for name, kind in given.items():
+        if name not in names:
+            raise ConfigError(
+                f"columns: expected columns of the archives ({', '.join(names)}), got {name!r}"
+            )
+        if kind not in _KINDS:
+            raise ConfigError(
+                f"columns[{name!r}]: expected one of {', '.join(_KINDS)}, got {kind!r}"
+            )

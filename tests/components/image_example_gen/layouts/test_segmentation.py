@@ -1,0 +1,127 @@
+"""Images and label maps in VOC's folders, against Datum's own generator."""
+
+import os
+
+import pytest
+
+from trainer_utils.format import InputError
+
+
+def pairs(*names: str) -> dict[str, bytes]:
+    """The files of some images with their label maps."""
+    images = {f"JPEGImages/{name}.jpg": os.fsencode(f"image {name}") for name in names}
+    return images | {
+        f"SegmentationClass/{name}.png": os.fsencode(f"map of {name}") for name in names
+    }
+
+
+def found(listing) -> dict[str, str | None]:
+    return {entry.name: entry.split for entry in listing.entries}
+
+
+@pytest.mark.parametrize(
+    ("prefix", "datums_folder"),
+    [
+        ("ImageSets/Segmentation/", "ImageSets/Segmentation"),
+        ("ImageSets/", "ImageSets"),
+        ("", None),
+    ],
+)
+def test_pairs_and_splits_are_datums_wherever_the_sets_lie(
+    tmp_path, read, write, prefix, datums_folder
+):
+    from datum.generator.image import SegDatumGenerator
+
+    write(tmp_path, **pairs("a", "b", "c d"))
+    write(tmp_path, **{f"{prefix}train.txt": "a\nc d\n", f"{prefix}val.txt": "b\n"})
+    listing = read(tmp_path)
+    assert (listing.blobs, listing.columns) == (("image", "label"), ())
+    for theirs, ours in (("train", "train"), ("val", "eval")):
+        kwargs = {"set_dir": datums_folder} if datums_folder else {}
+        expected = dict(SegDatumGenerator(str(tmp_path), None)(split=theirs, **kwargs))
+        assert [
+            [str(tmp_path / blob.path) for blob in entry.blobs]
+            for entry in listing.entries
+            if entry.split == ours
+        ] == [[pair["image"], pair["label"]] for pair in expected.values()]
+
+
+def test_blobs_know_their_sizes(tmp_path, read, write):
+    (entry,) = read(write(tmp_path, **pairs("a"))).entries
+    assert [tuple(blob)[:3] for blob in entry.blobs] == [
+        ("JPEGImages/a.jpg", len("image a"), None),
+        ("SegmentationClass/a.png", len("map of a"), None),
+    ]
+
+
+def test_the_first_place_with_sets_decides(tmp_path, read, write):
+    write(tmp_path, **pairs("a", "b"))
+    write(tmp_path, **{"ImageSets/Segmentation/val.txt": "a\n", "ImageSets/Main/train.txt": "b\n"})
+    write(tmp_path, **{"ImageSets/test.txt": "b\n", "test.txt": "b\n"})
+    listing = read(tmp_path)
+    assert found(listing) == {"JPEGImages/a.jpg": "eval"}
+    assert [(o.name, o.code, o.detail) for o in listing.left_out] == [
+        ("JPEGImages/b.jpg", None, "in no image set")
+    ]
+
+
+def test_without_sets_a_hash_decides(tmp_path, read, write):
+    write(tmp_path, **pairs("a"), **{"ImageSets/Segmentation/trainval.txt": "a\n"})
+    assert found(read(tmp_path)) == {"JPEGImages/a.jpg": None}
+
+
+@pytest.mark.parametrize("split", ["train", "test"])
+def test_an_image_without_its_label_map_is_left_out_of_any_split(tmp_path, read, write, split):
+    write(tmp_path, **pairs("a"), **{"JPEGImages/b.jpg": "", f"{split}.txt": "a\nb\ngone\n"})
+    write(tmp_path, **{"SegmentationObject/b.png": "", "SegmentationClass/other.png": ""})
+    listing = read(tmp_path)
+    assert found(listing) == {"JPEGImages/a.jpg": split}
+    assert [(o.name, o.split, o.code) for o in listing.left_out] == [
+        ("gone", split, "FILE_NOT_FOUND"),
+        ("JPEGImages/b.jpg", split, "NO_LABEL_MAP"),
+    ]
+    assert listing.left_out[1].detail == "no label map SegmentationClass/b.png"
+
+
+@pytest.mark.parametrize(
+    ("more", "match"),
+    [
+        ({"JPEGImages/a.png": ""}, r"JPEGImages 'a'.*JPEGImages/a\.jpg and JPEGImages/a\.png"),
+        ({"SegmentationClass/a.bmp": ""}, r"SegmentationClass 'a'.*a\.bmp and .*a\.png"),
+        ({"train.txt": "a\n", "val.txt": "a\n"}, r"'a'.*train\.txt \(line 1\) and val\.txt"),
+    ],
+)
+def test_what_is_twice_is_refused_by_both_names(tmp_path, read, write, more, match):
+    with pytest.raises(InputError, match=match):
+        read(write(tmp_path, **pairs("a"), **more))
+
+
+def test_a_label_map_that_leads_out_is_not_followed(tmp_path, read, write):
+    base = write(tmp_path / "in", **pairs("a", "b"))
+    write(tmp_path, **{"secret.png": "secret"})
+    (base / "SegmentationClass/a.png").unlink()
+    (base / "SegmentationClass/a.png").symlink_to(tmp_path / "secret.png")
+    listing = read(base)
+    assert found(listing) == {"JPEGImages/b.jpg": None}
+    assert [(o.name, o.code, o.detail) for o in listing.left_out] == [
+        (
+            "JPEGImages/a.jpg",
+            "OUTSIDE_INPUT_BASE",
+            "its label map: a symbolic link that leads out of the input base",
+        )
+    ]
+
+
+@pytest.mark.parametrize("name", ["a [b] *?", "a\nb", "\U0001f415", os.fsdecode(b"\xff"), "a.b"])
+def test_an_odd_name_is_taken(tmp_path, read, write, name):
+    listing = read(write(tmp_path, **pairs(name)))
+    assert [tuple(blob.path for blob in entry.blobs) for entry in listing.entries] == [
+        (f"JPEGImages/{name}.jpg", f"SegmentationClass/{name}.png")
+    ]
+
+
+def test_hidden_files_are_counted_and_no_label_maps(tmp_path, read, write):
+    hidden = {"JPEGImages/.DS_Store": "", "SegmentationClass/.DS_Store": ""}
+    listing = read(write(tmp_path, **pairs("a"), **hidden))
+    assert [(o.name, o.code) for o in listing.left_out] == [("JPEGImages/.DS_Store", None)]
+    assert listing.found == 2
