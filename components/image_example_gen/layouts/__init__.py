@@ -19,7 +19,7 @@ from components.image_example_gen.layouts import (
     voc,
     webdataset,
 )
-from trainer_utils.format import InputError
+from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["LAYOUTS", "is_source_file", "read_layout", "what_was_looked_for"]
 
@@ -49,6 +49,7 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
 
     Raises:
         InputError: the layout cannot be told, or is malformed.
+        ConfigError: `columns` is for lists and archives.
     """
     listing = _read(inputs, layout)
     for name in {column.name for column in listing.columns} & {*RESERVED, *listing.blobs}:
@@ -58,16 +59,27 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
 
 
 def _read(inputs: LayoutInputs, layout: str) -> Listing:
-    if layout == "folder":
-        return folder.read(inputs)
     for name, module in _STRUCTURED.items():
         if layout == name or (layout == "auto" and module.is_here(inputs)):
+            _check_columns(inputs, name)
             listing: Listing = module.read(inputs)
             return listing if listing.found else _refuse(inputs, layout)
-    lists = manifest.find(inputs, kind=layout if layout in _LISTS else None)
-    if lists:
-        return manifest.read(inputs, lists)
-    return folder.read(inputs) if layout == "auto" else _refuse(inputs, layout)
+    if layout != "folder":
+        lists = manifest.find(inputs, kind=layout if layout in _LISTS else None)
+        if lists:
+            return manifest.read(inputs, lists)
+    if layout not in ("auto", "folder"):
+        _refuse(inputs, layout)
+    _check_columns(inputs, "folder")
+    return folder.read(inputs)
+
+
+def _check_columns(inputs: LayoutInputs, layout: str) -> None:
+    if inputs.columns and layout != "tar":
+        raise ConfigError(
+            f"columns: expected none for the layout {layout!r}, whose features are its own, "
+            f"got {', '.join(inputs.columns)}"
+        )
 
 
 def what_was_looked_for(names: Iterable[str]) -> str:

@@ -2,8 +2,9 @@
 
 import pytest
 
-from components.image_example_gen.layouts import LAYOUTS, what_was_looked_for
-from trainer_utils.format import InputError
+from components.common.layout_inputs import LayoutInputs
+from components.image_example_gen.layouts import LAYOUTS, read_layout, what_was_looked_for
+from trainer_utils.format import ConfigError, InputError
 
 FORCED = [name for name in LAYOUTS if name not in ("auto", "folder")]
 
@@ -22,3 +23,10 @@ def test_every_layout_is_among_those_looked_for():
     sentence = what_was_looked_for(["b", "a"])
     assert [name for name in FORCED if name not in sentence] == []
     assert sentence.endswith("at its top: a, b.")
+
+
+@pytest.mark.parametrize("layout", ["auto", "folder", "voc", "coco", "segmentation"])
+def test_columns_are_for_lists_and_archives(tmp_path, layout):
+    inputs = LayoutInputs(base=str(tmp_path), root="", files={}, columns={"age": "int"})
+    with pytest.raises(ConfigError, match=r"columns: expected none .*, got age"):
+        read_layout(inputs, layout=layout)
