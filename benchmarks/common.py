@@ -10,6 +10,7 @@ import platform
 import random
 import shutil
 import statistics
+import textwrap
 import time
 from collections.abc import Callable
 from importlib import metadata
@@ -18,7 +19,7 @@ from pathlib import Path
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-__all__ = ["compare", "make_jpegs"]
+__all__ = ["compare", "make_jpegs", "texts_of_this_machine"]
 
 _PACKAGES = ("tensorflow", "tfx", "apache-beam", "numpy", "pillow")
 
@@ -39,6 +40,17 @@ def make_jpegs(folder: Path, *, count: int, classes: int = 5) -> float:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(stream.getvalue())
     return sum(path.stat().st_size for path in folder.rglob("*.jpg")) / 1e6
+
+
+def texts_of_this_machine(*, count: int, characters: int) -> list[str]:
+    """Real English: different pieces of the texts that come with the installed packages."""
+    words: list[str] = []
+    for package in sorted(metadata.distributions(), key=lambda d: d.metadata["Name"].lower()):
+        words += (package.metadata.get_payload() or "").split()
+        if len(words) > 40 * count:
+            break
+    lines = textwrap.wrap(" ".join(words), characters)
+    return list(dict.fromkeys(lines))[:count]
 
 
 def compare(

@@ -17,13 +17,15 @@ if TYPE_CHECKING:
     from components.image_example_gen.component import ImageExampleGen
     from components.schema_export.component import SchemaExport
     from components.shard_balancer.component import ShardBalancer
+    from components.text_example_gen.component import TextExampleGen
 
-__all__ = ["ImageExampleGen", "SchemaExport", "ShardBalancer"]
+__all__ = ["ImageExampleGen", "SchemaExport", "ShardBalancer", "TextExampleGen"]
 
 _MODULES = {
     "ImageExampleGen": "components.image_example_gen.component",
     "SchemaExport": "components.schema_export.component",
     "ShardBalancer": "components.shard_balancer.component",
+    "TextExampleGen": "components.text_example_gen.component",
 }
 
 

@@ -21,6 +21,7 @@ __all__ = [
     "display_path",
     "exists",
     "file_size",
+    "find_file",
     "is_folder",
     "is_remote",
     "join",
@@ -220,6 +221,16 @@ def list_files(base: str) -> list[InputFile]:
     else:
         files = _list_local(base)
     return sorted(files, key=lambda file: os.fsencode(file.path))
+
+
+def find_file(base: str, name: str) -> InputFile:
+    """One file of a folder, as `list_files` lists it."""
+    if is_remote(base):
+        status = _gfile().stat(join(base, name))
+        return InputFile(name, status.length, str(status.mtime_nsec))
+    with os.scandir(base) as entries:
+        entry = next(entry for entry in entries if entry.name == name)
+    return _local_file(entry, name, os.path.realpath(base))
 
 
 def _list_local(base: str) -> Iterator[InputFile]:

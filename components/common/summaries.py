@@ -30,7 +30,14 @@ from trainer_utils.format.naming import (
     WORKING_FOLDER,
 )
 
-__all__ = ["finished_names", "read_summaries", "start_working", "working_folder", "write_summary"]
+__all__ = [
+    "finished_names",
+    "read_summaries",
+    "read_summary",
+    "start_working",
+    "working_folder",
+    "write_summary",
+]
 
 
 def working_folder(uri: str) -> str:
@@ -55,6 +62,12 @@ def write_summary(folder: str, name: str, summary: Mapping[str, Any]) -> None:
     """Keeps one shard's report. Names must differ by shard, and be equal for a retry."""
     path = join(folder, f"summaries/{name}.json")
     write_text(path, json.dumps(summary), temporary_folder=folder)
+
+
+def read_summary(folder: str, name: str) -> dict[str, Any]:
+    """One report."""
+    summary: dict[str, Any] = json.loads(read_text(join(folder, f"summaries/{name}.json")))
+    return summary
 
 
 def finished_names(folder: str) -> list[str]:

@@ -15,10 +15,11 @@ from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
 from components.common.checks import as_properties, known_now
-from components.image_example_gen.driver import ImageExampleGenDriver
+from components.example_gen.driver import FileTreeDriver
 from components.image_example_gen.executor import Executor
 from components.image_example_gen.images import MAX_PIXELS
-from components.image_example_gen.settings import JSON_PROPERTIES, ImageSettings
+from components.image_example_gen.layouts import is_source_file
+from components.image_example_gen.settings import ImageSettings
 
 __all__ = ["ImageExampleGen"]
 
@@ -61,6 +62,11 @@ class ImageExampleGenSpec(types.ComponentSpec):
     OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
 
 
+class _Driver(FileTreeDriver):
+    def is_source_file(self, path: str) -> bool:
+        return is_source_file(path)
+
+
 class ImageExampleGen(base_beam_component.BaseBeamComponent):
     """Turns images, in whatever layout they lie, into sharded TFRecords of `tf.train.Example`.
 
@@ -76,7 +82,7 @@ class ImageExampleGen(base_beam_component.BaseBeamComponent):
 
     SPEC_CLASS = ImageExampleGenSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
-    DRIVER_CLASS = ImageExampleGenDriver
+    DRIVER_CLASS = _Driver
 
     def __init__(
         self,
@@ -162,7 +168,7 @@ class ImageExampleGen(base_beam_component.BaseBeamComponent):
             "max_reject_fraction": max_reject_fraction,
         }
         ImageSettings.from_arguments(known_now(settings))
-        settings = as_properties(settings, json_names=JSON_PROPERTIES)
+        settings = as_properties(settings, json_names=ImageSettings.JSON_PROPERTIES)
         spec = ImageExampleGenSpec(
             input_base=input_base,
             input_config=input_config or utils.make_default_input_config(),

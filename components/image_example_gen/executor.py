@@ -2,40 +2,37 @@
 
 import collections
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from absl import logging
 from tfx import types
-from tfx.components.example_gen import utils
-from tfx.proto import example_gen_pb2, range_config_pb2
-from tfx.types import artifact_utils, standard_component_specs
-from tfx.utils import proto_utils
+from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.files import join, list_names, remove_file, rename, write_text
-from components.common.listing import Listing
+from components.common.files import join, list_names, remove_file, rename
+from components.common.listing import Listing, join_listings
 from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
-from components.common.rejects import Reject, check_reject_fraction, render_rejects
+from components.common.rejects import Reject
 from components.common.summaries import read_summaries, start_working, working_folder
+from components.example_gen.conclusion import (
+    account,
+    check_outcome,
+    located_inputs,
+    set_span,
+    total_counts,
+)
+from components.example_gen.inputs import LocatedInputs, layout_inputs, refuse_overlap
+from components.example_gen.partition import Partition, partition_of
+from components.example_gen.vocabularies import label_column
 from components.image_example_gen.features import make_features
-from components.image_example_gen.inputs import LocatedInputs, locate, read_listing
-from components.image_example_gen.layouts import what_was_looked_for
-from components.image_example_gen.plan import Partition, Plan, plan_shards
+from components.image_example_gen.layouts import is_source_file, read_layout, what_was_looked_for
+from components.image_example_gen.plan import Plan, plan_shards
 from components.image_example_gen.reports import ShardSummary
 from components.image_example_gen.settings import ImageSettings
 from components.image_example_gen.transforms import WriteImageShards
-from components.image_example_gen.vocabularies import label_column
-from trainer_utils.format import (
-    Accounting,
-    ConfigError,
-    InputError,
-    Manifest,
-    Shard,
-    ShardName,
-)
-from trainer_utils.format.naming import check_split_name
+from trainer_utils.format import ConfigError, Manifest, Shard, ShardName
 
 __all__ = ["Executor"]
 
@@ -65,12 +62,13 @@ class Executor(LocalFirstBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
         settings = ImageSettings.from_properties(exec_properties)
-        located = _locate(exec_properties, settings)
-        listing = read_listing(located, layout=settings.layout, columns=settings.columns)
+        located = located_inputs(
+            exec_properties, image_roots=settings.image_roots, is_source_file=is_source_file
+        )
+        listing = _read_listing(located, settings)
         settings = _suited(settings, listing)
-        partition = _partition(exec_properties)
+        partition = partition_of(exec_properties)
         plan = plan_shards(listing, partition=partition, settings=settings)
-        gzip = settings.compression == "gzip"
         start_working(artifact.uri)
         with (
             shown_progress(artifact.uri, _work(plan), unit="images"),
@@ -81,21 +79,37 @@ class Executor(LocalFirstBeamExecutor):
             )
         summaries = _read_summaries(artifact.uri, plan)
         rejects = [*plan.rejects, *(r for summary in summaries for r in summary.rejects)]
-        _check_outcome(rejects, summaries, listing.found, located.base, settings, artifact.uri)
-        manifest = _manifest(
-            plan,
-            _drop_empty_shards(summaries, artifact.uri, gzip),
+        check_outcome(
             rejects,
-            settings,
-            partition,
+            found=listing.found,
+            written=sum(summary.records for summary in summaries),
+            base=located.base,
+            settings=settings,
+            uri=artifact.uri,
+            what="images",
+            looked_for=lambda: what_was_looked_for(list_names(located.base)),
         )
+        kept = _drop_empty_shards(summaries, artifact.uri, settings.gzip)
+        manifest = _manifest(plan, kept, rejects, settings, partition)
         features = make_features(plan, summaries)
-        describe_artifact(artifact, manifest, gzip=gzip, vocabularies=plan.vocabularies)
-        if not _driver_ran(exec_properties):
-            _set_span(artifact, located)
+        vocabularies = plan.vocabularies
+        describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
+        set_span(artifact, located, exec_properties)
         publish_dataset(
-            artifact.uri, manifest, features, vocabularies=plan.vocabularies, rejects=rejects
+            artifact.uri, manifest, features, vocabularies=vocabularies, rejects=rejects
         )
+
+
+def _read_listing(located: LocatedInputs, settings: ImageSettings) -> Listing:
+    listings = [
+        read_layout(inputs, layout=settings.layout)
+        for inputs in layout_inputs(located, columns=settings.columns)
+    ]
+    if len(listings) == 1:
+        return listings[0]
+    listing = join_listings(listings)
+    refuse_overlap([entry.name for entry in listing.entries])
+    return listing
 
 
 def _suited(settings: ImageSettings, listing: Listing) -> ImageSettings:
@@ -118,62 +132,6 @@ def _suited(settings: ImageSettings, listing: Listing) -> ImageSettings:
     return dataclasses.replace(settings, images=images)
 
 
-def _locate(exec_properties: dict[str, Any], settings: ImageSettings) -> LocatedInputs:
-    input_config = example_gen_pb2.Input()
-    proto_utils.json_to_proto(
-        exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config
-    )
-    range_config = None
-    if not _driver_ran(exec_properties) and exec_properties.get(
-        standard_component_specs.RANGE_CONFIG_KEY
-    ):
-        range_config = range_config_pb2.RangeConfig()
-        proto_utils.json_to_proto(
-            exec_properties[standard_component_specs.RANGE_CONFIG_KEY], range_config
-        )
-    _check_split_names("input_config", [split.name for split in input_config.splits])
-    return locate(
-        exec_properties[standard_component_specs.INPUT_BASE_KEY],
-        input_config,
-        range_config,
-        image_roots=settings.image_roots,
-    )
-
-
-def _check_split_names(setting: str, names: Sequence[str]) -> None:
-    for place, name in enumerate(names):
-        check_split_name(name)
-        if name in names[:place]:
-            raise ConfigError(f"{setting}: expected each split once, got {name!r} twice")
-
-
-def _driver_ran(exec_properties: dict[str, Any]) -> bool:
-    """Whether TFX's driver has filled in spans; open-source Kubeflow runs none."""
-    return exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME) is not None
-
-
-def _partition(exec_properties: dict[str, Any]) -> Partition | None:
-    """The splits that output_config asks for; None where it leaves them to the layout."""
-    output_config = example_gen_pb2.Output()
-    proto_utils.json_to_proto(
-        exec_properties[standard_component_specs.OUTPUT_CONFIG_KEY], output_config
-    )
-    split_config = output_config.split_config
-    if not split_config.splits:
-        return None
-    _check_split_names("output_config", [split.name for split in split_config.splits])
-    for split in split_config.splits:
-        if split.hash_buckets <= 0:
-            raise ConfigError(
-                f"output_config split {split.name!r}: expected hash_buckets of at least 1, "
-                f"got {split.hash_buckets}"
-            )
-    return Partition(
-        tuple((split.name, split.hash_buckets) for split in split_config.splits),
-        split_config.partition_feature_name or "filename",
-    )
-
-
 def _work(plan: Plan) -> dict[str, Work]:
     return {
         task.name: Work(
@@ -189,33 +147,6 @@ def _read_summaries(uri: str, plan: Plan) -> list[ShardSummary]:
         for summary in map(ShardSummary.from_json, read_summaries(working_folder(uri)))
     }
     return [found[task.split, task.shard_index] for task in plan.tasks]
-
-
-def _check_outcome(
-    rejects: Sequence[Reject],
-    summaries: Sequence[ShardSummary],
-    found: int,
-    base: str,
-    settings: ImageSettings,
-    uri: str,
-) -> None:
-    """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it."""
-    listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
-    try:
-        check_reject_fraction(
-            rejects,
-            found=found,
-            max_reject_fraction=settings.max_reject_fraction,
-            listed_in=listed_in,
-        )
-        if not any(summary.records for summary in summaries):
-            raise InputError(f"input_base {base!r}: expected images, found none that can be read.")
-    except InputError as error:
-        folder = working_folder(uri)
-        write_text(listed_in, render_rejects(rejects), temporary_folder=folder)
-        if settings.layout == "auto" and not any(summary.records for summary in summaries):
-            raise InputError(f"{error} {what_was_looked_for(list_names(base))}") from None
-        raise
 
 
 def _drop_empty_shards(
@@ -256,7 +187,6 @@ def _manifest(
     partition: Partition | None,
 ) -> Manifest:
     num_shards = collections.Counter(summary.split for summary in summaries)
-    rejected = collections.Counter(reject.split for reject in rejects)
     written: collections.Counter[str] = collections.Counter()
     labels: dict[str, collections.Counter[str]] = {
         name: collections.Counter() for name in plan.splits
@@ -270,9 +200,7 @@ def _manifest(
     return Manifest(
         shards=tuple(
             Shard(
-                path=_shard_path(
-                    summary, num_shards[summary.split], settings.compression == "gzip"
-                ),
+                path=_shard_path(summary, num_shards[summary.split], settings.gzip),
                 split=summary.split,
                 records=summary.records,
                 bytes=summary.bytes,
@@ -280,38 +208,16 @@ def _manifest(
             )
             for summary in summaries
         ),
-        accounting={
-            name: Accounting(
-                found=written[name] + rejected[name] + plan.skipped[name],
-                written=written[name],
-                rejected=rejected[name],
-                skipped=plan.skipped[name],
-            )
-            for name in plan.splits
-        },
+        accounting=account(plan.splits, written=written, rejects=rejects, skipped=plan.skipped),
         producer="ImageExampleGen",
         config={**settings.for_manifest(), "splits": partition and dict(partition.buckets)},
         input_fingerprint=_content(summaries),
         label_counts={name: dict(counts) for name, counts in labels.items() if counts},
-        conversions=_sum(summary.conversions for summary in summaries),
+        conversions=total_counts(summary.conversions for summary in summaries),
         reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
         versions=package_versions(),
     )
 
 
-def _sum(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    total: collections.Counter[str] = collections.Counter()
-    for count in counts:
-        total.update(count)
-    return dict(total)
-
-
 def _content(summaries: Sequence[ShardSummary]) -> str:
     return f"{sum(int(summary.content, 16) for summary in summaries) % 2**128:032x}"
-
-
-def _set_span(artifact: types.Artifact, located: LocatedInputs) -> None:
-    """What TFX's driver sets on the artifact, for where no driver ran."""
-    artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, located.span)
-    if located.version is not None:
-        artifact.set_int_custom_property(utils.VERSION_PROPERTY_NAME, located.version)

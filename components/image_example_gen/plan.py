@@ -14,44 +14,13 @@ from typing import cast
 
 from components.common.listing import Column, Entry, LeftOut, Listing, Value
 from components.common.rejects import Reject
+from components.example_gen.partition import OWN_NAME, Partition, checked_partition, ordered_splits
+from components.example_gen.vocabularies import label_column, make_vocabularies, with_ids
 from components.image_example_gen.settings import ImageSettings
 from components.image_example_gen.tasks import ShardTask
-from components.image_example_gen.vocabularies import label_column, make_vocabularies, with_ids
-from trainer_utils.format import (
-    ConfigError,
-    keyed_hash,
-    num_shards_for,
-    shard_bounds,
-)
+from trainer_utils.format import keyed_hash, num_shards_for, shard_bounds
 
-__all__ = ["Partition", "Plan", "plan_shards"]
-
-_SPLIT_ORDER = ("train", "eval", "test")
-_OWN_NAME = "filename"  # what is hashed where no column is named
-
-
-@dataclasses.dataclass(frozen=True)
-class Partition:
-    """The splits that a hash assigns.
-
-    Args:
-        buckets: split names with their share, as in TFX's `SplitConfig`.
-        feature: what is hashed: `filename`, or a column; equal values share a split.
-    """
-
-    buckets: tuple[tuple[str, int], ...] = (("train", 2), ("eval", 1))
-    feature: str = _OWN_NAME
-
-    @property
-    def names(self) -> tuple[str, ...]:
-        """The splits' names, in order."""
-        return tuple(name for name, _ in self.buckets)
-
-    def split_of(self, identity: str, *, seed: int) -> str:
-        """The split of one input."""
-        ends = list(itertools.accumulate(share for _, share in self.buckets))
-        bucket = keyed_hash(os.fsencode(identity), seed=seed, purpose="split") % ends[-1]
-        return self.buckets[bisect.bisect(ends, bucket)][0]
+__all__ = ["Plan", "plan_shards"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -91,7 +60,13 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Imag
     """
     own_splits = {entry.split for entry in listing.entries if entry.split is not None}
     own_splits |= {left.split for left in listing.left_out if left.split and left.code}
-    hashed = _checked_partition(partition, own_splits, listing.columns, settings)
+    hashed = checked_partition(
+        partition,
+        own_splits,
+        listing.columns,
+        group_by=settings.group_by,
+        stratify=settings.stratify,
+    )
     vocabularies = make_vocabularies(listing, given=settings.vocabularies)
     entries, unknown = with_ids(listing, vocabularies)
     split_of = _assign(listing, hashed, settings)
@@ -100,7 +75,7 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Imag
         by_split[split_of[entry.name]].append(entry)
     uses_hash = not own_splits or any(entry.split is None for entry in listing.entries)
     names = own_splits.union(hashed.names if uses_hash else ())
-    splits = _ordered(names, hashed.names)
+    splits = ordered_splits(names, hashed.names)
     left_out = [
         (_split_of_left_out(left, splits, own_splits, hashed, settings.seed), left)
         for left in listing.left_out
@@ -124,44 +99,6 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Imag
             for name in splits
         },
     )
-
-
-def _checked_partition(
-    partition: Partition | None,
-    own_splits: set[str],
-    columns: Sequence[Column],
-    settings: ImageSettings,
-) -> Partition:
-    names = [_OWN_NAME, *(column.name for column in columns)]
-    hashed = partition or Partition()
-    if settings.group_by is not None:
-        if hashed.feature != _OWN_NAME:
-            raise ConfigError(
-                f"group_by: expected none beside output_config's partition_feature_name "
-                f"{hashed.feature!r}, got {settings.group_by!r}"
-            )
-        hashed = dataclasses.replace(hashed, feature=settings.group_by)
-    asked = {
-        "output_config": partition and ", ".join(hashed.names),
-        "group_by": settings.group_by,
-        "stratify": settings.stratify or None,
-    }
-    for setting, value in asked.items():
-        if own_splits and value is not None:
-            raise ConfigError(
-                f"{setting}: expected none, since the inputs name their own splits "
-                f"({', '.join(sorted(own_splits))}), got {value}"
-            )
-    if hashed.feature not in names:
-        setting = "group_by" if settings.group_by else "output_config partition_feature_name"
-        raise ConfigError(f"{setting}: expected one of {', '.join(names)}, got {hashed.feature!r}")
-    if settings.stratify and hashed.feature != _OWN_NAME:
-        raise ConfigError(
-            f"stratify: expected False where {hashed.feature!r} decides the split, got True"
-        )
-    if settings.stratify and label_column(columns) is None:
-        raise ConfigError("stratify: expected inputs with labels, got some without")
-    return hashed
 
 
 def _assign(listing: Listing, hashed: Partition, settings: ImageSettings) -> dict[str, str]:
@@ -189,7 +126,7 @@ def _stratified(listing: Listing, hashed: Partition, settings: ImageSettings) ->
     by_class: dict[Value, list[Entry]] = collections.defaultdict(list)
     for entry in listing.entries:
         by_class[entry.values[place]].append(entry)
-    ends = list(itertools.accumulate(share for _, share in hashed.buckets))
+    ends = hashed.ends
     splits = {}
     for label in sorted(by_class, key=repr):
         # One start a class, so that the remainders of many small classes do not all go one way.
@@ -205,13 +142,6 @@ def _split_key(entry: Entry, seed: int) -> int:
     return keyed_hash(os.fsencode(entry.name), seed=seed, purpose="split")
 
 
-def _ordered(names: set[str], asked: Sequence[str]) -> tuple[str, ...]:
-    """The splits asked for in their order, then TFX's usual three, then any others by name."""
-    order = {name: place for place, name in enumerate([*_SPLIT_ORDER, *asked])}
-    order.update({name: place - len(asked) for place, name in enumerate(asked)})
-    return tuple(sorted(names, key=lambda name: (order.get(name, len(order)), name)))
-
-
 def _split_of_left_out(
     left: LeftOut, splits: Sequence[str], own_splits: set[str], hashed: Partition, seed: int
 ) -> str:
@@ -220,7 +150,7 @@ def _split_of_left_out(
         return left.split
     if own_splits:
         return splits[0]
-    return hashed.split_of(left.name if hashed.feature == _OWN_NAME else "", seed=seed)
+    return hashed.split_of(left.name if hashed.feature == OWN_NAME else "", seed=seed)
 
 
 def _split_tasks(

@@ -4,120 +4,44 @@ ImageSettings(target_shard_bytes=64 << 20, seed=7, vocabulary=["cat", "dog"])
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
-from components.common.checks import COMPRESSIONS, check_choice, check_number
+from components.example_gen.settings import ExampleGenSettings, check_texts
 from components.image_example_gen.images import ImageOptions
 from components.image_example_gen.layouts import LAYOUTS
-from trainer_utils.format import ConfigError
 
-__all__ = ["JSON_PROPERTIES", "ImageSettings"]
-
-JSON_PROPERTIES = ("columns", "image_roots", "vocabulary")  # texts, where TFX holds them
+__all__ = ["ImageSettings"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageSettings:
+class ImageSettings(ExampleGenSettings):
     """What shapes the output, beside TFX's own input_config and output_config.
 
     Args:
-        layout: one of `LAYOUTS`.
-        columns: kinds by column of a list.
         image_roots: folders beside the input base that a list may point into.
-        vocabulary: labels in the order of their ids: of `label`, or by feature.
-        group_by: the column whose equal values share a split.
-        stratify: whether hashed splits keep the shares of the classes.
-        seed: of the hash that decides splits, order and shards; 64 bits, signed.
-        target_shard_bytes: wished size of a shard, at least 1 byte.
-        compression: `none` or `gzip`.
-        max_reject_fraction: of the inputs that may be rejected, in [0, 1].
         images: what becomes of them.
     """
 
-    layout: str = "auto"
-    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    LAYOUTS = LAYOUTS
+    JSON_PROPERTIES = ("columns", "image_roots", "vocabulary")
+
     image_roots: Sequence[str] = ()
-    vocabulary: Mapping[str, Sequence[str]] | Sequence[str] = dataclasses.field(
-        default_factory=dict
-    )
-    group_by: str | None = None
-    stratify: bool = False
-    seed: int = 0
-    target_shard_bytes: int = 128 << 20  # 128 MiB: the field's advice is 100 to 200 MB
-    compression: str = "none"
-    max_reject_fraction: float = 0.01
     images: ImageOptions = ImageOptions()  # noqa: RUF009  frozen
 
     def __post_init__(self) -> None:
-        check_choice("layout", self.layout, LAYOUTS)
-        _check_texts("image_roots", self.image_roots)
-        if not isinstance(self.columns, Mapping):
-            raise ConfigError(f"columns: expected kinds by column, got {self.columns!r}")
-        object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary))
-        if self.group_by is not None and not (self.group_by and isinstance(self.group_by, str)):
-            raise ConfigError(f"group_by: expected the name of a column, got {self.group_by!r}")
-        check_choice("stratify", self.stratify, (False, True))
-        check_number("seed", self.seed, -(2**63), 2**63 - 1)
-        check_number("target_shard_bytes", self.target_shard_bytes, 1)
-        check_choice("compression", self.compression, COMPRESSIONS)
-        check_number("max_reject_fraction", self.max_reject_fraction, 0, 1, kind=float)
-
-    @property
-    def vocabularies(self) -> dict[str, tuple[str, ...]]:
-        """The vocabularies that are given, by feature."""
-        return cast(dict[str, tuple[str, ...]], self.vocabulary)
-
-    @classmethod
-    def from_properties(cls, values: Mapping[str, Any]) -> "ImageSettings":
-        """From execution properties; other keys are passed over, missing ones have defaults."""
-        known = {name: value for name, value in values.items() if value is not None}
-        for name in known.keys() & set(JSON_PROPERTIES):
-            try:
-                known[name] = json.loads(known[name])
-            except ValueError as error:
-                raise ConfigError(f"{name}: expected JSON, got {known[name]!r}") from error
-        return cls.from_arguments(known)
+        check_texts("image_roots", self.image_roots)
+        super().__post_init__()
 
     @classmethod
     def from_arguments(cls, values: Mapping[str, Any]) -> "ImageSettings":
         """From the component's arguments, those of `ImageOptions` among them."""
-        return cls(images=ImageOptions(**_of(ImageOptions, values)), **_of(cls, values))
+        names = {field.name for field in dataclasses.fields(ImageOptions)}
+        options = ImageOptions(**{name: values[name] for name in names & values.keys()})
+        return super().from_arguments({**values, "images": options})
 
     def for_manifest(self) -> dict[str, Any]:
         """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
-        config = dataclasses.asdict(self)
+        config = super().for_manifest()
         del config["image_roots"]
-        config |= config.pop("images")
-        config["vocabulary"] = {name: len(labels) for name, labels in self.vocabularies.items()}
-        return config
-
-
-def _of(kind: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Those values that are fields of a dataclass."""
-    names = {field.name for field in dataclasses.fields(kind)} - {"images"}
-    return {name: value for name, value in values.items() if name in names}
-
-
-def _checked_vocabulary(given: Any) -> dict[str, tuple[str, ...]]:
-    by_feature = given if isinstance(given, Mapping) else {"label": given} if given else {}
-    for name, labels in by_feature.items():
-        _check_texts(f"vocabulary[{name!r}]", labels)
-        if not labels:
-            raise ConfigError(f"vocabulary[{name!r}]: expected labels, got none")
-        for label in labels:
-            if "\n" in label or "\r" in label:
-                raise ConfigError(f"vocabulary[{name!r}]: expected one line each, got {label!r}")
-        if len(set(labels)) < len(labels):
-            twice = next(label for label in labels if list(labels).count(label) > 1)
-            raise ConfigError(
-                f"vocabulary[{name!r}]: expected each label once, got {twice!r} twice"
-            )
-    return {name: tuple(labels) for name, labels in by_feature.items()}
-
-
-def _check_texts(name: str, values: object) -> None:
-    is_list = isinstance(values, Sequence) and not isinstance(values, str)
-    if not is_list or not all(value and isinstance(value, str) for value in values):  # type: ignore[attr-defined]
-        raise ConfigError(f"{name}: expected a list of texts that are not empty, got {values!r}")
+        return config | config.pop("images")

@@ -22,12 +22,12 @@ from components.common.files import (
 from components.common.listing import Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
 from components.common.summaries import working_folder, write_summary
+from components.example_gen.vocabularies import label_column
 from components.image_example_gen.images import StoredImage, store_image, store_label_map
 from components.image_example_gen.plan import Plan
 from components.image_example_gen.reports import ShardSummary
 from components.image_example_gen.settings import ImageSettings
 from components.image_example_gen.tasks import ShardTask, read_task, write_task
-from components.image_example_gen.vocabularies import label_column
 from trainer_utils.format import ShardName, ShardWriter, encode_example, keyed_hash
 from trainer_utils.format.naming import split_folder
 

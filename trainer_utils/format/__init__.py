@@ -22,7 +22,13 @@ from trainer_utils.format.errors import (
 from trainer_utils.format.example import encode_example
 from trainer_utils.format.manifest import Accounting, Manifest, Shard
 from trainer_utils.format.naming import ShardName, canonical_split
-from trainer_utils.format.planning import keyed_hash, num_shards_for, permute, shard_bounds
+from trainer_utils.format.planning import (
+    keyed_hash,
+    keyed_hashes,
+    num_shards_for,
+    permute,
+    shard_bounds,
+)
 from trainer_utils.format.shard_writer import ShardDigest, ShardWriter
 from trainer_utils.format.slices import SplitRange, resolve_slices
 from trainer_utils.format.tfrecord import (
@@ -54,6 +60,7 @@ __all__ = [
     "frame_parts",
     "frame_records",
     "keyed_hash",
+    "keyed_hashes",
     "num_shards_for",
     "parse_features",
     "parse_shard_info",

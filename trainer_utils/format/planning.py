@@ -13,7 +13,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["keyed_hash", "num_shards_for", "permute", "shard_bounds"]
+__all__ = ["keyed_hash", "keyed_hashes", "num_shards_for", "permute", "shard_bounds"]
 
 _ROUNDS = 8  # 4 make a Feistel network pseudo-random (Luby and Rackoff, 1988)
 # A Feistel network over a handful of records cannot reach all orders alike (measured: chi-squared
@@ -34,6 +34,25 @@ def keyed_hash(identity: bytes, *, seed: int, purpose: str) -> int:
     key = seed.to_bytes(8, "little", signed=True)
     digest = hashlib.blake2b(identity, digest_size=16, key=key, person=purpose.encode())
     return int.from_bytes(digest.digest(), "little")
+
+
+def keyed_hashes(
+    numbers: npt.NDArray[np.int64], *, identity: bytes, seed: int, purpose: str
+) -> npt.NDArray[np.uint64]:
+    """A 64-bit hash of each of many numbered parts of one thing, such as the rows of a file.
+
+    Args:
+        numbers: `(n,) int64`, each part's number, not negative.
+        identity: what the whole is.
+        seed, purpose: as of `keyed_hash`.
+
+    Returns:
+        `(n,) uint64`.
+
+    Source: splitmix64, begun at the whole's own hash (Steele, Lea and Flood, 2014).
+    """
+    start = np.uint64(keyed_hash(identity, seed=seed, purpose=purpose) % 2**64)
+    return _mix(start + (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
 
 
 def permute(

@@ -11,9 +11,9 @@ from absl import logging
 from components.common.files import display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing, without_column
+from components.example_gen import folder
 from components.image_example_gen.layouts import (
     coco,
-    folder,
     manifest,
     segmentation,
     voc,

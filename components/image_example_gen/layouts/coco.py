@@ -15,8 +15,8 @@ from absl import logging
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Entry, LeftOut, Listing, join_listings
 from components.common.rejects import RejectedInputError
+from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.coco_instances import COLUMNS, KEYS, parse_instances
-from components.image_example_gen.layouts.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = ["LOOKED_FOR", "is_here", "read"]

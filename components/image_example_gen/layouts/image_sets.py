@@ -17,7 +17,7 @@ from absl import logging
 from components.common.files import InputFile, display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import LeftOut
-from components.image_example_gen.layouts.folder import is_clutter
+from components.example_gen.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = ["ImageSet", "by_stem", "has_folders", "listed_images", "read_image_sets"]

@@ -18,7 +18,7 @@ from absl import logging
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Entry, LeftOut, Listing
-from components.image_example_gen.layouts.folder import is_clutter
+from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns, read_sidecar
 from components.image_example_gen.layouts.tar_headers import holes, read_headers
 from trainer_utils.format import InputError, canonical_split

@@ -12,7 +12,7 @@ from components.common.files import display_path
 from components.common.listing import Column, Entry, LeftOut, Listing, Value
 from trainer_utils.format import ConfigError, InputError
 
-__all__ = ["label_column", "make_vocabularies", "with_ids"]
+__all__ = ["check_vocabulary", "label_column", "make_vocabularies", "with_ids"]
 
 
 def label_column(columns: Sequence[Column]) -> int | None:
@@ -46,16 +46,25 @@ def make_vocabularies(
             continue
         labels = {label for entry in listing.entries for label in _labels(entry.values[place])}
         vocabularies[name] = tuple(sorted(labels, key=os.fsencode))
-        for label in vocabularies[name]:
-            if "\n" in label or "\r" in label:
-                raise InputError(
-                    f"{name} {label!r}: expected one line, since a vocabulary has one each"
-                )
-            if label != display_path(label):
-                raise InputError(
-                    f"{name} {display_path(label)!r}: expected a name in UTF-8. Rename that folder."
-                )
+        check_vocabulary(name, vocabularies[name])
     return vocabularies
+
+
+def check_vocabulary(name: str, labels: Sequence[str]) -> None:
+    """Refuses a label that cannot be a line of a file.
+
+    Raises:
+        InputError: the message names it.
+    """
+    for label in labels:
+        if "\n" in label or "\r" in label:
+            raise InputError(
+                f"{name} {label!r}: expected one line, since a vocabulary has one each"
+            )
+        if label != display_path(label):
+            raise InputError(
+                f"{name} {display_path(label)!r}: expected a name in UTF-8. Rename that folder."
+            )
 
 
 def _labels(value: Value) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Images in folders: `<split>/<class>/…`, `<class>/…`, `<split>/…` or images alone.
+"""Files in folders: `<split>/<class>/…`, `<class>/…`, `<split>/…` or files alone.
 
     read(inputs).entries[0]      # Entry(name='train/cat/1.jpg', split='train', values=('cat',), …)
 

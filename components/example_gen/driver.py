@@ -1,37 +1,55 @@
-"""Decides whether ImageExampleGen may use its cache: any changed file makes a new fingerprint."""
+"""Decides whether an ExampleGen may use its cache: any changed file makes a new fingerprint.
 
-from collections.abc import Sequence
+class TextExampleGenDriver(FileTreeDriver):
+    def is_source_file(self, path): return path.endswith(".csv")
+"""
+
+import json
+from collections.abc import Mapping
 from typing import Any
 
 from tfx.components.example_gen import driver, input_processor
 from tfx.proto import example_gen_pb2
 
-from components.image_example_gen.inputs import LocatedInputs, fingerprint, locate
-from components.image_example_gen.settings import ImageSettings
+from components.example_gen.inputs import LocatedInputs, fingerprint, locate
 
-__all__ = ["ImageExampleGenDriver"]
+__all__ = ["FileTreeDriver"]
 
 
-class ImageExampleGenDriver(driver.FileBasedDriver):
+class FileTreeDriver(driver.FileBasedDriver):
     """TFX's file-based driver, with a fingerprint of every nested file.
 
     TFX's own looks at what the pattern matches, which for folders of folders is just the top
     ones, and at whole seconds of the modification time.
     """
 
-    _image_roots: Sequence[str] = ()
+    _properties: Mapping[str, Any] = {}
+
+    def is_source_file(self, path: str) -> bool:
+        """Whether a path is by itself what examples are made of, as a list is."""
+        raise NotImplementedError
+
+    def sees_siblings(self, exec_properties: Mapping[str, Any]) -> bool:
+        """Whether such a file may name others, which then count as inputs."""
+        return True
 
     def resolve_exec_properties(  # noqa: D102
         self, exec_properties, pipeline_info, component_info
     ) -> dict[str, Any]:
-        self._image_roots = ImageSettings.from_properties(exec_properties).image_roots
+        self._properties = exec_properties
         return super().resolve_exec_properties(exec_properties, pipeline_info, component_info)
 
     def get_input_processor(  # noqa: D102
         self, splits, range_config=None, input_base_uri=None
     ) -> input_processor.FileBasedInputProcessor:
-        config = example_gen_pb2.Input(splits=splits)
-        located = locate(input_base_uri, config, range_config, image_roots=self._image_roots)
+        located = locate(
+            input_base_uri,
+            example_gen_pb2.Input(splits=splits),
+            range_config,
+            image_roots=json.loads(self._properties.get("image_roots") or "[]"),
+            is_source_file=self.is_source_file,
+            sees_siblings=self.sees_siblings(self._properties),
+        )
         return _NestedInputProcessor(located, splits, range_config)
 
 

@@ -1,7 +1,7 @@
 """From TFX's input_base and input_config to the listed inputs, and their fingerprint.
 
-    located = locate(input_base, input_config, range_config)   # spans resolved, files listed
-    listing = read_listing(located, layout="auto")
+    located = locate(input_base, input_config, range_config, is_source_file=is_list)
+    layout_inputs(located, columns={})      # spans resolved, files listed: one a pattern
 
 A pattern of input_config selects files, and folders with all that is in them. Its leading part
 without wildcards is where the layout begins: `span-3/train/*` reads the classes below
@@ -14,7 +14,7 @@ import hashlib
 import itertools
 import os
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from tfx.components.example_gen import input_processor, utils
 from tfx.proto import example_gen_pb2, range_config_pb2
@@ -23,15 +23,21 @@ from components.common.files import (
     InputFile,
     display_path,
     exists,
+    find_file,
     is_folder,
     list_files,
 )
 from components.common.layout_inputs import ImageRoot, LayoutInputs
-from components.common.listing import Listing, join_listings
-from components.image_example_gen.layouts import is_source_file, read_layout
 from trainer_utils.format import InputError
 
-__all__ = ["LocatedInputs", "ResolvedPattern", "fingerprint", "locate", "read_listing"]
+__all__ = [
+    "LocatedInputs",
+    "ResolvedPattern",
+    "fingerprint",
+    "layout_inputs",
+    "locate",
+    "refuse_overlap",
+]
 
 _WILDCARDS = frozenset("*?[")
 
@@ -70,21 +76,25 @@ def locate(
     range_config: range_config_pb2.RangeConfig | None = None,
     *,
     image_roots: Sequence[str] = (),
+    is_source_file: Callable[[str], bool],
+    sees_siblings: bool = True,
 ) -> LocatedInputs:
     """Resolves spans as TFX does, and lists every file that the patterns select.
 
     Args:
-        input_base: a folder, or a list of images.
+        input_base: a folder, or one file that is a source by itself.
         input_config: TFX's; patterns may hold {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}.
         range_config: which spans to consider; None for the latest.
         image_roots: folders beside it that a list may point into.
+        is_source_file: whether a path is by itself what examples are made of, as a list is.
+        sees_siblings: whether such a file may name others.
 
     Raises:
         InputError: there is nothing at `input_base`, or no file in it.
     """
     if not input_base or not exists(input_base):
         raise InputError(
-            f"input_base {input_base!r}: expected a folder or a list of images, found none"
+            f"input_base {input_base!r}: expected a folder or a list of inputs, found none"
         )
     base, list_name = input_base, None
     if not is_folder(input_base):
@@ -93,9 +103,9 @@ def locate(
     span, version = 0, None
     if any(any(utils.verify_split_pattern_specs(split)) for split in input_config.splits):
         span, version = processor.resolve_span_and_version()  # opens files that it need not
-    files = list_files(base)
+    files = [find_file(base, list_name)] if list_name and not sees_siblings else list_files(base)
     if not files:
-        raise InputError(f"input_base {input_base!r}: expected images, found an empty folder")
+        raise InputError(f"input_base {input_base!r}: expected inputs, found an empty folder")
     patterns = []
     for split in input_config.splits:
         pattern = processor.get_pattern_for_span_version(split.pattern, span, version)
@@ -107,10 +117,10 @@ def locate(
             )
         if any(file.path == root for file in selected):
             if is_source_file(root):
-                selected = files
+                selected = files if sees_siblings else selected
             elif list_name:
                 raise InputError(
-                    f"input_base {input_base!r}: expected a folder or a list of images, got a file"
+                    f"input_base {input_base!r}: expected a folder or a list of inputs, got a file"
                 )
             else:
                 root = posixpath.dirname(root)
@@ -140,32 +150,20 @@ def fingerprint(located: LocatedInputs) -> str:
     return digest.hexdigest()
 
 
-def read_listing(located: LocatedInputs, *, layout: str, columns: Mapping[str, str]) -> Listing:
-    """Works out split, features and bytes of every input.
-
-    Raises:
-        InputError: as `read_layout`, or a file is selected by two patterns.
-    """
+def layout_inputs(located: LocatedInputs, *, columns: Mapping[str, str]) -> list[LayoutInputs]:
+    """What layouts are read from, one a pattern; several patterns are splits."""
     several = len(located.patterns) > 1
-    listings = [
-        read_layout(
-            LayoutInputs(
-                base=located.base,
-                root=pattern.root,
-                files={file.path: file for file in pattern.files},
-                split=pattern.name if several else None,
-                columns=columns,
-                image_roots=located.image_roots,
-            ),
-            layout=layout,
+    return [
+        LayoutInputs(
+            base=located.base,
+            root=pattern.root,
+            files={file.path: file for file in pattern.files},
+            split=pattern.name if several else None,
+            columns=columns,
+            image_roots=located.image_roots,
         )
         for pattern in located.patterns
     ]
-    if len(listings) == 1:
-        return listings[0]
-    listing = join_listings(listings)
-    _refuse_overlap([entry.name for entry in listing.entries])
-    return listing
 
 
 def _literal_part(pattern: str) -> str:
@@ -185,7 +183,12 @@ def _parts(pattern: str) -> list[str]:
     return [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
 
 
-def _refuse_overlap(filenames: Sequence[str]) -> None:
+def refuse_overlap(filenames: Sequence[str]) -> None:
+    """Refuses an input that two patterns select.
+
+    Raises:
+        InputError: the message names it.
+    """
     seen: set[str] = set()
     for filename in filenames:
         if filename in seen:

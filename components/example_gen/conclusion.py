@@ -1,0 +1,143 @@
+"""The last checks of a conversion, and the properties of TFX that are read on the way.
+
+located = located_inputs(exec_properties, is_source_file=is_list)
+check_outcome(rejects, found=100, written=99, base=base, settings=settings, uri=uri)
+"""
+
+import collections
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from tfx import types
+from tfx.components.example_gen import utils
+from tfx.proto import example_gen_pb2, range_config_pb2
+from tfx.types import standard_component_specs
+from tfx.utils import proto_utils
+
+from components.common.files import write_text
+from components.common.rejects import Reject, check_reject_fraction, render_rejects
+from components.common.summaries import working_folder
+from components.example_gen.inputs import LocatedInputs, locate
+from components.example_gen.partition import check_split_names
+from components.example_gen.settings import ExampleGenSettings
+from trainer_utils.format import Accounting, InputError
+
+__all__ = ["account", "check_outcome", "located_inputs", "set_span", "total_counts"]
+
+
+def located_inputs(
+    exec_properties: Mapping[str, Any],
+    *,
+    image_roots: Sequence[str] = (),
+    is_source_file: Callable[[str], bool],
+    sees_siblings: bool = True,
+) -> LocatedInputs:
+    """The inputs that the properties `input_base`, `input_config` and `range_config` mean.
+
+    Raises:
+        InputError, ConfigError: as `locate`.
+    """
+    input_config = example_gen_pb2.Input()
+    proto_utils.json_to_proto(
+        exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config
+    )
+    range_config = None
+    given = exec_properties.get(standard_component_specs.RANGE_CONFIG_KEY)
+    if given and not _driver_ran(exec_properties):
+        range_config = range_config_pb2.RangeConfig()
+        proto_utils.json_to_proto(given, range_config)
+    check_split_names("input_config", [split.name for split in input_config.splits])
+    return locate(
+        exec_properties[standard_component_specs.INPUT_BASE_KEY],
+        input_config,
+        range_config,
+        image_roots=image_roots,
+        is_source_file=is_source_file,
+        sees_siblings=sees_siblings,
+    )
+
+
+def _driver_ran(exec_properties: Mapping[str, Any]) -> bool:
+    """Whether TFX's driver has filled in spans; open-source Kubeflow runs none."""
+    return exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME) is not None
+
+
+def set_span(
+    artifact: types.Artifact, located: LocatedInputs, exec_properties: Mapping[str, Any]
+) -> None:
+    """Sets on the artifact what TFX's driver sets, where no driver ran."""
+    if _driver_ran(exec_properties):
+        return
+    artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, located.span)
+    if located.version is not None:
+        artifact.set_int_custom_property(utils.VERSION_PROPERTY_NAME, located.version)
+
+
+def check_outcome(
+    rejects: Sequence[Reject],
+    *,
+    found: int,
+    written: int,
+    base: str,
+    settings: ExampleGenSettings,
+    uri: str,
+    what: str,
+    looked_for: Callable[[], str],
+) -> None:
+    """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
+
+    Args:
+        rejects: all of them.
+        found, written: inputs and examples.
+        base: where the inputs are.
+        settings: of the component.
+        uri: of the dataset.
+        what: the inputs are called, such as `images`.
+        looked_for: a sentence for inputs in which nothing was recognised.
+
+    Raises:
+        InputError: there are too many, or no example is left.
+    """
+    listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
+    try:
+        check_reject_fraction(
+            rejects,
+            found=found,
+            max_reject_fraction=settings.max_reject_fraction,
+            listed_in=listed_in,
+        )
+        if not written:
+            raise InputError(f"input_base {base!r}: expected {what}, found none that can be read.")
+    except InputError as error:
+        write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
+        if settings.layout == "auto" and not written:
+            raise InputError(f"{error} {looked_for()}") from None
+        raise
+
+
+def account(
+    splits: Sequence[str],
+    *,
+    written: Mapping[str, int],
+    rejects: Collection[Reject],
+    skipped: Mapping[str, int],
+) -> dict[str, Accounting]:
+    """The accounting law's numbers, by split."""
+    rejected = collections.Counter(reject.split for reject in rejects)
+    return {
+        name: Accounting(
+            found=written.get(name, 0) + rejected[name] + skipped.get(name, 0),
+            written=written.get(name, 0),
+            rejected=rejected[name],
+            skipped=skipped.get(name, 0),
+        )
+        for name in splits
+    }
+
+
+def total_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
+    """Counts added up by name."""
+    total: collections.Counter[str] = collections.Counter()
+    for count in counts:
+        total.update(count)
+    return dict(total)

@@ -1,0 +1,149 @@
+"""Which splits there are, and who decides: the inputs, TFX's output_config, or a hash.
+
+partition = partition_of(exec_properties)          # None: the inputs' own, or train and eval 2:1
+hashed = checked_partition(partition, own_splits, columns, group_by=None, stratify=False)
+hashed.split_of("cat/1.jpg", seed=0)
+"""
+
+import bisect
+import dataclasses
+import itertools
+import os
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from tfx.proto import example_gen_pb2
+from tfx.types import standard_component_specs
+from tfx.utils import proto_utils
+
+from components.common.listing import Column
+from components.example_gen.vocabularies import label_column
+from trainer_utils.format import ConfigError, keyed_hash
+from trainer_utils.format.naming import check_split_name
+
+__all__ = [
+    "OWN_NAME",
+    "Partition",
+    "check_split_names",
+    "checked_partition",
+    "ordered_splits",
+    "partition_of",
+]
+
+OWN_NAME = "filename"  # what is hashed where no column is named
+_SPLIT_ORDER = ("train", "eval", "test")
+
+
+@dataclasses.dataclass(frozen=True)
+class Partition:
+    """The splits that a hash assigns.
+
+    Args:
+        buckets: split names with their share, as in TFX's `SplitConfig`.
+        feature: what is hashed: `filename`, each input's own name, or a column; equal values
+            share a split.
+    """
+
+    buckets: tuple[tuple[str, int], ...] = (("train", 2), ("eval", 1))
+    feature: str = OWN_NAME
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The splits' names, in order."""
+        return tuple(name for name, _ in self.buckets)
+
+    @property
+    def ends(self) -> list[int]:
+        """Where each split's share ends, of the shares laid end to end."""
+        return list(itertools.accumulate(share for _, share in self.buckets))
+
+    def split_of(self, identity: str, *, seed: int) -> str:
+        """The split of one input."""
+        bucket = keyed_hash(os.fsencode(identity), seed=seed, purpose="split") % self.ends[-1]
+        return self.buckets[bisect.bisect(self.ends, bucket)][0]
+
+
+def partition_of(exec_properties: Mapping[str, Any]) -> Partition | None:
+    """The splits that output_config asks for; None where it leaves them to the inputs.
+
+    Raises:
+        ConfigError: a split's name or share is not allowed.
+    """
+    output_config = example_gen_pb2.Output()
+    proto_utils.json_to_proto(
+        exec_properties[standard_component_specs.OUTPUT_CONFIG_KEY], output_config
+    )
+    split_config = output_config.split_config
+    if not split_config.splits:
+        return None
+    check_split_names("output_config", [split.name for split in split_config.splits])
+    for split in split_config.splits:
+        if split.hash_buckets <= 0:
+            raise ConfigError(
+                f"output_config split {split.name!r}: expected hash_buckets of at least 1, "
+                f"got {split.hash_buckets}"
+            )
+    return Partition(
+        tuple((split.name, split.hash_buckets) for split in split_config.splits),
+        split_config.partition_feature_name or OWN_NAME,
+    )
+
+
+def check_split_names(setting: str, names: Sequence[str]) -> None:
+    """Refuses a name that no split can have, or one that comes twice."""
+    for place, name in enumerate(names):
+        check_split_name(name)
+        if name in names[:place]:
+            raise ConfigError(f"{setting}: expected each split once, got {name!r} twice")
+
+
+def checked_partition(
+    partition: Partition | None,
+    own_splits: Collection[str],
+    columns: Sequence[Column],
+    *,
+    group_by: str | None,
+    stratify: bool,
+) -> Partition:
+    """The splits that the hash assigns, where the inputs name none.
+
+    Raises:
+        ConfigError: both the inputs and a setting decide splits, or a setting names no column.
+    """
+    names = [OWN_NAME, *(column.name for column in columns)]
+    hashed = partition or Partition()
+    if group_by is not None:
+        if hashed.feature != OWN_NAME:
+            raise ConfigError(
+                f"group_by: expected none beside output_config's partition_feature_name "
+                f"{hashed.feature!r}, got {group_by!r}"
+            )
+        hashed = dataclasses.replace(hashed, feature=group_by)
+    asked = {
+        "output_config": partition and ", ".join(hashed.names),
+        "group_by": group_by,
+        "stratify": stratify or None,
+    }
+    for setting, value in asked.items():
+        if own_splits and value is not None:
+            raise ConfigError(
+                f"{setting}: expected none, since the inputs name their own splits "
+                f"({', '.join(sorted(own_splits))}), got {value}"
+            )
+    if hashed.feature not in names:
+        setting = "group_by" if group_by else "output_config partition_feature_name"
+        raise ConfigError(f"{setting}: expected one of {', '.join(names)}, got {hashed.feature!r}")
+    if stratify and hashed.feature != OWN_NAME:
+        raise ConfigError(
+            f"stratify: expected False where {hashed.feature!r} decides the split, got True"
+        )
+    if stratify and label_column(columns) is None:
+        raise ConfigError("stratify: expected inputs with labels, got some without")
+    return hashed
+
+
+def ordered_splits(names: Collection[str], asked: Sequence[str]) -> tuple[str, ...]:
+    """The splits asked for in their order, then TFX's usual three, then any others by name."""
+    order = {name: place for place, name in enumerate([*_SPLIT_ORDER, *asked])}
+    order.update({name: place - len(asked) for place, name in enumerate(asked)})
+    return tuple(sorted(names, key=lambda name: (order.get(name, len(order)), name)))

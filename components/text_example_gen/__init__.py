@@ -1,0 +1,1 @@
+"""Texts and tables to sharded TFRecords of `tf.train.Example`."""

@@ -1,0 +1,199 @@
+"""Tables as CSV and TSV, read by Arrow; every value is a text until all of them were seen.
+
+A row with too few or too many fields, or with bytes that are no text, is rejected by itself. An
+empty field is a missing value, a quoted empty one is an empty text.
+
+Source: RFC 4180; quotes inside an unquoted field are characters of it, as Arrow reads them.
+"""
+
+import csv
+import io
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from components.common.layout_inputs import LayoutInputs
+from components.text_example_gen.pieces import (
+    Piece,
+    RowTooLong,
+    UnclosedQuote,
+    cut,
+    row_ends,
+)
+from components.text_example_gen.rows import BadRow, Rows, checked_texts, lines_of, one_array
+from trainer_utils.format import InputError
+
+__all__ = ["find_pieces", "read"]
+
+_BLOCK_BYTES = 1 << 20  # read in blocks of that size, Arrow keeps to the processor's cache
+_HEAD_BYTES = 1 << 20  # that the header must fit into
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+def find_pieces(
+    inputs: LayoutInputs,
+    path: str,
+    *,
+    source: str,
+    layout: str,
+    split: str | None,
+    delimiter: str,
+    column_names: Sequence[str],
+) -> Iterator[Piece]:
+    """Cuts a file into pieces of whole rows.
+
+    Raises:
+        InputError: it has no rows, no usable header, or a quote that is never closed.
+    """
+    with inputs.open(path) as stream:
+        head = stream.read(_HEAD_BYTES)
+        start = len(_BYTE_ORDER_MARK) if head.startswith(_BYTE_ORDER_MARK) else 0
+        names = list(column_names)
+        if not names:
+            names, start = _header(head, start, delimiter, source)
+        details = {
+            "names": names,
+            "delimiter": delimiter,
+            "lines_before": head[:start].count(b"\n"),
+        }
+        try:
+            for part in cut(stream, start=start, delimiter=delimiter.encode()):
+                too_long = isinstance(part, RowTooLong)
+                begin, end = (part.start, part.stop) if isinstance(part, RowTooLong) else part
+                yield Piece(
+                    path=path,
+                    source=source,
+                    layout=layout,
+                    split=split,
+                    start=begin,
+                    stop=end,
+                    too_long=too_long,
+                    details=details,
+                )
+        except UnclosedQuote as error:
+            stream.seek(0)
+            line = _count_lines(stream, error.offset) + 1
+            raise InputError(
+                f"{source!r}: expected every quote to be closed, got a row in which one is not "
+                f"(from line {line}). Double the quotes inside of quoted fields."
+            ) from error
+
+
+def _count_lines(stream: Any, stop: int) -> int:
+    lines = 0
+    while stop > 0 and (block := stream.read(min(stop, 16 << 20))):
+        lines += block.count(b"\n")
+        stop -= len(block)
+    return lines
+
+
+def _header(head: bytes, start: int, delimiter: str, source: str) -> tuple[list[str], int]:
+    """The names of the columns, and where the first row begins."""
+    while head[start : start + 1] in (b"\n", b"\r"):
+        start += 1
+    stop = start + int(row_ends(head[start:], delimiter.encode())[0])
+    try:
+        text = head[start:stop].decode("utf-8")
+        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise InputError(f"{source!r}: expected a header in UTF-8: {error} (line 1)") from error
+    names = [name.strip() for name in names]
+    if not any(names):
+        raise InputError(f"{source!r}: expected a header with the names of the columns, found none")
+    for name in names:
+        if not name or names.count(name) > 1:
+            what = f"{name!r} twice" if name else "one without a name"
+            raise InputError(
+                f"{source!r}: expected each column's name once in the first row, got {what}. "
+                "For a table without a header: column_names=['text', 'label']."
+            )
+    return names, stop
+
+
+def read(data: bytes, piece: Piece) -> Rows:
+    """The rows of a piece, all values as texts."""
+    names, delimiter = piece.details["names"], piece.details["delimiter"]
+    if data.find(b"\0") < 0:
+        try:
+            table = _read(data, names, delimiter, pa.string(), block_bytes=_BLOCK_BYTES)
+        except pa.ArrowInvalid:
+            pass  # a row is bad, or longer than a block
+        else:
+            return Rows(
+                {name: one_array(table[name]) for name in names},
+                found=len(table),
+                records=np.arange(len(table)),
+                lines=data.count(b"\n"),
+                texts=names,
+            )
+    return _read_slowly(data, names, delimiter)
+
+
+def _read(
+    data: bytes,
+    names: Sequence[str],
+    delimiter: str,
+    kind: Any,
+    *,
+    block_bytes: int,
+    bad_rows: list[Any] | None = None,
+) -> Any:
+    def leave_out(row: Any) -> str:
+        assert bad_rows is not None
+        bad_rows.append(row)
+        return "skip"
+
+    return pyarrow.csv.read_csv(
+        pa.BufferReader(data),
+        read_options=pyarrow.csv.ReadOptions(
+            column_names=list(names), block_size=block_bytes, use_threads=bad_rows is None
+        ),
+        parse_options=pyarrow.csv.ParseOptions(
+            delimiter=delimiter,
+            newlines_in_values=True,
+            invalid_row_handler=None if bad_rows is None else leave_out,
+        ),
+        convert_options=pyarrow.csv.ConvertOptions(
+            column_types=dict.fromkeys(names, kind),
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+            null_values=[""],
+        ),
+    )
+
+
+def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
+    """As `read`, with the bad rows found one by one."""
+    invalid: list[Any] = []
+    block_bytes = len(data) + 1
+    table = _read(data, names, delimiter, pa.binary(), block_bytes=block_bytes, bad_rows=invalid)
+    found = len(table) + len(invalid)
+    starts = _row_starts(data, delimiter)
+    lines = dict(enumerate(lines_of(starts, data)))
+    bad = [
+        BadRow(
+            row.number - 1,
+            "WRONG_COLUMNS",
+            f"expected {row.expected_columns} fields ({','.join(names)}), got {row.actual_columns}",
+            lines.get(row.number - 1),
+        )
+        for row in invalid
+    ]
+    rows = Rows(
+        {name: one_array(table[name]) for name in names},
+        found=found,
+        bad=bad,
+        lines=data.count(b"\n"),
+        texts=names,
+    )
+    return checked_texts(rows, lines)
+
+
+def _row_starts(data: bytes, delimiter: str) -> list[int]:
+    """Where each row that is not blank begins."""
+    ends = [0, *row_ends(data, delimiter.encode()).tolist()]
+    return [start for start, end in itertools.pairwise(ends) if data[start:end].strip(b"\r\n")]

@@ -1,0 +1,223 @@
+"""Lines of JSON, an object each, read by Arrow; nested objects are flattened with dots.
+
+Where Arrow would change a value (it takes texts for times, and large integers for floats) or
+finds a line that it cannot read, the piece is read line by line, and bad lines are rejected.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.json
+
+from components.common.layout_inputs import LayoutInputs
+from components.text_example_gen.pieces import Piece, RowTooLong, cut
+from components.text_example_gen.rows import BadRow, Rows, not_utf8, one_array
+from trainer_utils.format import InputError
+
+__all__ = ["columns_of_objects", "find_pieces", "flatten", "read"]
+
+_BLOCK_BYTES = 1 << 20
+_EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
+
+
+def find_pieces(
+    inputs: LayoutInputs, path: str, *, source: str, layout: str, split: str | None
+) -> Iterator[Piece]:
+    """Cuts a file into pieces of whole lines."""
+    with inputs.open(path) as stream:
+        for part in cut(stream):
+            too_long = isinstance(part, RowTooLong)
+            begin, end = (part.start, part.stop) if isinstance(part, RowTooLong) else part
+            yield Piece(
+                path=path,
+                source=source,
+                layout=layout,
+                split=split,
+                start=begin,
+                stop=end,
+                too_long=too_long,
+            )
+
+
+def read(data: bytes, piece: Piece) -> Rows:
+    """The rows of a piece."""
+    if piece.start == 0:
+        data = data.removeprefix(b"\xef\xbb\xbf")
+    try:
+        table = _read(data)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
+        return _read_slowly(data)
+    lines = data.count(b"\n")
+    # As many objects as lines: else there are blank lines, or several objects on one.
+    if len(table) != lines + (not data.endswith(b"\n")) or any(map(_is_doubtful, table.columns)):
+        return _read_slowly(data)
+    columns = {name: one_array(table[name]) for name in table.column_names}
+    return Rows(columns, found=len(table), records=np.arange(len(table)), lines=lines)
+
+
+def _read(data: bytes) -> Any:
+    data.decode("utf-8")  # Arrow does not look
+    table = _parse(data, None)
+    if any(_has_times(field.type) for field in table.schema):
+        table = _parse(data, pa.schema([(f.name, _without_times(f.type)) for f in table.schema]))
+    return flatten(table)
+
+
+def _parse(data: bytes, schema: Any) -> Any:
+    return pyarrow.json.read_json(
+        pa.BufferReader(data),
+        read_options=pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES),
+        parse_options=pyarrow.json.ParseOptions(explicit_schema=schema),
+    )
+
+
+def flatten(table: Any) -> Any:
+    """A table without structs: their fields are columns, names joined by dots."""
+    while any(pa.types.is_struct(field.type) for field in table.schema):
+        table = table.flatten()
+    if len(set(table.column_names)) < len(table.column_names):
+        raise pa.ArrowInvalid("two columns of one name")
+    return table
+
+
+def _has_times(kind: Any) -> bool:
+    if kind.num_fields:
+        return any(_has_times(kind.field(place).type) for place in range(kind.num_fields))
+    return bool(pa.types.is_temporal(kind))
+
+
+def _without_times(kind: Any) -> Any:
+    """The type with texts instead of times."""
+    if pa.types.is_struct(kind):
+        fields = [kind.field(place) for place in range(kind.num_fields)]
+        return pa.struct([(field.name, _without_times(field.type)) for field in fields])
+    if pa.types.is_list(kind):
+        return pa.list_(_without_times(kind.value_type))
+    return pa.string() if pa.types.is_temporal(kind) else kind
+
+
+def _is_doubtful(column: Any) -> bool:
+    """Whether it holds doubles that may be large integers."""
+    if pa.types.is_list(column.type):
+        return any(_is_doubtful(pa.chunked_array([chunk.flatten()])) for chunk in column.chunks)
+    if not pa.types.is_floating(column.type):
+        return False
+    return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py())
+
+
+def _read_slowly(data: bytes) -> Rows:
+    """As `read`, line by line."""
+    objects, records, bad, record = [], [], [], 0
+    for line, text in enumerate(data.split(b"\n")):
+        if not text.strip():
+            continue
+        try:
+            objects.append(_object(text))
+            records.append(record)
+        except UnicodeDecodeError as error:
+            bad.append(BadRow(record, *not_utf8(error), line))
+        except (ValueError, RecursionError) as error:
+            bad.append(BadRow(record, "BAD_JSON", f"expected a JSON object: {error}", line))
+        record += 1
+    columns, mixed = columns_of_objects(objects)
+    return Rows(
+        columns,
+        found=record,
+        records=np.array(records, np.int64),
+        bad=bad,
+        lines=data.count(b"\n"),
+        texts=mixed,
+    )
+
+
+def _object(text: bytes) -> dict[str, Any]:
+    value = json.loads(text.decode("utf-8"), object_pairs_hook=_without_twins)
+    if not isinstance(value, dict):
+        raise ValueError(f"got {type(value).__name__}")
+    flat = dict(flattened(value))
+    json.dumps(flat).encode("ascii")
+    for part in flat.values():
+        for text_part in part if isinstance(part, list) else [part]:
+            if isinstance(text_part, str):
+                text_part.encode("utf-8")  # else half of a surrogate pair
+    return flat
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice!r} stands twice")
+    return value
+
+
+def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """The fields of nested objects, their names joined by dots."""
+    for key, part in value.items():
+        if isinstance(part, dict):
+            yield from flattened(part, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", part
+
+
+def columns_of_objects(
+    objects: Sequence[Mapping[str, Any]],
+) -> tuple[dict[str, Any], list[str]]:
+    """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
+
+    They do where there are texts among them.
+
+    Raises:
+        InputError: a value is nothing that an example can hold; the message names the column.
+    """
+    names = dict.fromkeys(name for value in objects for name in value)
+    values = {name: [value.get(name) for value in objects] for name in names}
+    columns = {name: _array(name, some) for name, some in values.items()}
+    mixed = [
+        name
+        for name, array in columns.items()
+        if pa.types.is_string(array.type) and any(type(v) in (int, float) for v in values[name])
+    ]
+    return columns, mixed
+
+
+def _array(name: str, values: list[Any]) -> Any:
+    if any(isinstance(value, list) for value in values):
+        lists = [value if value is None or isinstance(value, list) else [value] for value in values]
+        kind = _kind(name, [part for value in lists if value for part in value])
+        typed = [None if value is None else [*map(_READ[kind], value)] for value in lists]
+        return pa.array(typed, pa.list_(_TYPES[kind]))
+    kind = _kind(name, [value for value in values if value is not None])
+    return pa.array([None if v is None else _READ[kind](v) for v in values], _TYPES[kind])
+
+
+def _text(part: Any) -> str:
+    return part if isinstance(part, str) else json.dumps(part)
+
+
+_TYPES = {"null": pa.null(), "int": pa.int64(), "float": pa.float64(), "string": pa.string()}
+_READ: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "string": _text, "null": bool}
+
+
+def _kind(name: str, parts: Sequence[Any]) -> str:
+    """What all parts are; a mixture of numbers and texts is of texts."""
+    kinds = {type(part) for part in parts}
+    if others := kinds - {bool, int, float, str}:
+        what = next(part for part in parts if type(part) in others)
+        raise InputError(
+            f"column {name!r}: expected numbers, texts, or lists of these, got {what!r}. "
+            f"Leave the column out: columns={{{name!r}: 'ignore'}}."
+        )
+    if str in kinds:
+        return "string"
+    if float in kinds:
+        return "float"
+    for part in parts:
+        if not -(2**63) <= part < 2**63:
+            raise InputError(f"column {name!r}: expected numbers of 64 bits, got {part}")
+    return "int" if kinds else "null"

@@ -1,0 +1,88 @@
+"""The settings of TextExampleGen, checked where they are made.
+
+TextSettings(columns={"stars": "float"}, min_chars=20, deduplicate=True)
+"""
+
+import codecs
+import dataclasses
+from collections.abc import Sequence
+
+from components.common.checks import check_choice, check_number
+from components.example_gen.settings import ExampleGenSettings, check_texts
+from trainer_utils.format import ConfigError
+
+__all__ = ["COLUMN_KINDS", "LAYOUTS", "TextSettings"]
+
+LAYOUTS = ("auto", "csv", "tsv", "jsonl", "parquet", "json", "lines", "folder")
+COLUMN_KINDS = ("int", "float", "string", "text", "label", "split", "ignore")
+_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextSettings(ExampleGenSettings):
+    """What shapes the output, beside TFX's own input_config and output_config.
+
+    Args:
+        column_names: of tables without a header; empty where the first row has them.
+        delimiter: between a table's fields; None for the layout's own.
+        encoding: of the files, as Python names it.
+        lowercase: whether texts are made lower case.
+        normalize: the form of Unicode that texts are brought into, or None.
+        min_chars, max_chars: in a text; shorter and longer ones are left out on purpose.
+        deduplicate: whether texts that came before are left out on purpose.
+    """
+
+    LAYOUTS = LAYOUTS
+    JSON_PROPERTIES = ("column_names", "columns", "vocabulary")
+
+    column_names: Sequence[str] = ()
+    delimiter: str | None = None
+    encoding: str = "utf-8"
+    lowercase: bool = False
+    normalize: str | None = None
+    min_chars: int = 0
+    max_chars: int | None = None
+    deduplicate: bool = False
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, kind in self.columns.items():
+            check_choice(f"columns[{name!r}]", kind, COLUMN_KINDS)
+        check_texts("column_names", self.column_names)
+        if len(set(self.column_names)) < len(self.column_names):
+            raise ConfigError(f"column_names: expected each once, got {list(self.column_names)}")
+        self._check_delimiter()
+        self._check_encoding()
+        check_choice("lowercase", self.lowercase, (False, True))
+        check_choice("normalize", self.normalize, (None, *_FORMS))
+        check_number("min_chars", self.min_chars, 0)
+        if self.max_chars is not None:
+            check_number("max_chars", self.max_chars, max(1, self.min_chars))
+        check_choice("deduplicate", self.deduplicate, (False, True))
+
+    def _check_delimiter(self) -> None:
+        delimiter = self.delimiter
+        if delimiter is None:
+            return
+        is_one = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
+        if not is_one or delimiter in '"\r\n\0':
+            raise ConfigError(
+                "delimiter: expected one ASCII character that is no quote and no line end, "
+                f"got {delimiter!r}"
+            )
+
+    def _check_encoding(self) -> None:
+        try:
+            codec = codecs.lookup(self.encoding)
+            "text".encode(self.encoding)  # some codecs are none of texts
+        except (LookupError, TypeError, UnicodeError) as error:
+            raise ConfigError(
+                "encoding: expected one that Python knows, such as 'utf-8', 'latin-1' or 'utf-16', "
+                f"got {self.encoding!r}"
+            ) from error
+        object.__setattr__(self, "encoding", codec.name)
+
+    @property
+    def is_utf8(self) -> bool:
+        """Whether files can be read as they are."""
+        return self.encoding in ("utf-8", "utf-8-sig", "ascii")
