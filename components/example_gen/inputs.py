@@ -150,7 +150,9 @@ def fingerprint(located: LocatedInputs) -> str:
     return digest.hexdigest()
 
 
-def layout_inputs(located: LocatedInputs, *, columns: Mapping[str, str]) -> list[LayoutInputs]:
+def layout_inputs(
+    located: LocatedInputs, *, columns: Mapping[str, str], media: str = "image"
+) -> list[LayoutInputs]:
     """What layouts are read from, one a pattern; several patterns are splits."""
     several = len(located.patterns) > 1
     return [
@@ -161,6 +163,7 @@ def layout_inputs(located: LocatedInputs, *, columns: Mapping[str, str]) -> list
             split=pattern.name if several else None,
             columns=columns,
             image_roots=located.image_roots,
+            media=media,
         )
         for pattern in located.patterns
     ]
