@@ -39,6 +39,8 @@ class AudioExampleGenSpec(types.ComponentSpec):
 
 
 class _Driver(FileTreeDriver):
+    unit = "sounds"
+
     def is_source_file(self, path: str) -> bool:
         return is_list(path)
 

@@ -97,6 +97,7 @@ class MediaExecutor(LocalFirstBeamExecutor):
             exec_properties,
             image_roots=settings.image_roots,
             is_source_file=self.is_source_file,
+            unit=self.unit,
         )
         listing = self._read_listing(located, settings)
         settings = self.suited(settings, listing)

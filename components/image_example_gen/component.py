@@ -48,6 +48,8 @@ class ImageExampleGenSpec(types.ComponentSpec):
 
 
 class _Driver(FileTreeDriver):
+    unit = "images"
+
     def is_source_file(self, path: str) -> bool:
         return is_source_file(path)
 

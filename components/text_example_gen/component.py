@@ -49,6 +49,8 @@ class TextExampleGenSpec(types.ComponentSpec):
 
 
 class _Driver(FileTreeDriver):
+    unit = "texts"
+
     def is_source_file(self, path: str) -> bool:
         return is_source_file(path)
 

@@ -66,7 +66,7 @@ class Executor(LocalFirstBeamExecutor):
             TableOfFilesExecutor.like(self).Do(input_dict, output_dict, exec_properties)
             return
         located = located_inputs(
-            exec_properties, is_source_file=is_source_file, sees_siblings=False
+            exec_properties, is_source_file=is_source_file, sees_siblings=False, unit="texts"
         )
         partition = partition_of(exec_properties)
         start_working(uri)

@@ -331,11 +331,11 @@ def test_a_malformed_list_is_refused_by_place(tmp_path, texts, words):
     [
         ({"colour": "int"}, ["'colour'", "image, age"]),
         ({"age": "number"}, ["columns['age']", "'number'"]),
-        ({"age": "split", "image": "split"}, ["'split'", "age"]),
+        ({"age": "split", "year": "split"}, ["'split'", "age, year"]),
     ],
 )
 def test_a_wrong_column_is_refused(tmp_path, columns, words):
-    base = folder(tmp_path, list__csv="image,age\n1.jpg,3\n")
+    base = folder(tmp_path, list__csv="image,age,year\n1.jpg,3,4\n")
     with pytest.raises(ConfigError) as caught:
         listed(base, **columns)
     assert [word for word in words if word not in str(caught.value)] == []
