@@ -14,14 +14,22 @@ if importlib.util.find_spec("tfx") is None:
     raise ImportError("components needs TFX: run pip install 'tfx-shards[tfx]' on Python 3.10")
 
 if TYPE_CHECKING:
+    from components.audio_example_gen.component import AudioExampleGen
     from components.image_example_gen.component import ImageExampleGen
     from components.schema_export.component import SchemaExport
     from components.shard_balancer.component import ShardBalancer
     from components.text_example_gen.component import TextExampleGen
 
-__all__ = ["ImageExampleGen", "SchemaExport", "ShardBalancer", "TextExampleGen"]
+__all__ = [
+    "AudioExampleGen",
+    "ImageExampleGen",
+    "SchemaExport",
+    "ShardBalancer",
+    "TextExampleGen",
+]
 
 _MODULES = {
+    "AudioExampleGen": "components.audio_example_gen.component",
     "ImageExampleGen": "components.image_example_gen.component",
     "SchemaExport": "components.schema_export.component",
     "ShardBalancer": "components.shard_balancer.component",

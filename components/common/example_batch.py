@@ -159,7 +159,7 @@ def _packed(values: Any) -> tuple[str, npt.NDArray[np.uint8], _Sizes]:
         return "float", floats.view(np.uint8), np.full(len(floats), 4, np.int64)
     numbers = values.to_numpy(zero_copy_only=False).astype(np.int64).view(np.uint64)
     octets, used = _varints(numbers)
-    if len(used) == 1:
+    if used.shape[1] == 1:  # all below 128, as most are
         return "int", octets[:, 0], np.ones(len(numbers), np.int64)
     return "int", octets[used], used.sum(axis=1)
 

@@ -44,6 +44,7 @@ class LayoutInputs:
         split: the split that all of them belong to, or None where the layout tells.
         columns: kinds by column, as the user sets them.
         image_roots: other folders that lists may point into.
+        media: what the files are, where nothing says so: `image` or `audio`.
     """
 
     base: str
@@ -52,6 +53,7 @@ class LayoutInputs:
     split: str | None = None
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     image_roots: tuple[ImageRoot, ...] = ()
+    media: str = "image"
 
     def below_root(self) -> Iterator[tuple[tuple[str, ...], InputFile]]:
         """Each file below `root`, with the parts of its path from there on."""

@@ -14,6 +14,7 @@ from trainer_utils.format import ConfigError, InputError
 __all__ = [
     "KINDS",
     "Blob",
+    "BlobColumn",
     "Column",
     "Entry",
     "LeftOut",
@@ -68,6 +69,13 @@ class Blob(NamedTuple):
     column: str | None = None
 
 
+class BlobColumn(NamedTuple):
+    """A feature whose bytes come from files: its name, and `image`, `label_map` or `audio`."""
+
+    name: str
+    kind: str
+
+
 class Entry(NamedTuple):
     """One input that should become an example.
 
@@ -109,7 +117,7 @@ class Listing:
     entries: tuple[Entry, ...]
     left_out: tuple[LeftOut, ...] = ()
     columns: tuple[Column, ...] = ()
-    blobs: tuple[str, ...] = ("image",)
+    blobs: tuple[BlobColumn, ...] = (BlobColumn("image", "image"),)
 
     @property
     def found(self) -> int:
@@ -165,7 +173,9 @@ def _common(one: Column, other: Column, listings: Sequence[Listing]) -> Column:
 
 def _refuse_joining(listings: Sequence[Listing]) -> NoReturn:
     names = [
-        ", ".join([*listing.blobs, *(f"{c.name} ({c.kind})" for c in listing.columns)])
+        ", ".join(
+            [*(b.name for b in listing.blobs), *(f"{c.name} ({c.kind})" for c in listing.columns)]
+        )
         for listing in listings
     ]
     raise InputError(

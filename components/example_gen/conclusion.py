@@ -31,6 +31,7 @@ def located_inputs(
     image_roots: Sequence[str] = (),
     is_source_file: Callable[[str], bool],
     sees_siblings: bool = True,
+    unit: str,
 ) -> LocatedInputs:
     """The inputs that the properties `input_base`, `input_config` and `range_config` mean.
 
@@ -54,6 +55,7 @@ def located_inputs(
         image_roots=image_roots,
         is_source_file=is_source_file,
         sees_siblings=sees_siblings,
+        unit=unit,
     )
 
 

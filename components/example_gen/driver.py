@@ -6,7 +6,7 @@ class TextExampleGenDriver(FileTreeDriver):
 
 import json
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from tfx.components.example_gen import driver, input_processor
 from tfx.proto import example_gen_pb2
@@ -22,6 +22,8 @@ class FileTreeDriver(driver.FileBasedDriver):
     TFX's own looks at what the pattern matches, which for folders of folders is just the top
     ones, and at whole seconds of the modification time.
     """
+
+    unit: ClassVar[str]  # what the inputs are called, such as `images`
 
     _properties: Mapping[str, Any] = {}
 
@@ -49,6 +51,7 @@ class FileTreeDriver(driver.FileBasedDriver):
             image_roots=json.loads(self._properties.get("image_roots") or "[]"),
             is_source_file=self.is_source_file,
             sees_siblings=self.sees_siblings(self._properties),
+            unit=self.unit,
         )
         return _NestedInputProcessor(located, splits, range_config)
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 from components.common.files import display_path
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, Column, Entry, LeftOut, Listing
+from components.common.listing import Blob, BlobColumn, Column, Entry, LeftOut, Listing
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = ["is_clutter", "read"]
@@ -45,7 +45,8 @@ def read(inputs: LayoutInputs) -> Listing:
             values = (parts[label_depth],) if has_labels else ()
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
     columns = (Column("label", "label"),) if has_labels else ()
-    return Listing(tuple(entries), tuple(left_out), columns)
+    blobs = (BlobColumn(inputs.media, inputs.media),)
+    return Listing(tuple(entries), tuple(left_out), columns, blobs)
 
 
 def is_clutter(parts: Iterable[str]) -> bool:

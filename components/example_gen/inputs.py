@@ -78,6 +78,7 @@ def locate(
     image_roots: Sequence[str] = (),
     is_source_file: Callable[[str], bool],
     sees_siblings: bool = True,
+    unit: str = "inputs",
 ) -> LocatedInputs:
     """Resolves spans as TFX does, and lists every file that the patterns select.
 
@@ -88,13 +89,14 @@ def locate(
         image_roots: folders beside it that a list may point into.
         is_source_file: whether a path is by itself what examples are made of, as a list is.
         sees_siblings: whether such a file may name others.
+        unit: what the inputs are called, such as `images`.
 
     Raises:
         InputError: there is nothing at `input_base`, or no file in it.
     """
     if not input_base or not exists(input_base):
         raise InputError(
-            f"input_base {input_base!r}: expected a folder or a list of inputs, found none"
+            f"input_base {input_base!r}: expected a folder or a list of {unit}, found none"
         )
     base, list_name = input_base, None
     if not is_folder(input_base):
@@ -105,7 +107,7 @@ def locate(
         span, version = processor.resolve_span_and_version()  # opens files that it need not
     files = [find_file(base, list_name)] if list_name and not sees_siblings else list_files(base)
     if not files:
-        raise InputError(f"input_base {input_base!r}: expected inputs, found an empty folder")
+        raise InputError(f"input_base {input_base!r}: expected {unit}, found an empty folder")
     patterns = []
     for split in input_config.splits:
         pattern = processor.get_pattern_for_span_version(split.pattern, span, version)
@@ -120,7 +122,7 @@ def locate(
                 selected = files if sees_siblings else selected
             elif list_name:
                 raise InputError(
-                    f"input_base {input_base!r}: expected a folder or a list of inputs, got a file"
+                    f"input_base {input_base!r}: expected a folder or a list of {unit}, got a file"
                 )
             else:
                 root = posixpath.dirname(root)
@@ -150,7 +152,9 @@ def fingerprint(located: LocatedInputs) -> str:
     return digest.hexdigest()
 
 
-def layout_inputs(located: LocatedInputs, *, columns: Mapping[str, str]) -> list[LayoutInputs]:
+def layout_inputs(
+    located: LocatedInputs, *, columns: Mapping[str, str], media: str = "image"
+) -> list[LayoutInputs]:
     """What layouts are read from, one a pattern; several patterns are splits."""
     several = len(located.patterns) > 1
     return [
@@ -161,6 +165,7 @@ def layout_inputs(located: LocatedInputs, *, columns: Mapping[str, str]) -> list
             split=pattern.name if several else None,
             columns=columns,
             image_roots=located.image_roots,
+            media=media,
         )
         for pattern in located.patterns
     ]

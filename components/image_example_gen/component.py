@@ -8,66 +8,53 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfx import types
-from tfx.components.example_gen import utils
-from tfx.dsl.components.base import base_beam_component, executor_spec
-from tfx.orchestration import data_types
+from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
-from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
-from components.common.checks import as_properties, known_now
+from components.example_gen.component import (
+    COMMON_PARAMETERS,
+    EXAMPLES,
+    FilesExampleGen,
+    Runtime,
+    optional,
+    required,
+)
 from components.example_gen.driver import FileTreeDriver
 from components.image_example_gen.executor import Executor
-from components.image_example_gen.images import MAX_PIXELS
 from components.image_example_gen.layouts import is_source_file
 from components.image_example_gen.settings import ImageSettings
+from components.media.images import MAX_PIXELS
 
 __all__ = ["ImageExampleGen"]
 
-_Runtime = data_types.RuntimeParameter
-
 
 class ImageExampleGenSpec(types.ComponentSpec):
-    """The component's parameters and output; the names that it shares with TFX's are TFX's."""
+    """The component's parameters and output."""
 
     PARAMETERS = {
-        standard_component_specs.INPUT_BASE_KEY: component_spec.ExecutionParameter(type=str),
-        standard_component_specs.INPUT_CONFIG_KEY: component_spec.ExecutionParameter(
-            type=example_gen_pb2.Input
-        ),
-        standard_component_specs.OUTPUT_CONFIG_KEY: component_spec.ExecutionParameter(
-            type=example_gen_pb2.Output
-        ),
-        standard_component_specs.RANGE_CONFIG_KEY: component_spec.ExecutionParameter(
-            type=range_config_pb2.RangeConfig, optional=True
-        ),
-        "layout": component_spec.ExecutionParameter(type=str),
-        "columns": component_spec.ExecutionParameter(type=str, optional=True),
-        "image_roots": component_spec.ExecutionParameter(type=str, optional=True),
-        "vocabulary": component_spec.ExecutionParameter(type=str, optional=True),
-        "group_by": component_spec.ExecutionParameter(type=str, optional=True),
-        "stratify": component_spec.ExecutionParameter(type=int),
-        "orientation": component_spec.ExecutionParameter(type=str),
-        "frames": component_spec.ExecutionParameter(type=str),
-        "resize_shorter_side": component_spec.ExecutionParameter(type=int, optional=True),
-        "quality": component_spec.ExecutionParameter(type=int),
-        "encoding": component_spec.ExecutionParameter(type=str),
-        "verify": component_spec.ExecutionParameter(type=str),
-        "max_pixels": component_spec.ExecutionParameter(type=int),
-        "seed": component_spec.ExecutionParameter(type=int),
-        "target_shard_bytes": component_spec.ExecutionParameter(type=int),
-        "compression": component_spec.ExecutionParameter(type=str),
-        "max_reject_fraction": component_spec.ExecutionParameter(type=float),
+        **COMMON_PARAMETERS,
+        "image_roots": optional(str),
+        "orientation": required(str),
+        "frames": required(str),
+        "resize_shorter_side": optional(int),
+        "quality": required(int),
+        "encoding": required(str),
+        "verify": required(str),
+        "max_pixels": required(int),
+        "sample_rate": optional(int),
     }
     INPUTS: dict[str, Any] = {}
-    OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
+    OUTPUTS = EXAMPLES
 
 
 class _Driver(FileTreeDriver):
+    unit = "images"
+
     def is_source_file(self, path: str) -> bool:
         return is_source_file(path)
 
 
-class ImageExampleGen(base_beam_component.BaseBeamComponent):
+class ImageExampleGen(FilesExampleGen):
     """Turns images, in whatever layout they lie, into sharded TFRecords of `tf.train.Example`.
 
     Every example has `image` (the file, byte for byte where TensorFlow reads it), `filename`
@@ -83,31 +70,33 @@ class ImageExampleGen(base_beam_component.BaseBeamComponent):
     SPEC_CLASS = ImageExampleGenSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
     DRIVER_CLASS = _Driver
+    settings_class = ImageSettings
 
     def __init__(
         self,
-        input_base: str | _Runtime,
+        input_base: str | Runtime,
         *,
-        input_config: example_gen_pb2.Input | _Runtime | None = None,
-        output_config: example_gen_pb2.Output | _Runtime | None = None,
-        range_config: range_config_pb2.RangeConfig | _Runtime | None = None,
-        layout: str | _Runtime = "auto",
-        columns: Mapping[str, str] | _Runtime | None = None,
-        image_roots: Sequence[str] | _Runtime = (),
-        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | _Runtime | None = None,
-        group_by: str | _Runtime | None = None,
-        stratify: bool | _Runtime = False,
-        orientation: str | _Runtime = "apply",
-        frames: str | _Runtime = "first",
-        resize_shorter_side: int | _Runtime | None = None,
-        quality: int | _Runtime = 95,
-        encoding: str | _Runtime = "file",
-        verify: str | _Runtime = "structure",
-        max_pixels: int | _Runtime = MAX_PIXELS,
-        seed: int | _Runtime = 0,
-        target_shard_bytes: int | _Runtime = 128 << 20,
-        compression: str | _Runtime = "none",
-        max_reject_fraction: float | _Runtime = 0.01,
+        input_config: example_gen_pb2.Input | Runtime | None = None,
+        output_config: example_gen_pb2.Output | Runtime | None = None,
+        range_config: range_config_pb2.RangeConfig | Runtime | None = None,
+        layout: str | Runtime = "auto",
+        columns: Mapping[str, str] | Runtime | None = None,
+        image_roots: Sequence[str] | Runtime = (),
+        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | Runtime | None = None,
+        group_by: str | Runtime | None = None,
+        stratify: bool | Runtime = False,
+        orientation: str | Runtime = "apply",
+        frames: str | Runtime = "first",
+        resize_shorter_side: int | Runtime | None = None,
+        quality: int | Runtime = 95,
+        encoding: str | Runtime = "file",
+        verify: str | Runtime = "structure",
+        max_pixels: int | Runtime = MAX_PIXELS,
+        sample_rate: int | Runtime | None = None,
+        seed: int | Runtime = 0,
+        target_shard_bytes: int | Runtime = 128 << 20,
+        compression: str | Runtime = "none",
+        max_reject_fraction: float | Runtime = 0.01,
     ) -> None:
         """Makes the component.
 
@@ -123,8 +112,9 @@ class ImageExampleGen(base_beam_component.BaseBeamComponent):
             range_config: TFX's: which span to take. Default: the latest.
             layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
                 `tsv`, `jsonl`, `parquet`, `voc`, `coco`, `segmentation`, `tar`.
-            columns: of a list, kinds by column: `int`, `float`, `string`, `label`, `image`,
-                `split` or `ignore`. Default: by their names and values.
+            columns: of a list, kinds by column: `int`, `float`, `string`, `text`, `label`,
+                `image`, `audio`, `split` or `ignore`. Default: by their names and values. Where a
+                row has several files, each is a feature by its column's name.
             image_roots: folders beside `input_base` that a list may point into.
             vocabulary: the labels in the order of their ids: of the feature `label`, or by
                 feature. Others are rejected. Default: all labels, sorted.
@@ -139,6 +129,7 @@ class ImageExampleGen(base_beam_component.BaseBeamComponent):
                 from the middle, which no trainer needs to decode.
             verify: `structure` (header, end, plausible size) or `decode` (every pixel).
             max_pixels: of an image, all its frames together.
+            sample_rate: in Hz, to which sounds that a list names are resampled.
             seed: of the hash that decides splits, order and shards. 64 bits, signed.
             target_shard_bytes: wished size of a shard in bytes, at least 1.
             compression: `none`, or `gzip` (slower to read, and Datum cannot).
@@ -162,19 +153,16 @@ class ImageExampleGen(base_beam_component.BaseBeamComponent):
             "encoding": encoding,
             "verify": verify,
             "max_pixels": max_pixels,
+            "sample_rate": sample_rate,
             "seed": seed,
             "target_shard_bytes": target_shard_bytes,
             "compression": compression,
             "max_reject_fraction": max_reject_fraction,
         }
-        ImageSettings.from_arguments(known_now(settings))
-        settings = as_properties(settings, json_names=ImageSettings.JSON_PROPERTIES)
-        spec = ImageExampleGenSpec(
-            input_base=input_base,
-            input_config=input_config or utils.make_default_input_config(),
-            output_config=output_config or example_gen_pb2.Output(),
+        super().__init__(
+            input_base,
+            input_config=input_config,
+            output_config=output_config,
             range_config=range_config,
-            examples=types.Channel(type=standard_artifacts.Examples),
-            **settings,
+            settings=settings,
         )
-        super().__init__(spec=spec)

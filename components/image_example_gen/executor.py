@@ -1,223 +1,49 @@
-"""Turns a folder of images into a dataset: plan, write, publish."""
+"""The engine of all ExampleGens of files, for images."""
 
-import collections
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
 
-from absl import logging
-from tfx import types
-from tfx.types import artifact_utils
-
-from components.common.beam import LocalFirstBeamExecutor
-from components.common.files import join, list_names, remove_file, rename
-from components.common.listing import Listing, join_listings
-from components.common.progress import Work, shown_progress
-from components.common.publish import describe_artifact, package_versions, publish_dataset
-from components.common.rejects import Reject
-from components.common.summaries import read_summaries, start_working, working_folder
-from components.example_gen.conclusion import (
-    account,
-    check_outcome,
-    located_inputs,
-    set_span,
-    total_counts,
-)
-from components.example_gen.inputs import LocatedInputs, layout_inputs, refuse_overlap
-from components.example_gen.partition import Partition, partition_of
-from components.example_gen.vocabularies import label_column
-from components.image_example_gen.features import make_features
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Listing
+from components.example_gen.executor import MediaExecutor
+from components.example_gen.media_settings import MediaSettings
 from components.image_example_gen.layouts import is_source_file, read_layout, what_was_looked_for
-from components.image_example_gen.plan import Plan, plan_shards
-from components.image_example_gen.reports import ShardSummary
 from components.image_example_gen.settings import ImageSettings
-from components.image_example_gen.transforms import WriteImageShards
-from trainer_utils.format import ConfigError, Manifest, Shard, ShardName
+from trainer_utils.format import ConfigError
 
 __all__ = ["Executor"]
 
 
-class Executor(LocalFirstBeamExecutor):
+class Executor(MediaExecutor):
     """Executor of ImageExampleGen."""
 
-    def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
-    ) -> None:
-        """Converts the images.
+    producer, unit, media = "ImageExampleGen", "images", "image"
+    settings_class = ImageSettings
 
-        Args:
-            input_dict: empty.
-            output_dict: `examples`: the Examples artifact to fill.
-            exec_properties: `input_base`, `input_config`, `output_config`, `range_config` as in
-                TFX's FileBasedExampleGen, and the fields of `ImageSettings`. Where TFX's driver
-                ran, it has filled in spans; where none did, they are resolved here.
+    def is_source_file(self, path: str) -> bool:  # noqa: D102
+        return is_source_file(path)
+
+    def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
+        return read_layout(inputs, layout=layout)
+
+    def what_was_looked_for(self, names: Iterable[str]) -> str:  # noqa: D102
+        return what_was_looked_for(names)
+
+    def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:
+        """The settings for inputs whose boxes or label maps must go on fitting their images.
+
+        Those are drawn on a file's pixels as they lie, so these are not turned.
 
         Raises:
-            InputError: the input is missing, malformed, or too much of it was rejected.
-            ConfigError: a setting is not allowed.
+            ConfigError: images would be cut, and their boxes would not.
         """
-        self._log_startup(input_dict, output_dict, exec_properties)
-        artifact = artifact_utils.get_single_instance(output_dict["examples"])
-        settings = ImageSettings.from_properties(exec_properties)
-        located = located_inputs(
-            exec_properties, image_roots=settings.image_roots, is_source_file=is_source_file
-        )
-        listing = _read_listing(located, settings)
-        settings = _suited(settings, listing)
-        partition = partition_of(exec_properties)
-        plan = plan_shards(listing, partition=partition, settings=settings)
-        start_working(artifact.uri)
-        with (
-            shown_progress(artifact.uri, _work(plan), unit="images"),
-            self._make_beam_pipeline() as pipeline,
-        ):
-            pipeline | WriteImageShards(  # type: ignore[operator]
-                plan, base=located.base, uri=artifact.uri, settings=settings
+        has_boxes = any(column.name == "xmin" for column in listing.columns)
+        if has_boxes and settings.images.encoding == "raw":
+            raise ConfigError(
+                "encoding: expected 'file' for images with boxes, since raw ones are cut to a "
+                "square, got 'raw'"
             )
-        summaries = _read_summaries(artifact.uri, plan)
-        rejects = [*plan.rejects, *(r for summary in summaries for r in summary.rejects)]
-        check_outcome(
-            rejects,
-            found=listing.found,
-            written=sum(summary.records for summary in summaries),
-            base=located.base,
-            settings=settings,
-            uri=artifact.uri,
-            what="images",
-            looked_for=lambda: what_was_looked_for(list_names(located.base)),
-        )
-        kept = _drop_empty_shards(summaries, artifact.uri, settings.gzip)
-        manifest = _manifest(plan, kept, rejects, settings, partition)
-        features = make_features(plan, summaries)
-        vocabularies = plan.vocabularies
-        describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
-        set_span(artifact, located, exec_properties)
-        publish_dataset(
-            artifact.uri, manifest, features, vocabularies=vocabularies, rejects=rejects
-        )
-
-
-def _read_listing(located: LocatedInputs, settings: ImageSettings) -> Listing:
-    listings = [
-        read_layout(inputs, layout=settings.layout)
-        for inputs in layout_inputs(located, columns=settings.columns)
-    ]
-    if len(listings) == 1:
-        return listings[0]
-    listing = join_listings(listings)
-    refuse_overlap([entry.name for entry in listing.entries])
-    return listing
-
-
-def _suited(settings: ImageSettings, listing: Listing) -> ImageSettings:
-    """The settings for inputs whose boxes or label maps must go on fitting their images.
-
-    Those are drawn on a file's pixels as they lie, so these are not turned.
-
-    Raises:
-        ConfigError: images would be cut, and their boxes would not.
-    """
-    has_boxes = any(column.name == "xmin" for column in listing.columns)
-    if has_boxes and settings.images.encoding == "raw":
-        raise ConfigError(
-            "encoding: expected 'file' for images with boxes, since raw ones are cut to a square, "
-            "got 'raw'"
-        )
-    if not has_boxes and len(listing.blobs) == 1:
-        return settings
-    images = dataclasses.replace(settings.images, orientation="keep")
-    return dataclasses.replace(settings, images=images)
-
-
-def _work(plan: Plan) -> dict[str, Work]:
-    return {
-        task.name: Work(
-            len(task.entries), sum(blob.size for entry in task.entries for blob in entry.blobs)
-        )
-        for task in plan.tasks
-    }
-
-
-def _read_summaries(uri: str, plan: Plan) -> list[ShardSummary]:
-    found = {
-        (summary.split, summary.shard_index): summary
-        for summary in map(ShardSummary.from_json, read_summaries(working_folder(uri)))
-    }
-    return [found[task.split, task.shard_index] for task in plan.tasks]
-
-
-def _drop_empty_shards(
-    summaries: Sequence[ShardSummary], uri: str, gzip: bool
-) -> list[ShardSummary]:
-    """Removes shards whose images were all rejected, and numbers the others anew."""
-    kept: list[ShardSummary] = []
-    by_split: dict[str, list[ShardSummary]] = collections.defaultdict(list)
-    for summary in summaries:
-        by_split[summary.split].append(summary)
-    for split, shards in by_split.items():
-        full = [shard for shard in shards if shard.records] or shards[:1]
-        if not full[0].records:
-            logging.warning("split %r has no examples: it keeps one empty shard", split)
-        for shard in shards:
-            if shard not in full:
-                remove_file(join(uri, _shard_path(shard, len(shards), gzip)))
-        for index, shard in enumerate(full):
-            old = _shard_path(shard, len(shards), gzip)
-            shard.shard_index = index
-            if (new := _shard_path(shard, len(full), gzip)) != old:
-                rename(join(uri, old), join(uri, new))
-        kept += full
-    return kept
-
-
-def _shard_path(summary: ShardSummary, num_shards: int, gzip: bool) -> str:
-    return ShardName(
-        split=summary.split, shard_index=summary.shard_index, num_shards=num_shards, gzip=gzip
-    ).path
-
-
-def _manifest(
-    plan: Plan,
-    summaries: Sequence[ShardSummary],
-    rejects: Sequence[Reject],
-    settings: ImageSettings,
-    partition: Partition | None,
-) -> Manifest:
-    num_shards = collections.Counter(summary.split for summary in summaries)
-    written: collections.Counter[str] = collections.Counter()
-    labels: dict[str, collections.Counter[str]] = {
-        name: collections.Counter() for name in plan.splits
-    }
-    place = label_column(plan.columns)
-    class_names = None if place is None else plan.vocabularies.get(plan.columns[place].name)
-    for summary in summaries:
-        written[summary.split] += summary.records
-        for label, count in summary.labels.items():
-            labels[summary.split][class_names[label] if class_names else str(label)] += count
-    return Manifest(
-        shards=tuple(
-            Shard(
-                path=_shard_path(summary, num_shards[summary.split], settings.gzip),
-                split=summary.split,
-                records=summary.records,
-                bytes=summary.bytes,
-                crc32c=summary.crc32c,
-            )
-            for summary in summaries
-        ),
-        accounting=account(plan.splits, written=written, rejects=rejects, skipped=plan.skipped),
-        producer="ImageExampleGen",
-        config={**settings.for_manifest(), "splits": partition and dict(partition.buckets)},
-        input_fingerprint=_content(summaries),
-        label_counts={name: dict(counts) for name, counts in labels.items() if counts},
-        conversions=total_counts(summary.conversions for summary in summaries),
-        reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
-        versions=package_versions(),
-    )
-
-
-def _content(summaries: Sequence[ShardSummary]) -> str:
-    return f"{sum(int(summary.content, 16) for summary in summaries) % 2**128:032x}"
+        if not has_boxes and all(blob.kind != "label_map" for blob in listing.blobs):
+            return settings
+        images = dataclasses.replace(settings.images, orientation="keep")
+        return dataclasses.replace(settings, images=images)

@@ -4,72 +4,62 @@ texts = TextExampleGen(input_base="reviews.csv")
 texts.outputs["examples"]
 """
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfx import types
-from tfx.components.example_gen import utils
-from tfx.dsl.components.base import base_beam_component, executor_spec
-from tfx.orchestration import data_types
+from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
-from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
-from components.common.checks import as_properties, known_now
+from components.example_gen.component import (
+    COMMON_PARAMETERS,
+    EXAMPLES,
+    FilesExampleGen,
+    Runtime,
+    optional,
+    required,
+)
 from components.example_gen.driver import FileTreeDriver
+from components.example_gen.manifest import MEDIA
 from components.text_example_gen.executor import Executor
 from components.text_example_gen.layouts import is_source_file
 from components.text_example_gen.settings import TextSettings
 
 __all__ = ["TextExampleGen"]
 
-_Runtime = data_types.RuntimeParameter
-
 
 class TextExampleGenSpec(types.ComponentSpec):
-    """The component's parameters and output; the names that it shares with TFX's are TFX's."""
+    """The component's parameters and output."""
 
     PARAMETERS = {
-        standard_component_specs.INPUT_BASE_KEY: component_spec.ExecutionParameter(type=str),
-        standard_component_specs.INPUT_CONFIG_KEY: component_spec.ExecutionParameter(
-            type=example_gen_pb2.Input
-        ),
-        standard_component_specs.OUTPUT_CONFIG_KEY: component_spec.ExecutionParameter(
-            type=example_gen_pb2.Output
-        ),
-        standard_component_specs.RANGE_CONFIG_KEY: component_spec.ExecutionParameter(
-            type=range_config_pb2.RangeConfig, optional=True
-        ),
-        "layout": component_spec.ExecutionParameter(type=str),
-        "columns": component_spec.ExecutionParameter(type=str, optional=True),
-        "column_names": component_spec.ExecutionParameter(type=str, optional=True),
-        "delimiter": component_spec.ExecutionParameter(type=str, optional=True),
-        "encoding": component_spec.ExecutionParameter(type=str),
-        "vocabulary": component_spec.ExecutionParameter(type=str, optional=True),
-        "group_by": component_spec.ExecutionParameter(type=str, optional=True),
-        "stratify": component_spec.ExecutionParameter(type=int),
-        "lowercase": component_spec.ExecutionParameter(type=int),
-        "normalize": component_spec.ExecutionParameter(type=str, optional=True),
-        "min_chars": component_spec.ExecutionParameter(type=int),
-        "max_chars": component_spec.ExecutionParameter(type=int, optional=True),
-        "deduplicate": component_spec.ExecutionParameter(type=int),
-        "seed": component_spec.ExecutionParameter(type=int),
-        "target_shard_bytes": component_spec.ExecutionParameter(type=int),
-        "compression": component_spec.ExecutionParameter(type=str),
-        "max_reject_fraction": component_spec.ExecutionParameter(type=float),
+        **COMMON_PARAMETERS,
+        "image_roots": optional(str),
+        "column_names": optional(str),
+        "delimiter": optional(str),
+        "encoding": required(str),
+        "lowercase": required(int),
+        "normalize": optional(str),
+        "min_chars": required(int),
+        "max_chars": optional(int),
+        "deduplicate": required(int),
     }
     INPUTS: dict[str, Any] = {}
-    OUTPUTS = {"examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)}
+    OUTPUTS = EXAMPLES
 
 
 class _Driver(FileTreeDriver):
+    unit = "texts"
+
     def is_source_file(self, path: str) -> bool:
         return is_source_file(path)
 
     def sees_siblings(self, exec_properties: Mapping[str, Any]) -> bool:
-        return False
+        columns = json.loads(exec_properties.get("columns") or "{}")
+        return any(kind in MEDIA for kind in columns.values())
 
 
-class TextExampleGen(base_beam_component.BaseBeamComponent):
+class TextExampleGen(FilesExampleGen):
     """Turns texts and tables into sharded TFRecords of `tf.train.Example`.
 
     Every example has the columns of its row, typed by all rows, or `text` and `label` of a file
@@ -84,31 +74,33 @@ class TextExampleGen(base_beam_component.BaseBeamComponent):
     SPEC_CLASS = TextExampleGenSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
     DRIVER_CLASS = _Driver
+    settings_class = TextSettings
 
     def __init__(
         self,
-        input_base: str | _Runtime,
+        input_base: str | Runtime,
         *,
-        input_config: example_gen_pb2.Input | _Runtime | None = None,
-        output_config: example_gen_pb2.Output | _Runtime | None = None,
-        range_config: range_config_pb2.RangeConfig | _Runtime | None = None,
-        layout: str | _Runtime = "auto",
-        columns: Mapping[str, str] | _Runtime | None = None,
-        column_names: Sequence[str] | _Runtime = (),
-        delimiter: str | _Runtime | None = None,
-        encoding: str | _Runtime = "utf-8",
-        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | _Runtime | None = None,
-        group_by: str | _Runtime | None = None,
-        stratify: bool | _Runtime = False,
-        lowercase: bool | _Runtime = False,
-        normalize: str | _Runtime | None = None,
-        min_chars: int | _Runtime = 0,
-        max_chars: int | _Runtime | None = None,
-        deduplicate: bool | _Runtime = False,
-        seed: int | _Runtime = 0,
-        target_shard_bytes: int | _Runtime = 128 << 20,
-        compression: str | _Runtime = "none",
-        max_reject_fraction: float | _Runtime = 0.01,
+        input_config: example_gen_pb2.Input | Runtime | None = None,
+        output_config: example_gen_pb2.Output | Runtime | None = None,
+        range_config: range_config_pb2.RangeConfig | Runtime | None = None,
+        layout: str | Runtime = "auto",
+        columns: Mapping[str, str] | Runtime | None = None,
+        image_roots: Sequence[str] | Runtime = (),
+        column_names: Sequence[str] | Runtime = (),
+        delimiter: str | Runtime | None = None,
+        encoding: str | Runtime = "utf-8",
+        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | Runtime | None = None,
+        group_by: str | Runtime | None = None,
+        stratify: bool | Runtime = False,
+        lowercase: bool | Runtime = False,
+        normalize: str | Runtime | None = None,
+        min_chars: int | Runtime = 0,
+        max_chars: int | Runtime | None = None,
+        deduplicate: bool | Runtime = False,
+        seed: int | Runtime = 0,
+        target_shard_bytes: int | Runtime = 128 << 20,
+        compression: str | Runtime = "none",
+        max_reject_fraction: float | Runtime = 0.01,
     ) -> None:
         """Makes the component.
 
@@ -123,7 +115,9 @@ class TextExampleGen(base_beam_component.BaseBeamComponent):
             layout: `auto`, or the name of one: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects
                 by key, or a list), `lines` (an example a line), `folder` (an example a file).
             columns: kinds by column: `int`, `float`, `string`, `text`, `label`, `split` or
-                `ignore`. Default: by their names and all their values.
+                `ignore`. Default: by their names and all their values. With `image` or `audio`,
+                rows name files, which go into the examples.
+            image_roots: folders beside `input_base` that rows may point into.
             column_names: of a table without a header.
             delimiter: of a table, one character. Default: a comma, or a tab for `tsv`.
             encoding: of the files, as Python names it.
@@ -148,6 +142,7 @@ class TextExampleGen(base_beam_component.BaseBeamComponent):
         settings: dict[str, Any] = {
             "layout": layout,
             "columns": columns,
+            "image_roots": image_roots,
             "column_names": column_names,
             "delimiter": delimiter,
             "encoding": encoding,
@@ -164,14 +159,10 @@ class TextExampleGen(base_beam_component.BaseBeamComponent):
             "compression": compression,
             "max_reject_fraction": max_reject_fraction,
         }
-        TextSettings.from_arguments(known_now(settings))
-        settings = as_properties(settings, json_names=TextSettings.JSON_PROPERTIES)
-        spec = TextExampleGenSpec(
-            input_base=input_base,
-            input_config=input_config or utils.make_default_input_config(),
-            output_config=output_config or example_gen_pb2.Output(),
+        super().__init__(
+            input_base,
+            input_config=input_config,
+            output_config=output_config,
             range_config=range_config,
-            examples=types.Channel(type=standard_artifacts.Examples),
-            **settings,
+            settings=settings,
         )
-        super().__init__(spec=spec)

@@ -29,6 +29,7 @@ from components.text_example_gen.layouts import (
 from components.text_example_gen.pieces import Piece
 from components.text_example_gen.plan import RowPlan, plan_rows
 from components.text_example_gen.settings import TextSettings
+from components.text_example_gen.tables_of_files import TableOfFilesExecutor
 from components.text_example_gen.transforms import InspectPieces, WriteRows, summary_name
 from trainer_utils.format import ConfigError, InputError, Manifest, Shard
 
@@ -61,8 +62,11 @@ class Executor(LocalFirstBeamExecutor):
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
         uri = artifact.uri
         settings = TextSettings.from_properties(exec_properties)
+        if settings.names_files:
+            TableOfFilesExecutor.like(self).Do(input_dict, output_dict, exec_properties)
+            return
         located = located_inputs(
-            exec_properties, is_source_file=is_source_file, sees_siblings=False
+            exec_properties, is_source_file=is_source_file, sees_siblings=False, unit="texts"
         )
         partition = partition_of(exec_properties)
         start_working(uri)

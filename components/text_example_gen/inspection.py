@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.files import is_remote, join, make_folder, read_bytes, write_atomically
-from components.image_example_gen.layouts.column_types import LABEL_NAMES
+from components.example_gen.column_types import LABEL_NAMES
 from components.text_example_gen.kinds import ColumnFacts, column_facts
 from components.text_example_gen.layouts import read_piece
 from components.text_example_gen.pieces import Piece

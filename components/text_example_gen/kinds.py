@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.listing import Column
-from components.image_example_gen.layouts.column_types import LABEL_NAMES
+from components.example_gen.column_types import LABEL_NAMES
 from trainer_utils.format import InputError
 
 __all__ = ["ColumnFacts", "column_facts", "decide", "typed"]

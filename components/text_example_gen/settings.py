@@ -6,15 +6,16 @@ TextSettings(columns={"stars": "float"}, min_chars=20, deduplicate=True)
 import codecs
 import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from components.common.checks import check_choice, check_number
+from components.example_gen.manifest import COLUMN_KINDS, MEDIA
 from components.example_gen.settings import ExampleGenSettings, check_texts
 from trainer_utils.format import ConfigError
 
-__all__ = ["COLUMN_KINDS", "LAYOUTS", "TextSettings"]
+__all__ = ["LAYOUTS", "TextSettings"]
 
 LAYOUTS = ("auto", "csv", "tsv", "jsonl", "parquet", "json", "lines", "folder")
-COLUMN_KINDS = ("int", "float", "string", "text", "label", "split", "ignore")
 _FORMS = ("NFC", "NFD", "NFKC", "NFKD")
 
 
@@ -23,6 +24,7 @@ class TextSettings(ExampleGenSettings):
     """What shapes the output, beside TFX's own input_config and output_config.
 
     Args:
+        image_roots: folders beside the input base that a table's rows may point into.
         column_names: of tables without a header; empty where the first row has them.
         delimiter: between a table's fields; None for the layout's own.
         encoding: of the files, as Python names it.
@@ -33,8 +35,9 @@ class TextSettings(ExampleGenSettings):
     """
 
     LAYOUTS = LAYOUTS
-    JSON_PROPERTIES = ("column_names", "columns", "vocabulary")
+    JSON_PROPERTIES = ("column_names", "columns", "image_roots", "vocabulary")
 
+    image_roots: Sequence[str] = ()
     column_names: Sequence[str] = ()
     delimiter: str | None = None
     encoding: str = "utf-8"
@@ -48,6 +51,7 @@ class TextSettings(ExampleGenSettings):
         super().__post_init__()
         for name, kind in self.columns.items():
             check_choice(f"columns[{name!r}]", kind, COLUMN_KINDS)
+        check_texts("image_roots", self.image_roots)
         check_texts("column_names", self.column_names)
         if len(set(self.column_names)) < len(self.column_names):
             raise ConfigError(f"column_names: expected each once, got {list(self.column_names)}")
@@ -59,6 +63,8 @@ class TextSettings(ExampleGenSettings):
         if self.max_chars is not None:
             check_number("max_chars", self.max_chars, max(1, self.min_chars))
         check_choice("deduplicate", self.deduplicate, (False, True))
+        if self.names_files:
+            self._check_only_for_texts()
 
     def _check_delimiter(self) -> None:
         delimiter = self.delimiter
@@ -81,6 +87,32 @@ class TextSettings(ExampleGenSettings):
                 f"got {self.encoding!r}"
             ) from error
         object.__setattr__(self, "encoding", codec.name)
+
+    def _check_only_for_texts(self) -> None:
+        """Refuses what is not done to tables whose rows name files."""
+        defaults = {field.name: field.default for field in dataclasses.fields(self)}
+        for name in ("encoding", "delimiter", "lowercase", "normalize", "min_chars", "max_chars"):
+            if getattr(self, name) != defaults[name]:
+                raise ConfigError(
+                    f"{name}: expected {defaults[name]!r} for a table whose rows name images or "
+                    f"sounds, got {getattr(self, name)!r}"
+                )
+        if self.column_names or self.deduplicate:
+            raise ConfigError(
+                "column_names, deduplicate: expected none for a table whose rows name images or "
+                "sounds"
+            )
+
+    @property
+    def names_files(self) -> bool:
+        """Whether the rows of tables name images or sounds."""
+        return any(kind in MEDIA for kind in self.columns.values())
+
+    def for_manifest(self) -> dict[str, Any]:
+        """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
+        config = super().for_manifest()
+        del config["image_roots"]
+        return config
 
     @property
     def is_utf8(self) -> bool:

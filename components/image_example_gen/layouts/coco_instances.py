@@ -17,8 +17,8 @@ from typing import Any, TypeGuard
 
 from components.common.listing import Column, Value
 from components.common.rejects import RejectedInputError
-from components.image_example_gen.layouts import boxes
-from components.image_example_gen.layouts.boxes import BOX_COLUMNS, relative_box
+from components.example_gen import boxes
+from components.example_gen.boxes import BOX_COLUMNS, relative_box
 from trainer_utils.format import InputError
 
 __all__ = ["COLUMNS", "KEYS", "Instances", "parse_instances"]

@@ -1,13 +1,13 @@
 """Images and their label maps, as Pascal VOC keeps them: JPEGImages, SegmentationClass.
 
-    read(inputs).blobs         # ('image', 'label')
+    [blob.name for blob in read(inputs).blobs]         # ['image', 'label']
 
 Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development kit, section 8.
 """
 
 from components.common.files import display_path
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, Entry, LeftOut, Listing
+from components.common.listing import Blob, BlobColumn, Entry, LeftOut, Listing
 from components.image_example_gen.layouts.image_sets import (
     by_stem,
     has_folders,
@@ -47,4 +47,8 @@ def read(inputs: LayoutInputs) -> Listing:
         else:
             blobs = (Blob(file.path, file.size), Blob(label_map.path, label_map.size))
             entries.append(Entry(file.path, split, blobs))
-    return Listing(tuple(entries), tuple(left_out), blobs=("image", "label"))
+    return Listing(
+        tuple(entries),
+        tuple(left_out),
+        blobs=(BlobColumn("image", "image"), BlobColumn("label", "label_map")),
+    )

@@ -17,8 +17,8 @@ from components.common.files import InputFile, display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value
 from components.common.rejects import RejectedInputError
-from components.image_example_gen.layouts import boxes
-from components.image_example_gen.layouts.boxes import BOX_COLUMNS, relative_box
+from components.example_gen import boxes
+from components.example_gen.boxes import BOX_COLUMNS, relative_box
 from components.image_example_gen.layouts.image_sets import (
     by_stem,
     has_folders,

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from components.common.files import list_files
 from components.common.layout_inputs import ImageRoot, LayoutInputs
 from components.common.listing import Column, Listing
+from components.example_gen.column_types import typed_column
 from components.image_example_gen.layouts import read_layout
-from components.image_example_gen.layouts.column_types import typed_column
 from trainer_utils.format import ConfigError, InputError
 
 IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
@@ -331,11 +331,11 @@ def test_a_malformed_list_is_refused_by_place(tmp_path, texts, words):
     [
         ({"colour": "int"}, ["'colour'", "image, age"]),
         ({"age": "number"}, ["columns['age']", "'number'"]),
-        ({"age": "image", "image": "image"}, ["'image'", "age"]),
+        ({"age": "split", "year": "split"}, ["'split'", "age, year"]),
     ],
 )
 def test_a_wrong_column_is_refused(tmp_path, columns, words):
-    base = folder(tmp_path, list__csv="image,age\n1.jpg,3\n")
+    base = folder(tmp_path, list__csv="image,age,year\n1.jpg,3,4\n")
     with pytest.raises(ConfigError) as caught:
         listed(base, **columns)
     assert [word for word in words if word not in str(caught.value)] == []

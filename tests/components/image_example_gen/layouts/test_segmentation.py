@@ -35,7 +35,7 @@ def test_pairs_and_splits_are_datums_wherever_the_sets_lie(
     write(tmp_path, **pairs("a", "b", "c d"))
     write(tmp_path, **{f"{prefix}train.txt": "a\nc d\n", f"{prefix}val.txt": "b\n"})
     listing = read(tmp_path)
-    assert (listing.blobs, listing.columns) == (("image", "label"), ())
+    assert (listing.blobs, listing.columns) == ((("image", "image"), ("label", "label_map")), ())
     for theirs, ours in (("train", "train"), ("val", "eval")):
         kwargs = {"set_dir": datums_folder} if datums_folder else {}
         expected = dict(SegDatumGenerator(str(tmp_path), None)(split=theirs, **kwargs))

@@ -12,8 +12,8 @@ import pytest
 from components.common.files import list_files
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import Reject, render_rejects
+from components.example_gen.boxes import BOX_COLUMNS
 from components.image_example_gen.layouts import read_layout
-from components.image_example_gen.layouts.boxes import BOX_COLUMNS
 from trainer_utils.format import InputError
 
 
@@ -172,7 +172,7 @@ def test_images_and_label_maps_are_paired_as_datum_pairs_them(pairs, read):
     from datum.generator.image import SegDatumGenerator
 
     listing = read(pairs)
-    assert listing.blobs == ("image", "label")
+    assert listing.blobs == (("image", "image"), ("label", "label_map"))
     ours = {e.split: [str(pairs / blob.path) for blob in e.blobs] for e in listing.entries}
     generator = SegDatumGenerator(str(pairs), None)
     theirs = dict(generator(split="val", set_dir="ImageSets/Segmentation"))["b"]
@@ -184,8 +184,8 @@ def test_images_and_label_maps_are_paired_as_datum_pairs_them(pairs, read):
 
 def test_both_layouts_in_one_folder_can_be_had_by_name(pairs, read, write):
     write(pairs, **{"Annotations/a.xml": annotation()})
-    assert read(pairs).blobs == ("image",)
-    assert read(pairs, "segmentation").blobs == ("image", "label")
+    assert read(pairs).blobs == (("image", "image"),)
+    assert read(pairs, "segmentation").blobs == (("image", "image"), ("label", "label_map"))
 
 
 # From here on: sets, names, hostile files, and the count of all inputs.

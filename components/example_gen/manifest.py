@@ -1,12 +1,15 @@
-"""Lists of images: CSV, TSV, lines of JSON, Parquet.
+"""Lists of files: CSV, TSV, lines of JSON, Parquet.
 
     read(inputs, ["list.csv"]).entries[0]
 
 The image is the column `image_uri`, `image`, `filename`, `file_name`, `path`, `uri` or `url`, or
 the one that `columns` calls `image`; a path is relative to the list, to the input base or to an
-image root. `split` says TRAIN, VALIDATION, TEST or UNASSIGNED. Every other column is a feature:
-numbers and lists stay what they are, texts of `label`, `class` or `category` become ids, other
-texts stay texts.
+image root. Audio likewise. A row may have several files: then each is a feature by its column's
+name, and a column whose every value names an image or a sound that is there is one too.
+
+`split` says TRAIN, VALIDATION, TEST or UNASSIGNED. Every other column is a feature: numbers and
+lists stay what they are, texts of `label`, `class` or `category` become ids, other texts stay
+texts.
 
 A CSV without a header is AutoML Vision's: `split,uri,label[,label…]`, or a box a row:
 `split,uri,label,xmin,ymin,,,xmax,ymax,,` with two or four corners, rows of one image together.
@@ -16,26 +19,46 @@ name, with or without its extension.
 """
 
 import collections
+import contextlib
 import os
 import posixpath
-from collections.abc import Collection, Iterable, Iterator, Sequence
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value, join_listings
+from components.common.listing import (
+    Blob,
+    BlobColumn,
+    Column,
+    Entry,
+    LeftOut,
+    Listing,
+    Value,
+    join_listings,
+)
 from components.common.rejects import RejectedInputError
-from components.image_example_gen.layouts import boxes
-from components.image_example_gen.layouts.column_types import LABEL_NAMES, typed_column
-from components.image_example_gen.layouts.tables import SUFFIXES, Embedded, Table, read_table
+from components.example_gen import boxes
+from components.example_gen.column_types import LABEL_NAMES, typed_column
+from components.example_gen.tables import SUFFIXES, Embedded, Table, read_table
+from components.media.audio import AUDIO_EXTENSIONS
+from components.media.images import IMAGE_EXTENSIONS
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
 __all__ = ["COLUMN_KINDS", "find", "is_list", "read"]
 
-COLUMN_KINDS = ("int", "float", "string", "label", "image", "split", "ignore")
-_IMAGE_COLUMNS = ("image_uri", "image", "filename", "file_name", "path", "uri", "url")
+MEDIA = ("image", "audio")
+COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
+_FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
+_MEDIA_COLUMNS = {
+    "image": ("image_uri", "image", *_FILE_COLUMNS),
+    "audio": ("audio_uri", "audio", "clip", *_FILE_COLUMNS),
+}
+_EXTENSIONS = {"image": IMAGE_EXTENSIONS, "audio": AUDIO_EXTENSIONS}
 _SPLIT_COLUMNS = ("split", "set", "ml_use")
-_HEADERLESS = ("split", "image_uri", "label")
 _UNASSIGNED = ("", "unassigned")
+
+_Source = tuple[str, Blob] | RejectedInputError
+_Sources = tuple[str, tuple[Blob, ...]] | RejectedInputError
 
 
 def is_list(path: str) -> bool:
@@ -83,28 +106,32 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
     table = read_table(inputs, path)
     if table.columns is None and boxes.are_boxes(table.rows):
         return _read_boxes(inputs, table)
-    names, rows = _header(table, inputs.columns)
+    names, rows = _header(table, inputs)
     if not rows:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none")
-    roles = _roles(names, table, inputs.columns)
-    image = _only(names, roles, "image")
-    if image is None:
+    roles = _roles(names, table, inputs)
+    media = [name for name in names if roles[name] in MEDIA]
+    if not media:
         raise InputError(
-            f"{path!r}: expected a column with the images ({', '.join(_IMAGE_COLUMNS)}), "
-            f"got {', '.join(names)}. Name it: columns={{'<column>': 'image'}}."
+            f"{path!r}: expected a column with the files "
+            f"({', '.join(_MEDIA_COLUMNS[inputs.media])}), got {', '.join(names)}. "
+            f"Name it: columns={{'<column>': '{inputs.media}'}}."
         )
     place_of = {name: place for place, name in enumerate(names) if name not in table.embedded}
+    if roles[media[0]] in MEDIA:
+        roles |= _files_by_inspection(inputs, table, rows, roles, place_of)
+        media = [name for name in names if roles[name] in MEDIA]
     columns: list[Column] = []
     features: list[list[Value]] = []
     for name, place in place_of.items():
         values = [row[place] for _, row in rows]
-        if roles[name] in ("image", "split", "ignore") or all(v in (None, "") for v in values):
+        if roles[name] in (*MEDIA, "split", "ignore") or all(v in (None, "") for v in values):
             continue
         column, typed = typed_column(
             name,
             values,
             are_texts=table.columns is None,
-            kind=roles[name],
+            kind="string" if roles[name] == "text" else roles[name],
             place=lambda row: f"{path!r}, {table.place(rows[row][0])}",
         )
         columns.append(column)
@@ -115,12 +142,55 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
         for position, row in rows
     ]
     by_row = list(zip(*features, strict=True)) if features else [()] * len(rows)
-    if image in table.embedded:
-        sources = _embedded_sources(inputs, table, table.embedded[image])
-    else:
-        uris = [(position, str(row[place_of[image]] or "")) for position, row in rows]
-        sources = _file_sources(inputs, table, uris)
-    return _listing(table, columns, zip(rows, splits, by_row, sources, strict=True))
+    sources_of = []
+    for name in media:
+        if name in table.embedded:
+            sources_of.append(_embedded_sources(inputs, table, table.embedded[name]))
+        else:
+            uris = [(position, str(row[place_of[name]] or "")) for position, row in rows]
+            sources_of.append(_file_sources(inputs, table, uris, are_alone=len(media) == 1))
+    sources = _joined_sources(rows, sources_of)
+    kinds = [str(roles[name]) for name in media]
+    blobs = tuple(map(BlobColumn, kinds if len(media) == 1 else media, kinds))
+    return _listing(table, columns, zip(rows, splits, by_row, sources, strict=True), blobs)
+
+
+def _joined_sources(
+    rows: Sequence[tuple[int, list[Any]]], sources_of: Sequence[Iterator[_Source]]
+) -> Iterator[_Sources]:
+    """The name and all files of each row; the name is its first file's, made different."""
+    names: set[str] = set()
+    for (position, _), *sources in zip(rows, *sources_of, strict=True):
+        if error := next((s for s in sources if isinstance(s, RejectedInputError)), None):
+            yield error
+            continue
+        files = cast(list[tuple[str, Blob]], sources)
+        name = files[0][0] if files[0][0] not in names else f"{files[0][0]}#{position}"
+        names.add(name)
+        yield name, tuple(blob for _, blob in files)
+
+
+def _files_by_inspection(
+    inputs: LayoutInputs,
+    table: Table,
+    rows: Sequence[tuple[int, list[Any]]],
+    roles: Mapping[str, str | None],
+    place_of: Mapping[str, int],
+) -> dict[str, str | None]:
+    """Those other columns whose every value names a file of one kind, the first of them there."""
+    found: dict[str, str | None] = {}
+    folder = posixpath.dirname(table.path)
+    for name, place in place_of.items():
+        values = [row[place] for _, row in rows]
+        if roles[name] is not None or not all(value and isinstance(value, str) for value in values):
+            continue
+        endings = {posixpath.splitext(value)[1].lower() for value in values}
+        kind = next((kind for kind in MEDIA if endings <= _EXTENSIONS[kind]), None)
+        if kind is not None:
+            with contextlib.suppress(RejectedInputError):
+                inputs.resolve(values[0], folder=folder)
+                found[name] = kind
+    return found
 
 
 def _read_boxes(inputs: LayoutInputs, table: Table) -> Listing:
@@ -128,11 +198,18 @@ def _read_boxes(inputs: LayoutInputs, table: Table) -> Listing:
     splits = [_split(inputs, table, image.position, image.split) for image in images]
     by_row = [boxes.values(image.boxes) for image in images]
     rows: list[tuple[int, list[Any]]] = [(image.position, []) for image in images]
-    sources = _file_sources(inputs, table, [(image.position, image.uri) for image in images])
-    return _listing(table, boxes.BOX_COLUMNS, zip(rows, splits, by_row, sources, strict=True))
+    uris = [(image.position, image.uri) for image in images]
+    sources = _joined_sources(rows, [_file_sources(inputs, table, uris, are_alone=True)])
+    parts = zip(rows, splits, by_row, sources, strict=True)
+    return _listing(table, boxes.BOX_COLUMNS, parts, (BlobColumn("image", "image"),))
 
 
-def _listing(table: Table, columns: Sequence[Column], parts: Iterable[Any]) -> Listing:
+def _listing(
+    table: Table,
+    columns: Sequence[Column],
+    parts: Iterable[Any],
+    blobs: tuple[BlobColumn, ...],
+) -> Listing:
     """Joins what was found; without its label an image is left out, if others have one."""
     label = next(
         (n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list), None
@@ -146,21 +223,23 @@ def _listing(table: Table, columns: Sequence[Column], parts: Iterable[Any]) -> L
         elif label is not None and values[label] is None:
             left_out.append(LeftOut(source[0], split, "NO_LABEL", place))
         else:
-            entries.append(Entry(source[0], split, (source[1],), values))
-    return Listing(tuple(entries), tuple(left_out), tuple(columns))
+            entries.append(Entry(source[0], split, source[1], values))
+    return Listing(tuple(entries), tuple(left_out), tuple(columns), blobs)
 
 
-def _header(table: Table, given: Collection[str]) -> tuple[list[str], list[tuple[int, list[Any]]]]:
+def _header(table: Table, inputs: LayoutInputs) -> tuple[list[str], list[tuple[int, list[Any]]]]:
     """The columns' names, and the rows with that many values."""
     if table.columns is not None:
         return [*table.columns, *table.embedded], table.rows
     rows = table.rows
     first = [field.lower() for field in rows[0][1]] if rows else []
-    if set(first) & {*_IMAGE_COLUMNS, *(name.lower() for name in given)}:
+    known = {name for names in _MEDIA_COLUMNS.values() for name in names}
+    headerless = ("split", f"{inputs.media}_uri", "label")
+    if set(first) & {*known, *(name.lower() for name in inputs.columns)}:
         names, rows = list(rows[0][1]), rows[1:]
-        names = [name if name.lower() not in _HEADERLESS else name.lower() for name in names]
+        names = [name if name.lower() not in headerless else name.lower() for name in names]
     else:
-        names = list(_HEADERLESS)
+        names = list(headerless)
         if any(len(row) > len(names) for _, row in rows):  # several labels
             rows = [
                 (line, [*row[:2], [label for label in row[2:] if label]] if len(row) > 2 else row)
@@ -179,8 +258,9 @@ def _header(table: Table, given: Collection[str]) -> tuple[list[str], list[tuple
     return names, rows
 
 
-def _roles(names: Sequence[str], table: Table, given: Any) -> dict[str, str | None]:
+def _roles(names: Sequence[str], table: Table, inputs: LayoutInputs) -> dict[str, str | None]:
     """What each column is for: as the user says, or by its name; None: a feature to inspect."""
+    given = inputs.columns
     for name, kind in given.items():
         if name not in names:
             raise ConfigError(
@@ -191,12 +271,13 @@ def _roles(names: Sequence[str], table: Table, given: Any) -> dict[str, str | No
                 f"columns[{name!r}]: expected one of {', '.join(COLUMN_KINDS)}, got {kind!r}"
             )
     roles: dict[str, str | None] = {name: given.get(name) for name in names}
-    for role, candidates in (("image", _IMAGE_COLUMNS), ("split", _SPLIT_COLUMNS)):
-        if role in roles.values():
+    media = (inputs.media, _MEDIA_COLUMNS[inputs.media])
+    for role, candidates in (media, ("split", _SPLIT_COLUMNS)):
+        if role in roles.values() or (role in MEDIA and {*MEDIA} & {*roles.values()}):
             continue
         by_lower = {name.lower(): name for name in reversed(names) if roles[name] is None}
         found = next((by_lower[name] for name in candidates if name in by_lower), None)
-        if role == "image" and found is None:
+        if role in MEDIA and found is None:
             found = next((name for name in table.embedded if roles[name] is None), None)
         if found is not None:
             roles[found] = role
@@ -225,11 +306,8 @@ def _split(inputs: LayoutInputs, table: Table, position: int, value: Any) -> str
     return split
 
 
-_Source = tuple[str, Blob] | RejectedInputError
-
-
 def _file_sources(
-    inputs: LayoutInputs, table: Table, uris: Sequence[tuple[int, str]]
+    inputs: LayoutInputs, table: Table, uris: Sequence[tuple[int, str]], *, are_alone: bool
 ) -> Iterator[_Source]:
     """The name and the file of each row; of a list named after a split also as Datum has them."""
     folder = posixpath.dirname(table.path)
@@ -250,7 +328,7 @@ def _file_sources(
             error.name = uri
             yield error
             continue
-        if name in place_of:
+        if name in place_of and are_alone:
             raise InputError(
                 f"{table.path!r}: expected each image once, got {uri!r} in "
                 f"{_both(place_of[name], place)}. Remove one of them."

@@ -12,12 +12,12 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
-from components.common.listing import Column, Entry, LeftOut, Listing, Value
+from components.common.listing import BlobColumn, Column, Entry, LeftOut, Listing, Value
 from components.common.rejects import Reject
+from components.example_gen.media_settings import MediaSettings
 from components.example_gen.partition import OWN_NAME, Partition, checked_partition, ordered_splits
+from components.example_gen.tasks import ShardTask
 from components.example_gen.vocabularies import label_column, make_vocabularies, with_ids
-from components.image_example_gen.settings import ImageSettings
-from components.image_example_gen.tasks import ShardTask
 from trainer_utils.format import keyed_hash, num_shards_for, shard_bounds
 
 __all__ = ["Plan", "plan_shards"]
@@ -39,13 +39,13 @@ class Plan:
     splits: tuple[str, ...]
     tasks: tuple[ShardTask, ...]
     columns: tuple[Column, ...]
-    blobs: tuple[str, ...]
+    blobs: tuple[BlobColumn, ...]
     vocabularies: Mapping[str, tuple[str, ...]]
     rejects: tuple[Reject, ...]
     skipped: dict[str, int]
 
 
-def plan_shards(listing: Listing, *, partition: Partition | None, settings: ImageSettings) -> Plan:
+def plan_shards(listing: Listing, *, partition: Partition | None, settings: MediaSettings) -> Plan:
     """Lays out all shards. A pure function: equal listings and settings give equal plans.
 
     Args:
@@ -101,7 +101,7 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Imag
     )
 
 
-def _assign(listing: Listing, hashed: Partition, settings: ImageSettings) -> dict[str, str]:
+def _assign(listing: Listing, hashed: Partition, settings: MediaSettings) -> dict[str, str]:
     """The split of each entry by name: its own, by class and hash rank, or by hash."""
     if settings.stratify:
         return _stratified(listing, hashed, settings)
@@ -120,7 +120,7 @@ def _assign(listing: Listing, hashed: Partition, settings: ImageSettings) -> dic
     return splits
 
 
-def _stratified(listing: Listing, hashed: Partition, settings: ImageSettings) -> dict[str, str]:
+def _stratified(listing: Listing, hashed: Partition, settings: MediaSettings) -> dict[str, str]:
     """Gives each class to the splits in their shares, to within one, by the rank of its hashes."""
     place = cast(int, label_column(listing.columns))
     by_class: dict[Value, list[Entry]] = collections.defaultdict(list)
@@ -154,7 +154,7 @@ def _split_of_left_out(
 
 
 def _split_tasks(
-    split: str, entries: Iterable[Entry], settings: ImageSettings
+    split: str, entries: Iterable[Entry], settings: MediaSettings
 ) -> Iterator[ShardTask]:
     ordered = sorted(entries, key=lambda entry: _place(entry, settings.seed))
     num_shards = num_shards_for(

@@ -1,4 +1,4 @@
-"""What each shard of images reports: counts, sizes, conversions and rejects.
+"""What each shard of media reports: counts, sizes, conversions and rejects.
 
 summary = ShardSummary("train", 0)
 summary.add({"image": stored}, columns, values)
@@ -10,9 +10,12 @@ from typing import Any
 
 from components.common.listing import Column, Value
 from components.common.rejects import Reject
-from components.image_example_gen.images import StoredImage
+from components.media.audio import StoredAudio
+from components.media.images import StoredImage
 
-__all__ = ["ImageFacts", "ShardSummary"]
+__all__ = ["AudioFacts", "ImageFacts", "ShardSummary", "Stored"]
+
+Stored = StoredImage | StoredAudio
 
 
 @dataclasses.dataclass
@@ -43,6 +46,32 @@ class ImageFacts:
 
 
 @dataclasses.dataclass
+class AudioFacts:
+    """Of one audio feature of a shard: what occurs, least and most."""
+
+    sample_rates: tuple[int, int] = (0, 0)
+    num_frames: tuple[int, int] = (0, 0)
+    channels: tuple[int, int] = (0, 0)
+
+    def add(self, audio: StoredAudio) -> None:
+        """Takes one more in."""
+        self.sample_rates = _widened(self.sample_rates, audio.sample_rate)
+        self.num_frames = _widened(self.num_frames, audio.num_frames)
+        self.channels = _widened(self.channels, audio.channels)
+
+    def join(self, other: "AudioFacts") -> None:
+        """Takes those of another shard in."""
+        for name in ("sample_rates", "num_frames", "channels"):
+            for bound in getattr(other, name):
+                setattr(self, name, _widened(getattr(self, name), bound))
+
+
+def _widened(bounds: tuple[int, int], value: int) -> tuple[int, int]:
+    least, most = bounds
+    return (value, value) if not most else (min(least, value), max(most, value))
+
+
+@dataclasses.dataclass
 class ShardSummary:
     """What became of one task.
 
@@ -50,10 +79,10 @@ class ShardSummary:
         split, shard_index: which shard.
         records, bytes, crc32c: as in the manifest.
         labels: how often each class occurs, by id.
-        images: by feature.
+        images, audio: by feature.
         longest: of each list column, the most values.
         incomplete: columns that an example lacks.
-        conversions: examples by what was done to their image.
+        conversions: examples by what was done to their images or sounds.
         content: an order-free sum over all inputs, as 32 hexadecimal digits.
         rejects: what was left out.
     """
@@ -65,6 +94,7 @@ class ShardSummary:
     crc32c: int = 0
     labels: dict[int, int] = dataclasses.field(default_factory=dict)
     images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
+    audio: dict[str, AudioFacts] = dataclasses.field(default_factory=dict)
     longest: dict[str, int] = dataclasses.field(default_factory=dict)
     incomplete: list[str] = dataclasses.field(default_factory=list)
     conversions: dict[str, int] = dataclasses.field(default_factory=dict)
@@ -77,20 +107,24 @@ class ShardSummary:
         typed = {
             "labels": {int(label): count for label, count in value["labels"].items()},
             "images": {name: ImageFacts(**facts) for name, facts in value["images"].items()},
+            "audio": {name: AudioFacts(**facts) for name, facts in value["audio"].items()},
             "rejects": [Reject(**reject) for reject in value["rejects"]],
         }
         return cls(**{**value, **typed})
 
     def add(
         self,
-        images: Mapping[str, StoredImage],
+        media: Mapping[str, Stored],
         columns: Sequence[Column],
         values: Sequence[Value],
     ) -> None:
         """Takes one more example in."""
-        for feature, image in images.items():
-            self.images.setdefault(feature, ImageFacts()).add(image)
-            for conversion in image.conversions:
+        for feature, stored in media.items():
+            if isinstance(stored, StoredImage):
+                self.images.setdefault(feature, ImageFacts()).add(stored)
+            else:
+                self.audio.setdefault(feature, AudioFacts()).add(stored)
+            for conversion in stored.conversions:
                 self.conversions[conversion] = self.conversions.get(conversion, 0) + 1
         for column, value in zip(columns, values, strict=True):
             if isinstance(value, tuple):

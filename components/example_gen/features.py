@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.common.listing import Column
-from components.image_example_gen.plan import Plan
-from components.image_example_gen.reports import ImageFacts, ShardSummary
+from components.example_gen.media import DESCRIPTIONS
+from components.example_gen.plan import Plan
+from components.example_gen.reports import AudioFacts, ImageFacts, ShardSummary
 from trainer_utils.format import Feature
 
 __all__ = ["make_features"]
@@ -24,16 +25,14 @@ def make_features(plan: Plan, summaries: Sequence[ShardSummary]) -> dict[str, Fe
         plan: what was to be written.
         summaries: of all shards, with one example at the least.
     """
-    photo, *label_maps = plan.blobs
-    features = {
-        photo: _image(_facts(photo, summaries)),
-        "filename": Feature(type="string"),
-        "height": Feature(type="int"),
-        "width": Feature(type="int"),
-        "channels": Feature(type="int"),
-    }
-    for name in label_maps:
-        features[name] = _image(_facts(name, summaries), label_map=True)
+    features = {"filename": Feature(type="string")}
+    for name, kind in plan.blobs:
+        if kind == "audio":
+            features[name] = _audio(name, summaries)
+        else:
+            features[name] = _image(_facts(name, summaries), label_map=kind == "label_map")
+        for description in DESCRIPTIONS.get(kind, ()):
+            features[description] = Feature(type="int")
     for column in plan.columns:
         features[column.name] = _value(column, plan, summaries)
     return features
@@ -65,6 +64,22 @@ def _image(facts: ImageFacts, *, label_map: bool = False) -> Feature:
     return Feature(
         type="string", shape=(height, width) if grey else (height, width, 3), extra=extra
     )
+
+
+def _audio(name: str, summaries: Sequence[ShardSummary]) -> Feature:
+    """WAV files; what all have in common stands beside."""
+    facts = AudioFacts()
+    for summary in summaries:
+        if name in summary.audio:
+            facts.join(summary.audio[name])
+    extra: dict[str, Any] = {"encoding": "wav"}
+    common = {
+        "sample_rate": facts.sample_rates,
+        "num_frames": facts.num_frames,
+        "channels": facts.channels,
+    }
+    extra |= {key: least for key, (least, most) in common.items() if least == most}
+    return Feature(type="string", extra=extra)
 
 
 def _value(column: Column, plan: Plan, summaries: Sequence[ShardSummary]) -> Feature:

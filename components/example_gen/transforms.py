@@ -1,6 +1,6 @@
-"""Writes shards of images: one Beam element a shard.
+"""Writes shards of media: one Beam element a shard.
 
-pipeline | WriteImageShards(plan, base="photos/", uri=uri, settings=settings)
+pipeline | WriteMediaShards(plan, base="photos/", uri=uri, settings=settings)
 """
 
 import collections
@@ -22,16 +22,16 @@ from components.common.files import (
 from components.common.listing import Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
 from components.common.summaries import working_folder, write_summary
+from components.example_gen.media import described, store_media
+from components.example_gen.media_settings import MediaSettings
+from components.example_gen.plan import Plan
+from components.example_gen.reports import ShardSummary
+from components.example_gen.tasks import ShardTask, read_task, write_task
 from components.example_gen.vocabularies import label_column
-from components.image_example_gen.images import StoredImage, store_image, store_label_map
-from components.image_example_gen.plan import Plan
-from components.image_example_gen.reports import ShardSummary
-from components.image_example_gen.settings import ImageSettings
-from components.image_example_gen.tasks import ShardTask, read_task, write_task
 from trainer_utils.format import ShardName, ShardWriter, encode_example, keyed_hash
 from trainer_utils.format.naming import split_folder
 
-__all__ = ["WriteImageShards", "write_image_shard"]
+__all__ = ["WriteMediaShards", "write_media_shard"]
 
 # Files are read ahead in groups, since handing a thread one small file costs as much as reading
 # it; small groups, since what is held beyond the processor's cache is written at half the pace.
@@ -40,7 +40,7 @@ _GROUP_BYTES = 8 << 20
 _LOCAL, _REMOTE, _TABLE = (2, 16), (16, 8), (1, 16)
 
 
-class WriteImageShards(beam.PTransform):
+class WriteMediaShards(beam.PTransform):
     """Writes every shard of a plan, with a summary beside each.
 
     Tasks go to workers as files, by name: a plan of a million inputs is too large for the graphs
@@ -53,10 +53,10 @@ class WriteImageShards(beam.PTransform):
         settings: of the component.
     """
 
-    def __init__(self, plan: Plan, *, base: str, uri: str, settings: ImageSettings) -> None:
+    def __init__(self, plan: Plan, *, base: str, uri: str, settings: MediaSettings) -> None:
         super().__init__()
         self._names = [task.name for task in plan.tasks]
-        self._fn = _WriteImageShardFn(
+        self._fn = _WriteMediaShardFn(
             dataclasses.replace(plan, tasks=(), rejects=()), base, uri, settings
         )
         for task in plan.tasks:
@@ -72,15 +72,15 @@ class WriteImageShards(beam.PTransform):
 
 
 @beam.typehints.with_input_types(str)
-class _WriteImageShardFn(beam.DoFn):
-    def __init__(self, plan: Plan, base: str, uri: str, settings: ImageSettings) -> None:
+class _WriteMediaShardFn(beam.DoFn):
+    def __init__(self, plan: Plan, base: str, uri: str, settings: MediaSettings) -> None:
         self._plan, self._base, self._uri, self._settings = plan, base, uri, settings
         self._records = beam.metrics.Metrics.counter("tfx_shards", "records_written")
         self._rejects = beam.metrics.Metrics.counter("tfx_shards", "inputs_rejected")
 
     def process(self, name: str) -> None:
         task = read_task(working_folder(self._uri), name)
-        summary = write_image_shard(
+        summary = write_media_shard(
             task, self._plan, base=self._base, uri=self._uri, settings=self._settings
         )
         self._records.inc(summary.records)
@@ -88,12 +88,12 @@ class _WriteImageShardFn(beam.DoFn):
         write_summary(working_folder(self._uri), name, dataclasses.asdict(summary))
 
 
-def write_image_shard(
-    task: ShardTask, plan: Plan, *, base: str, uri: str, settings: ImageSettings
+def write_media_shard(
+    task: ShardTask, plan: Plan, *, base: str, uri: str, settings: MediaSettings
 ) -> ShardSummary:
-    """Reads a task's images and writes its shard under the shard's final name.
+    """Reads a task's files and writes its shard under the shard's final name.
 
-    A bad image becomes a reject in the summary; failing to write raises.
+    A bad file becomes a reject in the summary; failing to write raises.
     """
     summary = ShardSummary(task.split, task.shard_index)
     label_place = label_column(plan.columns)
@@ -110,23 +110,18 @@ def write_image_shard(
         for entry, blobs in _read_ahead(task.entries, base):
             encoded_name = _text(entry.name)
             try:
-                images = _store(entry, blobs, plan.blobs, settings)
+                media = store_media(entry, blobs, plan.blobs, settings)
             except RejectedInputError as error:
                 summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
                 fact = encoded_name + b"\0" + error.code.encode()
             else:
                 features = encode_values(plan.columns, entry.values)
-                main = images[plan.blobs[0]]
-                features |= {
-                    "filename": encoded_name,
-                    "height": main.height,
-                    "width": main.width,
-                    "channels": main.channels,
-                }
-                features |= {feature: image.data for feature, image in images.items()}
+                features |= {"filename": encoded_name, **described(media.values())}
+                features |= {feature: stored.data for feature, stored in media.items()}
                 crc = writer.write(encode_example(features))
-                fact = encoded_name + b"\0%d\0%d" % (len(main.data), crc)
-                summary.add(images, plan.columns, entry.values)
+                size = len(media[plan.blobs[0].name].data)
+                fact = encoded_name + b"\0%d\0%d" % (size, crc)
+                summary.add(media, plan.columns, entry.values)
                 if label_place is not None:
                     _count(summary.labels, entry.values[label_place])
             content += keyed_hash(fact, seed=0, purpose="content")
@@ -134,28 +129,6 @@ def write_image_shard(
     summary.records, summary.bytes, summary.crc32c = digest.records, digest.bytes, digest.crc32c
     summary.content = f"{content % 2**128:032x}"
     return summary
-
-
-def _store(
-    entry: Entry,
-    blobs: list[bytes] | RejectedInputError,
-    features: Sequence[str],
-    settings: ImageSettings,
-) -> dict[str, StoredImage]:
-    """What is kept of an entry's images, by feature; the first is the photo, others label maps."""
-    if isinstance(blobs, RejectedInputError):
-        raise blobs
-    photo = store_image(blobs[0], settings.images, filename=entry.name)
-    images = {features[0]: photo}
-    for feature, data in zip(features[1:], blobs[1:], strict=True):
-        images[feature] = label_map = store_label_map(data, settings.images)
-        if (label_map.height, label_map.width) != (photo.height, photo.width):
-            raise RejectedInputError(
-                "LABEL_MAP_SIZE",
-                f"expected {photo.width} x {photo.height} as the image has, "
-                f"got {label_map.width} x {label_map.height}",
-            )
-    return images
 
 
 def _count(labels: dict[int, int], value: Value) -> None:

@@ -13,7 +13,7 @@ from PIL import Image, ImageFilter
 from sklearn.datasets import load_sample_images
 
 from components.common.rejects import RejectedInputError
-from components.image_example_gen.images import ImageOptions, store_image, store_label_map
+from components.media.images import ImageOptions, store_image, store_label_map
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.parsing import ExampleParser
 

@@ -13,7 +13,7 @@ from PIL import Image, ImageOps
 
 from components.common.checks import check_choice, check_number
 from components.common.rejects import RejectedInputError
-from components.image_example_gen.image_headers import (
+from components.media.image_headers import (
     MAX_PIXELS,
     channels_of,
     check_structure,
@@ -22,7 +22,14 @@ from components.image_example_gen.image_headers import (
 )
 from trainer_utils.format import ConfigError
 
-__all__ = ["MAX_PIXELS", "ImageOptions", "StoredImage", "store_image", "store_label_map"]
+__all__ = [
+    "IMAGE_EXTENSIONS",
+    "MAX_PIXELS",
+    "ImageOptions",
+    "StoredImage",
+    "store_image",
+    "store_label_map",
+]
 
 _ORIENTATION = 0x0112  # the EXIF tag; 1 is upright
 _MOST_PIXELS = 2 * MAX_PIXELS  # beyond it Pillow refuses to open a file
@@ -34,6 +41,7 @@ _EXTENSIONS = {
     "WEBP": (".webp",),
     "TIFF": (".tif", ".tiff"),
 }
+IMAGE_EXTENSIONS = frozenset(ending for endings in _EXTENSIONS.values() for ending in endings)
 _FORMAT_OF = {ending: name for name, endings in _EXTENSIONS.items() for ending in endings}
 
 

@@ -1,0 +1,1 @@
+"""AudioExampleGen: folders or lists of audio files to sharded TFRecords."""

@@ -1,0 +1,76 @@
+"""From an entry's files to what its example holds of them.
+
+media = store_media(entry, blobs, (BlobColumn("image", "image"),), settings)
+described(media.values())        # {'height': 480, 'width': 640, 'channels': 3}
+"""
+
+from collections.abc import Iterable, Sequence
+
+from components.common.listing import BlobColumn, Entry
+from components.common.rejects import RejectedInputError
+from components.example_gen.media_settings import MediaSettings
+from components.example_gen.reports import Stored
+from components.media.audio import StoredAudio, store_audio
+from components.media.images import StoredImage, store_image, store_label_map
+
+__all__ = ["DESCRIPTIONS", "described", "store_media"]
+
+# What the first file of a kind is described by, in features of these names.
+DESCRIPTIONS = {
+    "image": ("height", "width", "channels"),
+    "audio": ("sample_rate", "num_frames"),
+}
+
+
+def store_media(
+    entry: Entry,
+    blobs: list[bytes] | RejectedInputError,
+    columns: Sequence[BlobColumn],
+    settings: MediaSettings,
+) -> dict[str, Stored]:
+    """What is kept of an entry's files, by feature.
+
+    Args:
+        entry: which.
+        blobs: their bytes, or why they could not be read.
+        columns: what they are.
+        settings: of the component.
+
+    Raises:
+        RejectedInputError: one cannot become part of an example.
+    """
+    if isinstance(blobs, RejectedInputError):
+        raise blobs
+    media: dict[str, Stored] = {}
+    for column, data, blob in zip(columns, blobs, entry.blobs, strict=True):
+        # A row of a table has no name of its own but the entry's.
+        filename = entry.name if len(columns) == 1 or blob.row is not None else blob.path
+        if column.kind == "audio":
+            media[column.name] = store_audio(data, settings.audio, filename=filename)
+        elif column.kind == "image":
+            media[column.name] = store_image(data, settings.images, filename=filename)
+        else:
+            label_map = store_label_map(data, settings.images)
+            _check_size(label_map, media.values())
+            media[column.name] = label_map
+    return media
+
+
+def _check_size(label_map: StoredImage, media: Iterable[Stored]) -> None:
+    photo = next(stored for stored in media if isinstance(stored, StoredImage))
+    if (label_map.height, label_map.width) != (photo.height, photo.width):
+        raise RejectedInputError(
+            "LABEL_MAP_SIZE",
+            f"expected {photo.width} x {photo.height} as the image has, "
+            f"got {label_map.width} x {label_map.height}",
+        )
+
+
+def described(media: Iterable[Stored]) -> dict[str, int]:
+    """The sizes of the first image and of the first sound, as features."""
+    features: dict[str, int] = {}
+    for stored in media:
+        kind = "audio" if isinstance(stored, StoredAudio) else "image"
+        for name in DESCRIPTIONS[kind]:
+            features.setdefault(name, getattr(stored, name))
+    return features

@@ -1,0 +1,56 @@
+"""The settings of ExampleGens whose examples hold files: images, audio.
+
+MediaSettings(images=ImageOptions(resize_shorter_side=256), audio=AudioOptions(sample_rate=16_000))
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar
+
+from components.example_gen.settings import ExampleGenSettings, check_texts
+from components.media.audio import AudioOptions
+from components.media.images import ImageOptions
+
+__all__ = ["MediaSettings"]
+
+_Settings = TypeVar("_Settings", bound="MediaSettings")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MediaSettings(ExampleGenSettings):
+    """What shapes the output, beside TFX's own input_config and output_config.
+
+    Args:
+        image_roots: folders beside the input base that a list may point into.
+        images, audio: what becomes of them.
+    """
+
+    JSON_PROPERTIES = ("columns", "image_roots", "vocabulary")
+
+    image_roots: Sequence[str] = ()
+    images: ImageOptions = ImageOptions()  # noqa: RUF009  frozen
+    audio: AudioOptions = AudioOptions()  # noqa: RUF009  frozen
+
+    def __post_init__(self) -> None:
+        check_texts("image_roots", self.image_roots)
+        super().__post_init__()
+
+    @classmethod
+    def from_arguments(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
+        """From the component's arguments, those of the media's options among them."""
+        options = {
+            "images": _options(ImageOptions, values),
+            "audio": _options(AudioOptions, values),
+        }
+        return super().from_arguments({**values, **options})
+
+    def for_manifest(self) -> dict[str, Any]:
+        """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
+        config = super().for_manifest()
+        del config["image_roots"]
+        return config | config.pop("images") | config.pop("audio")
+
+
+def _options(kind: type, values: Mapping[str, Any]) -> Any:
+    names = {field.name for field in dataclasses.fields(kind)}
+    return kind(**{name: values[name] for name in names & values.keys()})

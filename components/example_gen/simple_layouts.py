@@ -1,0 +1,89 @@
+"""The layouts that all kinds of files come in: class folders, and lists of files.
+
+listing = read_simple(inputs, layout="auto")
+"""
+
+from collections.abc import Iterable
+
+from absl import logging
+
+from components.common.files import display_path
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Listing, without_column
+from components.example_gen import folder, manifest
+from components.example_gen.media import DESCRIPTIONS
+from trainer_utils.format import ConfigError, InputError
+
+__all__ = [
+    "LISTS",
+    "check_no_columns",
+    "names_at_top",
+    "read_simple",
+    "refuse_layout",
+    "without_reserved",
+]
+
+LISTS = ("csv", "tsv", "jsonl", "parquet")
+
+
+def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
+    """Works out split, features and bytes of each input.
+
+    Args:
+        inputs: the files and where the layout begins.
+        layout: `auto`, `folder`, or one of `LISTS`.
+
+    Raises:
+        InputError: the layout is not there, or is malformed.
+        ConfigError: `columns` is for lists.
+    """
+    if layout != "folder":
+        lists = manifest.find(inputs, kind=layout if layout in LISTS else None)
+        if lists:
+            return manifest.read(inputs, lists)
+    if layout not in ("auto", "folder"):
+        refuse_layout(inputs, layout, f"a {layout.upper()} file")
+    check_no_columns(inputs, "folder")
+    return folder.read(inputs)
+
+
+def check_no_columns(inputs: LayoutInputs, layout: str) -> None:
+    """Refuses `columns` for a layout that has none.
+
+    Raises:
+        ConfigError: some are given.
+    """
+    if inputs.columns:
+        raise ConfigError(
+            f"columns: expected none for the layout {layout!r}, whose features are its own, "
+            f"got {', '.join(inputs.columns)}"
+        )
+
+
+def refuse_layout(inputs: LayoutInputs, layout: str, looked_for: str) -> None:
+    """Says what was looked for in vain.
+
+    Raises:
+        InputError: always.
+    """
+    raise InputError(
+        f"input_base {inputs.base!r}: expected {looked_for} for layout={layout!r}, "
+        f"found none; at its top: {names_at_top(parts[0] for parts, _ in inputs.below_root())}."
+    )
+
+
+def names_at_top(names: Iterable[str]) -> str:
+    """Some names, for a message."""
+    shown = sorted({display_path(name) for name in names})
+    return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")
+
+
+def without_reserved(listing: Listing) -> Listing:
+    """The listing without columns whose names the engine gives to features of its own."""
+    reserved = {"filename", *(blob.name for blob in listing.blobs)}
+    for blob in listing.blobs:
+        reserved.update(DESCRIPTIONS.get(blob.kind, ()))
+    for name in {column.name for column in listing.columns} & reserved:
+        logging.warning("column %r is left out: each example has a feature of that name", name)
+        listing = without_column(listing, name)
+    return listing
