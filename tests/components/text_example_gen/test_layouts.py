@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.text_example_gen import transcoding
+from components.text_example_gen import pieces, transcoding
 from trainer_utils.format import ConfigError, InputError
 
 
@@ -320,6 +320,17 @@ MIXED_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
 def test_a_field_of_lines_of_json_is_what_all_of_its_values_are(convert, columns, end):
     lines = "".join(json.dumps(row) + end for row in as_rows(columns))
     check_columns(in_order(convert({"t.jsonl": lines}).by_id()), columns)
+
+
+def test_empty_lists_say_nothing_of_what_a_column_holds(convert, monkeypatch):
+    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)  # a piece a row
+    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 1)
+    expected = {1: {"n": [1]}, 2: {"n": [2]}, 3: {"n": [3], "x": [b"a"]}, 4: {"n": [4]}}
+    csv_text = 'n,x\n1,[]\n2,[]\n3,"[""a""]"\n4,\n'
+    assert convert({"t.csv": csv_text}).by_id() == numbered("t.csv", expected)
+    values = [[], [], ["a"], None]
+    lines = "".join(json.dumps({"n": n, "x": value}) + "\n" for n, value in enumerate(values, 1))
+    assert convert({"t.jsonl": lines}).by_id() == numbered("t.jsonl", expected)
 
 
 DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)

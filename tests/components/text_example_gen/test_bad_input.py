@@ -1,0 +1,689 @@
+"""Bad inputs: each is a line of rejects.jsonl or a clear error, and every one is counted."""
+
+import gzip
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from components import TextExampleGen
+from components.text_example_gen import layouts, pieces
+from trainer_utils.format import ConfigError, InputError
+
+REPOSITORY = Path(__file__).parents[3]
+
+
+def parquet_of(columns: dict[str, Any], **options: Any) -> bytes:
+    stream = io.BytesIO()
+    pyarrow.parquet.write_table(pa.table(columns), stream, **options)
+    return stream.getvalue()
+
+
+def keyed(*entries: str) -> str:
+    return "{" + ", ".join(entries) + "}"
+
+
+# Rejects: a file's name and content, those rows that are good, and for each bad one its code and
+# what its detail says.
+REJECTED: dict[str, tuple[str, bytes | str, set[str], dict[str, tuple[str, str]]]] = {
+    "too few and too many fields": (
+        "t.csv",
+        "text,n\na,1\nb\nc,3,4\nd,4\n",
+        {"t.csv:1", "t.csv:4"},
+        {
+            "t.csv:2": ("WRONG_COLUMNS", "line 3: expected 2 fields (text,n), got 1"),
+            "t.csv:3": ("WRONG_COLUMNS", "line 4: expected 2 fields (text,n), got 3"),
+        },
+    ),
+    "wrong fields after rows of several lines and blank lines": (
+        "t.csv",
+        'text,n\r\n"x\r\ny ""z""\r\n",1\r\n\r\nb\r\n"d\r\n",4\r\n\r\n1,2,3',
+        {"t.csv:1", "t.csv:3"},
+        {
+            "t.csv:2": ("WRONG_COLUMNS", "line 6: expected 2 fields"),
+            "t.csv:4": ("WRONG_COLUMNS", "line 10: expected 2 fields"),
+        },
+    ),
+    "wrong fields below a header of two lines": (
+        "t.tsv",
+        '\n"text\nor so"\tn\na\t1\nb\n',
+        {"t.tsv:1"},
+        {"t.tsv:2": ("WRONG_COLUMNS", "line 5: expected 2 fields")},
+    ),
+    "undecodable bytes in a table": (
+        "t.csv",
+        b'text,n\n"two\nlines",1\ncaf\xe9,2\nc,\xff\nd,4\n',
+        {"t.csv:1", "t.csv:4"},
+        {
+            "t.csv:2": ("NOT_UTF8", "line 4: column 'text': expected UTF-8, got b'\\xe9'"),
+            "t.csv:3": ("NOT_UTF8", "line 5: column 'n': expected UTF-8, got b'\\xff'"),
+        },
+    ),
+    "undecodable bytes in lines of JSON": (
+        "t.jsonl",
+        b'{"text": "a"}\n\n{"text": "caf\xe9"}\n{"text": "c"}\n',
+        {"t.jsonl:1", "t.jsonl:3"},
+        {"t.jsonl:2": ("NOT_UTF8", "line 3: expected UTF-8, got b'\\xe9")},
+    ),
+    "undecodable bytes in lines": (
+        "train.txt",
+        b"a\n\ncaf\xe9\n\xed\xa0\x80\nd\n",
+        {"train.txt:1", "train.txt:5"},
+        {
+            "train.txt:3": ("NOT_UTF8", "line 3: column 'text': expected UTF-8, got b'\\xe9'"),
+            "train.txt:4": ("NOT_UTF8", "line 4: column 'text': expected UTF-8, got b'\\xed"),
+        },
+    ),
+    "NUL bytes in a table": (
+        "t.csv",
+        b"text,n\na\0b,1\nc,2\n",
+        {"t.csv:2"},
+        {"t.csv:1": ("NUL_BYTE", "line 2: column 'text': a NUL byte")},
+    ),
+    "NUL bytes in lines": (
+        "train.txt",
+        b"a\nb\0\n",
+        {"train.txt:1"},
+        {"train.txt:2": ("NUL_BYTE", "line 2: column 'text': a NUL byte")},
+    ),
+    "NUL bytes in lines of JSON": (
+        "t.jsonl",
+        b'{"text": "a"}\n{"text": "b\0"}\n\0\0\n',
+        {"t.jsonl:1"},
+        {"t.jsonl:2": ("BAD_JSON", "line 2: "), "t.jsonl:3": ("BAD_JSON", "line 3: ")},
+    ),
+    "lines that are no JSON, or no object": (
+        "t.jsonl",
+        '{"text": "a"}\nnope\n[1]\n"x"\n17\n{"text": "b"} {"text": "c"}\n{"text": "d"',
+        {"t.jsonl:1"},
+        {
+            "t.jsonl:2": ("BAD_JSON", "line 2: expected a JSON object"),
+            "t.jsonl:3": ("BAD_JSON", "line 3: expected a JSON object: got list"),
+            "t.jsonl:4": ("BAD_JSON", "line 4: expected a JSON object: got str"),
+            "t.jsonl:5": ("BAD_JSON", "line 5: expected a JSON object: got int"),
+            "t.jsonl:6": ("BAD_JSON", "line 6: expected a JSON object: Extra data"),
+            "t.jsonl:7": ("BAD_JSON", "line 7: expected a JSON object"),
+        },
+    ),
+    "a field twice in a line of JSON": (
+        "t.jsonl",
+        '{"a": 1, "a": 2}\n{"a": 3}\n{"b": {"c": 1, "c": 1}}\n',
+        {"t.jsonl:2"},
+        {
+            "t.jsonl:1": ("BAD_JSON", "line 1: expected a JSON object: 'a' stands twice"),
+            "t.jsonl:3": ("BAD_JSON", "line 3: expected a JSON object: 'c' stands twice"),
+        },
+    ),
+    "two fields that become one feature": (
+        "t.jsonl",
+        '{"a": {"b": 1}, "a.b": 2}\n{"a": {"b": 3}}\n',
+        {"t.jsonl:2"},
+        {"t.jsonl:1": ("BAD_JSON", "'a.b' stands twice")},
+    ),
+    "half of a surrogate pair": (
+        "t.jsonl",
+        '{"text": "\\ud800"}\n{"text": "ok"}\n{"te\\udc00xt": 1}\n',
+        {"t.jsonl:2"},
+        {"t.jsonl:1": ("BAD_JSON", "line 1: "), "t.jsonl:3": ("BAD_JSON", "line 3: ")},
+    ),
+    "a key twice": (
+        "t.json",
+        keyed('"1": {"text": "a"}', '"2": {"text": "b"}', '"1": {"text": "c"}'),
+        {"t.json:1", "t.json:2"},
+        {"t.json:1": ("DUPLICATE_KEY", "the key '1' stands twice")},
+    ),
+    "an entry that is no object": (
+        "t.json",
+        keyed('"1": {"text": "a"}', '"2": "b"', '"3": null'),
+        {"t.json:1"},
+        {
+            "t.json:2": ("BAD_JSON", "expected an object for the key '2', got str"),
+            "t.json:3": ("BAD_JSON", "expected an object for the key '3', got NoneType"),
+        },
+    ),
+    "a field twice in an entry": (
+        "t.json",
+        keyed('"1": {"text": "a", "text": "b"}', '"2": {"text": "c"}'),
+        {"t.json:2"},
+        {"t.json:1": ("BAD_JSON", "'text' stands twice")},
+    ),
+    "a label called as a field is": (
+        "t.json",
+        keyed('"1": {"text": "a", "label": {"text": "b"}}', '"2": {"text": "c", "label": {}}'),
+        {"t.json:2"},
+        {"t.json:1": ("BAD_JSON", "'text' stands twice")},
+    ),
+    "half of a surrogate pair in an entry": (
+        "t.json",
+        keyed('"1": {"text": "\\ud800"}', '"2": {"text": "c"}'),
+        {"t.json:2"},
+        {"t.json:1": ("BAD_JSON", "")},
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "good", "bad", "several"),
+    [
+        *((*case, False) for case in REJECTED.values()),
+        *((*case, True) for case in REJECTED.values() if case[0] != "t.json"),
+    ],
+    ids=[
+        *REJECTED,
+        *(f"{name}, in pieces" for name, case in REJECTED.items() if case[0] != "t.json"),
+    ],
+)
+def test_a_bad_row_is_rejected_by_itself(convert, monkeypatch, name, data, good, bad, several):
+    if several:
+        monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
+        monkeypatch.setattr(pieces, "_BLOCK_BYTES", 3)
+    layout = "json" if name == "t.json" else "auto"
+    dataset = convert({name: data}, base=name, layout=layout, max_reject_fraction=0.95)
+    assert dataset.by_id().keys() == good
+    assert {line["source"]: line["code"] for line in dataset.rejects} == {
+        source: code for source, (code, _) in bad.items()
+    }
+    wrong = [x for x in dataset.rejects if bad[x["source"]][1] not in x["detail"]]
+    assert wrong == []
+    counts = dataset.counts()
+    blank = 1 if name == "train.txt" and b"\n\n" in data else 0
+    assert counts == {
+        "found": len(good) + len(bad) + blank,
+        "written": len(good),
+        "rejected": len(bad),
+        "skipped": blank,
+    }
+
+
+def test_bad_files_of_folders_are_rejected_by_name(convert):
+    files = {
+        "a/good.txt": "text",
+        "a/empty.txt": "",
+        "a/blank.txt": " \n\t",
+        "b/latin.txt": b"caf\xe9",
+        "b/nul.txt": b"a\0b",
+        "b/good.txt": "more",
+    }
+    dataset = convert(files, max_reject_fraction=0.9)
+    assert dataset.labels() == {"a/good.txt": "a", "b/good.txt": "b"}
+    assert {line["source"]: line["code"] for line in dataset.rejects} == {
+        "a/empty.txt": "EMPTY_FILE",
+        "a/blank.txt": "EMPTY_FILE",
+        "b/latin.txt": "NOT_UTF8",
+        "b/nul.txt": "NUL_BYTE",
+    }
+    assert dataset.counts() == {"found": 6, "written": 2, "rejected": 4, "skipped": 0}
+
+
+@pytest.mark.parametrize(
+    ("encoding", "data", "line"),
+    [
+        ("shift_jis", "text,n\n東京,1\n".encode("shift_jis") + b"\x81\xff,2\nc,3\n", 3),
+        ("cp1252", b"text,n\na,1\n\x81,2\nc,3\n", 3),
+        ("utf-16-le", "text,n\na,1\n".encode("utf-16-le") + b"\x00\xd8x\x00,\x002\x00\n\x00", 3),
+    ],
+)
+def test_bytes_that_are_not_of_the_encoding_are_rejected_with_their_line(
+    convert, encoding, data, line
+):
+    dataset = convert({"t.csv": data}, encoding=encoding, max_reject_fraction=0.5)
+    (reject,) = dataset.rejects
+    assert (reject["source"], reject["code"]) == ("t.csv:2", "NOT_UTF8")
+    assert f"line {line}:" in reject["detail"]
+    assert encoding in reject["detail"]
+    assert "expected UTF-8" not in reject["detail"]
+
+
+@pytest.mark.parametrize("name", ["train.txt", "t.jsonl", "t.csv"])
+def test_a_reject_counts_in_the_split_of_its_file(convert, name):
+    bad = {
+        "train.txt": b"a\n\xff\n",
+        "t.jsonl": b'{"text": "a"}\n{\n',
+        "t.csv": b"text,n\na,1\nb\n",
+    }
+    one = f"train{Path(name).suffix}"
+    other = f"test{Path(name).suffix}"
+    good = {".txt": "x\n", ".jsonl": '{"text": "x"}\n', ".csv": "text,n\nx,1\n"}[Path(name).suffix]
+    dataset = convert({other: bad[name], one: good}, max_reject_fraction=0.5)
+    splits = dataset.manifest["splits"]
+    assert (splits["test"]["found"], splits["test"]["rejected"]) == (2, 1)
+    assert (splits["train"]["found"], splits["train"]["rejected"]) == (1, 0)
+
+
+# Labels -------------------------------------------------------------------------------------------
+
+
+def test_labels_that_are_missing_or_unknown_are_rejected(convert):
+    text = "text,label\na,pos\nb,\nc,neg\nd,what\n"
+    dataset = convert({"t.csv": text}, vocabulary=["pos", "neg"], max_reject_fraction=0.5)
+    assert dataset.labels() == {"t.csv:1": "pos", "t.csv:3": "neg"}
+    assert {line["source"]: (line["code"], line["detail"]) for line in dataset.rejects} == {
+        "t.csv:2": ("NO_LABEL", "column 'label' is empty"),
+        "t.csv:4": ("UNKNOWN_LABEL", "label 'what' is not in the vocabulary"),
+    }
+    assert dataset.manifest["total"]["found"] == 4
+
+
+def test_a_list_with_an_unknown_label_is_rejected(convert):
+    rows = [{"labels": ["x"]}, {"labels": ["x", "q"]}, {"labels": []}]
+    data = "".join(json.dumps({"text": "t", **row}) + "\n" for row in rows)
+    dataset = convert({"t.jsonl": data}, vocabulary={"labels": ["x", "y"]}, max_reject_fraction=0.5)
+    assert [line["source"] for line in dataset.rejects] == ["t.jsonl:2"]
+    assert dataset.by_id() == {
+        "t.jsonl:1": {"text": [b"t"], "labels": [0]},
+        "t.jsonl:3": {"text": [b"t"]},
+    }
+
+
+# Errors -------------------------------------------------------------------------------------------
+
+WIDE = 2**63
+ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
+    "no bytes": ({"t.csv": ""}, r"'t\.csv'.*header.*found none|expected texts, found none"),
+    "a header alone": ({"t.csv": "text,n\n"}, "expected texts, found none"),
+    "no lines of JSON": ({"t.jsonl": "\n\n"}, "expected texts, found none"),
+    "blank lines alone": ({"train.txt": "\n \n"}, "expected texts, found none"),
+    "no entries": ({"t.json": "{}"}, "expected texts, found none"),
+    "no rows of Parquet": (
+        {"t.parquet": parquet_of({"a": pa.array([], pa.int64())})},
+        "found none",
+    ),
+    "empty files": ({"a/1.txt": "", "b/2.txt": ""}, "2 of 2 .* rejected .*EMPTY_FILE"),
+    "a blank name of a column": ({"t.csv": "a,,b\n1,2,3\n"}, r"'t\.csv'.*one without a name"),
+    "a column's name twice": ({"t.csv": "a,b,a\n1,2,3\n"}, r"'t\.csv'.*'a' twice"),
+    "a header that is no UTF-8": ({"t.csv": b"caf\xe9\nx\n"}, r"'t\.csv'.*header in UTF-8"),
+    "an unclosed quote": ({"t.csv": 'a,b\n1,2\n"x\ny",3\n4,"5\n6,7\n'}, r"'t\.csv'.*from line 5"),
+    "an unclosed quote at the end": ({"t.tsv": 'a\tb\n1\t"'}, r"'t\.tsv'.*from line 2"),
+    "an unclosed quote in the header": ({"t.csv": 'a,"b\n1,2\n'}, r"'t\.csv'.*quote|header"),
+    "JSON cut short": ({"t.json": '{"1": {"text": "a"'}, r"'t\.json': expected JSON"),
+    "JSON of one number": ({"t.json": "17"}, r"'t\.json': expected objects"),
+    "JSON that is no UTF-8": ({"t.json": b'{"1":\n{"text": "\xff"}}'}, r"'t\.json'.*line 2"),
+    "JSON nested past all measure": ({"t.json": "[" * 200_000}, r"'t\.json': expected JSON"),
+    "a word among ints": (
+        {"t.csv": "n,m\n1,2\n3,x4\n5,6\n"},
+        r"column 'm': expected int.*got 'x4' \(t\.csv, row 2\).*columns=\{'m': 'string'\}",
+    ),
+    "a word among floats": (
+        {"t.csv": "n\n1\n3.5\nnone\n"},
+        r"column 'n': expected float.*got 'none' \(t\.csv, row 3\)",
+    ),
+    "a word among ints of JSON": (
+        {"t.jsonl": '{"n": 1}\n{"n": 2}\n{"n": "x"}\n'},
+        r"column 'n': expected int.*got 'x' \(t\.jsonl, row 3\)",
+    ),
+    "a word among ints of an entry": (
+        {"t.json": keyed('"a": {"n": 1}', '"b": {"n": 2}', '"c": {"n": "x"}')},
+        r"column 'n': expected int.*got 'x' \(t\.json, row 3\)",
+    ),
+    "an int past 64 bits": (
+        {"t.csv": f"n\n1\n{WIDE}\n"},
+        rf"column 'n': expected int.*{WIDE}.*\(t\.csv, row 2\)",
+    ),
+    "an int past 64 bits in JSON": (
+        {"t.jsonl": f'{{"n": 1}}\n{{"n": {WIDE}}}\n'},
+        rf"column 'n'.*{WIDE}",
+    ),
+    "an int past 64 bits in Parquet": (
+        {"t.parquet": parquet_of({"n": pa.array([WIDE], pa.uint64())})},
+        rf"column 'n'.*64 bits.*{WIDE}",
+    ),
+    "lists of lists": ({"t.jsonl": '{"n": [[1], [2]]}\n{"n": []}\n'}, "column 'n'.*'ignore'"),
+    "lists of objects": ({"t.jsonl": '{"n": [{"a": 1}]}\n'}, "column 'n'.*'ignore'"),
+    "lists of lists in Parquet": (
+        {"t.parquet": parquet_of({"n": [[[1]]]})},
+        "column 'n'.*'ignore'",
+    ),
+    "lists of objects in Parquet": (
+        {"t.parquet": parquet_of({"n": [[{"a": 1}]]})},
+        "column 'n'.*'ignore'",
+    ),
+    "a label of two lines": ({"t.csv": 'text,label\nx,"a\nb"\n'}, "label .*expected one line"),
+}
+
+
+@pytest.mark.parametrize(("files", "message"), ERRORS.values(), ids=ERRORS)
+def test_an_input_that_cannot_be_meant_is_a_clear_error(convert, files, message):
+    with pytest.raises(InputError, match=message):
+        convert(files)
+
+
+def test_a_word_in_a_later_piece_is_named_with_its_row_in_the_file(convert, monkeypatch):
+    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
+    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 16)
+    rows = [*map(str, range(40)), "word", "41"]
+    text = "n,m\n" + "".join(f"{row},1\n" for row in rows)
+    with pytest.raises(InputError, match=r"column 'n'.*got 'word' \(t\.csv, row 41\)"):
+        convert({"t.csv": text})
+
+
+def test_one_float_in_a_later_piece_makes_a_column_of_floats(convert, monkeypatch):
+    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
+    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 16)
+    for name, text in {
+        "t.csv": "n,m\n" + "1,1\n" * 20 + "2.5,1\n",
+        "t.jsonl": '{"n": 1}\n' * 20 + '{"n": 2.5}\n',
+    }.items():
+        dataset = convert({name: text})
+        values = [row["n"] for row in dataset.by_id().values()]
+        assert sorted(values) == [[1.0]] * 20 + [[2.5]]
+        assert all(type(value) is float for (value,) in values)
+        assert dataset.features["n"]["type"] == "float"
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-9],
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:60] + bytes([data[60] ^ 255]) + data[61:],
+        lambda data: data[:-6] + b"\0" + data[-5:],
+        lambda data: data + b"garbage",
+        lambda data: b"plain text\n",
+        lambda data: b"",
+    ],
+    ids=["cut", "half", "a byte", "its sum", "more", "not gzip", "nothing"],
+)
+@pytest.mark.parametrize("name", ["t.csv.gz", "train.txt.gz"])
+def test_a_damaged_gzip_is_named(convert, name, damage):
+    rows = "".join(f"text number {n * n},{n}\n" for n in range(200))
+    with pytest.raises(InputError, match=rf"{name}|found none"):
+        convert({name: damage(gzip.compress(f"text,n\n{rows}".encode()))})
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-9],
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:4] + b"\xff" * 200 + data[204:],
+        lambda data: (
+            data[: data.index(b"schema") - 20] + b"\xff" * 40 + data[data.index(b"schema") + 20 :]
+        ),
+        lambda data: b"PAR1",
+        lambda data: b"plain text\n",
+        lambda data: b"",
+    ],
+    ids=["cut", "half", "pages", "footer", "short", "not Parquet", "nothing"],
+)
+def test_a_damaged_parquet_file_is_named(convert, damage):
+    data = parquet_of({"text": [f"text number {n * n}" for n in range(500)]})
+    with pytest.raises(InputError, match=r"'t\.parquet'"):
+        convert({"t.parquet": damage(data)})
+
+
+def test_a_file_of_json_that_is_too_large_is_refused_compressed_too(convert, monkeypatch):
+    monkeypatch.setattr(layouts, "_MAX_WHOLE_BYTES", 2000)
+    data = json.dumps({str(n): {"text": "x" * 100} for n in range(100)}).encode()
+    for name, content in {"t.json": data, "t.json.gz": gzip.compress(data)}.items():
+        assert (len(content) > 2000) == (name == "t.json")
+        with pytest.raises(InputError, match=rf"'{name}': expected at most 2000 bytes"):
+            convert({name: content})
+
+
+def test_a_header_longer_than_any_is_refused(convert):
+    with pytest.raises(InputError, match=r"'t\.csv'.*header"):
+        convert({"t.csv": "text," + "x" * (2 << 20) + "\na,2\n"})
+
+
+def test_old_line_ends_are_read_or_refused_but_lose_nothing(convert):
+    read, refused = None, ""
+    try:
+        read = convert({"t.csv": "text,n\ra,1\rb,2\r"}).texts()
+    except InputError as error:
+        refused = str(error)
+    assert read == {"t.csv:1": "a", "t.csv:2": "b"} or "t.csv" in refused
+
+
+# Limits -------------------------------------------------------------------------------------------
+
+
+def test_too_many_rejects_fail_the_run_with_the_first_ten_and_the_whole_list(
+    write, run_text, tmp_path
+):
+    rows = "".join(f"{n}\n" if n % 4 == 0 else f"{n},1\n" for n in range(60))
+    base = write(tmp_path / "in", {"t.csv": f"text,n\n{rows}"})
+    with pytest.raises(InputError) as error:
+        run_text(base, tmp_path / "out", max_reject_fraction=0.2)
+    message = str(error.value)
+    assert "15 of 60 inputs were rejected (15 WRONG_COLUMNS)" in message
+    assert "max_reject_fraction=0.2" in message
+    assert message.count("t.csv:") == 10
+    listed = tmp_path / "out.rejects.jsonl"
+    assert str(listed) in message
+    assert len(listed.read_text().splitlines()) == 15
+    assert not (tmp_path / "out" / "manifest.json").exists()
+    assert run_text(base, tmp_path / "more", max_reject_fraction=0.25).counts()["rejected"] == 15
+
+
+def test_one_reject_of_a_hundred_is_allowed_unless_none_is(convert):
+    text = "text,n\nbad\n" + "a,1\n" * 99
+    assert convert({"t.csv": text}).counts() == {
+        "found": 100,
+        "written": 99,
+        "rejected": 1,
+        "skipped": 0,
+    }
+    with pytest.raises(InputError, match="1 of 100 inputs"):
+        convert({"t.csv": text}, max_reject_fraction=0)
+
+
+LONG = "x" * (3 << 20)  # more than Arrow reads at a time
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("t.csv", f'text,n\na,1\n"{LONG}",2\n'),
+        ("t.jsonl", f'{{"text": "a"}}\n{{"text": "{LONG}"}}\n'),
+        ("train.txt", f"a\n{LONG}\n"),
+    ],
+    ids=["csv", "jsonl", "lines"],
+)
+def test_a_long_row_is_read_and_a_longer_one_is_rejected(convert, monkeypatch, name, data):
+    assert convert({name: data}).texts() == {f"{name}:1": "a", f"{name}:2": LONG}
+    monkeypatch.setitem(pieces.cut.__kwdefaults__, "max_row_bytes", 2 << 20)
+    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 1 << 20)
+    dataset = convert({name: data}, max_reject_fraction=0.5)
+    assert dataset.texts() == {f"{name}:1": "a"}
+    (reject,) = dataset.rejects
+    assert (reject["source"], reject["code"]) == (f"{name}:2", "TOO_LARGE")
+    line = data[: data.index("xx")].count("\n") + 1
+    assert reject["detail"].startswith(f"line {line}: ")
+
+
+GIANTS = """
+import gzip, json, resource, sys
+from pathlib import Path
+import apache_beam as beam
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+from tfx.types import standard_artifacts
+from components.text_example_gen.executor import Executor
+
+def run(base, uri, **settings):
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(uri)
+    config = '{"splits": [{"name": "all", "pattern": "*"}]}'
+    properties = {"input_base": str(base), "input_config": config, "output_config": "{}",
+                  "max_reject_fraction": 0.9, **settings}
+    Executor().Do({}, {"examples": [artifact]}, properties)
+    return json.loads((uri / "manifest.json").read_text())
+
+def peak():
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+
+folder = Path(sys.argv[1])
+block = b"x" * (1 << 20)
+
+def write(path, before, after, opener=open):
+    path.parent.mkdir(parents=True)
+    with opener(path, "wb") as stream:
+        stream.write(before)
+        for _ in range(200):
+            stream.write(block)
+        stream.write(after)
+    return path
+
+cases = {
+    "t.csv": (b"text,n\\na,1\\n", b",2\\nb,3\\n"),
+    "q.csv": (b'text,n\\na,1\\n"', b'\\n",2\\nb,3\\n'),
+    "t.jsonl": (b'{"text": "a"}\\n{"text": "', b'"}\\n{"text": "b"}\\n'),
+    "train.txt": (b"a\\n", b"\\nb\\n"),
+    "train.txt.gz": (b"a\\n", b"\\nb\\n"),
+}
+small = folder / "small"
+small.mkdir()
+(small / "t.csv").write_bytes(b"text,n\\na,1\\nb,2\\n")
+run(small, folder / "small-out")
+before, results = peak(), {}
+for name, (start, end) in cases.items():
+    opener = gzip.open if name.endswith(".gz") else open
+    path = write(folder / name / name, start, end, opener)
+    manifest = run(path, folder / f"{name}-out")
+    results[name] = [manifest["total"], manifest["rejects"], peak() - before]
+    path.unlink()
+print(json.dumps(results))
+"""
+
+
+@pytest.mark.slow
+def test_a_line_of_200_mb_is_rejected_in_bounded_memory(tmp_path):
+    output = subprocess.run(
+        [sys.executable, "-c", GIANTS, str(tmp_path)],
+        cwd=REPOSITORY,
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout
+    results = json.loads(output.splitlines()[-1])
+    assert results.keys() == {"t.csv", "q.csv", "t.jsonl", "train.txt", "train.txt.gz"}
+    for name, (total, codes, extra_bytes) in results.items():
+        assert (total["found"], total["written"], codes) == (3, 2, {"TOO_LARGE": 1}), name
+        assert extra_bytes < 100 << 20, name
+
+
+# What Arrow's reader of JSON does not survive is read in a process of its own.
+CRASHES = """
+import json, sys
+from components.text_example_gen.layouts import json_lines
+from components.text_example_gen.pieces import Piece
+
+piece = Piece(path="", source="t.jsonl", layout="jsonl")
+rows = json_lines.read(sys.stdin.buffer.read(), piece)
+print(json.dumps([rows.found, rows.columns["text"].to_pylist(), [row.line for row in rows.bad]]))
+"""
+
+
+@pytest.mark.e2e
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        ('null\n{"text": "a"}\n', [2, ["a"], [0]]),
+        ('{"text": "a"}\n null \n{"text": "b"}\n', [3, ["a", "b"], [1]]),
+        ('{"text": "a"}\n' + '{"a":' * 10**6 + "1" + "}" * 10**6 + "\n", [2, ["a"], [1]]),
+        ('{"text": "a"}\n' + "[" * 10**6 + "\n", [2, ["a"], [1]]),
+    ],
+    ids=["null first", "null", "objects in objects", "lists in lists"],
+)
+def test_a_line_of_json_that_arrow_does_not_survive_is_rejected(data, expected):
+    done = subprocess.run(
+        [sys.executable, "-c", CRASHES],
+        cwd=REPOSITORY,
+        input=data.encode(),
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:].decode()
+    assert json.loads(done.stdout) == expected
+
+
+# Settings -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"layout": "xml"}, "layout: expected one of auto, .*got 'xml'"),
+        ({"columns": {"a": "integer"}}, r"columns\['a'\]: expected one of .*got 'integer'"),
+        ({"columns": ["a"]}, "columns: expected kinds by column"),
+        ({"column_names": ["a", "a"]}, "column_names: expected each once"),
+        ({"column_names": "ab"}, "column_names: expected a list of texts"),
+        ({"column_names": ["a", ""]}, "column_names: expected a list of texts"),
+        ({"delimiter": "::"}, "delimiter: expected one ASCII character.*'::'"),
+        ({"delimiter": ""}, "delimiter: expected one ASCII character"),
+        ({"delimiter": '"'}, "delimiter: expected one ASCII character"),
+        ({"delimiter": "\n"}, "delimiter: expected one ASCII character"),
+        ({"delimiter": "§"}, "delimiter: expected one ASCII character.*'§'"),
+        ({"encoding": "klingon"}, "encoding: expected one that Python knows.*'klingon'"),
+        ({"encoding": "base64"}, "encoding: expected one that Python knows.*'base64'"),
+        ({"encoding": "rot13"}, "encoding: expected one that Python knows.*'rot13'"),
+        ({"normalize": "nfc"}, "normalize: expected one of .*'nfc'"),
+        ({"lowercase": "yes"}, "lowercase: expected one of .*'yes'"),
+        ({"deduplicate": 2}, "deduplicate: expected one of .*2"),
+        ({"min_chars": -1}, "min_chars: expected int at least 0, got -1"),
+        ({"max_chars": 0}, "max_chars: expected int at least 1, got 0"),
+        ({"min_chars": 5, "max_chars": 4}, "max_chars: expected int at least 5, got 4"),
+        ({"min_chars": 1.5}, "min_chars: expected int"),
+        ({"stratify": "yes"}, "stratify: expected one of"),
+        ({"group_by": ""}, "group_by: expected the name of a column"),
+        ({"seed": 2**63}, "seed: expected int from"),
+        ({"target_shard_bytes": 0}, "target_shard_bytes: expected int at least 1"),
+        ({"compression": "zip"}, "compression: expected one of none, gzip, got 'zip'"),
+        ({"max_reject_fraction": 1.5}, "max_reject_fraction: expected float from 0 to 1"),
+        ({"vocabulary": ["a", "a"]}, "vocabulary.*'a' twice"),
+        ({"vocabulary": {"label": []}}, r"vocabulary\['label'\]: expected labels, got none"),
+    ],
+    ids=str,
+)
+def test_a_bad_setting_is_named_with_its_value_where_the_component_is_made(settings, message):
+    with pytest.raises(ConfigError, match=message):
+        TextExampleGen(input_base="texts/", **settings)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"columns": {"nope": "int"}},
+            r"columns: expected columns .*\(words, n, label\), got 'nope'",
+        ),
+        ({"columns": {"n": "split", "words": "split"}}, "columns: expected one 'split', got"),
+        ({"group_by": "nope"}, "group_by: expected one of .*words, n, label, got 'nope'"),
+        (
+            {"vocabulary": {"n": ["1"]}},
+            r"vocabulary\['n'\]: expected a feature of labels \(label\)",
+        ),
+        ({"lowercase": True}, r"expected a column with the texts, got words, n, label.*'text'"),
+        ({"deduplicate": True}, r"expected a column with the texts"),
+        ({"column_names": ["a"]}, "expected 1 fields"),
+    ],
+    ids=str,
+)
+def test_a_setting_that_does_not_fit_the_inputs_is_named(convert, settings, message):
+    files = {"t.csv": "words,n,label\na,1,x\nb,2,y\n"}
+    with pytest.raises((ConfigError, InputError), match=message):
+        convert(files, **settings)
+
+
+def test_classes_cannot_keep_their_shares_where_there_are_none(convert):
+    with pytest.raises(ConfigError, match="stratify"):
+        convert({"t.csv": "text,n\na,1\n"}, stratify=True)
+
+
+def test_splits_of_the_inputs_and_of_a_setting_are_refused_together(convert, output_config):
+    files = {"train.csv": "text,n\na,1\n", "test.csv": "text,n\nb,1\n"}
+    with pytest.raises(ConfigError, match=r"output_config.*test, train"):
+        convert(files, output_config=output_config(a=1, b=1))
+
+
+def test_what_is_not_there_is_named(run_text, tmp_path):
+    with pytest.raises(InputError, match=r"input_base.*missing"):
+        run_text(tmp_path / "missing", tmp_path / "out")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(InputError, match=r"input_base.*empty"):
+        run_text(tmp_path / "empty", tmp_path / "out")
