@@ -24,6 +24,7 @@ from components.common.files import (
 )
 from trainer_utils.format.naming import (
     DATASET_FILES,
+    INDEX_FOLDER,
     MANIFEST_FILE,
     SPLIT_PREFIX,
     VOCABULARY_FOLDER,
@@ -31,6 +32,8 @@ from trainer_utils.format.naming import (
 )
 
 __all__ = ["finished_names", "read_summaries", "start_working", "working_folder", "write_summary"]
+
+_FOLDERS = (INDEX_FOLDER, VOCABULARY_FOLDER, WORKING_FOLDER)
 
 
 def working_folder(uri: str) -> str:
@@ -46,7 +49,7 @@ def start_working(uri: str) -> None:
     for name in list_names(uri):
         if name in DATASET_FILES:
             remove_file(join(uri, name))
-        elif name.startswith(SPLIT_PREFIX) or name in (VOCABULARY_FOLDER, WORKING_FOLDER):
+        elif name.startswith(SPLIT_PREFIX) or name in _FOLDERS:
             remove_tree(join(uri, name))
     make_folder(working_folder(uri))
 

@@ -12,7 +12,7 @@ from tfx.types import artifact_utils
 
 from components.common.files import is_remote, join, read_text, remove_tree
 from components.common.publish import write_feature_files
-from components.common.source import Source, infer_features, open_source
+from components.common.source import Source, open_source, with_facts
 from components.common.summaries import working_folder
 from components.common.tfmd import (
     check_agreement,
@@ -50,7 +50,10 @@ class Executor(base_executor.BaseExecutor):
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         artifact = artifact_utils.get_single_instance(output_dict["datum_schema"])
         source = open_source(examples.uri)
-        features = source.features if source.features is not None else infer_features(source)
+        if source.features is None or not source.is_counted:
+            source, _ = with_facts(source)
+        features = source.features
+        assert features is not None
         classes = {name: len(values) for name, values in source.vocabularies.items()}
         schema = schema_from_features(features, num_classes=classes)
         if input_dict.get("schema"):
@@ -73,7 +76,7 @@ class Executor(base_executor.BaseExecutor):
 def _records_seen_from(uri: str, source: Source) -> Mapping[str, Mapping[str, int]]:
     """Records by the path that leads from `uri` to each shard, as Datum joins the two."""
     return {
-        split: {_relative(shard.path, uri): shard.records for shard in shards}
+        split: {_relative(shard.path, uri): shard.records or 0 for shard in shards}
         for split, shards in source.shards.items()
     }
 
