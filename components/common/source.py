@@ -6,7 +6,6 @@ for block in read_shard_blocks(source.shards["train"][0].path):
     block.records()
 """
 
-import collections
 import contextlib
 import dataclasses
 import gzip
@@ -16,7 +15,6 @@ from typing import BinaryIO, cast
 
 from components.common.feature_facts import DatasetFacts, features_of_facts
 from components.common.files import (
-    InputFile,
     exists,
     file_size,
     is_folder,
@@ -34,20 +32,11 @@ from trainer_utils.format import (
     RecordBlock,
     RecordIndex,
     Shard,
-    parse_features,
-    parse_shard_info,
     read_blocks,
     scan_lengths,
 )
-from trainer_utils.format.naming import (
-    DATUM_SHARDS_FILE,
-    DATUM_TYPES_FILE,
-    MANIFEST_FILE,
-    SPLIT_PREFIX,
-    WORKING_FOLDER,
-    index_file,
-    vocabulary_of,
-)
+from trainer_utils.format.layouts import FoundShard, find_layout
+from trainer_utils.format.naming import WORKING_FOLDER, index_file
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
 __all__ = [
@@ -116,35 +105,23 @@ def open_source(uri: str) -> Source:
     """
     if not is_folder(uri):
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
-    files = list_files(uri)
-    in_splits = {f.path: f.size for f in files if f.path.startswith(SPLIT_PREFIX)}
-    manifest = None
-    if exists(join(uri, MANIFEST_FILE)):
-        manifest = Manifest.from_json(
-            read_text(join(uri, MANIFEST_FILE)), path=join(uri, MANIFEST_FILE)
-        )
-        manifest.check_files(in_splits)
-        shards = {
-            split: [_of_manifest(uri, shard) for shard in manifest.shards_of(split)]
-            for split in manifest.splits
-        }
-    elif exists(join(uri, WORKING_FOLDER)):
-        raise DatasetError(f"{uri!r}: expected a whole dataset, got one that was never finished")
-    elif exists(join(uri, DATUM_SHARDS_FILE)):
-        path = join(uri, DATUM_SHARDS_FILE)
-        shards = {
-            split: [_known(uri, shard, records) for shard, records in group.items()]
-            for split, group in parse_shard_info(read_text(path), path=path).items()
-        }
-    elif in_splits:
-        shards = _in_folders(uri, in_splits)
-    else:
-        raise DatasetError(f"{uri!r}: expected a dataset of TFRecord shards, found none")
-    types_path = join(uri, DATUM_TYPES_FILE)
-    features = (
-        parse_features(read_text(types_path), path=types_path) if exists(types_path) else None
+    files = {file.path: file.size for file in list_files(uri)}
+    if exists(join(uri, WORKING_FOLDER)):
+        files[f"{WORKING_FOLDER}/"] = 0
+    found = find_layout(files, lambda path: read_text(join(uri, path)), uri=uri)
+    return Source(
+        uri=uri,
+        shards={
+            split: [_opened(uri, shard, files.get(shard.path)) for shard in shards]
+            for split, shards in found.shards.items()
+        },
+        features=found.features,
+        manifest=found.manifest,
+        vocabularies={
+            name: read_text(join(uri, path)).split("\n")[:-1]
+            for name, path in found.vocabulary_files.items()
+        },
     )
-    return Source(uri, shards, features, manifest, _vocabularies(uri, files))
 
 
 def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
@@ -223,35 +200,15 @@ def _framed_stream(path: str) -> Iterator[BinaryIO]:
             ) from error
 
 
-def _of_manifest(uri: str, shard: Shard) -> SourceShard:
-    index = None if shard.index_crc32c is None else join(uri, index_file(shard.path))
+def _opened(uri: str, shard: FoundShard, size: int | None) -> SourceShard:
+    path = join(uri, shard.path)
+    if size is None and not exists(path):
+        raise DatasetError(f"shard {path!r}: is missing, though the dataset names it")
+    has_index = shard.entry is not None and shard.entry.index_crc32c is not None
     return SourceShard(
-        path=join(uri, shard.path),
-        bytes=shard.bytes,
+        path=path,
+        bytes=file_size(path) if size is None else size,
         records=shard.records,
-        index_path=index,
-        entry=shard,
+        index_path=join(uri, index_file(shard.path)) if has_index else None,
+        entry=shard.entry,
     )
-
-
-def _known(uri: str, path: str, records: int) -> SourceShard:
-    full_path = join(uri, path)
-    if not exists(full_path):
-        raise DatasetError(f"shard {full_path!r}: is missing, though the dataset names it")
-    return SourceShard(path=full_path, bytes=file_size(full_path), records=records)
-
-
-def _in_folders(uri: str, paths: Mapping[str, int]) -> dict[str, list[SourceShard]]:
-    shards: dict[str, list[SourceShard]] = collections.defaultdict(list)
-    for path, size in sorted(paths.items()):
-        split = path.split("/")[0].removeprefix(SPLIT_PREFIX)
-        shards[split].append(SourceShard(path=join(uri, path), bytes=size))
-    return dict(shards)
-
-
-def _vocabularies(uri: str, files: Sequence[InputFile]) -> dict[str, list[str]]:
-    return {
-        name: read_text(join(uri, file.path)).split("\n")[:-1]
-        for file in files
-        if (name := vocabulary_of(file.path)) is not None
-    }
