@@ -140,7 +140,7 @@ def _list_files(uri: str) -> dict[str, int | None]:
 
 
 def _opened(uri: str, shard: FoundShard, size: int | None, named_in: str) -> ShardFile:
-    path = posixpath.join(uri, shard.path)
+    path = shard.path if "://" in shard.path else posixpath.join(uri, shard.path)
     if size is None:
         size = _size(path, posixpath.join(uri, named_in))
     return ShardFile(path, _count(path) if shard.records is None else shard.records, size)

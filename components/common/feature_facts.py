@@ -21,6 +21,9 @@ from trainer_utils.format import DatasetError, Feature, RecordBlock
 
 __all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
 
+_COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
+_MOST_RANK = 8
+_SPACES_IN_TEXT = 2
 _DATUM_DECODES = {"JPEG", "PNG"}
 
 
@@ -60,6 +63,7 @@ class FeatureFacts:
         images: of a string whose every value is an image, else None.
         is_text: of a string: whether every value is UTF-8, and none an image.
         spaces: of a text: how many.
+        first: of integers called `<name>_shape`: the values of the first example.
     """
 
     kind: str
@@ -70,6 +74,7 @@ class FeatureFacts:
     images: ImageFacts | None = None
     is_text: bool = False
     spaces: int = 0
+    first: list[int] = dataclasses.field(default_factory=list)
 
     def merge(self, other: "FeatureFacts") -> None:
         """Takes another part's facts in."""
@@ -112,7 +117,7 @@ class DatasetFacts:
                 f"({where})"
             ) from error
         facts = {
-            name: _column_facts(column)
+            name: _column_facts(name, column)
             for name, column in zip(batch.schema.names, batch.columns, strict=True)
             if not pa.types.is_null(column.type)
         }
@@ -135,6 +140,15 @@ class DatasetFacts:
                 mine.merge(facts)
         self.records += other.records
 
+    @property
+    def texts(self) -> frozenset[str]:
+        """Features that are natural language: UTF-8, of three words or more in the mean."""
+        return frozenset(
+            name
+            for name, facts in self.features.items()
+            if facts.is_text and facts.spaces >= _SPACES_IN_TEXT * facts.values > 0
+        )
+
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "DatasetFacts":
         """From what `dataclasses.asdict` and JSON made of one."""
@@ -150,13 +164,21 @@ class DatasetFacts:
 def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
     """Features as Datum has them.
 
+    One of variable length that has its shape in `<name>_shape` has the shape of the first example.
     One is dense when every example has the same number of its values; a string only with one
     value, since Datum reads a dense string as one scalar.
     """
-    return {
+    features = {
         name: _feature(entry, records=facts.records)
         for name, entry in sorted(facts.features.items())
     }
+    for name, feature in features.items():
+        companion = features.get(name + _COMPANION)
+        is_shape = companion is not None and companion.dense and len(companion.shape) == 1
+        if is_shape and not feature.dense and feature.type != "string":
+            shape = tuple(facts.features[name + _COMPANION].first)
+            features[name] = dataclasses.replace(feature, shape=shape)
+    return features
 
 
 def _feature(facts: FeatureFacts, *, records: int) -> Feature:
@@ -181,7 +203,7 @@ def _decoder() -> Any:
     return example_coder.ExamplesToRecordBatchDecoder()
 
 
-def _column_facts(column: pa.Array) -> FeatureFacts:
+def _column_facts(name: str, column: pa.Array) -> FeatureFacts:
     lengths = np.diff(np.asarray(column.offsets))[np.asarray(column.is_valid())]
     facts = FeatureFacts(
         kind=_kind(column.type.value_type),
@@ -190,6 +212,8 @@ def _column_facts(column: pa.Array) -> FeatureFacts:
         shortest=int(lengths.min(initial=np.iinfo(np.int64).max)),
         longest=int(lengths.max(initial=0)),
     )
+    if facts.kind == "int" and name.endswith(_COMPANION) and facts.longest <= _MOST_RANK:
+        facts.first = column.flatten()[: facts.longest].to_pylist()
     if facts.kind == "string" and facts.values:
         values = column.flatten()
         facts.images = _images(values)

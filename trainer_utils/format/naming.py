@@ -17,6 +17,7 @@ __all__ = [
     "DATASET_FILES",
     "DATUM_SHARDS_FILE",
     "DATUM_TYPES_FILE",
+    "EXAMPLE_SCHEMA_FILE",
     "INDEX_FOLDER",
     "MANIFEST_FILE",
     "REJECTS_FILE",
@@ -40,6 +41,7 @@ MANIFEST_FILE = "manifest.json"
 DATUM_TYPES_FILE = "datum_to_type_and_shape_mapping.json"
 DATUM_SHARDS_FILE = "shard_info.json"
 SCHEMA_FILE = "schema.pbtxt"
+EXAMPLE_SCHEMA_FILE = "example.schema.json"
 REJECTS_FILE = "rejects.jsonl"
 DATASET_FILES = (MANIFEST_FILE, DATUM_TYPES_FILE, DATUM_SHARDS_FILE, SCHEMA_FILE, REJECTS_FILE)
 VOCABULARY_FOLDER = "vocab"
