@@ -14,7 +14,7 @@ Source: `tensorflow/core/lib/io/record_writer.h`.
 import dataclasses
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -25,13 +25,20 @@ from trainer_utils.format.errors import CorruptShardError
 
 __all__ = [
     "BLOCK_BYTES",
+    "HEADER_BYTES",
     "RECORD_OVERHEAD_BYTES",
+    "Lengths",
     "RecordBlock",
+    "bad_headers",
+    "compact",
     "count_records",
     "frame_parts",
     "frame_records",
+    "headers_of",
     "read_blocks",
+    "read_record_at",
     "read_records",
+    "scan_lengths",
 ]
 
 HEADER_BYTES = 12
@@ -45,6 +52,7 @@ _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 
 Frame = bytes | memoryview
+Lengths = npt.NDArray[np.integer[Any]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,8 +129,25 @@ def read_blocks(
         record_number += len(block)
 
 
+def compact(lengths: Lengths) -> Lengths:
+    """The same numbers in the smallest of the unsigned types of 2, 4 or 8 bytes that holds them."""
+    longest = int(lengths.max(initial=0))
+    width = next(width for width in (2, 4, 8) if longest < 1 << 8 * width)
+    return lengths.astype(f"<u{width}")
+
+
 def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
     """How many records a TFRecord stream holds, and how many bytes with their frames.
+
+    Raises:
+        CorruptShardError: as `scan_lengths`.
+    """
+    lengths = scan_lengths(stream, path=path)
+    return len(lengths), int(lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(lengths)
+
+
+def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
+    """The payloads' lengths in bytes, in file order: `(records,)` of the smallest unsigned type.
 
     The sums of the lengths are checked, those of the payloads are not: four times as fast as
     `read_blocks` where the payloads will be read later anyway.
@@ -130,15 +155,41 @@ def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
     Raises:
         CorruptShardError: as `read_blocks`.
     """
-    records = framed_bytes = 0
-    for data, starts, end, offset in _whole_frames(stream, path, BLOCK_BYTES):
-        headers = _headers(data, np.array(starts, np.int64))
-        if (bad := _bad_headers(headers)).any():
+    found: list[Lengths] = [np.zeros(0, np.uint16)]
+    records = 0
+    for data, starts_list, end, offset in _whole_frames(stream, path, BLOCK_BYTES):
+        starts = np.array(starts_list, np.int64)
+        if (bad := bad_headers(headers_of(data, starts))).any():
             index = int(bad.argmax())
-            _raise_bad_sum("length", path, records + index, offset + starts[index])
+            _raise_bad_sum("length", path, records + index, offset + starts_list[index])
+        found.append(compact(np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES))
         records += len(starts)
-        framed_bytes += end
-    return records, framed_bytes
+    return np.concatenate(found)
+
+
+def read_record_at(stream: BinaryIO, *, offset: int, length: int, path: str) -> bytes:
+    """One verified payload, from where an index says that it lies.
+
+    Args:
+        stream: a seekable stream of uncompressed bytes.
+        offset: of the record's frame in the stream, in bytes.
+        length: of the payload, in bytes.
+        path: the file's name, for error messages.
+
+    Raises:
+        CorruptShardError: there is no such record at that place, or it is damaged.
+    """
+    stream.seek(offset)
+    frame = stream.read(length + RECORD_OVERHEAD_BYTES)
+    payload = frame[HEADER_BYTES:-FOOTER_BYTES]
+    if len(frame) != length + RECORD_OVERHEAD_BYTES or (
+        (frame[:HEADER_BYTES], frame[-FOOTER_BYTES:]) != frame_parts([payload])
+    ):
+        raise CorruptShardError(
+            f"{path!r}: expected a whole record of {length} bytes as the index says, "
+            f"got another or a damaged one (byte {offset}). The file is damaged: write it again."
+        )
+    return payload
 
 
 def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
@@ -191,7 +242,7 @@ def _verified_block(
 ) -> RecordBlock:
     starts = np.array(starts_list, np.int64)
     # A wrong length leads the walk astray, so the first bad header is where the file is bad.
-    bad = _bad_headers(_headers(data, starts))
+    bad = bad_headers(headers_of(data, starts))
     octets = np.frombuffer(data, np.uint8)
     ends = np.append(starts[1:], end) - FOOTER_BYTES
     footers = octets[ends[:, None] + np.arange(FOOTER_BYTES)].view("<u4")[:, 0]
@@ -212,11 +263,13 @@ def _verified_block(
     return RecordBlock(whole, starts, ends - starts - HEADER_BYTES, footers, offset)
 
 
-def _headers(data: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def headers_of(data: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """The headers that begin at `starts`: `(records, 12) uint8`."""
     return np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER_BYTES)]
 
 
-def _bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+def bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which headers' sums do not agree: `(records,) bool`."""
     sums = headers[:, 8:].copy().view("<u4")[:, 0]
     return np.not_equal(masked_crc32c_of_rows(headers[:, :8]), sums)
 

@@ -64,7 +64,8 @@ def _read(data: bytes) -> Any:
     table = _parse(data, None)
     if any(_has_times(field.type) for field in table.schema):
         table = _parse(data, pa.schema([(f.name, _without_times(f.type)) for f in table.schema]))
-    return flatten(table)
+    table = flatten(table)
+    return table.cast(pa.schema([(f.name, _without_booleans(f.type)) for f in table.schema]))
 
 
 def _parse(data: bytes, schema: Any) -> Any:
@@ -100,10 +101,18 @@ def _without_times(kind: Any) -> Any:
     return pa.string() if pa.types.is_temporal(kind) else kind
 
 
+def _without_booleans(kind: Any) -> Any:
+    """The type with 0 and 1 for these, as they are read one by one."""
+    if pa.types.is_list(kind):
+        return pa.list_(_without_booleans(kind.value_type))
+    return pa.int64() if pa.types.is_boolean(kind) else kind
+
+
 def _is_doubtful(column: Any) -> bool:
-    """Whether it holds doubles that may be large integers."""
+    """Whether it holds doubles that may be large integers, or lists with nulls."""
     if pa.types.is_list(column.type):
-        return any(_is_doubtful(pa.chunked_array([chunk.flatten()])) for chunk in column.chunks)
+        parts = [chunk.flatten() for chunk in column.chunks]
+        return any(p.null_count or _is_doubtful(pa.chunked_array([p])) for p in parts)
     if not pa.types.is_floating(column.type):
         return False
     return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py())
