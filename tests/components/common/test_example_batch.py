@@ -1,0 +1,188 @@
+"""Batches of examples against the protocol buffer library, TensorFlow's parser and its reader."""
+
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+import tensorflow as tf
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.common.example_batch import encode_batch, frame_batch, join_binary
+from trainer_utils.format import encode_example, frame_records
+
+INTS = st.integers(-(2**63), 2**63 - 1)
+FLOATS = st.floats(width=32)
+TEXTS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+BYTES = st.binary(max_size=300)
+KINDS = {
+    "int": (INTS, pa.int64()),
+    "float": (FLOATS, pa.float32()),
+    "string": (TEXTS, pa.string()),
+    "binary": (BYTES, pa.binary()),
+}
+LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
+NAMES = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
+
+Table = tuple[list[dict[str, list[Any]]], dict[str, Any]]
+
+
+@st.composite
+def tables(draw) -> Table:
+    """Rows of lists, and the same as Arrow arrays; some of these are slices of longer ones."""
+    rows = draw(st.integers(0, 8))
+    columns: dict[str, Any] = {}
+    values: dict[str, list[list[Any]]] = {}
+    for name in draw(st.lists(NAMES, min_size=1, max_size=4, unique=True)):
+        strategy, kind = KINDS[draw(st.sampled_from(sorted(KINDS)))]
+        before, after = draw(st.integers(0, 2)), draw(st.integers(0, 2))
+        if draw(st.booleans()):
+            strategy, kind = st.lists(strategy, max_size=4), pa.list_(kind)
+        size = rows + before + after
+        drawn = draw(st.lists(st.none() | strategy, min_size=size, max_size=size))
+        columns[name] = pa.array(drawn, kind).slice(before, rows)
+        values[name] = [as_list(value) for value in drawn[before : before + rows]]
+    return [{name: values[name][row] for name in values} for row in range(rows)], columns
+
+
+def as_list(value: Any) -> list[Any]:
+    """What an example keeps: nothing of a null, and bytes of a text."""
+    parts = [] if value is None else value if isinstance(value, list) else [value]
+    return [part.encode() if isinstance(part, str) else part for part in parts]
+
+
+def by_protobuf(features: dict[str, list[Any]]) -> bytes:
+    example = tf.train.Example()
+    for name, values in features.items():
+        if values:
+            feature = example.features.feature[name]
+            getattr(feature, LISTS[type(values[0])]).value.extend(values)
+    return example.SerializeToString(deterministic=True) if any(features.values()) else b""
+
+
+@given(tables())
+def test_examples_are_the_bytes_of_the_protocol_buffer_library(table):
+    rows, columns = table
+    assert encode_batch(columns).to_pylist() == [by_protobuf(row) for row in rows]
+
+
+@given(tables())
+def test_examples_are_the_bytes_of_the_encoder_for_one(table):
+    rows, columns = table
+    of_one = [b"".join(encode_example(row)) for row in rows]
+    assert encode_batch(columns).to_pylist() == of_one
+
+
+@given(tables())
+def test_frames_are_the_bytes_of_the_framing_of_records(table):
+    rows, columns = table
+    frames = frame_batch(encode_batch(columns))
+    assert frames.to_pylist() == [frame_records([by_protobuf(row)]) for row in rows]
+
+
+@given(st.lists(BYTES, max_size=9), st.data())
+def test_a_slice_of_messages_is_framed_as_its_messages_are(messages, data):
+    start = data.draw(st.integers(0, len(messages)))
+    length = data.draw(st.integers(0, len(messages) - start))
+    frames = frame_batch(pa.array(messages, pa.binary()).slice(start, length))
+    chosen = messages[start : start + length]
+    assert frames.to_pylist() == [frame_records([message]) for message in chosen]
+
+
+def test_tensorflow_reads_the_frames_and_parses_the_examples(tmp_path):
+    columns = {
+        "n": pa.array([1, -1, 2**63 - 1], pa.int64()),
+        "x": pa.array([0.5, float("inf"), -0.0], pa.float32()),
+        "text": pa.array(["straße", "", "\0"], pa.string()),
+        "ids": pa.array([[1, 300], None, []], pa.list_(pa.int64())),
+        "weights": pa.array([[0.25], [1.5, 2.5], None], pa.list_(pa.float32())),
+        "words": pa.array([["a", ""], [], ["é"]], pa.list_(pa.string())),
+    }
+    path = tmp_path / "records"
+    path.write_bytes(b"".join(frame_batch(encode_batch(columns)).to_pylist()))
+    records = list(tf.data.TFRecordDataset(str(path)))
+    spec = {
+        "n": tf.io.FixedLenFeature([], tf.int64),
+        "x": tf.io.FixedLenFeature([], tf.float32),
+        "text": tf.io.FixedLenFeature([], tf.string),
+        "ids": tf.io.RaggedFeature(tf.int64),
+        "weights": tf.io.RaggedFeature(tf.float32),
+        "words": tf.io.RaggedFeature(tf.string),
+    }
+    parsed = tf.io.parse_example(records, spec)
+    assert parsed["n"].numpy().tolist() == [1, -1, 2**63 - 1]
+    assert parsed["x"].numpy().view(np.int32).tolist() == [0x3F000000, 0x7F800000, -(2**31)]
+    assert parsed["text"].numpy().tolist() == ["straße".encode(), b"", b"\0"]
+    assert parsed["ids"].to_list() == [[1, 300], [], []]
+    assert parsed["weights"].to_list() == [[0.25], [1.5, 2.5], []]
+    assert parsed["words"].to_list() == [[b"a", b""], [], ["é".encode()]]
+
+
+# Every width of the lengths that stand before a text, its list, its feature and its map entry.
+@pytest.mark.parametrize("around", [0, 64, 127, 128, 16_383, 16_384, 2_097_151])
+def test_lengths_of_every_width_are_encoded(around):
+    sizes = [max(0, around + step) for step in range(-24, 2)]
+    texts = [b"x" * size for size in sizes]
+    lists = [[text, b""] for text in texts] if around < 1 << 20 else [[b""]] * len(texts)
+    columns = {
+        "text": pa.array(texts, pa.binary()),
+        "list": pa.array(lists, pa.list_(pa.binary())),
+        "size": pa.array(sizes, pa.int64()),
+    }
+    rows = [
+        {"text": [text], "list": values, "size": [size]}
+        for text, values, size in zip(texts, lists, sizes, strict=True)
+    ]
+    assert encode_batch(columns).to_pylist() == [by_protobuf(row) for row in rows]
+
+
+@pytest.mark.parametrize("count", [1, 12, 13, 14, 127, 128, 16_384])
+def test_lists_of_every_length_are_encoded(count):
+    rng = np.random.default_rng(count)
+    ints = [[*map(int, rng.integers(-(2**63), 2**63 - 1, count))], [*range(count)], []]
+    floats = [[*map(float, rng.random(count).astype(np.float32))], [0.0], [1.0] * count]
+    columns = {
+        "ints": pa.array(ints, pa.list_(pa.int64())),
+        "floats": pa.array(floats, pa.list_(pa.float32())),
+    }
+    rows = [{"ints": i, "floats": f} for i, f in zip(ints, floats, strict=True)]
+    assert encode_batch(columns).to_pylist() == [by_protobuf(row) for row in rows]
+
+
+def test_what_lies_under_a_null_list_does_not_show():
+    offsets = pa.array([0, 2, 4, 6], pa.int32())
+    whole = pa.ListArray.from_arrays(offsets, pa.array([1, 2, 3, 4, 5, 6], pa.int64()))
+    valid = pa.py_buffer(bytes([0b101]))
+    hidden = pa.ListArray.from_buffers(
+        whole.type, 3, [valid, whole.buffers()[1]], children=[whole.values]
+    )
+    assert hidden.to_pylist() == [[1, 2], None, [5, 6]]
+    expected = [by_protobuf({"a": values}) for values in ([1, 2], [], [5, 6])]
+    assert encode_batch({"a": hidden}).to_pylist() == expected
+
+
+def test_an_example_without_any_feature_is_empty():
+    columns = {"a": pa.array([None, 1], pa.int64()), "b": pa.array([[], []], pa.list_(pa.string()))}
+    assert encode_batch(columns).to_pylist() == [b"", by_protobuf({"a": [1]})]
+
+
+def test_no_columns_are_refused():
+    with pytest.raises(ValueError, match="expected columns, got none"):
+        encode_batch({})
+
+
+@given(st.lists(st.tuples(BYTES, BYTES, BYTES), max_size=6))
+def test_binary_arrays_are_joined_row_by_row(rows):
+    parts = [pa.array([row[place] for row in rows], pa.binary()) for place in range(3)]
+    assert join_binary(parts).to_pylist() == [b"".join(row) for row in rows]
+
+
+@pytest.mark.parametrize("value", [0, 127, 128, 300, 2**31, 2**63 - 1, -1, -(2**63)])
+def test_a_batch_of_one_row_keeps_all_of_a_number(value):
+    columns = {
+        "scalar": pa.array([value], pa.int64()),
+        "list": pa.array([[value]], pa.list_(pa.int64())),
+    }
+    expected = by_protobuf({"scalar": [value], "list": [value]})
+    assert encode_batch(columns).to_pylist() == [expected]

@@ -1,0 +1,235 @@
+"""Any table goes in through every layout that can hold it, and comes out of TensorFlow's reader."""
+
+import contextlib
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from components.text_example_gen import pieces
+from components.text_example_gen.layouts import documents, parquet
+
+NAMES = ["a", "x.y", 'say "b", c', "größe", "A", "d e"]
+INTS = st.integers(-(2**63), 2**63 - 1)
+FLOATS = st.floats(width=32)
+CHARACTERS = st.characters(exclude_categories=["Cs"])
+LIKE_OTHERS = ["", " ", "12", "1.5", "nan", "[1]", "null", "NA", "#N/A", "true", "2020-01-02", "{}"]
+MARKS = ["a\nb", "a\r\nb", "\t", ",", '"', '""', "\\", "\\n", "'", "\ufeff", "\u2028", "\x85", "-"]
+TEXTS = st.text(CHARACTERS, max_size=12) | st.sampled_from(LIKE_OTHERS + MARKS)
+VALUES: dict[str, st.SearchStrategy] = {
+    "int": INTS,
+    "float": FLOATS,
+    "string": TEXTS,
+    "ints": st.lists(INTS, max_size=4),
+    "floats": st.lists(FLOATS, max_size=4),
+    "strings": st.lists(TEXTS, max_size=3),
+}
+PARQUET = {
+    "int": [pa.int64()],
+    "float": [pa.float32(), pa.float64()],
+    "string": [pa.string(), pa.large_string(), pa.dictionary(pa.int32(), pa.string())],
+    "ints": [pa.list_(pa.int64()), pa.large_list(pa.int64())],
+    "floats": [pa.list_(pa.float32()), pa.list_(pa.float64())],
+    "strings": [pa.list_(pa.string()), pa.list_(pa.large_string())],
+}
+PIECE_BYTES = st.sampled_from([pieces.PIECE_BYTES, 1, 50, 200])
+quickly = settings(
+    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Table:
+    """Values by column, None where one is missing; and what each column holds."""
+
+    columns: Mapping[str, list[Any]]
+    kinds: Mapping[str, str]
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        names = list(self.columns)
+        return [
+            dict(zip(names, row, strict=True)) for row in zip(*self.columns.values(), strict=True)
+        ]
+
+    @property
+    def given(self) -> dict[str, str]:
+        """What is to be said of columns of texts where numbers stand as texts too."""
+        return {name: "string" for name, kind in self.kinds.items() if kind == "string"}
+
+    def expected(self) -> list[dict[str, list[Any]]]:
+        return [
+            {name: exact(value) for name, value in row.items() if exact(value)} for row in self.rows
+        ]
+
+
+def exact(value: Any) -> list[Any]:
+    """A value as the list that an example has; floats so that equal ones have equal bits."""
+    parts = [] if value is None else value if isinstance(value, list) else [value]
+    return [
+        part.hex() if isinstance(part, float) else part.encode() if isinstance(part, str) else part
+        for part in parts
+    ]
+
+
+@st.composite
+def tables(draw, *kinds: str, without: str = "") -> Table:
+    """Some columns beside `n`, which has a value in every row."""
+    rows = draw(st.integers(1, 10))
+    columns, chosen = {"n": list(range(rows))}, {"n": "int"}
+    for name in draw(st.lists(st.sampled_from(NAMES), max_size=4, unique=True)):
+        chosen[name] = draw(st.sampled_from(kinds or sorted(VALUES)))
+        values = st.none() | VALUES[chosen[name]].filter(
+            lambda value: not any(part in str(value) for part in without)
+        )
+        columns[name] = draw(st.lists(values, min_size=rows, max_size=rows))
+    return Table(columns, chosen)
+
+
+@contextlib.contextmanager
+def cut_into(piece_bytes: int) -> Iterator[None]:
+    """Lets inputs be read in pieces of some bytes."""
+    with contextlib.ExitStack() as stack:
+        for module in (pieces, parquet, documents):
+            stack.enter_context(mock.patch.object(module, "PIECE_BYTES", piece_bytes))
+        if piece_bytes < pieces._BLOCK_BYTES:
+            stack.enter_context(mock.patch.object(pieces, "_BLOCK_BYTES", piece_bytes))
+        stack.enter_context(
+            mock.patch.dict(pieces.cut.__kwdefaults__, {"piece_bytes": piece_bytes})
+        )
+        yield
+
+
+@pytest.fixture(scope="module")
+def rows_of(run_text, tmp_path_factory):
+    """The rows that come of a file's bytes, by id."""
+
+    def rows_of(name: str, data: bytes, **settings: Any) -> dict[str, dict[str, list[Any]]]:
+        folder: Path = tmp_path_factory.mktemp("property")
+        (folder / name).write_bytes(data)
+        dataset = run_text(folder / name, folder / "out", **settings)
+        assert not dataset.rejects
+        return {
+            identity: {feature: exact(values) for feature, values in row.items()}
+            for identity, row in dataset.by_id().items()
+        }
+
+    return rows_of
+
+
+def by_number(name: str, rows: list[Any]) -> dict[str, Any]:
+    return {f"{name}:{number}": row for number, row in enumerate(rows, 1)}
+
+
+def delimited(table: Table, delimiter: str, end: str) -> bytes:
+    """A table as RFC 4180 has it; texts are quoted, what is missing is empty."""
+
+    def cell(value: Any) -> str:
+        if value is None:
+            return ""
+        if isinstance(value, list):
+            value = json.dumps(value)
+        return '"' + value.replace('"', '""') + '"' if isinstance(value, str) else repr(value)
+
+    lines = [map(cell, table.columns), *(map(cell, row.values()) for row in table.rows)]
+    return "".join(delimiter.join(line) + end for line in lines).encode()
+
+
+@quickly
+@given(
+    table=tables(without="\0"),
+    end=st.sampled_from(["\n", "\r\n"]),
+    delimiter=st.sampled_from(",;|"),
+    piece_bytes=PIECE_BYTES,
+)
+def test_a_csv_is_read_as_it_stands(rows_of, table, end, delimiter, piece_bytes):
+    data = delimited(table, delimiter, end)
+    with cut_into(piece_bytes):
+        rows = rows_of("t.csv", data, columns=table.given, delimiter=delimiter)
+    assert rows == by_number("t.csv", table.expected())
+
+
+@quickly
+@given(table=tables(without="\0"), end=st.sampled_from(["\n", "\r\n"]), piece_bytes=PIECE_BYTES)
+def test_a_tsv_is_read_as_it_stands(rows_of, table, end, piece_bytes):
+    with cut_into(piece_bytes):
+        rows = rows_of("t.tsv", delimited(table, "\t", end), columns=table.given)
+    assert rows == by_number("t.tsv", table.expected())
+
+
+@quickly
+@given(
+    table=tables(),
+    end=st.sampled_from(["\n", "\r\n", "\n\n"]),
+    ascii_only=st.booleans(),
+    leave_out_missing=st.booleans(),
+    piece_bytes=PIECE_BYTES,
+)
+def test_lines_of_json_are_read_as_they_stand(
+    rows_of, table, end, ascii_only, leave_out_missing, piece_bytes
+):
+    rows = table.rows
+    if leave_out_missing:
+        rows = [{n: v for n, v in row.items() if v is not None} for row in rows]
+    data = "".join(json.dumps(row, ensure_ascii=ascii_only) + end for row in rows)
+    with cut_into(piece_bytes):
+        assert rows_of("t.jsonl", data.encode()) == by_number("t.jsonl", table.expected())
+
+
+@quickly
+@given(table=tables(), data=st.data(), group=st.integers(1, 10), piece_bytes=PIECE_BYTES)
+def test_a_parquet_file_is_read_as_it_stands(
+    rows_of, tmp_path_factory, table, data, group, piece_bytes
+):
+    types = {name: data.draw(st.sampled_from(PARQUET[kind])) for name, kind in table.kinds.items()}
+    arrays = {name: pa.array(values, types[name]) for name, values in table.columns.items()}
+    path = tmp_path_factory.mktemp("parquet") / "t"
+    pyarrow.parquet.write_table(pa.table(arrays), path, row_group_size=group)
+    with cut_into(piece_bytes):
+        rows = rows_of("t.parquet", path.read_bytes())
+    assert rows == by_number("t.parquet", table.expected())
+
+
+@quickly
+@given(table=tables(), keys=st.sets(st.text(CHARACTERS, max_size=5), min_size=10), data=st.data())
+def test_keyed_json_is_read_as_it_stands(rows_of, table, keys, data):
+    labels = data.draw(st.sets(st.sampled_from(sorted(table.columns))))
+    entries = {
+        key: {
+            **{name: value for name, value in row.items() if name not in labels},
+            "label": {name: value for name, value in row.items() if name in labels},
+        }
+        for key, row in zip(sorted(keys), table.rows, strict=False)
+    }
+    rows = rows_of("t.json", json.dumps(entries).encode(), columns=table.given)
+    assert rows == {f"t.json:{k}": row for k, row in zip(entries, table.expected(), strict=True)}
+
+
+LINES = st.lists(
+    TEXTS.filter(lambda text: not set("\n\0") & set(text) and not text.endswith("\r")),
+    min_size=1,
+    max_size=12,
+).filter(lambda lines: any(map(str.strip, lines)) and not lines[0].startswith("\ufeff"))
+
+
+@quickly
+@given(
+    lines=LINES, end=st.sampled_from(["\n", "\r\n"]), last=st.booleans(), piece_bytes=PIECE_BYTES
+)
+def test_lines_are_read_as_they_stand(rows_of, lines, end, last, piece_bytes):
+    data = end.join(lines) + (end if last else "")
+    with cut_into(piece_bytes):
+        rows = rows_of("t.txt", data.encode())
+    assert rows == {
+        identity: {"text": [line.encode()]}
+        for identity, line in by_number("t.txt", lines).items()
+        if line.strip()
+    }
