@@ -5,6 +5,7 @@ finds a line that it cannot read, the piece is read line by line, and bad lines 
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from trainer_utils.format import InputError
 __all__ = ["columns_of_objects", "find_pieces", "flatten", "read"]
 
 _BLOCK_BYTES = 1 << 20
+_NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
+_MOST_OPENERS = 200  # brackets on a line: Arrow's reader recurses where Python's raises
 _EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
 
 
@@ -47,6 +50,8 @@ def read(data: bytes, piece: Piece) -> Rows:
     """The rows of a piece."""
     if piece.start == 0:
         data = data.removeprefix(b"\xef\xbb\xbf")
+    if not _is_safe(data):
+        return _read_slowly(data)
     try:
         table = _read(data)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
@@ -57,6 +62,20 @@ def read(data: bytes, piece: Piece) -> Rows:
         return _read_slowly(data)
     columns = {name: one_array(table[name]) for name in table.column_names}
     return Rows(columns, found=len(table), records=np.arange(len(table)), lines=lines)
+
+
+def _is_safe(data: bytes) -> bool:
+    """Whether Arrow's reader survives it: it crashes on a line `null`, and on very deep nesting."""
+    if _NULL_LINE.search(data):
+        return False
+    octets = np.frombuffer(data, np.uint8)
+    ends = np.append(np.flatnonzero(octets == ord("\n")), len(data))
+    if np.diff(ends, prepend=-1).max() <= _MOST_OPENERS:
+        return True
+    openers = np.flatnonzero((octets == ord("{")) | (octets == ord("[")))
+    return not len(openers) or int(np.bincount(np.searchsorted(ends, openers)).max()) <= (
+        _MOST_OPENERS
+    )
 
 
 def _read(data: bytes) -> Any:
