@@ -124,14 +124,19 @@ def open_source(uri: str) -> Source:
     )
 
 
-def read_shard_blocks(path: str, *, block_bytes: int = BLOCK_BYTES) -> Iterator[RecordBlock]:
+def read_shard_blocks(
+    path: str, *, block_bytes: int = BLOCK_BYTES, index: RecordIndex | None = None
+) -> Iterator[RecordBlock]:
     """A shard's verified blocks of about `block_bytes`; gzip is told by the `.gz` suffix.
+
+    With the shard's index short records are found faster.
 
     Raises:
         CorruptShardError: as `read_blocks`.
     """
+    lengths = None if index is None else index.lengths
     with _framed_stream(path) as stream:
-        yield from read_blocks(stream, path=path, block_bytes=block_bytes)
+        yield from read_blocks(stream, path=path, block_bytes=block_bytes, lengths=lengths)
 
 
 def index_shard(shard: SourceShard) -> RecordIndex:

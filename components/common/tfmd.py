@@ -16,6 +16,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from trainer_utils.format import DatasetError, Feature
 
 __all__ = [
+    "adopt_shapes",
     "check_agreement",
     "features_from_schema",
     "merge_schema",
@@ -166,6 +167,21 @@ def check_agreement(
                 f"feature {name!r}: expected shape {list(wanted.shape)} as the schema says, got "
                 f"{list(found_shape) if found.dense else 'a variable length'} ({source})"
             )
+
+
+def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
+    """The features, with the shapes of matrices that a schema knows and records do not tell.
+
+    Args:
+        given: a schema that agrees with the features.
+        features: by name; a matrix looks like a vector of as many values.
+    """
+    adopted = dict(features)
+    for entry in given.feature:
+        feature, shape = features[entry.name], _declared_shape(entry)
+        if feature.dense and feature.type != "string" and len(shape) > 1:
+            adopted[entry.name] = dataclasses.replace(feature, shape=shape)
+    return adopted
 
 
 def merge_schema(

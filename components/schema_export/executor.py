@@ -18,6 +18,7 @@ from components.common.publish import write_feature_files
 from components.common.source import Source, open_source, read_shard_blocks, with_facts
 from components.common.summaries import working_folder
 from components.common.tfmd import (
+    adopt_shapes,
     check_agreement,
     features_from_schema,
     merge_schema,
@@ -75,6 +76,7 @@ class Executor(base_executor.BaseExecutor):
             check_agreement(given, features, source=examples.uri)
             if is_whole:
                 check_facts(given, facts, source=examples.uri)
+            features = adopt_shapes(given, features)
             schema = merge_schema(given, features, schema)
             features = _with_schema(features, features_from_schema(schema))
         if input_dict.get("statistics"):

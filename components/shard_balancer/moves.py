@@ -19,7 +19,7 @@ import numpy.typing as npt
 from components.common.feature_facts import DatasetFacts
 from components.common.files import join, make_folder, open_for_reading, write_atomically
 from components.common.shards import verify_shard, write_shard
-from components.common.source import read_shard_blocks
+from components.common.source import index_shard, read_shard_blocks
 from components.common.summaries import working_folder
 from components.shard_balancer.inputs import InputShard
 from components.shard_balancer.layout import SplitLayout, Task
@@ -99,7 +99,8 @@ def read_lot(lot: Lot, reading: Reading, *, block_bytes: int = BLOCK_BYTES) -> I
     for first, records, given in lot.shards:
         source, shard = given.source, given.shard
         number = first
-        for block in read_shard_blocks(shard.path, block_bytes=block_bytes):
+        index = index_shard(shard) if shard.index_path is not None else None
+        for block in read_shard_blocks(shard.path, block_bytes=block_bytes, index=index):
             stop = number + len(block)
             if stop > first + records:
                 number = stop

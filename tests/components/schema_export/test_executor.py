@@ -271,6 +271,21 @@ def changed(schema: Path, change: Callable[[schema_pb2.Schema], None]) -> None:
     path.write_text(text_format.MessageToString(message))
 
 
+def test_a_schema_tells_matrices_from_vectors(stock, tmp_path):
+    _, schema = tfx_schema(stock, tmp_path)
+
+    def reshape(message: schema_pb2.Schema) -> None:
+        entry = next(e for e in message.feature if e.name == "vector")
+        entry.ClearField("value_count")
+        entry.shape.CopyFrom(schema_pb2.FixedShape())
+        entry.shape.dim.add(size=2)
+        entry.shape.dim.add(size=1)
+
+    changed(schema, reshape)
+    export(stock, tmp_path / "out", schema)
+    assert described(tmp_path / "out")["vector"]["shape"] == [2, 1]
+
+
 @pytest.mark.parametrize(
     ("name", "change"),
     [

@@ -8,7 +8,14 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils.format import CorruptShardError, RecordIndex, Shard, ShardWriter, scan_lengths
+from trainer_utils.format import (
+    CorruptShardError,
+    RecordIndex,
+    Shard,
+    ShardWriter,
+    read_blocks,
+    scan_lengths,
+)
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.naming import index_file
 
@@ -125,3 +132,20 @@ def test_a_gzip_shards_bytes_are_not_compared_with_its_records(written):
 
 def test_the_index_lies_outside_the_splits_folders():
     assert index_file(PATH) == f"index/{PATH}.npy"
+
+
+def test_reading_with_an_index_finds_the_same_records(written):
+    data, records = written
+    for block_bytes in (1, 100, 7000, 1 << 20):
+        for lengths in (index_of(data).lengths, index_of(data).lengths[:20]):
+            blocks = read_blocks(
+                io.BytesIO(data), path=PATH, block_bytes=block_bytes, lengths=lengths
+            )
+            assert [record for block in blocks for record in block.records()] == records
+
+
+def test_reading_with_the_index_of_other_records_is_refused(written):
+    lengths = index_of(written[0]).lengths.copy()
+    lengths[100] += 1
+    with pytest.raises(CorruptShardError, match="record 100, byte"):
+        list(read_blocks(io.BytesIO(written[0]), path=PATH, lengths=lengths))
