@@ -145,7 +145,7 @@ def mp3_frames(data: bytes) -> list[int]:
 def without_tag(mp3: bytes) -> bytes:
     """As streams and older encoders have it: without the frame that counts the others."""
     start = mp3_frames(mp3)[1]
-    assert b"Xing" in mp3[:start]
+    assert b"Xing" in mp3[:start] or b"Info" in mp3[:start]
     return mp3[start:]
 
 
@@ -553,12 +553,12 @@ def test_nothing_is_an_empty_file():
     [
         riff(form(), chunk(b"data", b"")),
         encode(np.zeros((0, 1)), "WAV", "PCM_24"),
-        encode(np.zeros((0, 1)), "FLAC", "PCM_16"),
+        encode(np.zeros((0, 1)), "WAVEX", "PCM_16"),
     ],
-    ids=["WAV", "WAV of 24 bits", "FLAC"],
+    ids=["WAV", "WAV of 24 bits", "WAVEX"],
 )
 def test_a_sound_of_no_samples_is_a_reject(data):
-    assert rejected(data).code in ("NO_SAMPLES", "TRUNCATED_AUDIO", "DAMAGED_AUDIO")
+    assert rejected(data).code == "NO_SAMPLES"
 
 
 BROKEN = {
@@ -633,13 +633,16 @@ def test_any_bytes_are_rejected_or_heard(tail, head):
         heard(stored)
 
 
+HEADERS = {"LIST": KEPT["LIST before the samples"], "RF64": WHOLE["RF64"], **OF_KIND}
+
+
 @settings(max_examples=250, deadline=None)
 @given(
-    st.sampled_from([KEPT["LIST before the samples"], *OF_KIND.values(), WHOLE["RF64"]]),
+    st.sampled_from(sorted(HEADERS)),
     st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), min_size=1, max_size=4),
 )
-def test_any_header_is_rejected_or_heard(data, edits):
-    changed = bytearray(data)
+def test_any_header_is_rejected_or_heard(kind, edits):
+    changed = bytearray(HEADERS[kind])
     for place, value in edits:
         changed[place] = value
     if stored := stored_or_none(bytes(changed)):
