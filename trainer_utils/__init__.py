@@ -16,12 +16,28 @@ from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetE
 if TYPE_CHECKING:
     from trainer_utils.distribution import distribute
     from trainer_utils.input_pipeline import input_fn
+    from trainer_utils.options import InputOptions
+    from trainer_utils.planning import InputPlan, WorkerPlan, plan
 
-__all__ = ["ConfigError", "CorruptShardError", "DatasetError", "distribute", "input_fn"]
+__all__ = [
+    "ConfigError",
+    "CorruptShardError",
+    "DatasetError",
+    "InputOptions",
+    "InputPlan",
+    "WorkerPlan",
+    "distribute",
+    "input_fn",
+    "plan",
+]
 
 _MODULES = {
+    "InputOptions": "trainer_utils.options",
+    "InputPlan": "trainer_utils.planning",
+    "WorkerPlan": "trainer_utils.planning",
     "distribute": "trainer_utils.distribution",
     "input_fn": "trainer_utils.input_pipeline",
+    "plan": "trainer_utils.planning",
 }
 
 

@@ -8,6 +8,7 @@ dataset.features          # {'image': Feature(…), …}
 import contextlib
 import dataclasses
 import gzip
+import hashlib
 import io
 import itertools
 import os
@@ -38,9 +39,9 @@ from trainer_utils.format.naming import (
     WORKING_FOLDER,
 )
 
-__all__ = ["Dataset", "FileRange", "ShardFile", "open_dataset", "uri_of"]
+__all__ = ["Dataset", "FileRange", "ShardFile", "open_dataset", "split_of", "uri_of"]
 
-_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}\w+(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
+_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
 _SAMPLE_RECORDS = 256
 
 
@@ -70,6 +71,21 @@ class Dataset:
     uri: str
     features: Mapping[str, Feature]
     shards: Mapping[str, Sequence[ShardFile]]
+    manifest: str | None = None  # its text, where there is one
+
+    @property
+    def digest(self) -> str:
+        """Of what the dataset holds, wherever it lies: its manifest, else sizes and counts."""
+        text = self.manifest
+        if text is None:
+            text = repr(
+                [
+                    (split, s.path.removeprefix(self.uri), s.records, s.bytes)
+                    for split, shards in self.shards.items()
+                    for s in shards
+                ]
+            )
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def records(self) -> dict[str, int]:
@@ -102,6 +118,12 @@ def uri_of(artifact: Any) -> str:
     return _SPLIT_PATTERN.sub("", uri.rstrip("/"))
 
 
+def split_of(artifact: Any) -> str | None:
+    """The split that a pattern in TFX's `fn_args.train_files` names; of a uri None."""
+    found = _SPLIT_PATTERN.search(artifact.rstrip("/")) if isinstance(artifact, str) else None
+    return found[1] if found else None
+
+
 def open_dataset(artifact: Any) -> Dataset:
     """Reads what says what a dataset holds, and compares it with the files that are there.
 
@@ -113,10 +135,12 @@ def open_dataset(artifact: Any) -> Dataset:
     """
     uri = uri_of(artifact)
     gfile = tf.io.gfile
+    manifest = None
     if not gfile.isdir(uri):
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
     if gfile.exists(posixpath.join(uri, MANIFEST_FILE)):
-        shards = _shards_of_manifest(uri)
+        manifest = _read_text(posixpath.join(uri, MANIFEST_FILE))
+        shards = _shards_of_manifest(uri, manifest)
     elif gfile.exists(posixpath.join(uri, WORKING_FOLDER)):
         raise DatasetError(f"{uri!r}: expected a whole dataset, got one that was never finished")
     elif gfile.exists(posixpath.join(uri, DATUM_SHARDS_FILE)):
@@ -128,12 +152,11 @@ def open_dataset(artifact: Any) -> Dataset:
         features = parse_features(_read_text(types_path), path=types_path)
     else:
         features = _sample_features(shards)
-    return Dataset(uri, features, shards)
+    return Dataset(uri, features, shards, manifest)
 
 
-def _shards_of_manifest(uri: str) -> dict[str, list[ShardFile]]:
-    path = posixpath.join(uri, MANIFEST_FILE)
-    manifest = Manifest.from_json(_read_text(path), path=path)
+def _shards_of_manifest(uri: str, text: str) -> dict[str, list[ShardFile]]:
+    manifest = Manifest.from_json(text, path=posixpath.join(uri, MANIFEST_FILE))
     manifest.check_files(
         {
             f"{folder}/{name}": tf.io.gfile.stat(posixpath.join(uri, folder, name)).length
