@@ -39,7 +39,15 @@ from trainer_utils.format.naming import (
     WORKING_FOLDER,
 )
 
-__all__ = ["Dataset", "FileRange", "ShardFile", "open_dataset", "split_of", "uri_of"]
+__all__ = [
+    "Dataset",
+    "FileRange",
+    "ShardFile",
+    "gzip_content_bytes",
+    "open_dataset",
+    "split_of",
+    "uri_of",
+]
 
 _SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
 _SAMPLE_RECORDS = 256
@@ -234,6 +242,13 @@ def _open_records(path: str) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
         except (EOFError, zlib.error, OSError) as error:
             raise DatasetError(f"{path!r}: expected a whole gzip stream: {error}") from error
+
+
+def gzip_content_bytes(path: str) -> int:
+    """How many bytes a gzip file holds, modulo 2**32 (the last field of RFC 1952)."""
+    with tf.io.gfile.GFile(path, "rb") as stream:
+        stream.seek(max(stream.size() - 4, 0))
+        return int.from_bytes(stream.read(), "little")
 
 
 def _read_text(path: str) -> str:

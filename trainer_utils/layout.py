@@ -156,6 +156,18 @@ class Layout:
         each = self.num_lanes // self.num_workers
         return range(worker * each, (worker + 1) * each)
 
+    def lane_takes(self, worker: int) -> list[int]:
+        """How many records are taken of each lane of a worker; what is dropped is left out."""
+        bounds = [self.lane_bounds(lane) for lane in self.lanes_of(worker)]
+        takes = [stop - start for start, stop in bounds]
+        dropped = self.share(worker).dropped
+        least = self.full_steps * self.batch_size // self.num_lanes
+        for index in reversed(range(len(takes))):
+            cut = min(dropped, takes[index] - least)
+            takes[index] -= cut
+            dropped -= cut
+        return takes
+
     def share(self, worker: int) -> Share:
         """What the `worker`-th worker gets."""
         start, stop = _part(self.num_records, worker, self.num_workers)

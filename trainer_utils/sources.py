@@ -9,10 +9,17 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from trainer_utils.dataset import Dataset, FileRange, open_dataset, split_of, uri_of
+from trainer_utils.dataset import (
+    Dataset,
+    FileRange,
+    gzip_content_bytes,
+    open_dataset,
+    split_of,
+    uri_of,
+)
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 
-__all__ = ["Source", "digest_of", "merged_features", "open_sources"]
+__all__ = ["Source", "digest_of", "mean_bytes", "merged_features", "open_sources"]
 
 _DEFAULT_SPLIT = "train"
 
@@ -40,9 +47,12 @@ class Source:
 
     @property
     def mean_bytes(self) -> float:
-        """The mean size of a record on disk, in bytes."""
+        """The mean size of a serialized record, in bytes."""
         shards = [shard for group in self.dataset.shards.values() for shard in group]
-        return sum(shard.bytes for shard in shards) / max(sum(s.records for s in shards), 1)
+        records = max(sum(shard.records for shard in shards), 1)
+        if gzipped := [shard for shard in shards if shard.path.endswith(".gz") and shard.records]:
+            return gzip_content_bytes(gzipped[0].path) / gzipped[0].records
+        return sum(shard.bytes for shard in shards) / records
 
 
 def open_sources(artifact_uri: Any, split: str | None) -> list[Source]:
@@ -77,6 +87,12 @@ def _source(dataset: Dataset, split: str) -> Source:
         split_names=tuple(dict.fromkeys(part.split for part in slices)),
         ranges=[piece for part in slices for piece in dataset.file_ranges(part)],
     )
+
+
+def mean_bytes(sources: Sequence[Source]) -> float:
+    """The mean size of a serialized record of all sources, in bytes."""
+    records = sum(source.num_records for source in sources)
+    return sum(s.mean_bytes * s.num_records for s in sources) / max(records, 1)
 
 
 def digest_of(sources: Sequence[Source]) -> str:

@@ -14,7 +14,14 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from trainer_utils import ConfigError, DatasetError, input_fn, input_pipeline
+from trainer_utils import (
+    ConfigError,
+    DatasetError,
+    batching,
+    input_fn,
+    input_pipeline,
+    shuffling,
+)
 from trainer_utils.format import Feature
 
 IDS = {"id": Feature(type="int")}
@@ -491,7 +498,8 @@ def test_the_order_is_the_seeds_own(wide, monkeypatch):
     assert batches(wide, seed=3) == order
     assert batches(wide, seed=4) != order
     for cores in (1, 5):
-        monkeypatch.setattr(input_pipeline, "usable_cores", lambda cores=cores: cores)
+        for module in (shuffling, batching, input_pipeline):
+            monkeypatch.setattr(module, "usable_cores", lambda cores=cores: cores)
         assert batches(wide, seed=3) == order
 
 
@@ -502,17 +510,22 @@ def test_shuffling_mixes_the_shards(wide):
     assert all(29 < from_shard[shard] < 71 for shard in range(3))
 
 
-def test_shuffling_holds_no_more_than_its_share_of_memory(wide, monkeypatch):
-    """A record that comes at place p was among the first p + held that the files gave."""
+@pytest.mark.parametrize("by", ["records", "bytes"])
+def test_shuffling_holds_no_more_than_its_share_of_memory(wide, by):
+    """A batch of one is of one lane. Three windows are there at a time, of 10 records each.
+
+    The records of each window are neighbours in the file, round its end.
+    """
     sizes = [path.stat().st_size for path in Path(wide, "Split-train").iterdir()]
-    monkeypatch.setattr(input_pipeline, "_SHUFFLE_BYTES", 10 * sum(sizes) // 300)
-    order = flat(batches(wide, "train[:100]"))  # of one shard
+    limit = {"shuffle": 30} if by == "records" else {"shuffle_bytes": -(-30 * sum(sizes) // 300)}
+    order = flat(batches(wide, "train[:100]", batch_size=1, **limit))  # of one shard
     assert sorted(order) == list(range(100))
-    assert order != list(range(100))
-    assert all(number <= place + 9 for place, number in enumerate(order))
-    mixed = flat(batches(wide))
-    assert sorted(mixed) == list(range(300))
-    assert {number // 100 for number in mixed[:100]} == {0, 1, 2}
+    windows = [order[start : start + 10] for start in range(0, 100, 10)]
+    assert any(window != sorted(window) for window in windows)
+    first = next(n for n in windows[0] if (n - 1) % 100 not in windows[0])
+    for number, window in enumerate(windows):
+        places = {(first + 10 * number + place) % 100 for place in range(len(window))}
+        assert set(window) == places
 
 
 def test_without_shuffle_each_epoch_has_the_same_order(wide):

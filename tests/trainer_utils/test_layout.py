@@ -149,6 +149,25 @@ def test_lanes_are_those_of_any_usual_number_of_workers(batch_size):
             assert layout.lane_bounds(lanes[-1])[1] == share.stop
 
 
+@pytest.mark.parametrize("remainder", [None, "drop", "pad", "balance"])
+def test_lanes_give_what_is_used_and_never_less_than_the_full_steps_need(remainder):
+    for records, workers, batch_size in CASES:
+        try:
+            layout = Layout(
+                num_records=records, batch_size=batch_size, num_workers=workers, remainder=remainder
+            )
+        except ConfigError:
+            continue
+        for worker in range(workers):
+            takes = layout.lane_takes(worker)
+            sizes = [
+                stop - start for start, stop in map(layout.lane_bounds, layout.lanes_of(worker))
+            ]
+            assert sum(takes) == layout.share(worker).used
+            assert all(take <= size for take, size in zip(takes, sizes, strict=True))
+            assert min(takes) >= layout.full_steps * batch_size // layout.num_lanes
+
+
 @pytest.mark.parametrize(
     ("setting", "value"),
     [("batch_size", 7), ("batch_size", 0), ("remainder", "keep"), ("num_replicas", 3)],

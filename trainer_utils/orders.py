@@ -1,0 +1,70 @@
+"""The order in which a worker's records come: that of the files, windowed, mixed or global."""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from trainer_utils.layout import Layout
+from trainer_utils.options import InputOptions
+from trainer_utils.planning import cut
+from trainer_utils.records import ReadPiece, in_order, turns
+from trainer_utils.shuffling import windowed
+from trainer_utils.sources import Source, mean_bytes
+
+__all__ = ["Order", "order_of"]
+
+Order = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
+"""Of the epoch and the first step in it, both `() int64`: a dataset of `(any,) string` records."""
+
+
+def order_of(
+    sources: Sequence[Source],
+    options: InputOptions,
+    layout: Layout,
+    worker: int,
+    read: ReadPiece,
+) -> Order:
+    """The order that the options ask for.
+
+    Args:
+        sources: what is read, by all workers.
+        options: of the input.
+        layout: of an epoch.
+        worker: which one this is.
+        read: how a part of a file is read.
+    """
+    ranges = [part for source in sources for part in source.ranges]
+    if options.shuffle:
+        return windowed(
+            ranges,
+            layout=layout,
+            worker=worker,
+            window_records=_window_records(sources, options),
+            seed=options.seed,
+            read=read,
+        )
+    shares = [layout.share(index) for index in range(layout.num_workers)]
+    if options.batch_size is None:  # there are no batches whose rows could be dealt in turn
+        start = shares[worker].start
+        return in_order(
+            cut(ranges, start, start + shares[worker].used),
+            rows=layout.rows_per_worker,
+            used=shares[worker].used,
+            read=read,
+        )
+    return in_order(
+        ranges,
+        rows=layout.rows_per_worker,
+        num_workers=layout.num_workers,
+        turn=turns([share.stop - share.start for share in shares])[worker],
+        used=sum(share.used for share in shares),
+        later=sum(share.dropped for share in shares) * (options.remainder == "drop"),
+        read=read,
+    )
+
+
+def _window_records(sources: Sequence[Source], options: InputOptions) -> int:
+    """How many records a worker holds to shuffle them."""
+    if not isinstance(options.shuffle, bool):
+        return int(options.shuffle)
+    return max(1, int(options.shuffle_bytes / max(mean_bytes(sources), 1)))
