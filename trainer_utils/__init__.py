@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from trainer_utils.input_pipeline import input_fn
     from trainer_utils.options import InputOptions
     from trainer_utils.planning import InputPlan, WorkerPlan, plan
+    from trainer_utils.state import InputState
 
 __all__ = [
     "ConfigError",
@@ -25,6 +26,7 @@ __all__ = [
     "DatasetError",
     "InputOptions",
     "InputPlan",
+    "InputState",
     "WorkerPlan",
     "distribute",
     "input_fn",
@@ -34,6 +36,7 @@ __all__ = [
 _MODULES = {
     "InputOptions": "trainer_utils.options",
     "InputPlan": "trainer_utils.planning",
+    "InputState": "trainer_utils.state",
     "WorkerPlan": "trainer_utils.planning",
     "distribute": "trainer_utils.distribution",
     "input_fn": "trainer_utils.input_pipeline",

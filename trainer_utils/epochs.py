@@ -61,6 +61,7 @@ def epochs(
     passed: int,
     ahead: int,
     repeat: bool | int,
+    is_exact: bool = True,
 ) -> tf.data.Dataset:
     """The elements of the epochs from `start` on.
 
@@ -73,6 +74,7 @@ def epochs(
         elements: of an epoch.
         passed: elements of the first epoch that come no more.
         ahead: those of them that `make` still gives.
+        is_exact: whether there are as many elements as there should be, come what may.
         repeat: True: without end; a number: so many epochs, counted from the first of all; False:
             one an iterator.
 
@@ -90,6 +92,8 @@ def epochs(
         dataset = finish(numbers.flat_map(make_epoch), tf.constant(ahead, tf.int64))
         left = (stop - start.epoch) * elements - passed if elements else 0
         known = tf.data.INFINITE_CARDINALITY if repeat is True and elements else max(left, 0)
+        if not is_exact:
+            return dataset
         return dataset.apply(tf.data.experimental.assert_cardinality(known))
 
     def one_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
@@ -108,6 +112,6 @@ def epochs(
         return dataset.enumerate().map(tell)
 
     dataset = tf.data.Dataset.from_tensors(0).flat_map(lambda _: one_epoch(counter.read()))
-    if passed:
+    if passed or not is_exact:
         return dataset
     return dataset.apply(tf.data.experimental.assert_cardinality(elements))

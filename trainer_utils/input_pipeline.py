@@ -10,9 +10,13 @@ import inspect
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from trainer_utils.batching import Arrangement, batched, callback_of, echoed
+from trainer_utils.cache import cached, locator
+from trainer_utils.damage import without_unreadable
+from trainer_utils.dataset import FileRange
 from trainer_utils.dealing import deal
 from trainer_utils.epochs import EpochCounter, Position, epochs
 from trainer_utils.format import ConfigError, Feature
@@ -22,7 +26,8 @@ from trainer_utils.options import InputOptions
 from trainer_utils.orders import Order, order_of
 from trainer_utils.parsing import ExampleParser
 from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
-from trainer_utils.records import ReadPiece, piece_table, reader, stream
+from trainer_utils.records import ReadPiece, piece_table, reader, records_at_once, stream
+from trainer_utils.shard_reader import ShardReader
 from trainer_utils.sources import Source, digest_of, mean_bytes, merged_features, open_sources
 from trainer_utils.state import first_state, state_at, steps_per_epoch
 
@@ -89,6 +94,7 @@ class _Input:
     features: dict[str, Feature]
     order: Order
     read: ReadPiece
+    shards: ShardReader
 
     @classmethod
     def of(
@@ -108,7 +114,7 @@ class _Input:
         features = merged_features(sources, options.features, also)
         _check_image_sizes(features, options, layout.rows_per_replica)
         worker = context.input_pipeline_id if context else 0
-        read = reader(mean_bytes(sources))
+        read, shards = _readers(sources, options)
         return cls(
             sources=sources,
             options=options,
@@ -116,9 +122,20 @@ class _Input:
             worker=worker,
             is_shared=context is not None,
             features=features,
-            order=order_of(sources, options, layout, worker, read),
+            order=order_of(sources, options, layout, worker, read, shards),
             read=read,
+            shards=shards,
         )
+
+    @property
+    def ranges(self) -> list[FileRange]:
+        """All parts of files that all workers read."""
+        return [part for source in self.sources for part in source.ranges]
+
+    @property
+    def skips(self) -> bool:
+        """Whether damaged records are left out."""
+        return self.options.on_corrupt == "skip"
 
     @property
     def split_names(self) -> list[str]:
@@ -146,10 +163,12 @@ class _Input:
             passed=start.step * self.replicas,
             ahead=start.step % unit * self.replicas,
             repeat=options.repeat,
+            is_exact=not self.skips,
         )
         dataset = dataset.with_options(_tf_options(is_shared=self.is_shared))
         dataset.state = functools.partial(state_at, options=options, layout=layout, digest=digest)
         dataset.input_start, dataset.input_epoch = start, counter
+        dataset.unreadable = self.shards.unreadable
         return dataset
 
     def _epoch(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
@@ -158,8 +177,11 @@ class _Input:
         share = layout.share(self.worker)
         full = tf.minimum(step, layout.full_steps)
         is_static = options.drop_remainder or options.remainder in ("drop", "pad")
+        vectors = self.order(epoch, full)
+        if self.skips:
+            vectors = vectors.concatenate(self._told(epoch))
         elements = deal(
-            self.order(epoch, full),
+            vectors,
             share=share,
             passed=full * self.replicas,
             is_static=is_static,
@@ -168,15 +190,17 @@ class _Input:
         if len(share.tail) > 1:  # the only steps that are not full, but of a fixed number
             elements = elements.skip((step - full) * self.replicas)
         rows = share.rows if len(share.tail) < 2 else None
+        if self.skips and (spare := self.shards.first_readable(self.ranges)) is not None:
+            keeps = {"keeps_rows": is_static, "keeps_elements": layout.num_replicas > 1}
+            elements = without_unreadable(elements, spare=spare, **keeps)
+            rows = rows if is_static else None
         return batched(
             elements,
             parser=ExampleParser(self.features, options.image_size),
             options=options,
             split_names=self.split_names,
             rows=rows,
-            finish=(lambda tensors: tensors)
-            if self.is_finished_later
-            else self.arrangement.arrange,
+            finish=_unchanged if self.is_finished_later else self.arrangement.arrange,
         )
 
     @property
@@ -191,8 +215,20 @@ class _Input:
 
     def _filler(self) -> tf.data.Dataset:
         """One record, whichever, to fill up batches with."""
-        ranges = [part for source in self.sources for part in source.ranges]
-        return stream(piece_table(ranges), 0, 1, self.read)
+        return stream(piece_table(self.ranges), 0, 1, self.read)
+
+    def _told(self, epoch: tf.Tensor) -> tf.data.Dataset:
+        """No records, which come last, and a word on those that were skipped."""
+        records = self.layout.num_records
+
+        def tell(number: Any) -> Any:
+            self.shards.tell(number, records)
+            return np.array([], object)
+
+        nothing = tf.data.Dataset.from_tensors(epoch)
+        return nothing.map(
+            lambda number: tf.ensure_shape(tf.numpy_function(tell, [number], tf.string), [None])
+        )
 
     def _finished(self, batches: tf.data.Dataset, ahead: tf.Tensor) -> tf.data.Dataset:
         options = self.options
@@ -211,6 +247,20 @@ class _Input:
             arrange = self.arrangement.arrange
             batches = batches.map(lambda tensors: arrange(after(tensors)), **parallel)
         return batches.prefetch(options.prefetch)
+
+
+def _readers(sources: Sequence[Source], options: InputOptions) -> tuple[ReadPiece, ShardReader]:
+    """How parts of files are read, and single records."""
+    skips = options.on_corrupt == "skip"
+    mean = mean_bytes(sources)
+    if options.cache is None:
+        shards = ShardReader(skips=skips)
+        return (shards.read_blocks(records_at_once(mean)) if skips else reader(mean)), shards
+    locate = locator(options.cache, digest_of(sources))
+    shards = ShardReader(locate=locate, skips=skips)
+    if skips:
+        return shards.read_blocks(records_at_once(mean)), shards
+    return cached(reader(mean), locate), shards
 
 
 def _unchanged(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

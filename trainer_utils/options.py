@@ -33,7 +33,8 @@ class InputOptions:
             `shuffle_bytes`. A number: within a window of so many records. `"global"`: a true
             permutation of all records, each epoch another, with no buffer at all (every record is
             read where it lies, so for local disks, and not gzip). False: in the order of the files.
-        shuffle_bytes: of serialized records held to be shuffled, in bytes, by each worker.
+        shuffle_bytes: of serialized records held to be shuffled, in bytes, by all workers
+            together, so that the order does not depend on how many they are.
         seed: of all orders.
         repeat: True: without end; a number: so many epochs.
         remainder: what becomes of the records that fill no batch. `"drop"`: they are left out,

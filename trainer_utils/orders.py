@@ -4,10 +4,12 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from trainer_utils.global_shuffle import global_order
 from trainer_utils.layout import Layout
 from trainer_utils.options import InputOptions
 from trainer_utils.planning import cut
 from trainer_utils.records import ReadPiece, in_order, turns
+from trainer_utils.shard_reader import ShardReader
 from trainer_utils.shuffling import windowed
 from trainer_utils.sources import Source, mean_bytes
 
@@ -23,6 +25,7 @@ def order_of(
     layout: Layout,
     worker: int,
     read: ReadPiece,
+    shards: ShardReader,
 ) -> Order:
     """The order that the options ask for.
 
@@ -32,8 +35,11 @@ def order_of(
         layout: of an epoch.
         worker: which one this is.
         read: how a part of a file is read.
+        shards: reads single records.
     """
     ranges = [part for source in sources for part in source.ranges]
+    if options.shuffle == "global":
+        return global_order(ranges, layout=layout, worker=worker, seed=options.seed, shards=shards)
     if options.shuffle:
         return windowed(
             ranges,
@@ -64,7 +70,7 @@ def order_of(
 
 
 def _window_records(sources: Sequence[Source], options: InputOptions) -> int:
-    """How many records a worker holds to shuffle them."""
+    """How many records are held to be shuffled."""
     if not isinstance(options.shuffle, bool):
         return int(options.shuffle)
     return max(1, int(options.shuffle_bytes / max(mean_bytes(sources), 1)))

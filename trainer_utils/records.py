@@ -2,8 +2,9 @@
 
 vectors = stream(piece_table(source.ranges), 0, source.num_records, reader(source.mean_bytes))
 
-Files are read by TensorFlow's own reader, which checks every checksum and names file and offset
-where one is wrong. A file that is read to its end must hold no more records than it should.
+Files are read by TensorFlow's own reader, which checks every checksum; where one is wrong, the
+error names file, record and offset. A file that is read to its end must hold no more records than
+it should.
 Records come many at a time, since each one alone costs as much as 100 bytes of text.
 """
 
@@ -13,8 +14,19 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_utils.dataset import FileRange
+from trainer_utils.format import CorruptShardError
+from trainer_utils.shard_reader import ShardReader
 
-__all__ = ["PieceTable", "ReadPiece", "in_order", "piece_table", "reader", "stream", "turns"]
+__all__ = [
+    "PieceTable",
+    "ReadPiece",
+    "in_order",
+    "piece_table",
+    "reader",
+    "records_at_once",
+    "stream",
+    "turns",
+]
 
 _READ_BYTES = 1 << 20  # a file; larger reads are no faster on disk
 _MOST_AT_ONCE = 1024  # records; more are no faster
@@ -63,13 +75,18 @@ def stream(
     return tf.data.Dataset.from_tensor_slices(kept).flat_map(read)
 
 
+def records_at_once(mean_bytes: float) -> int:
+    """How many records of this mean size come in one vector."""
+    return int(min(max(_READ_BYTES / max(mean_bytes, 1), 1), _MOST_AT_ONCE))
+
+
 def reader(mean_bytes: float) -> ReadPiece:
     """Reads one part of a file, about a MiB at a time.
 
     Args:
         mean_bytes: of a record.
     """
-    at_once = int(min(max(_READ_BYTES / max(mean_bytes, 1), 1), _MOST_AT_ONCE))
+    at_once = records_at_once(mean_bytes)
 
     def read_piece(piece: PieceTable) -> tf.data.Dataset:
         is_gzip = tf.strings.regex_full_match(piece["path"], r".*\.gz")
@@ -77,10 +94,44 @@ def reader(mean_bytes: float) -> ReadPiece:
         # -1: all, so that a file with more records than it should have is found.
         limit = tf.where(piece["to_end"], tf.constant(-1, tf.int64), piece["take"])
         records = tf.data.TFRecordDataset(piece["path"], compression, _READ_BYTES)
-        records = records.skip(piece["skip"]).take(limit)
-        return records.apply(tf.data.experimental.assert_cardinality(piece["take"])).batch(at_once)
+        records = records.skip(piece["skip"]).take(limit).ignore_errors()
+        return _checked(records.batch(at_once), piece, at_once)
 
     return read_piece
+
+
+def _checked(vectors: tf.data.Dataset, piece: PieceTable, at_once: int) -> tf.data.Dataset:
+    """Vectors of the sizes that they should have; else an error that names file and offset.
+
+    TensorFlow's own errors do not name the file.
+    """
+    take = piece["take"]
+    sizes = tf.minimum(take - tf.range(0, take, at_once), at_once)
+    sizes = tf.concat([sizes, [0]], 0)  # so that a vector too many is seen
+    nothing = tf.data.Dataset.from_tensors(tf.constant([], tf.string)).repeat()
+    pairs = tf.data.Dataset.zip(
+        (vectors.concatenate(nothing), tf.data.Dataset.from_tensor_slices(sizes))
+    )
+
+    def check(records: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+        def damaged() -> tf.Tensor:
+            arguments = [piece["path"], piece["skip"], take]
+            told = tf.numpy_function(_raise_damage, arguments, tf.string)
+            return tf.ensure_shape(told, [None])
+
+        return tf.cond(tf.equal(tf.size(records, tf.int64), size), lambda: records, damaged)
+
+    return pairs.map(check)
+
+
+def _raise_damage(path: bytes, skip: int, take: int) -> None:
+    """Finds what is wrong with a part of a shard, and raises it."""
+    name = path.decode()
+    ShardReader().read(name, range(skip, skip + take))
+    raise CorruptShardError(
+        f"{name!r}: expected {skip + take} records, got more (record {skip + take}). "
+        "It is not the file that the dataset says: write the dataset again."
+    )
 
 
 def in_order(

@@ -46,7 +46,8 @@ def windowed(
         ranges: of all workers.
         layout: of an epoch.
         worker: which one this is.
-        window_records: how many to hold at a time.
+        window_records: how many to hold at a time, by all workers together, so that the order is
+            the same for any number of them.
         seed: of all orders.
         read: how a piece is read.
 
@@ -61,7 +62,7 @@ def windowed(
     takes = tf.constant(layout.lane_takes(worker), tf.int64)
     rows = layout.rows_per_worker
     block = rows // len(lanes)
-    steps = max(window_records // _WINDOWS_AT_ONCE // rows, 1)
+    steps = max(window_records // _WINDOWS_AT_ONCE // layout.batch_size, 1)
     window_steps = _window_steps(layout, most=steps, first=-(-_FIRST_RECORDS // layout.batch_size))
     sizes = tf.constant(window_steps, tf.int64)
     starts = tf.constant(np.cumsum(window_steps) - window_steps, tf.int64)
