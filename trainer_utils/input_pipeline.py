@@ -16,14 +16,16 @@ import tensorflow as tf
 from trainer_utils.batching import Arrangement, batched, callback_of, echoed
 from trainer_utils.cache import cached, locator
 from trainer_utils.damage import without_unreadable
+from trainer_utils.data_service import served
 from trainer_utils.dataset import FileRange
 from trainer_utils.dealing import deal
 from trainer_utils.epochs import EpochCounter, Position, epochs
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
+from trainer_utils.mixing import mixed_ranges
 from trainer_utils.options import InputOptions
-from trainer_utils.orders import Order, order_of
+from trainer_utils.orders import Order, order_of, window_records_of
 from trainer_utils.parsing import ExampleParser
 from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
 from trainer_utils.records import ReadPiece, piece_table, reader, records_at_once, stream
@@ -31,7 +33,10 @@ from trainer_utils.shard_reader import ShardReader
 from trainer_utils.sources import Source, digest_of, mean_bytes, merged_features, open_sources
 from trainer_utils.state import first_state, state_at, steps_per_epoch
 
-__all__ = ["input_fn"]
+__all__ = ["STATE_ATTRIBUTES", "input_fn"]
+
+STATE_ATTRIBUTES = ("state", "input_start", "input_steps", "input_epoch", "unreadable")
+"""What a dataset of `input_fn` has beside what a `tf.data.Dataset` has."""
 
 
 def input_fn(
@@ -92,7 +97,9 @@ class _Input:
     worker: int
     is_shared: bool
     features: dict[str, Feature]
+    ranges: Sequence[FileRange]
     order: Order
+    window_records: int
     read: ReadPiece
     shards: ShardReader
 
@@ -103,9 +110,10 @@ class _Input:
         options: InputOptions,
         context: tf.distribute.InputContext | None,
     ) -> "_Input":
+        ranges = mixed_ranges(sources, options.weights)
         workers = context.num_input_pipelines if context else 1
         layout = layout_of(
-            sum(source.num_records for source in sources),
+            sum(part.take for part in ranges),
             options,
             workers=workers,
             replicas=context.num_replicas_in_sync if context else 1,
@@ -115,6 +123,7 @@ class _Input:
         _check_image_sizes(features, options, layout.rows_per_replica)
         worker = context.input_pipeline_id if context else 0
         read, shards = _readers(sources, options)
+        window = window_records_of(sources, options)
         return cls(
             sources=sources,
             options=options,
@@ -122,15 +131,12 @@ class _Input:
             worker=worker,
             is_shared=context is not None,
             features=features,
-            order=order_of(sources, options, layout, worker, read, shards),
+            ranges=ranges,
+            order=order_of(ranges, options, layout, worker, read, shards, window),
+            window_records=window,
             read=read,
             shards=shards,
         )
-
-    @property
-    def ranges(self) -> list[FileRange]:
-        """All parts of files that all workers read."""
-        return [part for source in self.sources for part in source.ranges]
 
     @property
     def skips(self) -> bool:
@@ -151,6 +157,8 @@ class _Input:
         """The dataset, with `state` to ask for tokens."""
         options, layout, digest = self.options, self.layout, digest_of(self.sources)
         start = first_state(options, layout, digest)
+        if options.data_service is not None:
+            return self._served()
         # Steps that one batch of records makes; without a batch size, examples read at once.
         unit = options.echoing if options.batch_size else SINGLES_AT_ONCE
         counter = EpochCounter(start.epoch)
@@ -166,8 +174,11 @@ class _Input:
             is_exact=not self.skips,
         )
         dataset = dataset.with_options(_tf_options(is_shared=self.is_shared))
+        if (device := _device(options.device)) is not None:
+            dataset = dataset.apply(tf.data.experimental.prefetch_to_device(device))
         dataset.state = functools.partial(state_at, options=options, layout=layout, digest=digest)
         dataset.input_start, dataset.input_epoch = start, counter
+        dataset.input_steps = steps_per_epoch(options, layout)
         dataset.unreadable = self.shards.unreadable
         return dataset
 
@@ -212,6 +223,28 @@ class _Input:
     def is_finished_later(self) -> bool:
         """Whether something is done to batches before they are arranged for the trainer."""
         return self.options.post_batching_callback is not None
+
+    def _served(self) -> tf.data.Dataset:
+        """The batches that a tf.data service makes."""
+        if self.layout.num_workers > 1:
+            raise ConfigError(
+                "data_service: expected None for several input pipelines, which would wait for one "
+                f"another, got {self.options.data_service!r}"
+            )
+
+        def batch(vectors: tf.data.Dataset) -> tf.data.Dataset:
+            return batched(
+                vectors,
+                parser=ExampleParser(self.features, self.options.image_size),
+                options=self.options,
+                split_names=self.split_names,
+                rows=self.options.batch_size,
+                finish=_unchanged if self.is_finished_later else self.arrangement.arrange,
+            )
+
+        batches = served(self.ranges, batch, self.options, window_records=self.window_records)
+        finished = self._finished(batches, tf.constant(0, tf.int64))
+        return finished.with_options(_tf_options(is_shared=self.is_shared))
 
     def _filler(self) -> tf.data.Dataset:
         """One record, whichever, to fill up batches with."""
@@ -261,6 +294,14 @@ def _readers(sources: Sequence[Source], options: InputOptions) -> tuple[ReadPiec
     if skips:
         return shards.read_blocks(records_at_once(mean)), shards
     return cached(reader(mean), locate), shards
+
+
+def _device(asked: str | None) -> str | None:
+    """The device that batches are copied to."""
+    if asked != "auto":
+        return asked
+    accelerators = [d.name for kind in ("GPU", "TPU") for d in tf.config.list_logical_devices(kind)]
+    return accelerators[0] if len(accelerators) == 1 else None
 
 
 def _unchanged(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:

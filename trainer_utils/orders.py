@@ -4,40 +4,42 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
+from trainer_utils.dataset import FileRange
 from trainer_utils.global_shuffle import global_order
 from trainer_utils.layout import Layout
 from trainer_utils.options import InputOptions
-from trainer_utils.planning import cut
+from trainer_utils.ranges import cut
 from trainer_utils.records import ReadPiece, in_order, turns
 from trainer_utils.shard_reader import ShardReader
 from trainer_utils.shuffling import windowed
 from trainer_utils.sources import Source, mean_bytes
 
-__all__ = ["Order", "order_of"]
+__all__ = ["Order", "order_of", "window_records_of"]
 
 Order = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 """Of the epoch and the first step in it, both `() int64`: a dataset of `(any,) string` records."""
 
 
 def order_of(
-    sources: Sequence[Source],
+    ranges: Sequence[FileRange],
     options: InputOptions,
     layout: Layout,
     worker: int,
     read: ReadPiece,
     shards: ShardReader,
+    window_records: int,
 ) -> Order:
     """The order that the options ask for.
 
     Args:
-        sources: what is read, by all workers.
+        ranges: what is read, by all workers.
         options: of the input.
         layout: of an epoch.
         worker: which one this is.
         read: how a part of a file is read.
         shards: reads single records.
+        window_records: how many are held to be shuffled.
     """
-    ranges = [part for source in sources for part in source.ranges]
     if options.shuffle == "global":
         return global_order(ranges, layout=layout, worker=worker, seed=options.seed, shards=shards)
     if options.shuffle:
@@ -45,7 +47,7 @@ def order_of(
             ranges,
             layout=layout,
             worker=worker,
-            window_records=_window_records(sources, options),
+            window_records=window_records,
             seed=options.seed,
             read=read,
         )
@@ -69,8 +71,8 @@ def order_of(
     )
 
 
-def _window_records(sources: Sequence[Source], options: InputOptions) -> int:
+def window_records_of(sources: Sequence[Source], options: InputOptions) -> int:
     """How many records are held to be shuffled."""
-    if not isinstance(options.shuffle, bool):
-        return int(options.shuffle)
+    if isinstance(options.shuffle, int) and not isinstance(options.shuffle, bool):
+        return options.shuffle
     return max(1, int(options.shuffle_bytes / max(mean_bytes(sources), 1)))

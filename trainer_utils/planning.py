@@ -11,10 +11,12 @@ from typing import Any
 
 from trainer_utils.dataset import FileRange
 from trainer_utils.layout import Layout
+from trainer_utils.mixing import mixed_ranges
 from trainer_utils.options import InputOptions
+from trainer_utils.ranges import cut
 from trainer_utils.sources import open_sources
 
-__all__ = ["SINGLES_AT_ONCE", "InputPlan", "WorkerPlan", "cut", "layout_of", "plan"]
+__all__ = ["SINGLES_AT_ONCE", "InputPlan", "WorkerPlan", "layout_of", "plan"]
 
 SINGLES_AT_ONCE = 64  # single examples are read so many at a time, which is three times as fast
 
@@ -113,7 +115,7 @@ def plan(
     """
     chosen = (options or InputOptions()).replace(**settings)
     sources = open_sources(artifact_uri, split)
-    ranges = [part for source in sources for part in source.ranges]
+    ranges = mixed_ranges(sources, chosen.weights)
     num_records = sum(part.take for part in ranges)
     layout = layout_of(num_records, chosen, workers=workers, replicas=replicas or workers)
     in_turn = workers > 1 and not chosen.shuffle and chosen.batch_size is not None
@@ -158,16 +160,3 @@ def layout_of(num_records: int, options: InputOptions, *, workers: int, replicas
         num_replicas=replicas,
         remainder=remainder,
     )
-
-
-def cut(ranges: Sequence[FileRange], start: int, stop: int) -> list[FileRange]:
-    """The parts of files that hold the records `start` to `stop` of all those of `ranges`."""
-    parts = []
-    first = 0
-    for part in ranges:
-        begin, end = max(start, first), min(stop, first + part.take)
-        if begin < end:
-            to_end = part.to_end and end == first + part.take
-            parts.append(FileRange(part.path, part.skip + begin - first, end - begin, to_end))
-        first += part.take
-    return parts

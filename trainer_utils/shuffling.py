@@ -20,7 +20,7 @@ import tensorflow as tf
 from trainer_utils.dataset import FileRange
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
-from trainer_utils.planning import cut
+from trainer_utils.ranges import cut
 from trainer_utils.records import PieceTable, ReadPiece, piece_table, stream
 
 __all__ = ["permuted", "rebatched", "windowed"]
