@@ -8,6 +8,7 @@ dataset.features          # {'image': Feature(…), …}
 import contextlib
 import dataclasses
 import gzip
+import hashlib
 import io
 import itertools
 import os
@@ -35,9 +36,17 @@ from trainer_utils.format.naming import (
     WORKING_FOLDER,
 )
 
-__all__ = ["Dataset", "FileRange", "ShardFile", "open_dataset", "uri_of"]
+__all__ = [
+    "Dataset",
+    "FileRange",
+    "ShardFile",
+    "gzip_content_bytes",
+    "open_dataset",
+    "split_of",
+    "uri_of",
+]
 
-_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}\w+(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
+_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
 _SAMPLE_RECORDS = 256
 
 
@@ -67,6 +76,21 @@ class Dataset:
     uri: str
     features: Mapping[str, Feature]
     shards: Mapping[str, Sequence[ShardFile]]
+    manifest: str | None = None  # its text, where there is one
+
+    @property
+    def digest(self) -> str:
+        """Of what the dataset holds, wherever it lies: its manifest, else sizes and counts."""
+        text = self.manifest
+        if text is None:
+            text = repr(
+                [
+                    (split, s.path.removeprefix(self.uri), s.records, s.bytes)
+                    for split, shards in self.shards.items()
+                    for s in shards
+                ]
+            )
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def records(self) -> dict[str, int]:
@@ -99,6 +123,12 @@ def uri_of(artifact: Any) -> str:
     return _SPLIT_PATTERN.sub("", uri.rstrip("/"))
 
 
+def split_of(artifact: Any) -> str | None:
+    """The split that a pattern in TFX's `fn_args.train_files` names; of a uri None."""
+    found = _SPLIT_PATTERN.search(artifact.rstrip("/")) if isinstance(artifact, str) else None
+    return found[1] if found else None
+
+
 def open_dataset(artifact: Any) -> Dataset:
     """Reads what says what a dataset holds, and compares it with the files that are there.
 
@@ -118,7 +148,8 @@ def open_dataset(artifact: Any) -> Dataset:
         for split, group in found.shards.items()
     }
     features = _sample_features(shards) if found.features is None else found.features
-    return Dataset(uri, features, shards)
+    text = None if found.manifest is None else found.manifest.to_json()
+    return Dataset(uri, features, shards, text)
 
 
 def _list_files(uri: str) -> dict[str, int | None]:
@@ -173,6 +204,13 @@ def _open_records(path: str) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
         except (EOFError, zlib.error, OSError) as error:
             raise DatasetError(f"{path!r}: expected a whole gzip stream: {error}") from error
+
+
+def gzip_content_bytes(path: str) -> int:
+    """How many bytes a gzip file holds, modulo 2**32 (the last field of RFC 1952)."""
+    with tf.io.gfile.GFile(path, "rb") as stream:
+        stream.seek(max(stream.size() - 4, 0))
+        return int.from_bytes(stream.read(), "little")
 
 
 def _read_text(path: str) -> str:
