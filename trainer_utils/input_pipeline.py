@@ -13,8 +13,10 @@ import tensorflow as tf
 
 from trainer_utils.dataset import Dataset, FileRange, open_dataset
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
+from trainer_utils.images import ImageReading
 from trainer_utils.machine import usable_cores
 from trainer_utils.parsing import ExampleParser
+from trainer_utils.randomness import with_epoch_seed
 
 __all__ = ["input_fn"]
 
@@ -36,6 +38,12 @@ def input_fn(
     repeat: bool | int = False,
     drop_remainder: bool = False,
     image_size: tuple[int, int] | None = None,
+    resize: str = "stretch",
+    channels: int | None = None,
+    augment: str | None = None,
+    flip: bool | None = None,
+    normalize: str | Sequence[Any] | None = None,
+    dct_scaling: bool = True,
     prefetch: int = 2,
     input_context: tf.distribute.InputContext | None = None,
 ) -> tf.data.Dataset:
@@ -57,6 +65,14 @@ def input_fn(
         drop_remainder: leave out a last batch that is not full, so that shapes are static.
         image_size: `(height, width)` in pixels to resize images to; needed for batches of images
             that differ in size.
+        resize: how: `stretch`, `crop` or `pad`.
+        channels: of images: 1 grey, 3 RGB; None as the dataset says.
+        augment: `random_resized_crop`: another part of an image each epoch, by `seed`.
+        flip: mirrors half of the images; None: where there is `augment`.
+        normalize: of images: None uint8; `unit`, `symmetric`, `imagenet` or a pair of mean and
+            standard deviation: float32.
+        dct_scaling: decode JPEGs at 1/2, 1/4 or 1/8 where less than that is asked for. These six
+            are explained by `trainer_utils.images.ImageReading`.
         prefetch: batches made ahead of the trainer.
         input_context: of `tf.distribute`; each input pipeline gets an equal range of the records
             (the few left over by the division are left out).
@@ -75,6 +91,15 @@ def input_fn(
     datasets = [open_dataset(uri) for uri in uris]
     if not datasets:
         raise ConfigError("artifact_uri: expected a uri or a list of them, got an empty list")
+    images = ImageReading(
+        size=image_size,
+        resize=resize,
+        channels=channels,
+        augment=augment,
+        flip=flip,
+        normalize=normalize,
+        dct_scaling=dct_scaling,
+    )
     local_batch_size = _local_batch_size(batch_size, input_context)
     selected = _select(datasets, features, label)
     _check_image_sizes(selected, image_size, local_batch_size)
@@ -86,10 +111,12 @@ def input_fn(
     ]
     if input_context is not None:
         ranges = _share(ranges, input_context.input_pipeline_id, input_context.num_input_pipelines)
-    parser = ExampleParser(selected, image_size)
+    parser = ExampleParser(selected, images)
     dataset = _read(ranges, shuffle=shuffle, seed=seed)
     if shuffle:
         dataset = dataset.shuffle(_shuffle_records(datasets, ranges), seed=seed)
+    if parser.is_random:
+        dataset = with_epoch_seed(dataset, seed)
     dataset = _batch(dataset, parser, local_batch_size, drop_remainder)
     if repeat is not False:
         dataset = dataset.repeat(None if repeat is True else repeat)
@@ -199,12 +226,6 @@ def _merged(features: Sequence[Feature]) -> Feature:
 def _check_image_sizes(
     features: dict[str, Feature], image_size: tuple[int, int] | None, batch_size: int | None
 ) -> None:
-    if image_size is not None and not (
-        isinstance(image_size, (list, tuple))
-        and len(image_size) == 2
-        and all(_is_int(n) and n > 0 for n in image_size)
-    ):
-        raise ConfigError(f"image_size: expected (height, width) in pixels, got {image_size!r}")
     if image_size is None and batch_size is not None and batch_size > 1:
         for name, feature in features.items():
             if feature.is_image and feature.extra.get("sizes") == "mixed":
@@ -288,7 +309,8 @@ def _batch(
     if batch_size is not None and parser.is_vectorised:
         batches = dataset.batch(batch_size, drop_remainder=drop_remainder)
         return batches.map(parser.batch, num_parallel_calls=cores, deterministic=True)
-    examples = dataset.map(parser.example, num_parallel_calls=cores, deterministic=True)
+    # Two more than cores: a slow image must not hold up the order.
+    examples = dataset.map(parser.example, num_parallel_calls=cores + 2, deterministic=True)
     if batch_size is None:
         return examples
     if parser.has_variable_length:
@@ -300,6 +322,10 @@ def _batch(
 
 def _options(*, is_sharded: bool) -> tf.data.Options:
     options = tf.data.Options()
+    # Threads of our own, as many as there are cores; ops that split up an image's pixels among
+    # them cost more than they gain, since there are images enough.
+    options.threading.private_threadpool_size = usable_cores()
+    options.threading.max_intra_op_parallelism = 1
     # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
     options.autotune.enabled = False
     options.deterministic = True
