@@ -11,10 +11,12 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.audio import check_batches
 from trainer_utils.dataset import Dataset, FileRange, open_dataset
+from trainer_utils.decoding import DecodeOptions
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
-from trainer_utils.images import ImageReading
 from trainer_utils.machine import usable_cores
+from trainer_utils.merging import merged
 from trainer_utils.parsing import ExampleParser
 from trainer_utils.randomness import with_epoch_seed
 
@@ -38,14 +40,9 @@ def input_fn(
     repeat: bool | int = False,
     drop_remainder: bool = False,
     image_size: tuple[int, int] | None = None,
-    resize: str = "stretch",
-    channels: int | None = None,
-    augment: str | None = None,
-    flip: bool | None = None,
-    normalize: str | Sequence[Any] | None = None,
-    dct_scaling: bool = True,
     prefetch: int = 2,
     input_context: tf.distribute.InputContext | None = None,
+    **decoding: Any,
 ) -> tf.data.Dataset:
     """Reads a dataset as batches of tensors.
 
@@ -65,17 +62,12 @@ def input_fn(
         drop_remainder: leave out a last batch that is not full, so that shapes are static.
         image_size: `(height, width)` in pixels to resize images to; needed for batches of images
             that differ in size.
-        resize: how: `stretch`, `crop` or `pad`.
-        channels: of images: 1 grey, 3 RGB; None as the dataset says.
-        augment: `random_resized_crop`: another part of an image each epoch, by `seed`.
-        flip: mirrors half of the images; None: where there is `augment`.
-        normalize: of images: None uint8; `unit`, `symmetric`, `imagenet` or a pair of mean and
-            standard deviation: float32.
-        dct_scaling: decode JPEGs at 1/2, 1/4 or 1/8 where less than that is asked for. These six
-            are explained by `trainer_utils.images.ImageReading`.
         prefetch: batches made ahead of the trainer.
         input_context: of `tf.distribute`; each input pipeline gets an equal range of the records
             (the few left over by the division are left out).
+        decoding: what images, sounds and sequences are to become, as `DecodeOptions` explains:
+            `resize`, `channels`, `augment`, `flip`, `normalize`, `dct_scaling`, `crop_area`,
+            `crop_aspect`, `audio_seconds`, `ragged`.
 
     Returns:
         A dataset of known cardinality. Images are `(batch, height, width, channels) uint8`; other
@@ -91,18 +83,12 @@ def input_fn(
     datasets = [open_dataset(uri) for uri in uris]
     if not datasets:
         raise ConfigError("artifact_uri: expected a uri or a list of them, got an empty list")
-    images = ImageReading(
-        size=image_size,
-        resize=resize,
-        channels=channels,
-        augment=augment,
-        flip=flip,
-        normalize=normalize,
-        dct_scaling=dct_scaling,
-    )
+    options = DecodeOptions(image_size=image_size, **decoding)
     local_batch_size = _local_batch_size(batch_size, input_context)
     selected = _select(datasets, features, label)
     _check_image_sizes(selected, image_size, local_batch_size)
+    if local_batch_size not in (None, 1):
+        check_batches(selected, options.audio)
     ranges = [
         part
         for dataset in datasets
@@ -111,7 +97,7 @@ def input_fn(
     ]
     if input_context is not None:
         ranges = _share(ranges, input_context.input_pipeline_id, input_context.num_input_pipelines)
-    parser = ExampleParser(selected, images)
+    parser = ExampleParser(selected, options)
     dataset = _read(ranges, shuffle=shuffle, seed=seed)
     if shuffle:
         dataset = dataset.shuffle(_shuffle_records(datasets, ranges), seed=seed)
@@ -204,23 +190,14 @@ def _select(
                     f"feature {name!r}: expected the same in all datasets, got {mine} "
                     f"({first.uri}) and {others} ({dataset.uri})"
                 )
-    return {name: _merged([dataset.features[name] for dataset in datasets]) for name in names}
+    return {name: merged([dataset.features[name] for dataset in datasets]) for name in names}
 
 
 def _likeness(feature: Feature) -> tuple[Any, ...]:
     """What must be the same for examples of two datasets to be batched together."""
     shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
-    return feature.type, feature.dense, shape, feature.extra.get("encoding")
-
-
-def _merged(features: Sequence[Feature]) -> Feature:
-    """One feature for all datasets; an image's sizes are mixed where any two differ."""
-    first = features[0]
-    sizes = {feature.extra.get("sizes") for feature in features}
-    if len({feature.shape for feature in features}) > 1:
-        sizes.add("mixed")
-    kept = "mixed" if "mixed" in sizes else "fixed" if sizes == {"fixed"} else None
-    return dataclasses.replace(first, extra={**first.extra, "sizes": kept})
+    stored = feature.extra.get("encoding"), feature.extra.get("image_shape")
+    return feature.type, feature.dense, shape, stored
 
 
 def _check_image_sizes(
@@ -316,6 +293,8 @@ def _batch(
     if parser.has_variable_length:
         if batch_size > 1:  # padding is for lists: images must be of one size
             examples = examples.map(parser.with_image_shapes)
+        if parser.options.ragged:
+            return examples.ragged_batch(batch_size, drop_remainder=drop_remainder)
         return examples.padded_batch(batch_size, drop_remainder=drop_remainder)
     return examples.batch(batch_size, drop_remainder=drop_remainder)
 

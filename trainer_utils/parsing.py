@@ -1,6 +1,6 @@
 """Turns serialized examples into tensors: only the features asked for, whole batches at a time.
 
-parse = ExampleParser(features, ImageReading(size=(224, 224)))
+parse = ExampleParser(features, DecodeOptions(image_size=(224, 224)))
 tensors = parse.batch(serialized) if parse.is_vectorised else parse.example(serialized)
 """
 
@@ -10,8 +10,9 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.audio import decode_wav, is_audio, is_fixed_length
+from trainer_utils.decoding import DecodeOptions
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.images import ImageReading
 
 __all__ = ["ExampleParser"]
 
@@ -26,44 +27,55 @@ class ExampleParser:
 
     Args:
         features: by name.
-        images: what images are to become.
+        options: what they are to become.
 
     Raises:
         ConfigError: boxes were asked for, and images that they do not fit.
     """
 
     features: Mapping[str, Feature]
-    images: ImageReading = dataclasses.field(default_factory=ImageReading)
+    options: DecodeOptions = dataclasses.field(default_factory=DecodeOptions)
 
     def __post_init__(self) -> None:
         boxes = [name for name in _BOXES if name in self.features]
-        if boxes and not self.images.keeps_boxes and any(map(_has_pixels, self.features.values())):
+        if (
+            boxes
+            and not self.options.images.keeps_boxes
+            and any(map(_has_pixels, self.features.values()))
+        ):
             raise ConfigError(
                 f"features: expected none of {', '.join(boxes)} beside images that are cut, padded "
-                f"or mirrored, which they do not fit, got {self.images}. "
+                f"or mirrored, which they do not fit, got {self.options.images}. "
                 "Set resize='stretch' without augment or flip, or leave these features out."
             )
 
     @property
     def is_random(self) -> bool:
         """Whether `example` needs the seed of the epoch."""
-        return self.images.is_random and any(map(_has_pixels, self.features.values()))
+        return self.options.images.is_random and any(map(_has_pixels, self.features.values()))
 
     @property
     def is_vectorised(self) -> bool:
         """Whether whole batches can be parsed at once; images are decoded one by one."""
         return not self.is_random and not any(
-            feature.is_image or (not feature.dense and len(feature.shape) > 1)
+            feature.is_image or is_audio(feature) or (not feature.dense and len(feature.shape) > 1)
             for feature in self.features.values()
         )
 
     @property
     def has_variable_length(self) -> bool:
         """Whether examples differ in shape, so that a batch must be padded."""
-        return any(not feature.dense for feature in self.features.values())
+        return any(
+            not feature.dense
+            or (is_audio(feature) and not is_fixed_length(feature, self.options.audio))
+            for feature in self.features.values()
+        )
 
     def batch(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Parses `(batch,) string` into a dict of `(batch, …)`; variable lengths get zeros."""
+        """Parses `(batch,) string` into a dict of `(batch, …)`; variable lengths get zeros.
+
+        With `ragged` they become ragged tensors.
+        """
         parsed = tf.io.parse_example(serialized, self._spec())
         return {name: self._restore(name, parsed) for name in self.features}
 
@@ -89,7 +101,7 @@ class ExampleParser:
 
         An image of another size is an `InvalidArgumentError` when it is read.
         """
-        if self.images.size is not None:
+        if self.options.images.size is not None:
             return tensors
         return {
             name: tf.ensure_shape(value, (*feature.shape[:2], None)) if feature.is_image else value
@@ -117,9 +129,13 @@ class ExampleParser:
         if feature.is_raw_image:
             shape = [-1] * value.shape.rank + list(feature.extra["image_shape"])
             pixels = tf.reshape(tf.io.decode_raw(value, tf.uint8), shape)
-            return self.images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
+            return self.options.images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
+        if is_audio(feature):
+            return decode_wav(value, feature, self.options.audio)
         if feature.dense:
             return value
+        if self.options.ragged and value.shape.rank == 2 and len(feature.shape) < 2:
+            return tf.RaggedTensor.from_sparse(value)
         dense = tf.sparse.to_dense(value)
         if len(feature.shape) < 2:
             return dense
@@ -132,7 +148,7 @@ class ExampleParser:
 
     def _decode(self, feature: Feature, encoded: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
         """One channel for rank 2, three for rank 3, where the reading does not say."""
-        reading, size = self.images, feature.shape[:2]
+        reading, size = self.options.images, feature.shape[:2]
         if feature.is_fixed_size and reading.size == size and not reading.augment:
             reading = dataclasses.replace(reading, size=None, resize="stretch")
         pixels = reading.decode(

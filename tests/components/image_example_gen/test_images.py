@@ -14,8 +14,8 @@ from sklearn.datasets import load_sample_images
 
 from components.common.rejects import RejectedInputError
 from components.image_example_gen.images import ImageOptions, store_image, store_label_map
+from trainer_utils.decoding import DecodeOptions
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.images import ImageReading
 from trainer_utils.parsing import ExampleParser
 
 # Smooth, so that little is lost in a JPEG.
@@ -337,7 +337,7 @@ def parsed(feature: Feature, values: list[bytes], **options: object) -> tf.Tenso
         example = tf.train.Example()
         example.features.feature["image"].bytes_list.value.append(value)
         examples.append(example.SerializeToString())
-    parser = ExampleParser({"image": feature}, ImageReading(**options))
+    parser = ExampleParser({"image": feature}, DecodeOptions(**options))
     if parser.is_vectorised:
         return parser.batch(tf.constant(examples))["image"]
     return tf.stack([parser.example(tf.constant(example))["image"] for example in examples])
@@ -358,7 +358,7 @@ def test_the_trainer_reads_raw_pixels_in_whole_batches(image_size):
     extra = {"encoding": "raw", "image_shape": [32, 32, 3]}
     feature = Feature(type="string", extra=extra)
     assert ExampleParser({"image": feature}).is_vectorised
-    images = parsed(feature, [image.data for image in stored], size=image_size).numpy()
+    images = parsed(feature, [image.data for image in stored], image_size=image_size).numpy()
     assert images.shape == (2, *(image_size or (32, 32)), 3)
     assert images.dtype == np.uint8
     if image_size is None:
@@ -368,6 +368,6 @@ def test_the_trainer_reads_raw_pixels_in_whole_batches(image_size):
 def test_the_trainer_resizes_label_maps_without_mixing_ids():
     data = store_label_map(palette_map(), ImageOptions()).data
     feature = Feature(type="string", shape=(60, 80), extra={"label_map": True})
-    ids = parsed(feature, [data], size=(17, 23)).numpy()
+    ids = parsed(feature, [data], image_size=(17, 23)).numpy()
     assert ids.dtype == np.uint8
     assert set(ids.flatten()) <= set(range(21))
