@@ -14,14 +14,37 @@ from typing import TYPE_CHECKING, Any
 from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError
 
 if TYPE_CHECKING:
+    from trainer_utils.bench import measure_input
+    from trainer_utils.decoding import DecodeOptions
     from trainer_utils.distribution import distribute
+    from trainer_utils.image_grid import preview
     from trainer_utils.input_pipeline import input_fn
+    from trainer_utils.monitoring import StepTimer
+    from trainer_utils.sequences import bucket_by_length, pack
 
-__all__ = ["ConfigError", "CorruptShardError", "DatasetError", "distribute", "input_fn"]
+__all__ = [
+    "ConfigError",
+    "CorruptShardError",
+    "DatasetError",
+    "DecodeOptions",
+    "StepTimer",
+    "bucket_by_length",
+    "distribute",
+    "input_fn",
+    "measure_input",
+    "pack",
+    "preview",
+]
 
 _MODULES = {
+    "DecodeOptions": "trainer_utils.decoding",
+    "StepTimer": "trainer_utils.monitoring",
+    "bucket_by_length": "trainer_utils.sequences",
     "distribute": "trainer_utils.distribution",
     "input_fn": "trainer_utils.input_pipeline",
+    "measure_input": "trainer_utils.bench",
+    "pack": "trainer_utils.sequences",
+    "preview": "trainer_utils.image_grid",
 }
 
 

@@ -19,6 +19,7 @@ from trainer_utils.machine import usable_cores
 from trainer_utils.merging import merged
 from trainer_utils.parsing import ExampleParser
 from trainer_utils.randomness import with_epoch_seed
+from trainer_utils.waiting import watched
 
 __all__ = ["input_fn"]
 
@@ -107,7 +108,7 @@ def input_fn(
     if repeat is not False:
         dataset = dataset.repeat(None if repeat is True else repeat)
     shape = _Shape(features, label)
-    dataset = dataset.map(shape.arrange).prefetch(prefetch)
+    dataset = watched(dataset.map(shape.arrange).prefetch(prefetch))
     return dataset.with_options(_options(is_sharded=input_context is not None))
 
 
