@@ -25,6 +25,7 @@ def batched(
     options: InputOptions,
     split_names: Sequence[str],
     rows: int | None,
+    epoch_seed: tf.Tensor | None = None,
     finish: Callable[[dict[str, tf.Tensor]], Any],
 ) -> tf.data.Dataset:
     """Parses an epoch's records and batches them.
@@ -35,6 +36,7 @@ def batched(
         options: of the input.
         split_names: that are read, to choose hooks by.
         rows: of every element but the last; None where they differ.
+        epoch_seed: `() int64`, of what is random in an epoch; None: nothing repeats.
         finish: what each batch's dict of tensors is turned into.
 
     Returns:
@@ -46,14 +48,15 @@ def batched(
         return finish(_with_mask(parser.batch(records), mask, options.mask))
 
     def parse_example(record: tf.Tensor, *mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        tensors = parser.example(record)
+        tensors = parser.example(record, _seed_of(parser, epoch_seed))
         if before is not None:
             tensors = before(tensors)
         elif parser.has_variable_length and options.batch_size is not None and rows != 1:
             tensors = parser.with_image_shapes(tensors)  # padding is for lists, not for images
         return _with_mask(tensors, mask, options.mask)
 
-    parallel: dict[str, Any] = {"num_parallel_calls": usable_cores(), "deterministic": True}
+    # Two more than cores: a slow image must not hold up the order.
+    parallel: dict[str, Any] = {"num_parallel_calls": usable_cores() + 2, "deterministic": True}
     if options.batch_size is None:
         return elements.unbatch().map(lambda *e: finish(parse_example(*e)), **parallel)
     if parser.is_vectorised and before is None:
@@ -62,6 +65,8 @@ def batched(
     def batch(examples: tf.data.Dataset, size: Any, is_static: bool) -> tf.data.Dataset:
         examples = examples.map(parse_example, **parallel)
         if parser.has_variable_length:
+            if parser.options.ragged:
+                return examples.ragged_batch(size, drop_remainder=is_static).map(finish)
             return examples.padded_batch(size, drop_remainder=is_static).map(finish)
         return examples.batch(size, drop_remainder=is_static).map(finish)
 
@@ -75,6 +80,12 @@ def batched(
         return elements.flat_map(one)
     is_static = options.drop_remainder or options.remainder in ("drop", "pad")
     return batch(elements.unbatch(), rows, is_static)
+
+
+def _seed_of(parser: ExampleParser, epoch_seed: tf.Tensor | None) -> tf.Tensor | None:
+    if parser.is_random and epoch_seed is None:
+        return tf.random.uniform((), maxval=tf.int64.max, dtype=tf.int64)
+    return epoch_seed
 
 
 def echoed(batches: tf.data.Dataset, times: int, *, group: int) -> tf.data.Dataset:

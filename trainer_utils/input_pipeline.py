@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
+from trainer_utils.audio import check_batches
 from trainer_utils.batching import Arrangement, batched, callback_of, echoed
 from trainer_utils.cache import cached, locator
 from trainer_utils.damage import without_unreadable
@@ -32,9 +33,11 @@ from trainer_utils.records import ReadPiece, piece_table, reader, records_at_onc
 from trainer_utils.shard_reader import ShardReader
 from trainer_utils.sources import Source, digest_of, mean_bytes, merged_features, open_sources
 from trainer_utils.state import first_state, state_at, steps_per_epoch
+from trainer_utils.waiting import watched
 
 __all__ = ["STATE_ATTRIBUTES", "input_fn"]
 
+_PRIME = 2**31 - 1
 STATE_ATTRIBUTES = ("state", "input_start", "input_steps", "input_epoch", "unreadable")
 """What a dataset of `input_fn` has beside what a `tf.data.Dataset` has."""
 
@@ -121,6 +124,8 @@ class _Input:
         also = (options.label, options.sample_weight)
         features = merged_features(sources, options.features, also)
         _check_image_sizes(features, options, layout.rows_per_replica)
+        if options.batch_size is not None and layout.rows_per_replica > 1:
+            check_batches(features, options.audio)
         worker = context.input_pipeline_id if context else 0
         read, shards = _readers(sources, options)
         window = window_records_of(sources, options)
@@ -173,7 +178,7 @@ class _Input:
             repeat=options.repeat,
             is_exact=not self.skips,
         )
-        dataset = dataset.with_options(_tf_options(is_shared=self.is_shared))
+        dataset = watched(dataset).with_options(_tf_options(is_shared=self.is_shared))
         if (device := _device(options.device)) is not None:
             dataset = dataset.apply(tf.data.experimental.prefetch_to_device(device))
         dataset.state = functools.partial(state_at, options=options, layout=layout, digest=digest)
@@ -207,7 +212,8 @@ class _Input:
             rows = rows if is_static else None
         return batched(
             elements,
-            parser=ExampleParser(self.features, options.image_size),
+            parser=ExampleParser(self.features, options),
+            epoch_seed=_epoch_seed(options.seed, epoch),
             options=options,
             split_names=self.split_names,
             rows=rows,
@@ -235,7 +241,7 @@ class _Input:
         def batch(vectors: tf.data.Dataset) -> tf.data.Dataset:
             return batched(
                 vectors,
-                parser=ExampleParser(self.features, self.options.image_size),
+                parser=ExampleParser(self.features, self.options),
                 options=self.options,
                 split_names=self.split_names,
                 rows=self.options.batch_size,
@@ -320,8 +326,17 @@ def _check_image_sizes(features: dict[str, Feature], options: InputOptions, rows
             )
 
 
+def _epoch_seed(seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """Of what is random in an epoch: the same for any number of workers, and after a restart."""
+    return tf.cast(epoch, tf.int64) + tf.constant(seed % _PRIME * _PRIME, tf.int64)
+
+
 def _tf_options(*, is_shared: bool) -> tf.data.Options:
     options = tf.data.Options()
+    # Threads of our own, as many as there are cores; ops that split up an image's pixels among
+    # them cost more than they gain, since there are images enough.
+    options.threading.private_threadpool_size = usable_cores()
+    options.threading.max_intra_op_parallelism = 1
     # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
     options.autotune.enabled = False
     options.deterministic = True

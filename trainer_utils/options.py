@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from trainer_utils.decoding import DecodeOptions
 from trainer_utils.format import ConfigError
 from trainer_utils.layout import REMAINDERS
 
@@ -18,8 +19,8 @@ Callback = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InputOptions:
-    """How a dataset is read.
+class InputOptions(DecodeOptions):
+    """How a dataset is read: what `DecodeOptions` says of features, and all of the following.
 
     Args:
         batch_size: of the GLOBAL batch: each replica gets its share. None: single examples, not
@@ -51,8 +52,6 @@ class InputOptions:
             every record comes once.
         cache: `"memory"`, `"disk"` or a folder that shards are copied to when they are first
             read, for storage that is slow or far.
-        image_size: `(height, width)` in pixels to resize images to; needed for batches of images
-            that differ in size.
         pre_batching_callback: takes and returns a dict of one example's features, before they are
             batched; run in parallel. Or such callables by split: `{"train": augment}`.
         post_batching_callback: takes and returns a dict of a batch's features; the same.
@@ -86,7 +85,6 @@ class InputOptions:
     drop_remainder: bool = False
     weights: Sequence[float] | None = None
     cache: str | None = None
-    image_size: tuple[int, int] | None = None
     pre_batching_callback: Callback | Mapping[str, Callback] | None = None
     post_batching_callback: Callback | Mapping[str, Callback] | None = None
     echoing: int = 1
@@ -98,6 +96,7 @@ class InputOptions:
     state: Any = None
 
     def __post_init__(self) -> None:
+        super().__post_init__()
         self._check_examples()
         self._check_order()
         self._check_device()
@@ -107,7 +106,7 @@ class InputOptions:
         return dataclasses.replace(self, **changes)
 
     def _check_examples(self) -> None:
-        features, size = self.features, self.image_size
+        features = self.features
         are_names = isinstance(features, (str, list, tuple)) and bool(features or self.label)
         _check(self, "features", features is None or are_names, "a name or names, or None")
         _check(
@@ -115,13 +114,6 @@ class InputOptions:
             "batch_size",
             self.batch_size is None or (_is_int(self.batch_size) and self.batch_size >= 1),
             "an int of at least 1, or None",
-        )
-        is_size = isinstance(size, (list, tuple)) and len(size) == 2
-        _check(
-            self,
-            "image_size",
-            size is None or (is_size and all(_is_int(n) and n > 0 for n in size)),
-            "(height, width) in pixels",
         )
         _check(
             self,

@@ -18,6 +18,7 @@ from trainer_utils.dataset import (
     uri_of,
 )
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
+from trainer_utils.merging import merged
 
 __all__ = ["Source", "digest_of", "mean_bytes", "merged_features", "open_sources"]
 
@@ -131,20 +132,11 @@ def merged_features(
                     f"feature {name!r}: expected the same in all datasets, got {mine} "
                     f"({first.uri}) and {others} ({dataset.uri})"
                 )
-    return {name: _merged([dataset.features[name] for dataset in datasets]) for name in names}
+    return {name: merged([dataset.features[name] for dataset in datasets]) for name in names}
 
 
 def _likeness(feature: Feature) -> tuple[Any, ...]:
     """What must be the same for examples of two datasets to be batched together."""
     shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
-    return feature.type, feature.dense, shape, feature.extra.get("encoding")
-
-
-def _merged(features: Sequence[Feature]) -> Feature:
-    """One feature for all datasets; an image's sizes are mixed where any two differ."""
-    first = features[0]
-    sizes = {feature.extra.get("sizes") for feature in features}
-    if len({feature.shape for feature in features}) > 1:
-        sizes.add("mixed")
-    kept = "mixed" if "mixed" in sizes else "fixed" if sizes == {"fixed"} else None
-    return dataclasses.replace(first, extra={**first.extra, "sizes": kept})
+    stored = [feature.extra.get(key) for key in ("encoding", "image_shape", "label_map")]
+    return feature.type, feature.dense, shape, *stored

@@ -352,6 +352,23 @@ def test_variable_lengths_are_padded_to_the_longest_of_the_batch(
     assert [example["x"].tolist() for example in one_by_one] == values
 
 
+@pytest.mark.parametrize("with_image", [False, True], ids=["alone", "with an image"])
+def test_variable_lengths_may_be_ragged(tmp_path, photos, write_dataset, with_image):
+    features = {"x": Feature(type="int", shape=(3,), dense=False), "id": Feature(type="int")}
+    values = [[1], [2, 3, 4], [], [5, 6]]
+    examples: list[dict] = [{"x": value, "id": [n]} for n, value in enumerate(values)]
+    if with_image:
+        features["image"] = IMAGES["image"]
+        examples = [{**example, "image": [encode(photos[0])]} for example in examples]
+    uri = write_dataset(tmp_path, {"train": [examples]}, features)
+    (batch,) = input_fn(uri, shuffle=False, ragged=True)
+    assert isinstance(batch["x"], tf.RaggedTensor)
+    assert batch["x"].to_list() == values
+    assert batch["id"].numpy().tolist() == [0, 1, 2, 3]
+    if with_image:
+        assert batch["image"].shape == (4, 40, 48, 3)
+
+
 def test_sparse_matrices_are_padded_in_each_dimension(datum_boxes):
     theirs = {int(e["id"]): e["boxes"] for e in read_with_datum(datum_boxes, "train")}
     (batch,) = input_fn(datum_boxes, features=["id", "boxes"]).as_numpy_iterator()
