@@ -20,7 +20,7 @@ BUSY := $(VENV)/.busy
 LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 
-.PHONY: help venv demo test test-quick lint format lock build clean
+.PHONY: help venv demo demo-text test test-quick lint format lock build clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -29,6 +29,9 @@ venv: $(READY)  ## .venv with Python 3.10, the locked dependencies and this proj
 
 demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: make demo SRC="my photos"
 	@$(BIN)/python -m pipelines.demo $(if $(value SRC),"$$SRC")
+
+demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SRC="my table.csv" takes yours
+	@$(BIN)/python -m pipelines.demo --text $(if $(value SRC),"$$SRC")
 
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
 	@$(BIN)/python -m pytest $(ARGS)

@@ -46,7 +46,7 @@ def texts_of_this_machine(*, count: int, characters: int) -> list[str]:
     """Real English: different pieces of the texts that come with the installed packages."""
     words: list[str] = []
     for package in sorted(metadata.distributions(), key=lambda d: d.metadata["Name"].lower()):
-        words += (package.metadata.get_payload() or "").split()
+        words += (package.read_text("METADATA") or "").split()
         if len(words) > 40 * count:
             break
     lines = textwrap.wrap(" ".join(words), characters)

@@ -13,8 +13,8 @@ from tfx import v1 as tfx
 
 from components import ImageExampleGen, SchemaExport, ShardBalancer
 from components.common.beam import IN_PROCESS_RUNNER
-from pipelines.image_pipeline import METADATA_FILE, run_locally
 from pipelines.runs import latest_artifacts
+from pipelines.training_pipeline import METADATA_FILE, run_locally
 from trainer_utils.format import ConfigError
 
 __all__ = ["convert"]

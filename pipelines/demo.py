@@ -1,14 +1,17 @@
-"""The demonstration: photos in, a trained model out, every artifact in ML Metadata.
+"""The demonstration: photos or texts in, a trained model out, every artifact in ML Metadata.
 
-python -m pipelines.demo               # makes its own photos
-python -m pipelines.demo my/photos     # or takes yours: a folder a class
+python -m pipelines.demo                        # makes its own photos
+python -m pipelines.demo my/photos              # or takes yours: a folder a class
+python -m pipelines.demo --text [my/texts.csv]  # the same with texts
 """
 
+import dataclasses
 import json
 import os
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -18,70 +21,117 @@ FOLDER = "demo-run"
 _REJECTS_ALLOWED = 0.01
 
 
+@dataclasses.dataclass(frozen=True)
+class Demo:
+    """One kind of data.
+
+    Args:
+        component: the ExampleGen's name.
+        unit: what the inputs are called.
+        folder: what is added to the names of the folders that runs are kept in.
+        source: where the demo's own are kept, in its folder.
+        makes: what is said while they are made.
+        make: makes them.
+        create_pipeline: from inputs and root to the pipeline.
+    """
+
+    component: str
+    unit: str
+    folder: str
+    source: str
+    makes: str
+    make: Callable[[str], None]
+    create_pipeline: Callable[..., Any]
+
+
+def _images() -> Demo:
+    from pipelines.demo_photos import make_photos
+
+    def create_pipeline(*arguments: Any, **options: Any) -> Any:
+        from pipelines.image_pipeline import create_image_pipeline
+
+        return create_image_pipeline(*arguments, **options)
+
+    makes = "600 photos and three broken files"
+    return Demo("ImageExampleGen", "photos", "", "photos", makes, make_photos, create_pipeline)
+
+
+def _text() -> Demo:
+    from pipelines.demo_texts import make_texts
+
+    def create_pipeline(*arguments: Any, **options: Any) -> Any:
+        from pipelines.text_pipeline import create_text_pipeline
+
+        return create_text_pipeline(*arguments, **options)
+
+    makes = "a table of 2,000 paragraphs by their source, and three broken rows"
+    return Demo(
+        "TextExampleGen", "texts", "-texts", "texts.csv", makes, make_texts, create_pipeline
+    )
+
+
 def main(arguments: list[str]) -> int:
     """Runs the pipeline and says what came of it; 0 where it worked, 1 for bad input."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     warnings.filterwarnings("ignore")
-    if len(arguments) > 1:
-        print("usage: python -m pipelines.demo [FOLDER OF PHOTOS]", file=sys.stderr)
+    demo, sources = _images, arguments
+    if arguments[:1] == ["--text"]:
+        demo, sources = _text, arguments[1:]
+    if len(sources) > 1:
+        print("usage: python -m pipelines.demo [--text] [SOURCE]", file=sys.stderr)
         return 2
     from trainer_utils import DatasetError
 
     try:
-        _run(arguments[0] if arguments else None)
+        _run(demo(), sources[0] if sources else None)
     except DatasetError as error:
         print(f"\nThe demo stopped: {error}", file=sys.stderr)
         return 1
     return 0
 
 
-def _run(source: str | None) -> None:
+def _run(demo: Demo, source: str | None) -> None:
     started = time.monotonic()
-    root = Path(FOLDER)
+    root = Path(FOLDER, ("yours" if source else "own") + demo.folder)
     if source is None:
-        source = str(root / "photos")
-        if not (root / "photos").is_dir():
-            from pipelines.demo_photos import make_photos
-
-            print("Making 600 photos and three broken files …")
-            make_photos(f"{source}.part")
+        source = str(Path(FOLDER, demo.source))
+        if not os.path.exists(source):
+            print(f"Making {demo.makes} …")
+            os.makedirs(FOLDER, exist_ok=True)
+            demo.make(f"{source}.part")
             os.rename(f"{source}.part", source)
-        root = root / "own"
-    else:
-        root = root / "yours"
     print("Starting TFX (some ten seconds) …", flush=True)
     from absl import logging
 
     logging.set_verbosity(logging.ERROR)
-    from pipelines.image_pipeline import METADATA_FILE, create_image_pipeline, run_locally
-    from pipelines.image_trainer import make_strategy
+    from pipelines.training import make_strategy
+    from pipelines.training_pipeline import METADATA_FILE, run_locally
 
     make_strategy()  # before anything starts TensorFlow, which fixes its devices
     root.mkdir(parents=True, exist_ok=True)
-    print("Running ImageExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport,")
+    print(f"Running {demo.component}, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport,")
     print("Trainer and Pusher …", flush=True)
-    run_locally(
-        create_image_pipeline(
-            source,
-            str(root),
-            max_reject_fraction=_REJECTS_ALLOWED,
-            num_shards={"train": 4, "eval": 2},
-        )
+    pipeline = demo.create_pipeline(
+        source,
+        str(root),
+        max_reject_fraction=_REJECTS_ALLOWED,
+        num_shards={"train": 4, "eval": 2},
     )
-    _summarise(root, str(root / METADATA_FILE), source, time.monotonic() - started)
+    run_locally(pipeline)
+    _summarise(demo, root, str(root / METADATA_FILE), source, time.monotonic() - started)
 
 
-def _summarise(root: Path, metadata: str, source: str, seconds: float) -> None:
+def _summarise(demo: Demo, root: Path, metadata: str, source: str, seconds: float) -> None:
     from pipelines.runs import latest_artifacts
     from trainer_utils.format import Manifest
     from trainer_utils.format.naming import MANIFEST_FILE, REJECTS_FILE
 
     latest, cached = latest_artifacts(metadata)
-    examples, balanced = latest["ImageExampleGen"], latest["ShardBalancer"]
+    examples, balanced = latest[demo.component], latest["ShardBalancer"]
     first = Manifest.from_json(Path(examples, MANIFEST_FILE).read_text(), path=examples)
     final = Manifest.from_json(Path(balanced, MANIFEST_FILE).read_text(), path=balanced)
-    print(f"\nPhotos from {source}: {first.total}")
+    print(f"\n{demo.unit.capitalize()} from {source}: {first.total}")
     for split, accounting in first.accounting.items():
         print(f"  {split}: {accounting}")
     for code, count in sorted(first.reject_counts.items()):
@@ -101,7 +151,7 @@ def _summarise(root: Path, metadata: str, source: str, seconds: float) -> None:
     print("\nWhere everything is:")
     print(f"  dataset           {balanced}")
     if first.total.rejected:
-        print(f"  rejected photos   {os.path.join(examples, REJECTS_FILE)}")
+        print(f"  rejected {demo.unit:8} {os.path.join(examples, REJECTS_FILE)}")
     print(f"  schema            {latest['SchemaExport']}")
     print(f"  served model      {root / 'serving'}")
     print(f"  ML Metadata       {metadata}")
@@ -109,7 +159,7 @@ def _summarise(root: Path, metadata: str, source: str, seconds: float) -> None:
 
 
 def _metrics(model_run: str) -> dict[str, Any]:
-    from pipelines.image_trainer import METRICS_FILE
+    from pipelines.training import METRICS_FILE
 
     metrics: dict[str, Any] = json.loads(Path(model_run, METRICS_FILE).read_text())
     return metrics

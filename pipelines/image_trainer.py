@@ -5,34 +5,16 @@ Trainer(module_file=…/image_trainer.py, examples=balanced.outputs["balanced_ex
         custom_config={"epochs": 12, "batch_size": 32, "image_size": 64})
 """
 
-import json
-import os
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 import trainer_utils
+from pipelines.training import make_strategy, write_metrics
 from trainer_utils.dataset import open_dataset
 
-METRICS_FILE = "metrics.json"
 _DEFAULTS = {"epochs": 12, "batch_size": 32, "image_size": 64, "learning_rate": 1e-3, "seed": 0}
-_LOGICAL_DEVICES = 2
-
-
-def make_strategy() -> tf.distribute.Strategy:
-    """`MirroredStrategy` over all GPUs, or else over two logical CPU devices."""
-    gpus = tf.config.list_logical_devices("GPU") if tf.config.list_physical_devices("GPU") else []
-    if gpus:
-        return tf.distribute.MirroredStrategy()
-    cpu = tf.config.list_physical_devices("CPU")[0]
-    try:
-        tf.config.set_logical_device_configuration(
-            cpu, [tf.config.LogicalDeviceConfiguration()] * _LOGICAL_DEVICES
-        )
-    except RuntimeError:
-        logging.info("TensorFlow runs already: its devices stay as they are")
-    return tf.distribute.MirroredStrategy([d.name for d in tf.config.list_logical_devices("CPU")])
 
 
 def run_fn(fn_args: Any) -> None:
@@ -68,15 +50,8 @@ def run_fn(fn_args: Any) -> None:
     loss, accuracy = model.evaluate(evaluation, verbose=0)
     logging.info("evaluation: loss %.4f, accuracy %.4f", loss, accuracy)
     _export(model, fn_args.serving_model_dir, size)
-    metrics = {
-        "eval_accuracy": float(accuracy),
-        "eval_loss": float(loss),
-        "num_classes": num_classes,
-        "replicas": strategy.num_replicas_in_sync,
-    }
-    tf.io.gfile.makedirs(fn_args.model_run_dir)
-    with tf.io.gfile.GFile(os.path.join(fn_args.model_run_dir, METRICS_FILE), "w") as stream:
-        stream.write(json.dumps(metrics, sort_keys=True))
+    metrics = {"eval_accuracy": accuracy, "eval_loss": loss, "num_classes": num_classes}
+    write_metrics(fn_args.model_run_dir, metrics, strategy)
 
 
 def _model(size: int, num_classes: int) -> tf.keras.Model:

@@ -14,14 +14,57 @@ from typing import TYPE_CHECKING, Any
 from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError
 
 if TYPE_CHECKING:
+    from trainer_utils.bench import measure_input
+    from trainer_utils.decoding import DecodeOptions
     from trainer_utils.distribution import distribute
+    from trainer_utils.image_grid import preview
     from trainer_utils.input_pipeline import input_fn
+    from trainer_utils.monitoring import StepTimer
+    from trainer_utils.options import InputOptions
+    from trainer_utils.planning import InputPlan, WorkerPlan, plan
+    from trainer_utils.resuming import InputBackup, InputProgress, load_state
+    from trainer_utils.sequences import bucket_by_length, pack
+    from trainer_utils.state import InputState
 
-__all__ = ["ConfigError", "CorruptShardError", "DatasetError", "distribute", "input_fn"]
+__all__ = [
+    "ConfigError",
+    "CorruptShardError",
+    "DatasetError",
+    "DecodeOptions",
+    "InputBackup",
+    "InputOptions",
+    "InputPlan",
+    "InputProgress",
+    "InputState",
+    "StepTimer",
+    "WorkerPlan",
+    "bucket_by_length",
+    "distribute",
+    "input_fn",
+    "load_state",
+    "measure_input",
+    "pack",
+    "plan",
+    "preview",
+]
 
 _MODULES = {
+    "DecodeOptions": "trainer_utils.decoding",
+    "InputBackup": "trainer_utils.resuming",
+    "InputOptions": "trainer_utils.options",
+    "InputPlan": "trainer_utils.planning",
+    "InputProgress": "trainer_utils.resuming",
+    "InputState": "trainer_utils.state",
+    "StepTimer": "trainer_utils.monitoring",
+    "WorkerPlan": "trainer_utils.planning",
+    "bucket_by_length": "trainer_utils.sequences",
     "distribute": "trainer_utils.distribution",
     "input_fn": "trainer_utils.input_pipeline",
+    "load_state": "trainer_utils.resuming",
+    "measure_input": "trainer_utils.bench",
+    "pack": "trainer_utils.sequences",
+    "plan": "trainer_utils.planning",
+    "preview": "trainer_utils.image_grid",
 }
 
 

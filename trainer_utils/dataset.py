@@ -1,4 +1,4 @@
-"""Opens a dataset wherever it is and whoever wrote it: ours, Datum's or a stock ExampleGen's.
+"""Opens a dataset wherever it is and whoever wrote it: ours, Datum's, TFDS's, TFX's, bare files.
 
 dataset = open_dataset("gs://bucket/examples/5")
 dataset.records           # {'train': 2000, 'eval': 1000}
@@ -8,6 +8,7 @@ dataset.features          # {'image': Feature(…), …}
 import contextlib
 import dataclasses
 import gzip
+import hashlib
 import io
 import itertools
 import os
@@ -22,25 +23,30 @@ import tensorflow as tf
 from trainer_utils.format import (
     DatasetError,
     Feature,
-    Manifest,
     SplitRange,
     count_records,
-    parse_features,
-    parse_shard_info,
     read_records,
 )
+from trainer_utils.format.layouts import FoundShard, find_layout
 from trainer_utils.format.naming import (
-    DATUM_SHARDS_FILE,
-    DATUM_TYPES_FILE,
-    MANIFEST_FILE,
+    INDEX_FOLDER,
     SHARD_PREFIX,
     SPLIT_PREFIX,
+    VOCABULARY_FOLDER,
     WORKING_FOLDER,
 )
 
-__all__ = ["Dataset", "FileRange", "ShardFile", "open_dataset", "uri_of"]
+__all__ = [
+    "Dataset",
+    "FileRange",
+    "ShardFile",
+    "gzip_content_bytes",
+    "open_dataset",
+    "split_of",
+    "uri_of",
+]
 
-_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}\w+(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
+_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
 _SAMPLE_RECORDS = 256
 
 
@@ -70,6 +76,21 @@ class Dataset:
     uri: str
     features: Mapping[str, Feature]
     shards: Mapping[str, Sequence[ShardFile]]
+    manifest: str | None = None  # its text, where there is one
+
+    @property
+    def digest(self) -> str:
+        """Of what the dataset holds, wherever it lies: its manifest, else sizes and counts."""
+        text = self.manifest
+        if text is None:
+            text = repr(
+                [
+                    (split, s.path.removeprefix(self.uri), s.records, s.bytes)
+                    for split, shards in self.shards.items()
+                    for s in shards
+                ]
+            )
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
     def records(self) -> dict[str, int]:
@@ -102,6 +123,12 @@ def uri_of(artifact: Any) -> str:
     return _SPLIT_PATTERN.sub("", uri.rstrip("/"))
 
 
+def split_of(artifact: Any) -> str | None:
+    """The split that a pattern in TFX's `fn_args.train_files` names; of a uri None."""
+    found = _SPLIT_PATTERN.search(artifact.rstrip("/")) if isinstance(artifact, str) else None
+    return found[1] if found else None
+
+
 def open_dataset(artifact: Any) -> Dataset:
     """Reads what says what a dataset holds, and compares it with the files that are there.
 
@@ -112,75 +139,42 @@ def open_dataset(artifact: Any) -> Dataset:
         DatasetError: there is no dataset, or it is not whole; the message names what is amiss.
     """
     uri = uri_of(artifact)
-    gfile = tf.io.gfile
-    if not gfile.isdir(uri):
+    if not tf.io.gfile.isdir(uri):
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
-    if gfile.exists(posixpath.join(uri, MANIFEST_FILE)):
-        shards = _shards_of_manifest(uri)
-    elif gfile.exists(posixpath.join(uri, WORKING_FOLDER)):
-        raise DatasetError(f"{uri!r}: expected a whole dataset, got one that was never finished")
-    elif gfile.exists(posixpath.join(uri, DATUM_SHARDS_FILE)):
-        shards = _shards_of_datum(uri)
-    else:
-        shards = _shards_of_folders(uri)
-    types_path = posixpath.join(uri, DATUM_TYPES_FILE)
-    if gfile.exists(types_path):
-        features = parse_features(_read_text(types_path), path=types_path)
-    else:
-        features = _sample_features(shards)
-    return Dataset(uri, features, shards)
-
-
-def _shards_of_manifest(uri: str) -> dict[str, list[ShardFile]]:
-    path = posixpath.join(uri, MANIFEST_FILE)
-    manifest = Manifest.from_json(_read_text(path), path=path)
-    manifest.check_files(
-        {
-            f"{folder}/{name}": tf.io.gfile.stat(posixpath.join(uri, folder, name)).length
-            for folder in _split_folders(uri)
-            for name in tf.io.gfile.listdir(posixpath.join(uri, folder))
-        }
-    )
-    return {
-        split: [
-            ShardFile(posixpath.join(uri, shard.path), shard.records, shard.bytes)
-            for shard in manifest.shards_of(split)
-        ]
-        for split in manifest.splits
-    }
-
-
-def _shards_of_datum(uri: str) -> dict[str, list[ShardFile]]:
-    info_path = posixpath.join(uri, DATUM_SHARDS_FILE)
-    info = parse_shard_info(_read_text(info_path), path=info_path)
-    return {
-        split: [
-            ShardFile(path, records, _size(path, info_path))
-            for path, records in ((posixpath.join(uri, p), n) for p, n in shards.items())
-        ]
-        for split, shards in info.items()
-    }
-
-
-def _shards_of_folders(uri: str) -> dict[str, list[ShardFile]]:
+    files = _list_files(uri)
+    found = find_layout(files, lambda path: _read_text(posixpath.join(uri, path)), uri=uri)
     shards = {
-        folder.removeprefix(SPLIT_PREFIX): [
-            _counted(posixpath.join(uri, folder, name))
-            for name in sorted(tf.io.gfile.listdir(posixpath.join(uri, folder)))
-        ]
-        for folder in _split_folders(uri)
+        split: [_opened(uri, shard, files.get(shard.path), found.named_in) for shard in group]
+        for split, group in found.shards.items()
     }
-    if not any(shards.values()):
-        raise DatasetError(
-            f"{uri!r}: expected a dataset ({MANIFEST_FILE}, {DATUM_SHARDS_FILE} or "
-            f"{SPLIT_PREFIX}*/ folders of TFRecord files), found none of these"
-        )
-    return shards
+    features = _sample_features(shards) if found.features is None else found.features
+    text = None if found.manifest is None else found.manifest.to_json()
+    return Dataset(uri, features, shards, text)
 
 
-def _split_folders(uri: str) -> list[str]:
-    names = (name.rstrip("/") for name in tf.io.gfile.listdir(uri))
-    return sorted(name for name in names if name.startswith(SPLIT_PREFIX))
+def _list_files(uri: str) -> dict[str, int | None]:
+    """The files of a folder and of those in it; sizes where a split's folder has them."""
+    gfile = tf.io.gfile
+    files: dict[str, int | None] = {}
+    for name in (name.rstrip("/") for name in gfile.listdir(uri)):
+        folder = posixpath.join(uri, name)
+        if not gfile.isdir(folder):
+            files[name] = None
+        elif name == WORKING_FOLDER:
+            files[f"{name}/"] = None
+        elif name not in (INDEX_FOLDER, VOCABULARY_FOLDER):
+            is_split = name.startswith(SPLIT_PREFIX)
+            for inner in gfile.listdir(folder):
+                path = posixpath.join(uri, name, inner)
+                files[f"{name}/{inner}"] = int(gfile.stat(path).length) if is_split else None
+    return files
+
+
+def _opened(uri: str, shard: FoundShard, size: int | None, named_in: str) -> ShardFile:
+    path = shard.path if "://" in shard.path else posixpath.join(uri, shard.path)
+    if size is None:
+        size = _size(path, posixpath.join(uri, named_in))
+    return ShardFile(path, _count(path) if shard.records is None else shard.records, size)
 
 
 def _size(path: str, named_in: str) -> int:
@@ -190,11 +184,10 @@ def _size(path: str, named_in: str) -> int:
         raise DatasetError(f"shard {path!r}: is missing, though {named_in} names it") from error
 
 
-def _counted(path: str) -> ShardFile:
-    """A shard that nothing says the records of: read once, to count them."""
+def _count(path: str) -> int:
+    """The records of a shard that nothing says them of: read once."""
     with _open_records(path) as stream:
-        records, _ = count_records(stream, path=path)
-    return ShardFile(path, records, int(tf.io.gfile.stat(path).length))
+        return count_records(stream, path=path)[0]
 
 
 @contextlib.contextmanager
@@ -211,6 +204,13 @@ def _open_records(path: str) -> Iterator[BinaryIO]:
             yield cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
         except (EOFError, zlib.error, OSError) as error:
             raise DatasetError(f"{path!r}: expected a whole gzip stream: {error}") from error
+
+
+def gzip_content_bytes(path: str) -> int:
+    """How many bytes a gzip file holds, modulo 2**32 (the last field of RFC 1952)."""
+    with tf.io.gfile.GFile(path, "rb") as stream:
+        stream.seek(max(stream.size() - 4, 0))
+        return int.from_bytes(stream.read(), "little")
 
 
 def _read_text(path: str) -> str:

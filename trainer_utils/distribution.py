@@ -9,37 +9,53 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.input_pipeline import input_fn
+from trainer_utils.input_pipeline import STATE_ATTRIBUTES, input_fn
+from trainer_utils.options import InputOptions
 
 __all__ = ["distribute"]
 
 
 def distribute(
-    strategy: tf.distribute.Strategy, artifact_uri: Any, split: str = "train", **options: Any
+    strategy: tf.distribute.Strategy,
+    artifact_uri: Any,
+    split: str | None = None,
+    *,
+    options: InputOptions | None = None,
+    **settings: Any,
 ) -> tf.distribute.DistributedDataset:
     """Reads a dataset for a strategy, each worker its own equal range of the records.
 
     Args:
         strategy: `MirroredStrategy`, `MultiWorkerMirroredStrategy` or another.
         artifact_uri, split: as `input_fn` takes them.
-        options: the keyword arguments of `input_fn`; `batch_size` is the GLOBAL batch, a multiple
+        options, settings: as `input_fn` takes them; `batch_size` is the GLOBAL batch, a multiple
             of the replicas where there are several workers.
 
     Returns:
         A distributed dataset, to iterate over or to hand to Keras. On one worker its cardinality
         is known and its last batch is shared out among the replicas. On several workers all take
-        the same number of steps.
+        the same number of steps. Its `state(step)` gives the token to go on from.
 
     Raises:
         DatasetError, ConfigError: as `input_fn`.
     """
+    made: list[tf.data.Dataset] = []
+
+    def dataset_fn(context: tf.distribute.InputContext | None) -> tf.data.Dataset:
+        made.append(
+            input_fn(artifact_uri, split, options=options, input_context=context, **settings)
+        )
+        return made[-1]
+
     if _num_workers(strategy) == 1:
-        return strategy.experimental_distribute_dataset(input_fn(artifact_uri, split, **options))
-
-    def dataset_fn(context: tf.distribute.InputContext) -> tf.data.Dataset:
-        return input_fn(artifact_uri, split, input_context=context, **options)
-
-    return strategy.distribute_datasets_from_function(dataset_fn)
+        distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
+    else:
+        distributed = strategy.distribute_datasets_from_function(dataset_fn)
+    if distributed is not made[0]:  # a strategy without replicas takes a dataset as it is
+        for name in STATE_ATTRIBUTES:
+            if hasattr(made[0], name):
+                setattr(distributed, name, getattr(made[0], name))
+    return distributed
 
 
 def _num_workers(strategy: tf.distribute.Strategy) -> int:

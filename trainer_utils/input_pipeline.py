@@ -5,39 +5,50 @@ model.fit(train, epochs=3)
 """
 
 import dataclasses
-import itertools
-from collections.abc import Iterable, Sequence
+import functools
+import inspect
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
-from trainer_utils.dataset import Dataset, FileRange, open_dataset
-from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
+from trainer_utils.audio import check_batches
+from trainer_utils.batching import Arrangement, batched, callback_of, echoed
+from trainer_utils.cache import cached, locator
+from trainer_utils.damage import without_unreadable
+from trainer_utils.data_service import served
+from trainer_utils.dataset import FileRange
+from trainer_utils.dealing import deal
+from trainer_utils.epochs import EpochCounter, Position, epochs
+from trainer_utils.format import ConfigError, Feature
+from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
+from trainer_utils.mixing import mixed_ranges
+from trainer_utils.options import InputOptions
+from trainer_utils.orders import Order, order_of, window_records_of
 from trainer_utils.parsing import ExampleParser
+from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
+from trainer_utils.records import ReadPiece, piece_table, reader, records_at_once, stream
+from trainer_utils.shard_reader import ShardReader
+from trainer_utils.sources import Source, digest_of, mean_bytes, merged_features, open_sources
+from trainer_utils.state import first_state, state_at, steps_per_epoch
+from trainer_utils.waiting import watched
 
-__all__ = ["input_fn"]
+__all__ = ["STATE_ATTRIBUTES", "input_fn"]
 
-_SHUFFLE_BYTES = 256 << 20  # of serialized records held to be shuffled
-_READ_BYTES = 1 << 20  # a file; larger reads are no faster on disk
-_FILES_AT_ONCE = 16  # mixes shards well, and holds 16 MiB of read buffers
-_RECORDS_A_TURN = 16  # from a file before the next one's turn: 1 costs a third of the speed of text
+_PRIME = 2**31 - 1
+STATE_ATTRIBUTES = ("state", "input_start", "input_steps", "input_epoch", "unreadable")
+"""What a dataset of `input_fn` has beside what a `tf.data.Dataset` has."""
 
 
 def input_fn(
     artifact_uri: Any,
-    split: str = "train",
+    split: str | None = None,
     *,
-    batch_size: int | None = 64,
-    features: str | Sequence[str] | None = None,
-    label: str | None = None,
-    shuffle: bool = True,
-    seed: int = 0,
-    repeat: bool | int = False,
-    drop_remainder: bool = False,
-    image_size: tuple[int, int] | None = None,
-    prefetch: int = 2,
+    options: InputOptions | None = None,
     input_context: tf.distribute.InputContext | None = None,
+    **settings: Any,
 ) -> tf.data.Dataset:
     """Reads a dataset as batches of tensors.
 
@@ -45,264 +56,292 @@ def input_fn(
         artifact_uri: a uri, a TFX artifact, a pattern of `fn_args.train_files`, or a list of
             these, read one after the other (with `shuffle`: mixed). Local or `gs://`; written by
             us, by Datum or by a stock ExampleGen.
-        split: a split or slices of splits: `train`, `train[:80%]`, `train[10%:]+eval`.
-        batch_size: of the GLOBAL batch: with an `input_context` each replica gets its share.
-            None: single examples, not batched.
-        features: None: a dict of all features; a name: that feature's tensor; a list of names: a
-            dict of these. Features that are not asked for are not parsed.
-        label: the feature that is yielded as the second of a pair, as Keras wants it.
-        shuffle: shards and records in another order each epoch.
-        seed: of all orders.
-        repeat: True: without end; a number: so many epochs.
-        drop_remainder: leave out a last batch that is not full, so that shapes are static.
-        image_size: `(height, width)` in pixels to resize images to; needed for batches of images
-            that differ in size.
-        prefetch: batches made ahead of the trainer.
-        input_context: of `tf.distribute`; each input pipeline gets an equal range of the records
-            (the few left over by the division are left out).
+        split: a split or slices of splits: `train`, `train[:80%]`, `train[10%:]+eval`. None: the
+            one that a pattern names, else `train`.
+        options: all settings; see `InputOptions`.
+        input_context: of `tf.distribute`; each input pipeline gets an equal share of the records
+            and of the batch.
+        settings: fields of `InputOptions`, which go before those of `options`.
 
     Returns:
         A dataset of known cardinality. Images are `(batch, height, width, channels) uint8`; other
         features are `(batch, *shape)`: int64, float32 or string. Variable lengths are padded with
-        zeros or empty strings.
+        zeros or empty strings. Iterated over again, it is in its next epoch. Its `state(step)`
+        gives the token to go on from.
 
     Raises:
         DatasetError: no dataset, not whole, or without that split or feature.
-        ConfigError: a setting is not allowed.
+        ConfigError: a setting is not allowed, or the plan is impossible.
     """
-    _check_settings(features, label, seed=seed, repeat=repeat, prefetch=prefetch)
-    uris = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
-    datasets = [open_dataset(uri) for uri in uris]
-    if not datasets:
-        raise ConfigError("artifact_uri: expected a uri or a list of them, got an empty list")
-    local_batch_size = _local_batch_size(batch_size, input_context)
-    selected = _select(datasets, features, label)
-    _check_image_sizes(selected, image_size, local_batch_size)
-    ranges = [
-        part
-        for dataset in datasets
-        for wanted in resolve_slices(split, dataset.records)
-        for part in dataset.file_ranges(wanted)
-    ]
-    if input_context is not None:
-        ranges = _share(ranges, input_context.input_pipeline_id, input_context.num_input_pipelines)
-    parser = ExampleParser(selected, image_size)
-    dataset = _read(ranges, shuffle=shuffle, seed=seed)
-    if shuffle:
-        dataset = dataset.shuffle(_shuffle_records(datasets, ranges), seed=seed)
-    dataset = _batch(dataset, parser, local_batch_size, drop_remainder)
-    if repeat is not False:
-        dataset = dataset.repeat(None if repeat is True else repeat)
-    shape = _Shape(features, label)
-    dataset = dataset.map(shape.arrange).prefetch(prefetch)
-    return dataset.with_options(_options(is_sharded=input_context is not None))
+    chosen = (options or InputOptions()).replace(**settings)
+    sources = open_sources(artifact_uri, split)
+    make = _Input.of(sources, chosen, input_context).dataset
+    # Our own functions are graphs as they stand; looking through them would take a second.
+    return tf.autograph.experimental.do_not_convert(make)()
 
 
-def _check_settings(features: Any, label: Any, *, seed: Any, repeat: Any, prefetch: Any) -> None:
-    are_names = isinstance(features, (str, list, tuple)) and bool(features or label)
-    rules = {
-        "features": (features is None or are_names, "a name or names of features, or None"),
-        "seed": (_is_int(seed), "an int"),
-        "repeat": (
-            isinstance(repeat, bool) or (_is_int(repeat) and repeat > 0),
-            "a bool or a number of epochs of at least 1",
-        ),
-        "prefetch": (_is_int(prefetch) and prefetch >= -1, "an int of at least 0, or AUTOTUNE"),
-    }
-    given = {"features": features, "seed": seed, "repeat": repeat, "prefetch": prefetch}
-    for name, (is_allowed, rule) in rules.items():
-        if not is_allowed:
-            raise ConfigError(f"{name}: expected {rule}, got {given[name]!r}")
+def _full_signature() -> inspect.Signature:
+    """What help() and editors show: all settings by name."""
+    own = inspect.signature(input_fn)
+    settings = inspect.signature(InputOptions).parameters.values()
+    return own.replace(parameters=[*list(own.parameters.values())[:-1], *settings])
 
 
-def _is_int(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+vars(input_fn)["__signature__"] = _full_signature()
 
 
-@dataclasses.dataclass(frozen=True)
-class _Shape:
-    """What one element looks like."""
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _Input:
+    """What one input pipeline reads, and how."""
 
-    features: str | Sequence[str] | None
-    label: str | None
+    sources: Sequence[Source]
+    options: InputOptions
+    layout: Layout
+    worker: int
+    is_shared: bool
+    features: dict[str, Feature]
+    ranges: Sequence[FileRange]
+    order: Order
+    window_records: int
+    read: ReadPiece
+    shards: ShardReader
 
-    def arrange(self, tensors: dict[str, tf.Tensor]) -> Any:
-        rest = {name: value for name, value in tensors.items() if name != self.label}
-        inputs: Any = rest
-        if isinstance(self.features, str):
-            inputs = tensors[self.features]
-        elif self.features is not None:
-            inputs = {name: tensors[name] for name in self.features}
-        return inputs if self.label is None else (inputs, tensors[self.label])
-
-
-def _local_batch_size(
-    batch_size: int | None, context: tf.distribute.InputContext | None
-) -> int | None:
-    if batch_size is None:
-        return None
-    if not _is_int(batch_size) or batch_size < 1:
-        raise ConfigError(f"batch_size: expected an int of at least 1, got {batch_size!r}")
-    if context is None:
-        return batch_size
-    replicas = int(context.num_replicas_in_sync)
-    if batch_size % replicas:
-        raise ConfigError(
-            f"batch_size: expected a multiple of the {replicas} replicas, got {batch_size}"
+    @classmethod
+    def of(
+        cls,
+        sources: Sequence[Source],
+        options: InputOptions,
+        context: tf.distribute.InputContext | None,
+    ) -> "_Input":
+        ranges = mixed_ranges(sources, options.weights)
+        workers = context.num_input_pipelines if context else 1
+        layout = layout_of(
+            sum(part.take for part in ranges),
+            options,
+            workers=workers,
+            replicas=context.num_replicas_in_sync if context else 1,
         )
-    return batch_size // replicas
-
-
-def _select(
-    datasets: Sequence[Dataset], features: str | Sequence[str] | None, label: str | None
-) -> dict[str, Feature]:
-    """The features to parse. All datasets must have them alike."""
-    first = datasets[0]
-    if features is None:
-        names = list(first.features)
-    else:
-        names = [features] if isinstance(features, str) else list(features)
-    if label is not None and label not in names:
-        names.append(label)
-    for dataset in datasets:
-        for name in names:
-            if name not in dataset.features:
-                raise DatasetError(
-                    f"feature {name!r}: expected one of {', '.join(dataset.features)} "
-                    f"({dataset.uri})"
-                )
-            mine, others = first.features[name], dataset.features[name]
-            if _likeness(mine) != _likeness(others):
-                raise DatasetError(
-                    f"feature {name!r}: expected the same in all datasets, got {mine} "
-                    f"({first.uri}) and {others} ({dataset.uri})"
-                )
-    return {name: _merged([dataset.features[name] for dataset in datasets]) for name in names}
-
-
-def _likeness(feature: Feature) -> tuple[Any, ...]:
-    """What must be the same for examples of two datasets to be batched together."""
-    shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
-    return feature.type, feature.dense, shape, feature.extra.get("encoding")
-
-
-def _merged(features: Sequence[Feature]) -> Feature:
-    """One feature for all datasets; an image's sizes are mixed where any two differ."""
-    first = features[0]
-    sizes = {feature.extra.get("sizes") for feature in features}
-    if len({feature.shape for feature in features}) > 1:
-        sizes.add("mixed")
-    kept = "mixed" if "mixed" in sizes else "fixed" if sizes == {"fixed"} else None
-    return dataclasses.replace(first, extra={**first.extra, "sizes": kept})
-
-
-def _check_image_sizes(
-    features: dict[str, Feature], image_size: tuple[int, int] | None, batch_size: int | None
-) -> None:
-    if image_size is not None and not (
-        isinstance(image_size, (list, tuple))
-        and len(image_size) == 2
-        and all(_is_int(n) and n > 0 for n in image_size)
-    ):
-        raise ConfigError(f"image_size: expected (height, width) in pixels, got {image_size!r}")
-    if image_size is None and batch_size is not None and batch_size > 1:
-        for name, feature in features.items():
-            if feature.is_image and feature.extra.get("sizes") == "mixed":
-                raise ConfigError(
-                    f"image_size: expected (height, width), since the images of {name!r} differ "
-                    "in size and cannot be batched as they are, got None. "
-                    "Or read them one by one, with batch_size=None."
-                )
-
-
-def _share(ranges: Sequence[FileRange], index: int, count: int) -> list[FileRange]:
-    """The `index`-th of `count` equal ranges of records; the rest of the division is left out."""
-    share = sum(part.take for part in ranges) // count
-    start, stop = index * share, (index + 1) * share
-    mine = []
-    first = 0
-    for part in ranges:
-        begin, end = max(start, first), min(stop, first + part.take)
-        if begin < end:
-            to_end = part.to_end and end == first + part.take
-            mine.append(FileRange(part.path, part.skip + begin - first, end - begin, to_end))
-        first += part.take
-    return mine
-
-
-def _read(ranges: Sequence[FileRange], *, shuffle: bool, seed: int) -> tf.data.Dataset:
-    """Serialized records of all ranges; in file order, or in turns among shuffled files."""
-    files = tf.data.Dataset.from_tensor_slices(
-        {
-            "path": tf.constant([part.path for part in ranges], tf.string),
-            "compression": tf.constant(
-                ["GZIP" if part.path.endswith(".gz") else "" for part in ranges], tf.string
-            ),
-            "skip": tf.constant([part.skip for part in ranges], tf.int64),
-            "take": tf.constant([part.take for part in ranges], tf.int64),
-            # -1: all, so that a file with more records than it should have is found.
-            "limit": tf.constant([-1 if part.to_end else part.take for part in ranges], tf.int64),
-        }
-    )
-
-    def read_file(part: dict[str, tf.Tensor]) -> tf.data.Dataset:
-        records = tf.data.TFRecordDataset(part["path"], part["compression"], _READ_BYTES)
-        records = records.skip(part["skip"]).take(part["limit"])
-        return records.apply(tf.data.experimental.assert_cardinality(part["take"]))
-
-    if shuffle and len(ranges) > 1:
-        files = files.shuffle(len(ranges), seed=seed)
-        records = files.interleave(
-            read_file,
-            cycle_length=min(len(ranges), _FILES_AT_ONCE),
-            block_length=_RECORDS_A_TURN,
-            num_parallel_calls=min(len(ranges), usable_cores()),
-            deterministic=True,
+        also = (options.label, options.sample_weight)
+        features = merged_features(sources, options.features, also)
+        _check_image_sizes(features, options, layout.rows_per_replica)
+        if options.batch_size is not None and layout.rows_per_replica > 1:
+            check_batches(features, options.audio)
+        worker = context.input_pipeline_id if context else 0
+        read, shards = _readers(sources, options)
+        window = window_records_of(sources, options)
+        return cls(
+            sources=sources,
+            options=options,
+            layout=layout,
+            worker=worker,
+            is_shared=context is not None,
+            features=features,
+            ranges=ranges,
+            order=order_of(ranges, options, layout, worker, read, shards, window),
+            window_records=window,
+            read=read,
+            shards=shards,
         )
-    else:
-        records = files.flat_map(read_file)
-    # Lets Keras know the steps.
-    return records.apply(tf.data.experimental.assert_cardinality(sum(part.take for part in ranges)))
 
+    @property
+    def skips(self) -> bool:
+        """Whether damaged records are left out."""
+        return self.options.on_corrupt == "skip"
 
-def _shuffle_records(datasets: Iterable[Dataset], ranges: Sequence[FileRange]) -> int:
-    """How many records to hold for shuffling: as many as fit the bytes, of those there are."""
-    shards = list(
-        itertools.chain.from_iterable(
-            group for dataset in datasets for group in dataset.shards.values()
+    @property
+    def split_names(self) -> list[str]:
+        """Of all splits that are read."""
+        return [name for source in self.sources for name in source.split_names]
+
+    @property
+    def replicas(self) -> int:
+        """Elements that a step takes of this pipeline."""
+        return self.layout.num_replicas // self.layout.num_workers
+
+    def dataset(self) -> tf.data.Dataset:
+        """The dataset, with `state` to ask for tokens."""
+        options, layout, digest = self.options, self.layout, digest_of(self.sources)
+        start = first_state(options, layout, digest)
+        if options.data_service is not None:
+            return self._served()
+        # Steps that one batch of records makes; without a batch size, examples read at once.
+        unit = options.echoing if options.batch_size else SINGLES_AT_ONCE
+        counter = EpochCounter(start.epoch)
+        dataset = epochs(
+            self._epoch,
+            self._finished,
+            counter=counter,
+            start=Position(epoch=start.epoch, step=start.step // unit),
+            elements=steps_per_epoch(options, layout) * self.replicas,
+            passed=start.step * self.replicas,
+            ahead=start.step % unit * self.replicas,
+            repeat=options.repeat,
+            is_exact=not self.skips,
         )
-    )
-    records = sum(shard.records for shard in shards)
-    mean_bytes = sum(shard.bytes for shard in shards) / max(records, 1)
-    wanted = sum(part.take for part in ranges)
-    return max(1, min(wanted, int(_SHUFFLE_BYTES / max(mean_bytes, 1))))
+        dataset = watched(dataset).with_options(_tf_options(is_shared=self.is_shared))
+        if (device := _device(options.device)) is not None:
+            dataset = dataset.apply(tf.data.experimental.prefetch_to_device(device))
+        dataset.state = functools.partial(state_at, options=options, layout=layout, digest=digest)
+        dataset.input_start, dataset.input_epoch = start, counter
+        dataset.input_steps = steps_per_epoch(options, layout)
+        dataset.unreadable = self.shards.unreadable
+        return dataset
+
+    def _epoch(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
+        """The batches of an epoch from a step on."""
+        layout, options = self.layout, self.options
+        share = layout.share(self.worker)
+        full = tf.minimum(step, layout.full_steps)
+        is_static = options.drop_remainder or options.remainder in ("drop", "pad")
+        vectors = self.order(epoch, full)
+        if self.skips:
+            vectors = vectors.concatenate(self._told(epoch))
+        elements = deal(
+            vectors,
+            share=share,
+            passed=full * self.replicas,
+            is_static=is_static,
+            filler=self._filler if options.remainder == "pad" else None,
+        )
+        if len(share.tail) > 1:  # the only steps that are not full, but of a fixed number
+            elements = elements.skip((step - full) * self.replicas)
+        rows = share.rows if len(share.tail) < 2 else None
+        if self.skips and (spare := self.shards.first_readable(self.ranges)) is not None:
+            keeps = {"keeps_rows": is_static, "keeps_elements": layout.num_replicas > 1}
+            elements = without_unreadable(elements, spare=spare, **keeps)
+            rows = rows if is_static else None
+        return batched(
+            elements,
+            parser=ExampleParser(self.features, options),
+            epoch_seed=_epoch_seed(options.seed, epoch),
+            options=options,
+            split_names=self.split_names,
+            rows=rows,
+            finish=_unchanged if self.is_finished_later else self.arrangement.arrange,
+        )
+
+    @property
+    def arrangement(self) -> Arrangement:
+        """What one element looks like."""
+        return Arrangement.of(self.options)
+
+    @property
+    def is_finished_later(self) -> bool:
+        """Whether something is done to batches before they are arranged for the trainer."""
+        return self.options.post_batching_callback is not None
+
+    def _served(self) -> tf.data.Dataset:
+        """The batches that a tf.data service makes."""
+        if self.layout.num_workers > 1:
+            raise ConfigError(
+                "data_service: expected None for several input pipelines, which would wait for one "
+                f"another, got {self.options.data_service!r}"
+            )
+
+        def batch(vectors: tf.data.Dataset) -> tf.data.Dataset:
+            return batched(
+                vectors,
+                parser=ExampleParser(self.features, self.options),
+                options=self.options,
+                split_names=self.split_names,
+                rows=self.options.batch_size,
+                finish=_unchanged if self.is_finished_later else self.arrangement.arrange,
+            )
+
+        batches = served(self.ranges, batch, self.options, window_records=self.window_records)
+        finished = self._finished(batches, tf.constant(0, tf.int64))
+        return finished.with_options(_tf_options(is_shared=self.is_shared))
+
+    def _filler(self) -> tf.data.Dataset:
+        """One record, whichever, to fill up batches with."""
+        return stream(piece_table(self.ranges), 0, 1, self.read)
+
+    def _told(self, epoch: tf.Tensor) -> tf.data.Dataset:
+        """No records, which come last, and a word on those that were skipped."""
+        records = self.layout.num_records
+
+        def tell(number: Any) -> Any:
+            self.shards.tell(number, records)
+            return np.array([], object)
+
+        nothing = tf.data.Dataset.from_tensors(epoch)
+        return nothing.map(
+            lambda number: tf.ensure_shape(tf.numpy_function(tell, [number], tf.string), [None])
+        )
+
+    def _finished(self, batches: tf.data.Dataset, ahead: tf.Tensor) -> tf.data.Dataset:
+        options = self.options
+        if options.echoing > 1:
+            batches = echoed(batches, options.echoing, group=self.replicas)
+        if self.options.start_step or self.options.state is not None:
+            batches = batches.skip(ahead)
+        parallel: dict[str, Any] = {"num_parallel_calls": usable_cores(), "deterministic": True}
+        if self.is_finished_later:
+            after = (
+                callback_of(
+                    "post_batching_callback", options.post_batching_callback, self.split_names
+                )
+                or _unchanged
+            )
+            arrange = self.arrangement.arrange
+            batches = batches.map(lambda tensors: arrange(after(tensors)), **parallel)
+        return batches.prefetch(options.prefetch)
 
 
-def _batch(
-    dataset: tf.data.Dataset,
-    parser: ExampleParser,
-    batch_size: int | None,
-    drop_remainder: bool,
-) -> tf.data.Dataset:
-    cores = usable_cores()
-    if batch_size is not None and parser.is_vectorised:
-        batches = dataset.batch(batch_size, drop_remainder=drop_remainder)
-        return batches.map(parser.batch, num_parallel_calls=cores, deterministic=True)
-    examples = dataset.map(parser.example, num_parallel_calls=cores, deterministic=True)
-    if batch_size is None:
-        return examples
-    if parser.has_variable_length:
-        if batch_size > 1:  # padding is for lists: images must be of one size
-            examples = examples.map(parser.with_image_shapes)
-        return examples.padded_batch(batch_size, drop_remainder=drop_remainder)
-    return examples.batch(batch_size, drop_remainder=drop_remainder)
+def _readers(sources: Sequence[Source], options: InputOptions) -> tuple[ReadPiece, ShardReader]:
+    """How parts of files are read, and single records."""
+    skips = options.on_corrupt == "skip"
+    mean = mean_bytes(sources)
+    if options.cache is None:
+        shards = ShardReader(skips=skips)
+        return (shards.read_blocks(records_at_once(mean)) if skips else reader(mean)), shards
+    locate = locator(options.cache, digest_of(sources))
+    shards = ShardReader(locate=locate, skips=skips)
+    if skips:
+        return shards.read_blocks(records_at_once(mean)), shards
+    return cached(reader(mean), locate), shards
 
 
-def _options(*, is_sharded: bool) -> tf.data.Options:
+def _device(asked: str | None) -> str | None:
+    """The device that batches are copied to."""
+    if asked != "auto":
+        return asked
+    accelerators = [d.name for kind in ("GPU", "TPU") for d in tf.config.list_logical_devices(kind)]
+    return accelerators[0] if len(accelerators) == 1 else None
+
+
+def _unchanged(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    return tensors
+
+
+def _check_image_sizes(features: dict[str, Feature], options: InputOptions, rows: int) -> None:
+    if options.image_size is not None or options.batch_size is None or rows == 1:
+        return
+    for name, feature in features.items():
+        if feature.is_image and feature.extra.get("sizes") == "mixed":
+            raise ConfigError(
+                f"image_size: expected (height, width), since the images of {name!r} differ "
+                "in size and cannot be batched as they are, got None. "
+                "Or read them one by one, with batch_size=None."
+            )
+
+
+def _epoch_seed(seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """Of what is random in an epoch: the same for any number of workers, and after a restart."""
+    return tf.cast(epoch, tf.int64) + tf.constant(seed % _PRIME * _PRIME, tf.int64)
+
+
+def _tf_options(*, is_shared: bool) -> tf.data.Options:
     options = tf.data.Options()
+    # Threads of our own, as many as there are cores; ops that split up an image's pixels among
+    # them cost more than they gain, since there are images enough.
+    options.threading.private_threadpool_size = usable_cores()
+    options.threading.max_intra_op_parallelism = 1
     # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
     options.autotune.enabled = False
     options.deterministic = True
+    # Rewriting the graph would take as long as all the rest of an iterator's start.
+    options.experimental_optimization.apply_default_optimizations = False
     policy = tf.data.experimental.AutoShardPolicy
-    options.experimental_distribute.auto_shard_policy = policy.OFF if is_sharded else policy.DATA
+    options.experimental_distribute.auto_shard_policy = policy.OFF if is_shared else policy.DATA
     return options

@@ -1,6 +1,6 @@
 """Turns serialized examples into tensors: only the features asked for, whole batches at a time.
 
-parse = ExampleParser(features, image_size=(224, 224))
+parse = ExampleParser(features, DecodeOptions(image_size=(224, 224)))
 tensors = parse.batch(serialized) if parse.is_vectorised else parse.example(serialized)
 """
 
@@ -10,12 +10,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.format import Feature
+from trainer_utils.audio import decode_wav, is_audio, is_fixed_length
+from trainer_utils.decoding import DecodeOptions
+from trainer_utils.format import ConfigError, Feature
 
 __all__ = ["ExampleParser"]
 
 _DTYPES = {"int": tf.int64, "float": tf.float32, "string": tf.string}
 _COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
+_BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,42 +27,86 @@ class ExampleParser:
 
     Args:
         features: by name.
-        image_size: height and width in pixels that images are resized to; None keeps them as they
-            are.
+        options: what they are to become.
+
+    Raises:
+        ConfigError: boxes were asked for, and images that they do not fit.
     """
 
     features: Mapping[str, Feature]
-    image_size: tuple[int, int] | None = None
+    options: DecodeOptions = dataclasses.field(default_factory=DecodeOptions)
+
+    def __post_init__(self) -> None:
+        boxes = [name for name in _BOXES if name in self.features]
+        if (
+            boxes
+            and not self.options.images.keeps_boxes
+            and any(map(_has_pixels, self.features.values()))
+        ):
+            raise ConfigError(
+                f"features: expected none of {', '.join(boxes)} beside images that are cut, padded "
+                f"or mirrored, which they do not fit, got {self.options.images}. "
+                "Set resize='stretch' without augment or flip, or leave these features out."
+            )
+
+    @property
+    def is_random(self) -> bool:
+        """Whether `example` needs the seed of the epoch."""
+        return self.options.images.is_random and any(map(_has_pixels, self.features.values()))
 
     @property
     def is_vectorised(self) -> bool:
         """Whether whole batches can be parsed at once; images are decoded one by one."""
-        return not any(
-            feature.is_image or (not feature.dense and len(feature.shape) > 1)
+        return not self.is_random and not any(
+            feature.is_image or is_audio(feature) or (not feature.dense and len(feature.shape) > 1)
             for feature in self.features.values()
         )
 
     @property
     def has_variable_length(self) -> bool:
         """Whether examples differ in shape, so that a batch must be padded."""
-        return any(not feature.dense for feature in self.features.values())
+        return any(
+            not feature.dense
+            or (is_audio(feature) and not is_fixed_length(feature, self.options.audio))
+            for feature in self.features.values()
+        )
 
     def batch(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Parses `(batch,) string` into a dict of `(batch, …)`; variable lengths get zeros."""
+        """Parses `(batch,) string` into a dict of `(batch, …)`; variable lengths get zeros.
+
+        With `ragged` they become ragged tensors.
+        """
         parsed = tf.io.parse_example(serialized, self._spec())
         return {name: self._restore(name, parsed) for name in self.features}
 
-    def example(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
-        """Parses a scalar string into a dict of one example's tensors."""
+    def example(
+        self, serialized: tf.Tensor, epoch_seed: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Parses a scalar string into a dict of one example's tensors.
+
+        Args:
+            serialized: the example.
+            epoch_seed: a scalar int64, needed where `is_random`. What is random follows from it and
+                from the record's bytes, so it is the same in any order and on any worker.
+        """
         parsed = tf.io.parse_single_example(serialized, self._spec())
-        return {name: self._restore(name, parsed) for name in self.features}
+        seed = None
+        if self.is_random:
+            assert epoch_seed is not None
+            seed = tf.stack([tf.strings.to_hash_bucket_fast(serialized, 2**62), epoch_seed])
+        return {name: self._restore(name, parsed, seed) for name in self.features}
+
+    def undecoded(self, serialized: tf.Tensor) -> dict[str, Any]:
+        """Parses `(batch,) string` and decodes nothing, to see what parsing alone costs."""
+        parsed: dict[str, Any] = tf.io.parse_example(serialized, self._spec())
+        return parsed
 
     def with_image_shapes(self, tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         """One example whose images are known to have the size that the dataset says.
 
         An image of another size is an `InvalidArgumentError` when it is read.
         """
-        if self.image_size is not None:
+        if self.options.images.size is not None:
             return tensors
         return {
             name: tf.ensure_shape(value, (*feature.shape[:2], None)) if feature.is_image else value
@@ -78,15 +125,22 @@ class ExampleParser:
                 spec[name] = tf.io.FixedLenFeature(() if feature.is_image else feature.shape, dtype)
         return spec
 
-    def _restore(self, name: str, parsed: Mapping[str, Any]) -> tf.Tensor:
+    def _restore(
+        self, name: str, parsed: Mapping[str, Any], seed: tf.Tensor | None = None
+    ) -> tf.Tensor:
         feature, value = self.features[name], parsed[name]
         if feature.is_image:
-            return self._decode(feature, value)
+            return self._decode(feature, value, seed)
         if feature.is_raw_image:
             shape = [-1] * value.shape.rank + list(feature.extra["image_shape"])
-            return self._resize(feature, tf.reshape(tf.io.decode_raw(value, tf.uint8), shape))
+            pixels = tf.reshape(tf.io.decode_raw(value, tf.uint8), shape)
+            return self.options.images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
+        if is_audio(feature):
+            return decode_wav(value, feature, self.options.audio)
         if feature.dense:
             return value
+        if self.options.ragged and value.shape.rank == 2 and len(feature.shape) < 2:
+            return tf.RaggedTensor.from_sparse(value)
         dense = tf.sparse.to_dense(value)
         if len(feature.shape) < 2:
             return dense
@@ -97,24 +151,26 @@ class ExampleParser:
         restored = tf.reshape(dense, tf.cond(tf.size(shape) > 0, lambda: shape, lambda: fixed))
         return tf.ensure_shape(restored, [None] * len(feature.shape))
 
-    def _decode(self, feature: Feature, encoded: tf.Tensor) -> tf.Tensor:
-        """`(height, width, channels) uint8`: one channel for rank 2, three for rank 3."""
-        channels = 1 if len(feature.shape) == 2 else 3
-        if "BMP" in feature.extra.get("formats", ()):
-            asked = 3 if channels == 3 else 0  # of a grey BMP the op refuses to be asked for one
-            pixels = tf.io.decode_image(encoded, channels=asked, expand_animations=False)
-            pixels = tf.ensure_shape(pixels, (None, None, channels))
-        else:
-            # The op reads PNG too. INTEGER_ACCURATE: exact, and no slower with libjpeg-turbo.
-            pixels = tf.io.decode_jpeg(encoded, channels=channels, dct_method="INTEGER_ACCURATE")
-        if feature.is_fixed_size:
-            pixels = tf.ensure_shape(pixels, (*feature.shape[:2], channels))
-        return self._resize(feature, pixels)
+    def _decode(self, feature: Feature, encoded: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        """One channel for rank 2, three for rank 3, where the reading does not say."""
+        reading, size = self.options.images, feature.shape[:2]
+        if feature.is_fixed_size and reading.size == size and not reading.augment:
+            reading = dataclasses.replace(reading, size=None, resize="stretch")
+        pixels = reading.decode(
+            encoded,
+            channels=1 if len(feature.shape) == 2 else 3,
+            seed=seed,
+            formats=feature.extra.get("formats", ()),
+            label_map=_is_label_map(feature),
+        )
+        if feature.is_fixed_size and reading.size is None:
+            return tf.ensure_shape(pixels, (*size, None))
+        return pixels
 
-    def _resize(self, feature: Feature, pixels: tf.Tensor) -> tf.Tensor:
-        """Bilinearly; class ids of a label map are not mixed, but the nearest is taken."""
-        if self.image_size is None or list(pixels.shape[-3:-1]) == list(self.image_size):
-            return pixels
-        if feature.extra.get("label_map"):
-            return tf.image.resize(pixels, self.image_size, method="nearest")
-        return tf.cast(tf.round(tf.image.resize(pixels, self.image_size)), tf.uint8)
+
+def _has_pixels(feature: Feature) -> bool:
+    return feature.is_image or feature.is_raw_image
+
+
+def _is_label_map(feature: Feature) -> bool:
+    return bool(feature.extra.get("label_map"))

@@ -33,6 +33,7 @@ class AudioExampleGenSpec(types.ComponentSpec):
         **COMMON_PARAMETERS,
         "image_roots": optional(str),
         "sample_rate": optional(int),
+        "channels": optional(int),
     }
     INPUTS: dict[str, Any] = {}
     OUTPUTS = EXAMPLES
@@ -77,6 +78,7 @@ class AudioExampleGen(FilesExampleGen):
         group_by: str | Runtime | None = None,
         stratify: bool | Runtime = False,
         sample_rate: int | Runtime | None = None,
+        channels: int | Runtime | None = None,
         seed: int | Runtime = 0,
         target_shard_bytes: int | Runtime = 128 << 20,
         compression: str | Runtime = "none",
@@ -105,6 +107,7 @@ class AudioExampleGen(FilesExampleGen):
             group_by: the column whose equal values share a split, such as a speaker.
             stratify: whether hashed splits keep the share of each class, to within one sound.
             sample_rate: in Hz, to which all are resampled. Default: each keeps its own.
+            channels: 1 mixes all channels into one, 2 doubles a single one. Default: as they are.
             seed: of the hash that decides splits, order and shards. 64 bits, signed.
             target_shard_bytes: wished size of a shard in bytes, at least 1.
             compression: `none`, or `gzip` (slower to read, and Datum cannot).
@@ -122,6 +125,7 @@ class AudioExampleGen(FilesExampleGen):
             "group_by": group_by,
             "stratify": stratify,
             "sample_rate": sample_rate,
+            "channels": channels,
             "seed": seed,
             "target_shard_bytes": target_shard_bytes,
             "compression": compression,

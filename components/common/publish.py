@@ -58,6 +58,7 @@ def write_feature_files(
     *,
     vocabularies: Mapping[str, Sequence[str]],
     schema: Any = None,
+    others: Mapping[str, str] | None = None,
 ) -> None:
     """Writes vocabularies, Datum's two JSON files and `schema.pbtxt`, by way of a working folder.
 
@@ -67,6 +68,7 @@ def write_feature_files(
         records_by_shard: for each split, records by path relative to `uri`.
         vocabularies: values by feature; a value's place is its id.
         schema: a TFMD schema to write; None for the one that the features make.
+        others: further texts by path relative to `uri`.
     """
     write = _writer(uri)
     for feature, values in vocabularies.items():
@@ -79,6 +81,8 @@ def write_feature_files(
     write(SCHEMA_FILE, render_schema(schema))
     write(DATUM_TYPES_FILE, render_features(features))
     write(DATUM_SHARDS_FILE, render_shard_info(records_by_shard))
+    for path, text in (others or {}).items():
+        write(path, text)
 
 
 def _writer(uri: str) -> Callable[[str, str], None]:

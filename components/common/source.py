@@ -1,10 +1,11 @@
 """An Examples artifact as input: its shards, counts and features, whoever wrote it.
 
 source = open_source(uri)
-source.shards["train"][0].records
+source.shards["train"][0].records       # None where only reading it can tell
+for block in read_shard_blocks(source.shards["train"][0].path):
+    block.records()
 """
 
-import collections
 import contextlib
 import dataclasses
 import gzip
@@ -12,49 +13,64 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO, cast
 
-import numpy as np
-import pyarrow as pa
-from tfx_bsl.coders import example_coder
-
+from components.common.feature_facts import DatasetFacts, features_of_facts
 from components.common.files import (
-    InputFile,
     exists,
     file_size,
     is_folder,
     join,
     list_files,
     open_for_reading,
+    read_bytes,
     read_text,
 )
 from trainer_utils.format import (
+    CorruptShardError,
     DatasetError,
     Feature,
     Manifest,
     RecordBlock,
-    count_records,
-    parse_features,
-    parse_shard_info,
+    RecordIndex,
+    Shard,
     read_blocks,
+    scan_lengths,
 )
-from trainer_utils.format.naming import (
-    DATUM_SHARDS_FILE,
-    DATUM_TYPES_FILE,
-    MANIFEST_FILE,
-    SPLIT_PREFIX,
-    WORKING_FOLDER,
-    vocabulary_of,
-)
+from trainer_utils.format.layouts import FoundShard, find_layout
+from trainer_utils.format.naming import WORKING_FOLDER, index_file
+from trainer_utils.format.tfrecord import BLOCK_BYTES
 
-__all__ = ["Source", "SourceShard", "infer_features", "open_source", "read_shard_blocks"]
+__all__ = [
+    "Source",
+    "SourceShard",
+    "index_shard",
+    "open_source",
+    "read_shard_blocks",
+    "with_facts",
+]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class SourceShard:
-    """One input file: its full path, its records, and their framed bytes, uncompressed."""
+    """One input file.
+
+    Args:
+        path: in full.
+        bytes: of the file as it lies there.
+        records: None where only reading it can tell.
+        index_path: of its record index, in full; None where it has none.
+        entry: what the dataset's manifest says of it, if it has one.
+    """
 
     path: str
-    records: int
     bytes: int
+    records: int | None = None
+    index_path: str | None = None
+    entry: Shard | None = None
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether it is compressed; the name tells."""
+        return self.path.endswith(".gz")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -75,55 +91,102 @@ class Source:
     manifest: Manifest | None
     vocabularies: Mapping[str, Sequence[str]]
 
+    @property
+    def is_counted(self) -> bool:
+        """Whether the records of every shard are known."""
+        return all(shard.records is not None for group in self.shards.values() for shard in group)
+
 
 def open_source(uri: str) -> Source:
-    """Finds the shards of a dataset, and counts those that nothing says the records of.
+    """Finds the shards of a dataset, and reads what says what they hold; reads no record.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole.
     """
     if not is_folder(uri):
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
-    files = list_files(uri)
-    in_splits = {f.path: f.size for f in files if f.path.startswith(SPLIT_PREFIX)}
-    manifest = None
-    if exists(join(uri, MANIFEST_FILE)):
-        manifest = Manifest.from_json(
-            read_text(join(uri, MANIFEST_FILE)), path=join(uri, MANIFEST_FILE)
-        )
-        manifest.check_files(in_splits)
-        shards = {
-            split: [_known(uri, shard.path, shard.records) for shard in manifest.shards_of(split)]
-            for split in manifest.splits
-        }
-    elif exists(join(uri, WORKING_FOLDER)):
-        raise DatasetError(f"{uri!r}: expected a whole dataset, got one that was never finished")
-    elif exists(join(uri, DATUM_SHARDS_FILE)):
-        path = join(uri, DATUM_SHARDS_FILE)
-        shards = {
-            split: [_known(uri, shard, records) for shard, records in group.items()]
-            for split, group in parse_shard_info(read_text(path), path=path).items()
-        }
-    elif in_splits:
-        shards = _count_folders(uri, in_splits)
-    else:
-        raise DatasetError(f"{uri!r}: expected a dataset of TFRecord shards, found none")
-    types_path = join(uri, DATUM_TYPES_FILE)
-    features = (
-        parse_features(read_text(types_path), path=types_path) if exists(types_path) else None
+    files = {file.path: file.size for file in list_files(uri)}
+    if exists(join(uri, WORKING_FOLDER)):
+        files[f"{WORKING_FOLDER}/"] = 0
+    found = find_layout(files, lambda path: read_text(join(uri, path)), uri=uri)
+    return Source(
+        uri=uri,
+        shards={
+            split: [_opened(uri, shard, files.get(shard.path)) for shard in shards]
+            for split, shards in found.shards.items()
+        },
+        features=found.features,
+        manifest=found.manifest,
+        vocabularies={
+            name: read_text(join(uri, path)).split("\n")[:-1]
+            for name, path in found.vocabulary_files.items()
+        },
     )
-    return Source(uri, shards, features, manifest, _vocabularies(uri, files))
 
 
-def read_shard_blocks(path: str) -> Iterator[RecordBlock]:
-    """A shard's verified blocks; gzip is told by the `.gz` suffix.
+def read_shard_blocks(
+    path: str, *, block_bytes: int = BLOCK_BYTES, index: RecordIndex | None = None
+) -> Iterator[RecordBlock]:
+    """A shard's verified blocks of about `block_bytes`; gzip is told by the `.gz` suffix.
+
+    With the shard's index short records are found faster.
 
     Raises:
         CorruptShardError: as `read_blocks`.
-        DatasetError: the gzip stream itself is bad.
     """
+    lengths = None if index is None else index.lengths
     with _framed_stream(path) as stream:
-        yield from read_blocks(stream, path=path)
+        yield from read_blocks(stream, path=path, block_bytes=block_bytes, lengths=lengths)
+
+
+def index_shard(shard: SourceShard) -> RecordIndex:
+    """Where a shard's records lie: from its index, else by walking from header to header.
+
+    Raises:
+        CorruptShardError: the index is not the manifest's, or a header is damaged.
+        DatasetError: it holds another number of records than the dataset says.
+    """
+    if shard.index_path is not None:
+        data = read_bytes(shard.index_path)
+        return RecordIndex.from_bytes(data, path=shard.index_path, shard=shard.entry)
+    with _framed_stream(shard.path) as stream:
+        index = RecordIndex(scan_lengths(stream, path=shard.path))
+    if shard.records is not None and len(index) != shard.records:
+        raise DatasetError(
+            f"shard {shard.path!r}: expected {shard.records} records as the dataset says, "
+            f"got {len(index)}. The dataset was changed: write it again."
+        )
+    return index
+
+
+def with_facts(source: Source) -> tuple[Source, DatasetFacts]:
+    """Reads every record once, for the counts and what the features are.
+
+    Returns:
+        The source with all counts and features known, and the facts.
+
+    Raises:
+        CorruptShardError: a shard is damaged.
+        DatasetError: a record is no `tf.train.Example`, a feature has two types, or a count is
+            not what the dataset says.
+    """
+    facts = DatasetFacts()
+    shards: dict[str, list[SourceShard]] = {}
+    for split, group in source.shards.items():
+        shards[split] = []
+        for shard in group:
+            before = facts.records
+            for block in read_shard_blocks(shard.path):
+                facts.add(block, path=shard.path)
+            records = facts.records - before
+            if shard.records not in (None, records):
+                raise DatasetError(
+                    f"shard {shard.path!r}: expected {shard.records} records as the dataset "
+                    f"says, got {records}. The dataset was changed: write it again."
+                )
+            shards[split].append(dataclasses.replace(shard, records=records))
+    features = source.features if source.features is not None else features_of_facts(facts)
+    return dataclasses.replace(source, shards=shards, features=features), facts
 
 
 @contextlib.contextmanager
@@ -136,88 +199,21 @@ def _framed_stream(path: str) -> Iterator[BinaryIO]:
             with gzip.GzipFile(fileobj=stream, mode="rb") as unzipped:
                 yield cast(BinaryIO, unzipped)
         except (EOFError, zlib.error, OSError) as error:
-            raise DatasetError(f"{path!r}: expected a whole gzip stream: {error}") from error
+            raise CorruptShardError(
+                f"{path!r}: expected a whole gzip stream: {error} "
+                f"(near byte {stream.tell()}). The file is damaged: write it again."
+            ) from error
 
 
-def infer_features(source: Source) -> dict[str, Feature]:
-    """Works out every feature by decoding all records, a block at a time.
-
-    A feature is dense when every example has the same number of its values.
-
-    Raises:
-        DatasetError: a record is no `tf.train.Example`, or a feature has two types.
-    """
-    decoder = example_coder.ExamplesToRecordBatchDecoder()
-    kinds: dict[str, str] = {}
-    sizes: dict[str, set[int]] = collections.defaultdict(set)
-    present: collections.Counter[str] = collections.Counter()
-    records = 0
-    for shard in (shard for group in source.shards.values() for shard in group):
-        for block in read_shard_blocks(shard.path):
-            records += len(block)
-            try:
-                batch = decoder.DecodeBatch(block.records())
-            except Exception as error:
-                raise DatasetError(
-                    f"{shard.path!r}: expected tf.train.Example alike in all records "
-                    f"(near byte {block.file_offset}): {error}"
-                ) from error
-            for name, column in zip(batch.schema.names, batch.columns, strict=True):
-                if pa.types.is_null(column.type):
-                    continue
-                kind = _kind(column.type.value_type)
-                if kinds.setdefault(name, kind) != kind:
-                    raise DatasetError(
-                        f"feature {name!r}: expected {kinds[name]} in all examples, "
-                        f"got {kind} ({shard.path}, near byte {block.file_offset})"
-                    )
-                present[name] += len(column) - column.null_count
-                lengths = np.diff(np.asarray(column.offsets))[np.asarray(column.is_valid())]
-                sizes[name].update(np.unique(lengths).tolist())
-    return {
-        name: _feature(kinds[name], sizes[name], always=present[name] == records)
-        for name in sorted(kinds)
-    }
-
-
-def _feature(kind: str, sizes: set[int], *, always: bool) -> Feature:
-    longest = max(sizes, default=0)
-    # Datum reads a dense string as one scalar, so several strings must be sparse.
-    dense = always and len(sizes) == 1 and longest > 0 and (kind != "string" or longest == 1)
-    return Feature(type=kind, shape=() if dense and longest == 1 else (longest,), dense=dense)
-
-
-def _kind(value_type: pa.DataType) -> str:
-    if pa.types.is_integer(value_type):
-        return "int"
-    return "float" if pa.types.is_floating(value_type) else "string"
-
-
-def _known(uri: str, path: str, records: int) -> SourceShard:
-    full_path = join(uri, path)
-    if not exists(full_path):
-        raise DatasetError(f"shard {full_path!r}: is missing, though the dataset names it")
-    if path.endswith(".gz"):
-        return _counted(full_path)
-    return SourceShard(full_path, records, file_size(full_path))
-
-
-def _counted(path: str) -> SourceShard:
-    with _framed_stream(path) as stream:
-        return SourceShard(path, *count_records(stream, path=path))
-
-
-def _count_folders(uri: str, paths: Mapping[str, int]) -> dict[str, list[SourceShard]]:
-    shards: dict[str, list[SourceShard]] = collections.defaultdict(list)
-    for path in sorted(paths):
-        split = path.split("/")[0].removeprefix(SPLIT_PREFIX)
-        shards[split].append(_counted(join(uri, path)))
-    return dict(shards)
-
-
-def _vocabularies(uri: str, files: Sequence[InputFile]) -> dict[str, list[str]]:
-    return {
-        name: read_text(join(uri, file.path)).split("\n")[:-1]
-        for file in files
-        if (name := vocabulary_of(file.path)) is not None
-    }
+def _opened(uri: str, shard: FoundShard, size: int | None) -> SourceShard:
+    path = join(uri, shard.path)
+    if size is None and not exists(path):
+        raise DatasetError(f"shard {path!r}: is missing, though the dataset names it")
+    has_index = shard.entry is not None and shard.entry.index_crc32c is not None
+    return SourceShard(
+        path=path,
+        bytes=file_size(path) if size is None else size,
+        records=shard.records,
+        index_path=join(uri, index_file(shard.path)) if has_index else None,
+        entry=shard.entry,
+    )

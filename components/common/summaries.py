@@ -24,6 +24,7 @@ from components.common.files import (
 )
 from trainer_utils.format.naming import (
     DATASET_FILES,
+    INDEX_FOLDER,
     MANIFEST_FILE,
     SPLIT_PREFIX,
     VOCABULARY_FOLDER,
@@ -39,6 +40,8 @@ __all__ = [
     "write_summary",
 ]
 
+_FOLDERS = (INDEX_FOLDER, VOCABULARY_FOLDER, WORKING_FOLDER)
+
 
 def working_folder(uri: str) -> str:
     """Where a run keeps temporary files and summaries; removed when the dataset is published."""
@@ -53,7 +56,7 @@ def start_working(uri: str) -> None:
     for name in list_names(uri):
         if name in DATASET_FILES:
             remove_file(join(uri, name))
-        elif name.startswith(SPLIT_PREFIX) or name in (VOCABULARY_FOLDER, WORKING_FOLDER):
+        elif name.startswith(SPLIT_PREFIX) or name in _FOLDERS:
             remove_tree(join(uri, name))
     make_folder(working_folder(uri))
 

@@ -1,12 +1,14 @@
 """Datum's features as a TensorFlow Metadata schema, and back.
 
-    schema = schema_from_features(features, num_classes={"label": 5})
-    features_from_schema(schema)       # the same features again
+    schema = schema_from_features(features)
+    features_from_schema(schema)       # the same features again; and so the other way round
 
 Source: `tensorflow_metadata/proto/v0/schema.proto`.
 """
 
-from collections.abc import Mapping
+import dataclasses
+import json
+from collections.abc import Collection, Mapping
 
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -14,6 +16,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from trainer_utils.format import DatasetError, Feature
 
 __all__ = [
+    "adopt_shapes",
     "check_agreement",
     "features_from_schema",
     "merge_schema",
@@ -23,59 +26,112 @@ __all__ = [
 ]
 
 _TO_TFMD = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}
+_TAG = "datum:"  # begins what TFMD has no words for
 _FROM_TFMD = {number: name for name, number in _TO_TFMD.items()}
 
 
 def schema_from_features(
-    features: Mapping[str, Feature], *, num_classes: Mapping[str, int] | None = None
+    features: Mapping[str, Feature],
+    *,
+    num_classes: Mapping[str, int] | None = None,
+    texts: Collection[str] = (),
 ) -> schema_pb2.Schema:
     """The TFMD schema that says the same.
+
+    What TFMD has no words for, such as an image's size, stands in a feature's annotation; what
+    `features_from_schema` found no words for in Datum's terms is taken from `extra["tfmd"]`.
 
     Args:
         features: by name.
         num_classes: for features that are ids of a vocabulary, its size.
+        texts: features that are text in a natural language.
     """
     schema = schema_pb2.Schema()
     for name, feature in sorted(features.items()):
-        entry = schema.feature.add(name=name, type=_TO_TFMD[feature.type])
-        if feature.dense:
-            entry.presence.min_fraction = 1.0
-            entry.presence.min_count = 1
-            entry.shape.SetInParent()
-            for size in () if feature.is_image else feature.shape:
-                entry.shape.dim.add(size=size)
-        else:
-            entry.value_count.min = 0
-        if feature.is_image:
-            entry.image_domain.SetInParent()
-        if name in (num_classes or {}):
+        entry = _restored(name, feature) or _with_tag(_entry(name, feature), feature)
+        if name in (num_classes or {}) and not entry.WhichOneof("domain_info"):
             entry.int_domain.name = name
             entry.int_domain.min = 0
             entry.int_domain.max = (num_classes or {})[name] - 1
             entry.int_domain.is_categorical = True
+        elif name in texts and not entry.WhichOneof("domain_info"):
+            entry.natural_language_domain.SetInParent()
+        schema.feature.append(entry)
     return schema
 
 
 def features_from_schema(schema: schema_pb2.Schema) -> dict[str, Feature]:
-    """Datum's features of a TFMD schema, as far as it fixes their shape.
+    """Datum's features of a TFMD schema, such that `schema_from_features` gives it back.
 
-    An `image_domain` without a known size becomes a plain string: rank and size are the data's.
+    What Datum's terms do not hold, such as domains and presence, is kept in `extra["tfmd"]`.
 
     Raises:
         DatasetError: a feature is a struct, or has no type.
     """
     features = {}
     for entry in schema.feature:
-        if entry.type not in _FROM_TFMD:
-            raise DatasetError(
-                f"feature {entry.name!r}: expected INT, FLOAT or BYTES, "
-                f"got {schema_pb2.FeatureType.Name(entry.type)}. Datum's format has no such type."
-            )
-        shape = tuple(dim.size for dim in entry.shape.dim)
-        features[entry.name] = Feature(
-            type=_FROM_TFMD[entry.type], shape=shape, dense=entry.HasField("shape")
-        )
+        feature = _feature(entry)
+        if _with_tag(_entry(entry.name, feature), feature) != entry:
+            kept = text_format.MessageToString(entry, as_one_line=True)
+            feature = dataclasses.replace(feature, extra={**feature.extra, "tfmd": kept})
+        features[entry.name] = feature
     return features
+
+
+def _entry(name: str, feature: Feature) -> schema_pb2.Feature:
+    """A feature in TFMD's own words."""
+    entry = schema_pb2.Feature(name=name, type=_TO_TFMD[feature.type])
+    if feature.dense:
+        entry.presence.min_fraction = 1.0
+        entry.presence.min_count = 1
+        entry.shape.SetInParent()
+        for size in () if feature.is_image else feature.shape:
+            entry.shape.dim.add(size=size)
+    else:
+        entry.value_count.min = 0
+    if feature.is_image:
+        entry.image_domain.SetInParent()
+    return entry
+
+
+def _with_tag(entry: schema_pb2.Feature, feature: Feature) -> schema_pb2.Feature:
+    """The entry, with what it does not say of the feature as JSON in its annotation."""
+    extra = {name: value for name, value in feature.extra.items() if name != "tfmd"}
+    plain = Feature(type=feature.type, shape=_declared_shape(entry), dense=entry.HasField("shape"))
+    if plain != dataclasses.replace(feature, extra=extra):
+        said = {"shape": list(feature.shape), "dense": feature.dense, "extra": extra}
+        entry.annotation.tag.append(_TAG + json.dumps(said, sort_keys=True))
+    return entry
+
+
+def _feature(entry: schema_pb2.Feature) -> Feature:
+    if entry.type not in _FROM_TFMD:
+        raise DatasetError(
+            f"feature {entry.name!r}: expected INT, FLOAT or BYTES, "
+            f"got {schema_pb2.FeatureType.Name(entry.type)}. Datum's format has no such type."
+        )
+    kind = _FROM_TFMD[entry.type]
+    for tag in entry.annotation.tag:
+        if tag.startswith(_TAG):
+            said = json.loads(tag.removeprefix(_TAG))
+            return Feature(
+                type=kind, shape=tuple(said["shape"]), dense=said["dense"], extra=said["extra"]
+            )
+    return Feature(type=kind, shape=_declared_shape(entry), dense=entry.HasField("shape"))
+
+
+def _restored(name: str, feature: Feature) -> schema_pb2.Feature | None:
+    """The entry that a feature came from, if it has not been changed since."""
+    if "tfmd" not in feature.extra:
+        return None
+    entry = text_format.Parse(feature.extra["tfmd"], schema_pb2.Feature())
+    extra = {key: value for key, value in feature.extra.items() if key != "tfmd"}
+    same = _feature(entry) == dataclasses.replace(feature, extra=extra)
+    return entry if same and entry.name == name else None
+
+
+def _declared_shape(entry: schema_pb2.Feature) -> tuple[int, ...]:
+    return tuple(dim.size for dim in entry.shape.dim)
 
 
 def check_agreement(
@@ -87,7 +143,10 @@ def check_agreement(
         DatasetError: a feature of one is not in the other, has another type, another shape, or is
             fixed in the schema and not in the data; the message names it.
     """
-    of_schema = features_from_schema(given)
+    of_schema = {
+        entry.name: dataclasses.replace(_feature(entry), shape=_declared_shape(entry))
+        for entry in given.feature
+    }
     for name in sorted(of_schema.keys() ^ features.keys()):
         where = "in the schema only" if name in of_schema else "in the examples only"
         raise DatasetError(
@@ -110,6 +169,21 @@ def check_agreement(
             )
 
 
+def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
+    """The features, with the shapes of matrices that a schema knows and records do not tell.
+
+    Args:
+        given: a schema that agrees with the features.
+        features: by name; a matrix looks like a vector of as many values.
+    """
+    adopted = dict(features)
+    for entry in given.feature:
+        feature, shape = features[entry.name], _declared_shape(entry)
+        if feature.dense and feature.type != "string" and len(shape) > 1:
+            adopted[entry.name] = dataclasses.replace(feature, shape=shape)
+    return adopted
+
+
 def merge_schema(
     given: schema_pb2.Schema, features: Mapping[str, Feature], own: schema_pb2.Schema
 ) -> schema_pb2.Schema:
@@ -121,10 +195,12 @@ def merge_schema(
         mine = known[entry.name]
         if features[entry.name].dense and not entry.HasField("shape"):
             entry.shape.CopyFrom(mine.shape)  # replaces value_count: they share a oneof
-        if mine.HasField("image_domain"):
-            entry.image_domain.SetInParent()
-        elif mine.WhichOneof("domain_info") and not entry.WhichOneof("domain_info"):
-            entry.int_domain.CopyFrom(mine.int_domain)
+        domain = mine.WhichOneof("domain_info")
+        if domain == "image_domain" or (domain and not entry.WhichOneof("domain_info")):
+            getattr(entry, domain).CopyFrom(getattr(mine, domain))
+            getattr(entry, domain).SetInParent()
+        if not any(tag.startswith(_TAG) for tag in entry.annotation.tag):
+            _with_tag(entry, features[entry.name])
     return merged
 
 

@@ -219,6 +219,7 @@ def _manifest(
                 records=summary.records,
                 bytes=summary.bytes,
                 crc32c=summary.crc32c,
+                content=summary.checksum,
             )
             for summary in summaries
         ),

@@ -77,7 +77,7 @@ class ShardSummary:
 
     Args:
         split, shard_index: which shard.
-        records, bytes, crc32c: as in the manifest.
+        records, bytes, crc32c, checksum: as in the manifest, the last as its `content`.
         labels: how often each class occurs, by id.
         images, audio: by feature.
         longest: of each list column, the most values.
@@ -92,6 +92,7 @@ class ShardSummary:
     records: int = 0
     bytes: int = 0
     crc32c: int = 0
+    checksum: int = 0
     labels: dict[int, int] = dataclasses.field(default_factory=dict)
     images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
     audio: dict[str, AudioFacts] = dataclasses.field(default_factory=dict)

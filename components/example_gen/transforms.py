@@ -126,7 +126,8 @@ def write_media_shard(
                     _count(summary.labels, entry.values[label_place])
             content += keyed_hash(fact, seed=0, purpose="content")
         digest = writer.finish()
-    summary.records, summary.bytes, summary.crc32c = digest.records, digest.bytes, digest.crc32c
+    summary.records, summary.bytes = digest.records, digest.bytes
+    summary.crc32c, summary.checksum = digest.crc32c, digest.content
     summary.content = f"{content % 2**128:032x}"
     return summary
 

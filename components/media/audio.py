@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.common.checks import check_number
+from components.common.checks import check_choice, check_number
 from components.common.rejects import RejectedInputError
 
 __all__ = ["AUDIO_EXTENSIONS", "AudioOptions", "StoredAudio", "store_audio"]
@@ -43,13 +43,16 @@ class AudioOptions:
 
     Args:
         sample_rate: in Hz, to which all is resampled; None leaves each file's own.
+        channels: 1 mixes all into one, 2 doubles a single one; None leaves each file's own.
     """
 
     sample_rate: int | None = None
+    channels: int | None = None
 
     def __post_init__(self) -> None:
         if self.sample_rate is not None:
             check_number("sample_rate", self.sample_rate, 1, _LARGEST_RATE)
+        check_choice("channels", self.channels, (None, 1, 2))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -81,7 +84,7 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
 
     Raises:
         RejectedInputError: EMPTY_FILE, NOT_AUDIO, UNSUPPORTED_FORMAT, TRUNCATED_AUDIO,
-            DAMAGED_AUDIO, NO_SAMPLES or TOO_LARGE.
+            DAMAGED_AUDIO, NO_SAMPLES, TOO_LARGE or TOO_MANY_CHANNELS.
     """
     if not data:
         raise RejectedInputError("EMPTY_FILE", "0 bytes")
@@ -91,7 +94,11 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
     ending = os.path.splitext(filename)[1].lower()
     if ending in AUDIO_EXTENSIONS and ending not in _EXTENSIONS[kind]:
         conversions = ("WRONG_EXTENSION",)
-    if plain is not None and options.sample_rate in (None, plain.sample_rate):
+    if (
+        plain is not None
+        and options.sample_rate in (None, plain.sample_rate)
+        and options.channels in (None, plain.channels)
+    ):
         return dataclasses.replace(plain, conversions=conversions)
     samples, sample_rate, is_deeper = _decode(data)
     if kind != "WAV":
@@ -100,6 +107,9 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
         conversions += ("BIT_DEPTH",)
     elif plain is None:
         conversions += ("WAV_VARIANT",)
+    if options.channels not in (None, samples.shape[1]):
+        samples = _mixed(samples, options.channels)
+        conversions += ("CHANNELS",)
     if options.sample_rate not in (None, sample_rate):
         assert options.sample_rate is not None
         samples = _resample(samples, sample_rate, options.sample_rate)
@@ -189,6 +199,21 @@ def _decode(data: bytes) -> tuple[npt.NDArray[np.float32], int, bool]:
     if not len(samples):
         raise RejectedInputError("NO_SAMPLES", "there is no sound in it")
     return samples, rate, subtype not in ("PCM_16", "PCM_S8", "PCM_U8", "ULAW", "ALAW")
+
+
+def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArray[np.float32]:
+    """The mean of all channels, or twice a single one.
+
+    Raises:
+        RejectedInputError: TOO_MANY_CHANNELS, to be made two of.
+    """
+    if channels == 1:
+        return samples.mean(axis=1, keepdims=True)
+    if samples.shape[1] > 1:
+        raise RejectedInputError(
+            "TOO_MANY_CHANNELS", f"expected at most 2 channels, got {samples.shape[1]}"
+        )
+    return np.repeat(samples, 2, axis=1)
 
 
 def _least_frames(data: bytes, container: str, expected: int) -> int:

@@ -4,10 +4,9 @@ schema = SchemaExport(examples=balanced.outputs["balanced_examples"])
 schema.outputs["datum_schema"]
 """
 
-from typing import Any
-
 from tfx import types
 from tfx.dsl.components.base import base_component, executor_spec
+from tfx.orchestration import data_types
 from tfx.types import component_spec, standard_artifacts
 
 from components.schema_export.executor import Executor
@@ -15,10 +14,13 @@ from components.schema_export.executor import Executor
 __all__ = ["SchemaExport"]
 
 
+_Runtime = data_types.RuntimeParameter
+
+
 class SchemaExportSpec(types.ComponentSpec):
     """The component's inputs and output."""
 
-    PARAMETERS: dict[str, Any] = {}
+    PARAMETERS = {"tfds": component_spec.ExecutionParameter(type=int)}
     INPUTS = {
         "examples": component_spec.ChannelParameter(type=standard_artifacts.Examples),
         "schema": component_spec.ChannelParameter(type=standard_artifacts.Schema, optional=True),
@@ -31,6 +33,9 @@ class SchemaExportSpec(types.ComponentSpec):
 
 class SchemaExport(base_component.BaseComponent):
     """Writes what an Examples artifact holds: `schema.pbtxt` for TFX, two JSON files for Datum.
+
+    Beside them `example.schema.json`, a JSON Schema of the parsed example. What Datum cannot
+    express is told in the log and in the property `datum_limits`, with the cure.
 
     `datum.load` on the output's own uri opens the shards of the examples.
 
@@ -47,6 +52,7 @@ class SchemaExport(base_component.BaseComponent):
         *,
         schema: types.BaseChannel | None = None,
         statistics: types.BaseChannel | None = None,
+        tfds: bool | _Runtime = False,
     ) -> None:
         """Makes the component.
 
@@ -54,12 +60,16 @@ class SchemaExport(base_component.BaseComponent):
             examples: an Examples artifact: ours, Datum's, or a stock ExampleGen's.
             schema: TFX's Schema of them; where the two disagree the run fails and names the
                 feature. Default: made from the examples.
-            statistics: TFX's ExampleStatistics of them; the export then waits for these.
+            statistics: TFX's ExampleStatistics of them; where the two disagree the run fails and
+                names the feature.
+            tfds: write TFDS's two JSON files too, so that `tfds.builder_from_directory` opens the
+                output's uri.
         """
         spec = SchemaExportSpec(
             examples=examples,
             schema=schema,
             statistics=statistics,
+            tfds=int(tfds) if isinstance(tfds, bool) else tfds,
             datum_schema=types.Channel(type=standard_artifacts.Schema),
         )
         super().__init__(spec=spec)

@@ -1,7 +1,9 @@
-"""Describes an Examples artifact: a TFMD schema with Datum's JSON beside it."""
+"""Describes an Examples artifact: a TFMD schema, with Datum's JSON and others' beside it."""
 
+import itertools
 import os
 import posixpath
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -10,20 +12,36 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
+from components.common.feature_facts import DatasetFacts
 from components.common.files import is_remote, join, read_text, remove_tree
 from components.common.publish import write_feature_files
-from components.common.source import Source, infer_features, open_source
+from components.common.source import Source, open_source, read_shard_blocks, with_facts
 from components.common.summaries import working_folder
 from components.common.tfmd import (
+    adopt_shapes,
     check_agreement,
+    features_from_schema,
     merge_schema,
     parse_schema,
     schema_from_features,
 )
-from trainer_utils.format import DatasetError
-from trainer_utils.format.naming import SCHEMA_FILE
+from components.schema_export.agreement import check_facts, check_statistics, read_statistics
+from components.schema_export.limits import datum_limits
+from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.json_schema import render_example_schema
+from trainer_utils.format.naming import EXAMPLE_SCHEMA_FILE, SCHEMA_FILE
+from trainer_utils.format.tfds import (
+    TFDS_FEATURES_FILE,
+    TFDS_INFO_FILE,
+    labels_file,
+    render_tfds_features,
+    render_tfds_info,
+)
 
 __all__ = ["Executor"]
+
+_TFDS_NAME = "dataset"
+_NUMBERED = re.compile(r"(?P<head>.*-)\d{5,}-of-\d{5,}$")
 
 
 class Executor(base_executor.BaseExecutor):
@@ -39,51 +57,153 @@ class Executor(base_executor.BaseExecutor):
 
         Args:
             input_dict: `examples`: the Examples artifact; `schema`: TFX's Schema, optional;
-                `statistics`: optional, for the order of the pipeline alone.
+                `statistics`: TFX's ExampleStatistics, optional.
             output_dict: `datum_schema`: the Schema artifact to fill.
-            exec_properties: none.
+            exec_properties: `tfds`: 1 to write TFDS's two files too.
 
         Raises:
-            DatasetError: the examples are no dataset, or disagree with the schema.
+            DatasetError: the examples are no dataset, or disagree with the schema or statistics.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         artifact = artifact_utils.get_single_instance(output_dict["datum_schema"])
-        source = open_source(examples.uri)
-        features = source.features if source.features is not None else infer_features(source)
-        classes = {name: len(values) for name, values in source.vocabularies.items()}
-        schema = schema_from_features(features, num_classes=classes)
+        source, facts, is_whole = _look(open_source(examples.uri))
+        features = dict(source.features or {})
+        schema = _own_schema(source, features, facts)
         if input_dict.get("schema"):
             path = join(artifact_utils.get_single_uri(input_dict["schema"]), SCHEMA_FILE)
             given = parse_schema(read_text(path), path=path)
             check_agreement(given, features, source=examples.uri)
+            if is_whole:
+                check_facts(given, facts, source=examples.uri)
+            features = adopt_shapes(given, features)
             schema = merge_schema(given, features, schema)
+            features = _with_schema(features, features_from_schema(schema))
+        if input_dict.get("statistics"):
+            statistics = read_statistics(artifact_utils.get_single_uri(input_dict["statistics"]))
+            check_statistics(statistics, features, _records(source), source=examples.uri)
+        others = {
+            EXAMPLE_SCHEMA_FILE: render_example_schema(features, vocabularies=source.vocabularies)
+        }
+        if exec_properties.get("tfds"):
+            others |= _tfds_files(source, features, artifact.uri)
         write_feature_files(
             artifact.uri,
             features,
             _records_seen_from(artifact.uri, source),
             vocabularies=source.vocabularies,
             schema=schema,
+            others=others,
         )
         remove_tree(working_folder(artifact.uri))
-        artifact.set_int_custom_property("num_features", len(features))
-        logging.info("SchemaExport: %d features (%s)", len(features), artifact.uri)
+        _tell(artifact, features, [s.path for group in source.shards.values() for s in group])
+
+
+def _look(source: Source) -> tuple[Source, DatasetFacts, bool]:
+    """All records where the dataset does not say what it holds, else some of each split.
+
+    Returns:
+        The source with features and counts, what was found, and whether all was looked at.
+    """
+    if source.features is None or not source.is_counted:
+        return *with_facts(source), True
+    facts = DatasetFacts()
+    for shard in (group[0] for group in source.shards.values() if group):
+        for block in itertools.islice(read_shard_blocks(shard.path), 1):
+            facts.add(block, path=shard.path)
+    return source, facts, False
+
+
+def _own_schema(source: Source, features: Mapping[str, Feature], facts: DatasetFacts) -> Any:
+    classes = {
+        name: len(values)
+        for name, values in source.vocabularies.items()
+        if name in features and features[name].type == "int"
+    }
+    schema = schema_from_features(features, num_classes=classes, texts=facts.texts)
+    for name, values in source.vocabularies.items():
+        schema.string_domain.add(name=name, value=values)
+    return schema
+
+
+def _with_schema(
+    features: Mapping[str, Feature], described: Mapping[str, Feature]
+) -> dict[str, Feature]:
+    """The features, each with what only TFMD can say of it."""
+    return {
+        name: Feature(
+            type=feature.type,
+            shape=feature.shape,
+            dense=feature.dense,
+            extra={
+                **feature.extra,
+                **{k: v for k, v in described[name].extra.items() if k == "tfmd"},
+            },
+        )
+        for name, feature in features.items()
+    }
+
+
+def _records(source: Source) -> dict[str, int]:
+    return {
+        split: sum(shard.records or 0 for shard in shards)
+        for split, shards in source.shards.items()
+    }
 
 
 def _records_seen_from(uri: str, source: Source) -> Mapping[str, Mapping[str, int]]:
     """Records by the path that leads from `uri` to each shard, as Datum joins the two."""
     return {
-        split: {_relative(shard.path, uri): shard.records for shard in shards}
+        split: {_path_from(uri, shard.path): shard.records or 0 for shard in shards}
         for split, shards in source.shards.items()
     }
 
 
-def _relative(path: str, uri: str) -> str:
-    if is_remote(path) != is_remote(uri):
+def _path_from(uri: str, path: str) -> str:
+    """Relative on a disk; whole for a url, since object stores know no `..`."""
+    if is_remote(path):
+        inside = path.startswith(uri.rstrip("/") + "/")
+        return posixpath.relpath(path, uri) if inside else path
+    if is_remote(uri):
         raise DatasetError(
             f"shard {path!r}: expected it on the file system of {uri!r}, since Datum joins a "
             "shard's path to the folder of the JSON. Keep both in one place."
         )
-    if is_remote(path):
-        return posixpath.relpath(path, uri)
     return os.path.relpath(os.path.realpath(path), os.path.realpath(uri))
+
+
+def _tfds_files(source: Source, features: Mapping[str, Feature], uri: str) -> dict[str, str]:
+    """What `tfds.builder_from_directory` opens."""
+    splits = {}
+    for split, shards in source.shards.items():
+        found = {_NUMBERED.fullmatch(_path_from(uri, shard.path)) for shard in shards}
+        heads = {match["head"] for match in found if match is not None}
+        if None in found or len(heads) != 1:
+            raise DatasetError(
+                f"split {split!r}: expected shards called …-00000-of-{len(shards):05d}, not "
+                f"compressed, for TFDS, got {shards[0].path if shards else 'none'!r}. "
+                "Export what ShardBalancer writes, with compression='none'."
+            )
+        records = [shard.records or 0 for shard in shards]
+        num_bytes = sum(shard.bytes for shard in shards)
+        splits[split] = (heads.pop() + "{SHARD_X_OF_Y}", records, num_bytes)
+    classes = {name: len(values) for name, values in source.vocabularies.items()}
+    labels = {
+        labels_file(name): "".join(f"{value}\n" for value in values)
+        for name, values in source.vocabularies.items()
+    }
+    return {
+        TFDS_FEATURES_FILE: render_tfds_features(features, classes=classes),
+        TFDS_INFO_FILE: render_tfds_info(_TFDS_NAME, splits),
+        **labels,
+    }
+
+
+def _tell(artifact: types.Artifact, features: Mapping[str, Feature], paths: list[str]) -> None:
+    artifact.set_int_custom_property("num_features", len(features))
+    notes = datum_limits(features, paths)
+    for note in notes:
+        logging.warning("SchemaExport: %s", note)
+    if notes:
+        artifact.set_string_custom_property("datum_limits", "\n".join(notes))
+    logging.info("SchemaExport: %d features (%s)", len(features), artifact.uri)

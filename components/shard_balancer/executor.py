@@ -1,22 +1,25 @@
-"""Turns any Examples artifact into equal, globally shuffled shards: plan, write, publish."""
+"""Turns Examples artifacts into one of equal, globally shuffled shards: plan, write, publish."""
 
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from absl import logging
 from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
+from components.common.feature_facts import DatasetFacts
+from components.common.files import join, write_atomically
 from components.common.publish import describe_artifact, package_versions, publish_dataset
-from components.common.source import Source, infer_features, open_source
-from components.common.summaries import read_summaries, start_working, working_folder
-from components.shard_balancer.plan import SplitLayout, plan_buckets
+from components.common.summaries import start_working, working_folder
+from components.shard_balancer.inputs import Inputs, check_apart, open_inputs
+from components.shard_balancer.planning import SplitPlan, needs_survey, plan_split
+from components.shard_balancer.reports import raise_reported
 from components.shard_balancer.settings import BalancerSettings
-from components.shard_balancer.transforms import BalanceSplits, SplitWork
-from trainer_utils.format import Accounting, CorruptShardError, DatasetError, Manifest, Shard
+from components.shard_balancer.survey import ShardSurvey, StoredSurveys, SurveyShards
+from components.shard_balancer.transforms import STEPS, BalanceSplits
+from trainer_utils.format import Accounting, DatasetError, Manifest, Shard, combine_checksums
 
 __all__ = ["Executor"]
 
@@ -35,75 +38,160 @@ class Executor(LocalFirstBeamExecutor):
         """Writes the balanced dataset.
 
         Args:
-            input_dict: `examples`: the Examples artifact to balance.
+            input_dict: `examples`: the Examples artifacts to balance.
             output_dict: `balanced_examples`: the Examples artifact to fill.
             exec_properties: the fields of `BalancerSettings`, `num_shards` as JSON.
 
         Raises:
-            DatasetError: the input is no dataset, not whole, or damaged.
+            DatasetError: an input is no dataset, not whole, or damaged.
             ConfigError: a setting is not allowed.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
-        given = artifact_utils.get_single_instance(input_dict["examples"])
+        given = input_dict["examples"]
         artifact = artifact_utils.get_single_instance(output_dict["balanced_examples"])
         settings = BalancerSettings.from_properties(exec_properties)
-        source = open_source(given.uri)
-        work = [_plan_split(source, split, settings) for split in source.shards]
-        gzip = settings.compression == "gzip"
+        check_apart([examples.uri for examples in given], artifact.uri)
+        inputs = open_inputs([examples.uri for examples in given])
+        settings.check_splits(list(inputs.shards))
         start_working(artifact.uri)
+        surveys = self._survey(inputs, settings, artifact.uri)
+        plans = [_plan(inputs, split, surveys, settings, artifact.uri) for split in inputs.shards]
         with self._make_beam_pipeline() as pipeline:
-            pipeline | BalanceSplits(work, uri=artifact.uri, gzip=gzip)  # type: ignore[operator]
-        manifest = _manifest(source, read_summaries(working_folder(artifact.uri)), settings)
-        features = source.features if source.features is not None else infer_features(source)
-        describe_artifact(artifact, manifest, gzip=gzip, vocabularies=source.vocabularies)
-        for name in _KEPT_PROPERTIES:
-            if given.has_custom_property(name):
-                artifact.set_int_custom_property(name, given.get_int_custom_property(name))
-        publish_dataset(artifact.uri, manifest, features, vocabularies=source.vocabularies)
+            pipeline | BalanceSplits(  # type: ignore[operator]
+                plans, uri=artifact.uri, settings=settings, infer=inputs.without_features
+            )
+        summaries = raise_reported(artifact.uri, STEPS)
+        manifest = _manifest(inputs, plans, summaries, settings)
+        describe_artifact(
+            artifact,
+            manifest,
+            gzip=settings.compression == "gzip",
+            vocabularies=inputs.vocabularies,
+        )
+        _keep_properties(given, artifact)
+        features = inputs.features(_facts(inputs, summaries))
+        publish_dataset(artifact.uri, manifest, features, vocabularies=inputs.vocabularies)
+
+    def _survey(
+        self, inputs: Inputs, settings: BalancerSettings, uri: str
+    ) -> dict[str, Sequence[ShardSurvey]]:
+        """Surveys of the shards of those splits that need them."""
+        splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
+        shards = [item.shard for split in splits for item in inputs.shards[split]]
+        if not shards:
+            return {}
+        with self._make_beam_pipeline() as pipeline:
+            pipeline | SurveyShards(  # type: ignore[operator]
+                shards, uri=uri, stratify_by=settings.stratify_by
+            )
+        raise_reported(uri, STEPS)
+        firsts = itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)
+        return {
+            split: StoredSurveys(uri, range(first, first + len(inputs.shards[split])))
+            for split, first in zip(splits, firsts, strict=False)
+        }
 
 
-def _plan_split(source: Source, split: str, settings: BalancerSettings) -> SplitWork:
-    shards = list(source.shards[split])
-    num_records = sum(shard.records for shard in shards)
-    num_shards = settings.shards_of(
-        split, num_records=num_records, num_bytes=sum(shard.bytes for shard in shards)
-    )
-    asked = settings.num_shards
-    if isinstance(asked, int) and num_shards < asked:
-        logging.warning("split %r: %d shards, one a record, not %d", split, num_shards, asked)
-    layout = SplitLayout(split, num_records, num_shards, settings.seed, settings.shuffle)
-    firsts = itertools.accumulate((shard.records for shard in shards), initial=0)
-    return SplitWork(
-        layout,
-        tuple(plan_buckets(layout, shards, memory_bytes=settings.memory_bytes)),
-        tuple(zip(firsts, shards, strict=False)),
-    )
+def _plan(
+    inputs: Inputs,
+    split: str,
+    surveys: Mapping[str, Sequence[ShardSurvey]],
+    settings: BalancerSettings,
+    uri: str,
+) -> SplitPlan:
+    """A split's plan, the table of places laid down where workers find it."""
+    path = join(working_folder(uri), f"places-{split}")
+    plan = plan_split(split, inputs.shards[split], surveys.get(split), settings, places_path=path)
+    if plan.table is None:
+        return plan
+    with write_atomically(path, temporary_folder=working_folder(uri)) as stream:
+        stream.write(plan.table.tobytes())
+    return dataclasses.replace(plan, table=None)
 
 
 def _manifest(
-    source: Source, summaries: Sequence[Mapping[str, Any]], settings: BalancerSettings
+    inputs: Inputs,
+    plans: Sequence[SplitPlan],
+    summaries: Sequence[Mapping[str, Any]],
+    settings: BalancerSettings,
 ) -> Manifest:
-    for summary in summaries:
-        if "error" in summary:
-            raise (CorruptShardError if summary["is_corrupt"] else DatasetError)(summary["error"])
-    order = {split: index for index, split in enumerate(source.shards)}
-    shards = sorted(
-        (Shard(**shard) for summary in summaries for shard in summary["shards"]),
-        key=lambda shard: (order[shard.split], shard.path),
-    )
-    written = {split: sum(s.records for s in shards if s.split == split) for split in order}
-    found = {split: sum(s.records for s in group) for split, group in source.shards.items()}
-    if written != found:
-        raise DatasetError(f"records: expected {found} as in {source.uri}, got {written}")
-    content = sum(int(summary["content"], 16) for summary in summaries) % 2**64
+    order = {plan.layout.split: place for place, plan in enumerate(plans)}
+    entries = [entry for summary in summaries for entry in summary.get("shards", ())]
+    shards = sorted(map(Shard.from_entry, entries), key=lambda s: (order[s.split], s.path))
     config = dataclasses.asdict(settings)
     del config["memory_bytes"]  # it changes the way, not the outcome
-    return Manifest(
+    found = {plan.layout.split: plan.layout.num_records for plan in plans}
+    written = {split: sum(s.records for s in shards if s.split == split) for split in order}
+    if written != found:
+        raise DatasetError(f"records: expected {found} as in {inputs.name}, wrote {written}")
+    manifest = Manifest(
         shards=tuple(shards),
         accounting={split: Accounting(found=n, written=n) for split, n in written.items()},
         producer="ShardBalancer",
         config=config,
-        input_fingerprint=f"{content:016x}",
-        label_counts=source.manifest.label_counts if source.manifest else {},
+        input_fingerprint=_fingerprint(summaries),
+        label_counts=inputs.label_counts,
         versions=package_versions(),
     )
+    _check_content(inputs, manifest, summaries)
+    return manifest
+
+
+def _fingerprint(summaries: Sequence[Mapping[str, Any]]) -> str:
+    return f"{combine_checksums(_read(summaries).values()):016x}"
+
+
+def _read(summaries: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], int]:
+    """The checksum of what was read, by split and number of the input."""
+    sums: dict[tuple[str, int], int] = {}
+    for summary in summaries:
+        for source, content in summary.get("content", {}).items():
+            key = summary["split"], int(source)
+            sums[key] = combine_checksums([sums.get(key, 0), content])
+    return sums
+
+
+def _check_content(
+    inputs: Inputs, manifest: Manifest, summaries: Sequence[Mapping[str, Any]]
+) -> None:
+    """Compares what was read with what inputs' manifests say, and what was written with both."""
+    read = _read(summaries)
+    for number, source in enumerate(inputs.sources):
+        if source.manifest is None:
+            continue
+        for split in source.shards:
+            said, got = source.manifest.content_of(split), read.get((split, number), 0)
+            if said not in (None, got):
+                raise DatasetError(
+                    f"split {split!r}: expected records with checksum {said:016x} as its manifest "
+                    f"says, got {got:016x} ({source.uri}). It was changed: write it again."
+                )
+    for split in manifest.splits:
+        wanted = combine_checksums(c for (s, _), c in read.items() if s == split)
+        if manifest.content_of(split) != wanted:
+            raise DatasetError(
+                f"split {split!r}: expected the records that were read ({wanted:016x}), "
+                f"wrote others ({manifest.content_of(split)}). Report this as a defect."
+            )
+
+
+def _facts(inputs: Inputs, summaries: Sequence[Mapping[str, Any]]) -> dict[int, DatasetFacts]:
+    """What was found out of the features of inputs that do not say."""
+    facts = {number: DatasetFacts() for number in inputs.without_features}
+    for summary in summaries:
+        for number, found in summary.get("facts", {}).items():
+            where = inputs.sources[int(number)].uri
+            facts[int(number)].merge(DatasetFacts.from_json(found), where=where)
+    return facts
+
+
+def _keep_properties(given: Sequence[types.Artifact], artifact: types.Artifact) -> None:
+    """Span and version, where all inputs have the same."""
+    for name in _KEPT_PROPERTIES:
+        values = {
+            examples.get_int_custom_property(name)
+            for examples in given
+            if examples.has_custom_property(name)
+        }
+        if len(values) == 1 and all(examples.has_custom_property(name) for examples in given):
+            artifact.set_int_custom_property(name, values.pop())

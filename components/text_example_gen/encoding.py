@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 
 from components.common.example_batch import encode_batch, frame_batch
 from components.common.files import is_remote, join, make_folder, read_bytes, write_atomically
+from components.common.shards import verify_shard, write_shard
 from components.common.summaries import working_folder
 from components.example_gen.vocabularies import label_column
 from components.text_example_gen.assignment import LEFT_OUT
@@ -25,7 +26,7 @@ from components.text_example_gen.kinds import typed
 from components.text_example_gen.pieces import Piece
 from components.text_example_gen.plan import Bucket, RowPlan, read_assignment
 from trainer_utils.format import Shard, ShardName, ShardWriter, keyed_hashes, permute
-from trainer_utils.format.naming import split_folder
+from trainer_utils.format.tfrecord import FOOTER_BYTES, RECORD_OVERHEAD_BYTES
 
 __all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
 
@@ -173,8 +174,7 @@ def _content(piece: Piece, numbers: npt.NDArray[np.int64], frames: Any) -> str:
     offsets = np.frombuffer(frames.buffers()[1], np.int32)[frames.offset :][: len(frames) + 1]
     if not len(frames):
         return "0"
-    data = np.frombuffer(frames.buffers()[2], np.uint8)
-    sums = data[offsets[1:, None] - np.arange(4, 0, -1)].copy().view("<u4")[:, 0]
+    sums = footers(frames.buffers()[2], offsets[1:].astype(np.int64))
     hashes = keyed_hashes(numbers, identity=os.fsencode(piece.source), seed=0, purpose="content")
     mixed = (hashes ^ sums.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
     return f"{int(np.sum(mixed, dtype=np.uint64)):016x}"
@@ -227,7 +227,7 @@ def gather_bucket(number: int, *, plan: RowPlan, pieces: int, uri: str, gzip: bo
     assert np.array_equal(places[order], np.arange(start, stop)), "a row has no place, or two"
     frames = _together([batch.column(1) for batch in found])
     return [
-        _write_shard(split.name, bucket, shard, frames, order, plan, uri=uri, gzip=gzip)
+        _write_shard(bucket, shard, frames, order, plan, uri=uri, gzip=gzip)
         for shard in range(bucket.first_shard, bucket.stop_shard)
     ]
 
@@ -240,7 +240,6 @@ def _together(arrays: Sequence[Any]) -> Any:
 
 
 def _write_shard(
-    split: str,
     bucket: Bucket,
     shard_index: int,
     frames: Any,
@@ -250,33 +249,41 @@ def _write_shard(
     uri: str,
     gzip: bool,
 ) -> Shard:
+    """Writes a shard and its index, and reads both back."""
     shards = plan.splits[bucket.split]
-    name = ShardName(split=split, shard_index=shard_index, num_shards=shards.num_shards, gzip=gzip)
     first = shards.bounds[bucket.first_shard]
     start, stop = (bound - first for bound in shards.bounds[shard_index : shard_index + 2])
-    make_folder(join(uri, split_folder(split)))
-    with write_atomically(join(uri, name.path), temporary_folder=working_folder(uri)) as stream:
-        writer = ShardWriter(stream, gzip=gzip)
-        step = _rows_a_write(frames)
+    step = _rows_a_write(frames)
+
+    def fill(writer: ShardWriter) -> None:
         for begin in range(start, stop, step):
             chosen = pa.array(order[begin : min(begin + step, stop)])
-            writer.write_framed(_joined(frames.take(chosen)), len(chosen))
-        digest = writer.finish()
-    return Shard(
-        path=name.path,
-        split=split,
-        records=digest.records,
-        bytes=digest.bytes,
-        crc32c=digest.crc32c,
+            _append(writer, frames.take(chosen))
+
+    name = ShardName(
+        split=shards.name, shard_index=shard_index, num_shards=shards.num_shards, gzip=gzip
     )
+    shard = write_shard(name, fill, uri=uri)
+    verify_shard(shard, uri=uri)
+    return shard
 
 
 def _rows_a_write(frames: Any) -> int:
     return max(1, int(_WRITE_BYTES * len(frames) / max(1, frames.nbytes)))
 
 
-def _joined(array: Any) -> bytes:
-    kind = np.int64 if pa.types.is_large_binary(array.type) else np.int32
-    offsets = np.frombuffer(array.buffers()[1], kind)[array.offset :][: len(array) + 1]
+def _append(writer: ShardWriter, frames: Any) -> None:
+    kind = np.int64 if pa.types.is_large_binary(frames.type) else np.int32
+    buffer: Any = np.frombuffer(frames.buffers()[1], kind)
+    offsets = buffer[frames.offset :][: len(frames) + 1]
     start, stop = int(offsets[0]), int(offsets[-1])
-    return bytes(array.buffers()[2].slice(start, stop - start).to_pybytes())
+    data = frames.buffers()[2].slice(start, stop - start)
+    offsets = (offsets - start).astype(np.int64)
+    lengths = np.diff(offsets) - RECORD_OVERHEAD_BYTES
+    writer.write_framed(data.to_pybytes(), lengths, footers(data, offsets[1:]))
+
+
+def footers(data: Any, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """The masked CRC-32C that stands at the end of each frame."""
+    octets = np.frombuffer(data, np.uint8)
+    return octets[ends[:, None] + np.arange(-FOOTER_BYTES, 0)].copy().view("<u4")[:, 0]

@@ -79,7 +79,9 @@ def column_facts(array: Any, records: npt.NDArray[np.int64], *, are_texts: bool)
     if pa.types.is_list(kind):
         facts.lists = values
         kind = kind.value_type
-    if pa.types.is_integer(kind) or pa.types.is_null(kind):
+    if pa.types.is_null(kind):
+        facts.values = 0  # empty lists say that there are lists, and no more
+    elif pa.types.is_integer(kind):
         facts.numbers = values
     elif pa.types.is_floating(kind):
         facts.numbers = values
@@ -255,6 +257,7 @@ def _lists_of_texts(array: Any) -> Any:
     try:
         if str in parts:
             return pa.array(lists, pa.list_(pa.string())) if set(parts) == {str} else None
-        return pa.array(lists, pa.list_(pa.float64() if float in parts else pa.int64()))
+        kind = pa.float64() if float in parts else pa.int64() if parts else pa.null()
+        return pa.array(lists, pa.list_(kind))
     except (pa.ArrowInvalid, OverflowError):
         return None

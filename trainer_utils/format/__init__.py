@@ -20,7 +20,9 @@ from trainer_utils.format.errors import (
     InputError,
 )
 from trainer_utils.format.example import encode_example
+from trainer_utils.format.index import RecordIndex
 from trainer_utils.format.manifest import Accounting, Manifest, Shard
+from trainer_utils.format.multiset import combine_checksums, multiset_checksum
 from trainer_utils.format.naming import ShardName, canonical_split
 from trainer_utils.format.planning import (
     keyed_hash,
@@ -37,7 +39,9 @@ from trainer_utils.format.tfrecord import (
     frame_parts,
     frame_records,
     read_blocks,
+    read_record_at,
     read_records,
+    scan_lengths,
 )
 
 __all__ = [
@@ -49,26 +53,31 @@ __all__ = [
     "InputError",
     "Manifest",
     "RecordBlock",
+    "RecordIndex",
     "Shard",
     "ShardDigest",
     "ShardName",
     "ShardWriter",
     "SplitRange",
     "canonical_split",
+    "combine_checksums",
     "count_records",
     "encode_example",
     "frame_parts",
     "frame_records",
     "keyed_hash",
     "keyed_hashes",
+    "multiset_checksum",
     "num_shards_for",
     "parse_features",
     "parse_shard_info",
     "permute",
     "read_blocks",
+    "read_record_at",
     "read_records",
     "render_features",
     "render_shard_info",
     "resolve_slices",
+    "scan_lengths",
     "shard_bounds",
 ]

@@ -13,10 +13,12 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.multiset import combine_checksums
 
 __all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 
 FORMAT_VERSION = 1
+_SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
 
 
 class _NewerFormatError(DatasetError):
@@ -33,6 +35,9 @@ class Shard:
         records: how many it holds.
         bytes: its size as it lies on disk.
         crc32c: the CRC-32C of all its bytes as they lie on disk.
+        content: the order-free checksum of its records (`multiset_checksum`); None where a writer
+            of before this was kept wrote it.
+        index_crc32c: the CRC-32C of its record index; None where it has none.
     """
 
     path: str
@@ -40,13 +45,29 @@ class Shard:
     records: int
     bytes: int
     crc32c: int
+    content: int | None = None
+    index_crc32c: int | None = None
 
     def __post_init__(self) -> None:
-        texts, numbers = (self.path, self.split), (self.records, self.bytes, self.crc32c)
+        texts, numbers = (self.path, self.split), [self.records, self.bytes, self.crc32c]
+        numbers += [sum for sum in (self.content, self.index_crc32c) if sum is not None]
         if not all(isinstance(text, str) for text in texts) or not all(
             isinstance(number, int) and number >= 0 for number in numbers
         ):
             raise DatasetError(f"shard {self.path!r}: expected texts and counts, got {self}")
+
+    def to_entry(self) -> dict[str, Any]:
+        """The shard as the manifest has it: sums in hexadecimal, without what is not known."""
+        entry = {name: value for name, value in vars(self).items() if value is not None}
+        return entry | {
+            name: f"{entry[name]:0{digits}x}" for name, digits in _SUMS.items() if name in entry
+        }
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Any]) -> "Shard":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        sums = {name: int(entry[name], 16) for name in _SUMS if name in entry}
+        return cls(**{**entry, **sums})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -124,6 +145,14 @@ class Manifest:
         """The shards of one split, in order."""
         return tuple(shard for shard in self.shards if shard.split == split)
 
+    def content_of(self, split: str) -> int | None:
+        """The order-free checksum of a split's records; None where a shard's is not known.
+
+        Equal for two datasets that hold the same records, however ordered and sharded.
+        """
+        sums = [shard.content for shard in self.shards_of(split)]
+        return None if None in sums else combine_checksums(sum for sum in sums if sum is not None)
+
     def to_json(self) -> str:
         """The manifest as it lies on disk: JSON with sorted keys, ending with a newline."""
         return (
@@ -134,10 +163,7 @@ class Manifest:
                     "config": dict(self.config),
                     "input_fingerprint": self.input_fingerprint,
                     "versions": dict(self.versions),
-                    "shards": [
-                        {**dataclasses.asdict(shard), "crc32c": f"{shard.crc32c:08x}"}
-                        for shard in self.shards
-                    ],
+                    "shards": [shard.to_entry() for shard in self.shards],
                     "split_order": list(self.splits),
                     "splits": {name: self._split_entry(name) for name in self.splits},
                     "total": dataclasses.asdict(self.total),
@@ -153,7 +179,9 @@ class Manifest:
 
     def _split_entry(self, split: str) -> dict[str, Any]:
         shards = self.shards_of(split)
+        content = self.content_of(split)
         return {
+            **({} if content is None else {"content": f"{content:016x}"}),
             **dataclasses.asdict(self.accounting[split]),
             "records": sum(shard.records for shard in shards),
             "bytes": sum(shard.bytes for shard in shards),
@@ -178,10 +206,7 @@ class Manifest:
                 )
             entries = value["splits"]
             manifest = cls(
-                shards=tuple(
-                    Shard(**{**shard, "crc32c": int(shard["crc32c"], 16)})
-                    for shard in value["shards"]
-                ),
+                shards=tuple(map(Shard.from_entry, value["shards"])),
                 accounting={
                     name: Accounting(
                         **{

@@ -17,6 +17,8 @@ __all__ = [
     "DATASET_FILES",
     "DATUM_SHARDS_FILE",
     "DATUM_TYPES_FILE",
+    "EXAMPLE_SCHEMA_FILE",
+    "INDEX_FOLDER",
     "MANIFEST_FILE",
     "REJECTS_FILE",
     "SCHEMA_FILE",
@@ -27,6 +29,7 @@ __all__ = [
     "ShardName",
     "canonical_split",
     "check_split_name",
+    "index_file",
     "split_folder",
     "vocabulary_file",
     "vocabulary_of",
@@ -38,9 +41,11 @@ MANIFEST_FILE = "manifest.json"
 DATUM_TYPES_FILE = "datum_to_type_and_shape_mapping.json"
 DATUM_SHARDS_FILE = "shard_info.json"
 SCHEMA_FILE = "schema.pbtxt"
+EXAMPLE_SCHEMA_FILE = "example.schema.json"
 REJECTS_FILE = "rejects.jsonl"
 DATASET_FILES = (MANIFEST_FILE, DATUM_TYPES_FILE, DATUM_SHARDS_FILE, SCHEMA_FILE, REJECTS_FILE)
 VOCABULARY_FOLDER = "vocab"
+INDEX_FOLDER = "index"
 WORKING_FOLDER = ".tfx-shards-tmp"  # while a dataset is being written
 
 _SPLIT_NAME = re.compile(r"\w+", re.ASCII)
@@ -114,6 +119,16 @@ class ShardName:
 def split_folder(split: str) -> str:
     """The folder of a split's shards, relative to the dataset's uri."""
     return f"{SPLIT_PREFIX}{split}"
+
+
+def index_file(shard_path: str) -> str:
+    """The file that says where a shard's records lie, relative to the dataset's uri.
+
+    Args:
+        shard_path: the shard's, relative to the dataset's uri. The index cannot lie beside it,
+            since TFX reads whatever is in a split's folder.
+    """
+    return f"{INDEX_FOLDER}/{shard_path}.npy"
 
 
 def vocabulary_file(feature: str) -> str:

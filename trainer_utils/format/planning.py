@@ -94,7 +94,12 @@ def shard_bounds(*, num_records: int, num_shards: int) -> npt.NDArray[np.int64]:
 
 
 def num_shards_for(
-    *, num_records: int, num_bytes: int, target_shard_bytes: int, shard_multiple: int = 1
+    *,
+    num_records: int,
+    num_bytes: int,
+    target_shard_bytes: int,
+    shard_multiple: int = 1,
+    num_shards: int | None = None,
 ) -> int:
     """How many shards bring each closest to the target, none of them empty.
 
@@ -103,13 +108,16 @@ def num_shards_for(
         num_bytes: of the split.
         target_shard_bytes: wished for each shard.
         shard_multiple: the number is rounded up to a multiple of this, such as the number of
-            workers, as far as there are records.
+            workers; down where there are not enough records for that.
+        num_shards: wished instead of what the target makes.
 
     Returns:
         At least 1 (an empty split keeps one empty shard, since TFX readers expect a file).
     """
-    wished = max(1, round(num_bytes / target_shard_bytes))
+    wished = num_shards or max(1, round(num_bytes / target_shard_bytes))
     wished += -wished % shard_multiple
+    if wished > num_records > shard_multiple:
+        return num_records - num_records % shard_multiple
     return max(1, min(wished, num_records))
 
 

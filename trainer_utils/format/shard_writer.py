@@ -6,12 +6,18 @@ with open(temporary_path, "wb") as stream:
     digest = writer.finish()
 """
 
+import array
 import dataclasses
 import zlib
 from collections.abc import Sequence
 from typing import BinaryIO
 
+import numpy as np
+import numpy.typing as npt
+
 from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.index import RecordIndex
+from trainer_utils.format.multiset import multiset_checksum
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, frame_parts
 
 __all__ = ["ShardDigest", "ShardWriter"]
@@ -22,11 +28,19 @@ _GZIP_CONTAINER = 16 + zlib.MAX_WBITS
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardDigest:
-    """What was written: `records`, `bytes` of the file, and `crc32c` of all its bytes."""
+    """What was written.
+
+    Args:
+        records: how many.
+        bytes: of the file.
+        crc32c: of all its bytes.
+        content: the order-free checksum of the records.
+    """
 
     records: int
     bytes: int
     crc32c: int
+    content: int
 
 
 class ShardWriter:
@@ -43,7 +57,8 @@ class ShardWriter:
         self._gzip = zlib.compressobj(6, zlib.DEFLATED, _GZIP_CONTAINER) if gzip else None
         self._pending: list[bytes] = []
         self._pending_bytes = 0
-        self._records = 0
+        self._lengths = array.array("Q")
+        self._payload_crcs = array.array("I")
         self._bytes = 0
         self._crc = 0
 
@@ -51,24 +66,48 @@ class ShardWriter:
         """Frames and appends one record, given in parts; returns its masked CRC-32C."""
         header, footer = frame_parts(parts)
         self._pending += (header, *parts, footer)
-        self._pending_bytes += sum(map(len, parts)) + RECORD_OVERHEAD_BYTES
-        self._records += 1
+        length, crc = sum(map(len, parts)), int.from_bytes(footer, "little")
+        self._lengths.append(length)
+        self._payload_crcs.append(crc)
+        self._pending_bytes += length + RECORD_OVERHEAD_BYTES
         if self._pending_bytes >= _WRITE_BYTES:
             self._flush()
-        return int.from_bytes(footer, "little")
+        return crc
 
-    def write_framed(self, frames: bytes, num_records: int) -> None:
-        """Appends a block of records that carry their (verified) frames already."""
+    def write_framed(
+        self,
+        frames: bytes,
+        lengths: npt.NDArray[np.int64],
+        payload_crcs: npt.NDArray[np.uint32],
+    ) -> None:
+        """Appends records that carry their (verified) frames already.
+
+        Args:
+            frames: the framed records, end to end.
+            lengths: `(records,) int64`, each payload's length in bytes.
+            payload_crcs: `(records,) uint32`, each payload's masked CRC-32C.
+        """
         self._flush()
         self._emit(frames)
-        self._records += num_records
+        self._lengths.frombytes(lengths.astype(np.uint64).tobytes())
+        self._payload_crcs.frombytes(payload_crcs.astype(np.uint32).tobytes())
+
+    @property
+    def index(self) -> RecordIndex:
+        """Where the records written so far lie."""
+        return RecordIndex(np.array(self._lengths, np.int64))
 
     def finish(self) -> ShardDigest:
         """Writes what is pending. The stream stays open; nothing may be written after this."""
         self._flush()
         if self._gzip is not None:
             self._emit_raw(self._gzip.flush())
-        return ShardDigest(records=self._records, bytes=self._bytes, crc32c=self._crc)
+        content = multiset_checksum(
+            np.array(self._lengths, np.int64), np.array(self._payload_crcs, np.uint32)
+        )
+        return ShardDigest(
+            records=len(self._lengths), bytes=self._bytes, crc32c=self._crc, content=content
+        )
 
     def _flush(self) -> None:
         if self._pending:

@@ -14,7 +14,7 @@ Source: `tensorflow/core/lib/io/record_writer.h`.
 import dataclasses
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import google_crc32c
 import numpy as np
@@ -25,13 +25,20 @@ from trainer_utils.format.errors import CorruptShardError
 
 __all__ = [
     "BLOCK_BYTES",
+    "HEADER_BYTES",
     "RECORD_OVERHEAD_BYTES",
+    "Lengths",
     "RecordBlock",
+    "bad_headers",
+    "compact",
     "count_records",
     "frame_parts",
     "frame_records",
+    "headers_of",
     "read_blocks",
+    "read_record_at",
     "read_records",
+    "scan_lengths",
 ]
 
 HEADER_BYTES = 12
@@ -45,6 +52,8 @@ _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 
 Frame = bytes | memoryview
+Lengths = npt.NDArray[np.integer[Any]]
+Starts = npt.NDArray[np.int64]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +107,11 @@ def frame_records(records: Iterable[bytes]) -> bytes:
 
 
 def read_blocks(
-    stream: BinaryIO, *, path: str, block_bytes: int = BLOCK_BYTES
+    stream: BinaryIO,
+    *,
+    path: str,
+    block_bytes: int = BLOCK_BYTES,
+    lengths: Lengths | None = None,
 ) -> Iterator[RecordBlock]:
     """Reads and verifies a TFRecord stream in blocks of whole records.
 
@@ -106,6 +119,8 @@ def read_blocks(
         stream: yields the uncompressed bytes; read from where it stands to its end.
         path: the file's name, for error messages.
         block_bytes: about how much is held at a time; a longer record is held whole.
+        lengths: of the payloads, as an index has them. They spare the walk from header to header,
+            a third of the time where records are short, and are checked like all else.
 
     Yields:
         Blocks in file order, each of at least one record.
@@ -115,14 +130,31 @@ def read_blocks(
             names `path`, the record's number and its byte offset.
     """
     record_number = 0
-    for data, starts, end, offset in _whole_frames(stream, path, block_bytes):
+    for data, starts, end, offset in _whole_frames(stream, path, block_bytes, lengths):
         block = _verified_block(data, starts, end, path, record_number, offset)
         yield block
         record_number += len(block)
 
 
+def compact(lengths: Lengths) -> Lengths:
+    """The same numbers in the smallest of the unsigned types of 2, 4 or 8 bytes that holds them."""
+    longest = int(lengths.max(initial=0))
+    width = next(width for width in (2, 4, 8) if longest < 1 << 8 * width)
+    return lengths.astype(f"<u{width}")
+
+
 def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
     """How many records a TFRecord stream holds, and how many bytes with their frames.
+
+    Raises:
+        CorruptShardError: as `scan_lengths`.
+    """
+    lengths = scan_lengths(stream, path=path)
+    return len(lengths), int(lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(lengths)
+
+
+def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
+    """The payloads' lengths in bytes, in file order: `(records,)` of the smallest unsigned type.
 
     The sums of the lengths are checked, those of the payloads are not: four times as fast as
     `read_blocks` where the payloads will be read later anyway.
@@ -130,15 +162,40 @@ def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
     Raises:
         CorruptShardError: as `read_blocks`.
     """
-    records = framed_bytes = 0
+    found: list[Lengths] = [np.zeros(0, np.uint16)]
+    records = 0
     for data, starts, end, offset in _whole_frames(stream, path, BLOCK_BYTES):
-        headers = _headers(data, np.array(starts, np.int64))
-        if (bad := _bad_headers(headers)).any():
+        if (bad := bad_headers(headers_of(data, starts))).any():
             index = int(bad.argmax())
-            _raise_bad_sum("length", path, records + index, offset + starts[index])
+            _raise_bad_sum("length", path, records + index, offset + int(starts[index]))
+        found.append(compact(np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES))
         records += len(starts)
-        framed_bytes += end
-    return records, framed_bytes
+    return np.concatenate(found)
+
+
+def read_record_at(stream: BinaryIO, *, offset: int, length: int, path: str) -> bytes:
+    """One verified payload, from where an index says that it lies.
+
+    Args:
+        stream: a seekable stream of uncompressed bytes.
+        offset: of the record's frame in the stream, in bytes.
+        length: of the payload, in bytes.
+        path: the file's name, for error messages.
+
+    Raises:
+        CorruptShardError: there is no such record at that place, or it is damaged.
+    """
+    stream.seek(offset)
+    frame = stream.read(length + RECORD_OVERHEAD_BYTES)
+    payload = frame[HEADER_BYTES:-FOOTER_BYTES]
+    if len(frame) != length + RECORD_OVERHEAD_BYTES or (
+        (frame[:HEADER_BYTES], frame[-FOOTER_BYTES:]) != frame_parts([payload])
+    ):
+        raise CorruptShardError(
+            f"{path!r}: expected a whole record of {length} bytes as the index says, "
+            f"got another or a damaged one (byte {offset}). The file is damaged: write it again."
+        )
+    return payload
 
 
 def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
@@ -148,8 +205,8 @@ def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
 
 
 def _whole_frames(
-    stream: BinaryIO, path: str, block_bytes: int
-) -> Iterator[tuple[bytes, list[int], int, int]]:
+    stream: BinaryIO, path: str, block_bytes: int, lengths: Lengths | None = None
+) -> Iterator[tuple[bytes, Starts, int, int]]:
     """Blocks of whole frames: data, where each begins, where the last ends, the data's offset."""
     offset = record_number = 0
     pending = b""
@@ -159,8 +216,8 @@ def _whole_frames(
         if not chunk:
             break
         pending = pending + chunk if pending else chunk
-        starts, end = _frame_starts(pending)
-        if starts:
+        starts, end = _frame_starts(pending, lengths, record_number)
+        if len(starts):
             yield pending, starts, end, offset
             offset += end
             record_number += len(starts)
@@ -173,25 +230,45 @@ def _whole_frames(
         )
 
 
-def _frame_starts(data: bytes) -> tuple[list[int], int]:
+def _frame_starts(data: bytes, lengths: Lengths | None, record_number: int) -> tuple[Starts, int]:
     """Where each whole frame in `data` begins, and where the last one ends."""
+    if lengths is None or record_number >= len(lengths):
+        return _walked_starts(data, 0)
+    known, end = _known_starts(lengths[record_number:], len(data))
+    if record_number + len(known) < len(lengths):
+        return known, end
+    more, end = _walked_starts(data, end)  # there should be none; the reader will say so
+    return np.concatenate([known, more]), end
+
+
+def _known_starts(lengths: Lengths, size: int) -> tuple[Starts, int]:
+    most = size // RECORD_OVERHEAD_BYTES + 1
+    ends = np.cumsum(lengths[:most].astype(np.int64) + RECORD_OVERHEAD_BYTES)
+    count = int(np.searchsorted(ends, size, side="right"))
+    starts = np.zeros(count, np.int64)
+    starts[1:] = ends[: max(count - 1, 0)]
+    return starts, int(ends[count - 1]) if count else 0
+
+
+def _walked_starts(data: bytes, position: int) -> tuple[Starts, int]:
     starts = []
-    position, size, unpack = 0, len(data), _LENGTH.unpack_from
+    size, unpack = len(data), _LENGTH.unpack_from
     while position + RECORD_OVERHEAD_BYTES <= size:
         end = position + RECORD_OVERHEAD_BYTES + unpack(data, position)[0]
         if end > size:
             break
         starts.append(position)
         position = end
-    return starts, position
+    return np.array(starts, np.int64), position
 
 
 def _verified_block(
-    data: bytes, starts_list: list[int], end: int, path: str, record_number: int, offset: int
+    data: bytes, starts: Starts, end: int, path: str, record_number: int, offset: int
 ) -> RecordBlock:
-    starts = np.array(starts_list, np.int64)
     # A wrong length leads the walk astray, so the first bad header is where the file is bad.
-    bad = _bad_headers(_headers(data, starts))
+    headers = headers_of(data, starts)
+    lengths = np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES
+    bad = bad_headers(headers) | (_lengths_in(headers) != lengths)
     octets = np.frombuffer(data, np.uint8)
     ends = np.append(starts[1:], end) - FOOTER_BYTES
     footers = octets[ends[:, None] + np.arange(FOOTER_BYTES)].view("<u4")[:, 0]
@@ -209,14 +286,20 @@ def _verified_block(
     if trusted < len(starts):
         _raise_bad_sum("length", path, record_number + trusted, offset + int(starts[trusted]))
     whole = data if end == len(data) else data[:end]
-    return RecordBlock(whole, starts, ends - starts - HEADER_BYTES, footers, offset)
+    return RecordBlock(whole, starts, lengths, footers, offset)
 
 
-def _headers(data: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def headers_of(data: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """The headers that begin at `starts`: `(records, 12) uint8`."""
     return np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER_BYTES)]
 
 
-def _bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+def _lengths_in(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    return headers[:, :8].copy().view("<i8")[:, 0]
+
+
+def bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which headers' sums do not agree: `(records,) bool`."""
     sums = headers[:, 8:].copy().view("<u4")[:, 0]
     return np.not_equal(masked_crc32c_of_rows(headers[:, :8]), sums)
 

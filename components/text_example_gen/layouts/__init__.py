@@ -121,8 +121,8 @@ def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         return layout, []
     if layout != "auto":
         paths = by_kind.get(layout, [])
-        if layout in ("jsonl", "lines"):  # whose names vary
-            paths = paths or [path for some in by_kind.values() for path in some]
+        if not paths and layout != "parquet":  # files of text have any name
+            paths = by_kind.get("", []) + by_kind.get("lines", []) + by_kind.get("json", [])
         if not paths:
             raise InputError(
                 f"input_base {inputs.base!r}: expected files for layout={layout!r}, found none; "
@@ -236,7 +236,7 @@ def read_piece(base: str, piece: Piece, settings: TextSettings) -> Rows:
         detail = f"expected at most {MAX_ROW_BYTES} bytes in a row, got {piece.stop - piece.start}"
         return Rows({}, found=1, bad=[BadRow(0, "TOO_LARGE", detail, 0)], lines=1)
     if piece.layout == "folder":
-        return documents.read(base, piece)
+        return documents.read(base, piece, encoding=None if settings.is_utf8 else settings.encoding)
     ignored = frozenset(name for name, kind in settings.columns.items() if kind == "ignore")
     with open_for_reading(join(base, piece.path)) as stream:
         if piece.layout == "parquet":

@@ -41,15 +41,15 @@ def _grouped(listing: Listing) -> Iterator[Piece]:
                 start, size = stop, 0
 
 
-def read(base: str, piece: Piece) -> Rows:
-    """The files of a piece."""
+def read(base: str, piece: Piece, *, encoding: str | None) -> Rows:
+    """The files of a piece, in an encoding that is not UTF-8 where one is named."""
     reader = BlobReader(base)
     texts: list[bytes] = []
     labels, names, bad = [], [], []
     for record, (name, size, label) in enumerate(piece.details["files"]):
         names.append(name)
         try:
-            texts.append(_read(reader, name, size))
+            texts.append(_read(reader, name, size, encoding))
             labels.append(label)
         except RejectedInputError as error:
             bad.append(BadRow(record, error.code, error.detail))
@@ -60,10 +60,16 @@ def read(base: str, piece: Piece) -> Rows:
     return checked_texts(rows)
 
 
-def _read(reader: BlobReader, name: str, size: int) -> bytes:
+def _read(reader: BlobReader, name: str, size: int, encoding: str | None) -> bytes:
     if size > MAX_ROW_BYTES:
         raise RejectedInputError("TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes, got {size}")
-    data = reader.read(Blob(name, size)).removeprefix(b"\xef\xbb\xbf")
+    data = reader.read(Blob(name, size))
+    if encoding is not None:
+        try:
+            data = data.decode(encoding).encode()
+        except UnicodeDecodeError as error:
+            raise RejectedInputError("NOT_UTF8", f"expected {encoding}: {error}") from error
+    data = data.removeprefix(b"\xef\xbb\xbf")
     if not data.strip():
         raise RejectedInputError("EMPTY_FILE", "there is no text in it")
     return data

@@ -5,6 +5,7 @@ finds a line that it cannot read, the piece is read line by line, and bad lines 
 """
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +22,8 @@ from trainer_utils.format import InputError
 __all__ = ["columns_of_objects", "find_pieces", "flatten", "read"]
 
 _BLOCK_BYTES = 1 << 20
+_NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
+_MOST_OPENERS = 200  # brackets on a line: Arrow's reader recurses where Python's raises
 _EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
 
 
@@ -47,6 +50,8 @@ def read(data: bytes, piece: Piece) -> Rows:
     """The rows of a piece."""
     if piece.start == 0:
         data = data.removeprefix(b"\xef\xbb\xbf")
+    if not _is_safe(data):
+        return _read_slowly(data)
     try:
         table = _read(data)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
@@ -59,12 +64,27 @@ def read(data: bytes, piece: Piece) -> Rows:
     return Rows(columns, found=len(table), records=np.arange(len(table)), lines=lines)
 
 
+def _is_safe(data: bytes) -> bool:
+    """Whether Arrow's reader survives it: it crashes on a line `null`, and on very deep nesting."""
+    if _NULL_LINE.search(data):
+        return False
+    octets = np.frombuffer(data, np.uint8)
+    ends = np.append(np.flatnonzero(octets == ord("\n")), len(data))
+    if np.diff(ends, prepend=-1).max() <= _MOST_OPENERS:
+        return True
+    openers = np.flatnonzero((octets == ord("{")) | (octets == ord("[")))
+    return not len(openers) or int(np.bincount(np.searchsorted(ends, openers)).max()) <= (
+        _MOST_OPENERS
+    )
+
+
 def _read(data: bytes) -> Any:
     data.decode("utf-8")  # Arrow does not look
     table = _parse(data, None)
     if any(_has_times(field.type) for field in table.schema):
         table = _parse(data, pa.schema([(f.name, _without_times(f.type)) for f in table.schema]))
-    return flatten(table)
+    table = flatten(table)
+    return table.cast(pa.schema([(f.name, _without_booleans(f.type)) for f in table.schema]))
 
 
 def _parse(data: bytes, schema: Any) -> Any:
@@ -100,10 +120,18 @@ def _without_times(kind: Any) -> Any:
     return pa.string() if pa.types.is_temporal(kind) else kind
 
 
+def _without_booleans(kind: Any) -> Any:
+    """The type with 0 and 1 for these, as they are read one by one."""
+    if pa.types.is_list(kind):
+        return pa.list_(_without_booleans(kind.value_type))
+    return pa.int64() if pa.types.is_boolean(kind) else kind
+
+
 def _is_doubtful(column: Any) -> bool:
-    """Whether it holds doubles that may be large integers."""
+    """Whether it holds doubles that may be large integers, or lists with nulls."""
     if pa.types.is_list(column.type):
-        return any(_is_doubtful(pa.chunked_array([chunk.flatten()])) for chunk in column.chunks)
+        parts = [chunk.flatten() for chunk in column.chunks]
+        return any(p.null_count or _is_doubtful(pa.chunked_array([p])) for p in parts)
     if not pa.types.is_floating(column.type):
         return False
     return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py())

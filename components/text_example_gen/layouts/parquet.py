@@ -80,9 +80,12 @@ def _plain(array: Any, name: str, source: str) -> Any:
     if pa.types.is_dictionary(kind):
         return _plain(array.dictionary_decode(), name, source)
     if _is_list(kind):
-        lists = array.cast(pa.list_(kind.value_type)) if not pa.types.is_list(kind) else array
-        if lists.null_count and not pa.types.is_list(kind):
-            lists = pa.array(lists.to_pylist(), pa.list_(kind.value_type))
+        lists = _variable(array)
+        if lists.flatten().null_count:
+            raise InputError(
+                f"column {name!r}: expected lists without missing values ({source}). "
+                f"Leave the column out: columns={{{name!r}: 'ignore'}}."
+            )
         values = _plain(lists.values, name, source)
         if not _is_list(values.type):
             return _with_values(lists, values)
@@ -115,6 +118,17 @@ def _is_list(kind: Any) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
+
+
+def _variable(array: Any) -> Any:
+    """Lists of any form as lists of variable length, which Arrow does not cast all into."""
+    kind = array.type
+    if pa.types.is_fixed_size_list(kind):
+        if array.null_count:
+            return pa.array(array.to_pylist(), pa.list_(kind.value_type))
+        offsets = np.arange(len(array) + 1, dtype=np.int32) * np.int32(kind.list_size)
+        return pa.ListArray.from_arrays(pa.array(offsets), array.flatten())
+    return array if pa.types.is_list(kind) else array.cast(pa.list_(kind.value_type))
 
 
 def _with_values(lists: Any, values: Any) -> Any:

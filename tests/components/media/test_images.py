@@ -14,6 +14,7 @@ from sklearn.datasets import load_sample_images
 
 from components.common.rejects import RejectedInputError
 from components.media.images import ImageOptions, store_image, store_label_map
+from trainer_utils.decoding import DecodeOptions
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.parsing import ExampleParser
 
@@ -336,7 +337,7 @@ def parsed(feature: Feature, values: list[bytes], **options: object) -> tf.Tenso
         example = tf.train.Example()
         example.features.feature["image"].bytes_list.value.append(value)
         examples.append(example.SerializeToString())
-    parser = ExampleParser({"image": feature}, **options)
+    parser = ExampleParser({"image": feature}, DecodeOptions(**options))
     if parser.is_vectorised:
         return parser.batch(tf.constant(examples))["image"]
     return tf.stack([parser.example(tf.constant(example))["image"] for example in examples])

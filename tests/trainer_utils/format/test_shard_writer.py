@@ -4,6 +4,7 @@ import gzip
 import random
 
 import google_crc32c
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -52,9 +53,19 @@ def test_framed_blocks_and_records_keep_their_order(tmp_path):
     with path.open("wb") as stream:
         writer = ShardWriter(stream)
         writer.write([b"first"])
-        writer.write_framed(frame_records([b"second", b"third"]), 2)
+        crcs = [int.from_bytes(frame_records([r])[-4:], "little") for r in (b"second", b"third")]
+        writer.write_framed(
+            frame_records([b"second", b"third"]),
+            np.array([6, 5], np.int64),
+            np.array(crcs, np.uint32),
+        )
         writer.write([b"fourth"])
-        assert writer.finish().records == 4
+        content = writer.finish().content
+    with (tmp_path / "alone").open("wb") as stream:
+        writer = ShardWriter(stream)
+        for record in (b"third", b"fourth", b"first", b"second"):
+            writer.write([record])
+        assert writer.finish().content == content
     read = tf.data.TFRecordDataset(str(path)).as_numpy_iterator()
     assert list(read) == [b"first", b"second", b"third", b"fourth"]
 

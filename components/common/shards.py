@@ -1,0 +1,106 @@
+"""Writes a shard with its record index, and reads it back before the manifest may name it.
+
+    def fill(writer):
+        writer.write([example.SerializeToString()])
+
+    shard = write_shard(ShardName(split="train", shard_index=0, num_shards=8), fill, uri=uri)
+
+Reading back: the file's size and CRC-32C are what was handed to the file system, and the index
+leads from header to header, each with a good sum, to the very end. Since what was handed over was
+framed with sums that were made or checked in memory, so every record's own sum holds too.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import BinaryIO
+
+from components.common.files import join, make_folder, open_for_reading, write_atomically
+from components.common.source import read_shard_blocks
+from components.common.summaries import working_folder
+from trainer_utils.format import (
+    CorruptShardError,
+    RecordIndex,
+    Shard,
+    ShardName,
+    ShardWriter,
+)
+from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.naming import index_file
+from trainer_utils.format.tfrecord import BLOCK_BYTES
+
+__all__ = ["verify_shard", "write_index", "write_shard"]
+
+
+def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: str) -> Shard:
+    """Writes one shard and its index under their final names. It is not read back yet.
+
+    Args:
+        name: of the shard.
+        fill: appends the records.
+        uri: of the dataset.
+
+    Returns:
+        What the manifest says of it.
+    """
+    path = join(uri, name.path)
+    make_folder(path.rpartition("/")[0])
+    with _writing(path, uri) as stream:
+        writer = ShardWriter(stream, gzip=name.gzip)
+        fill(writer)
+        digest = writer.finish()
+    return Shard(
+        path=name.path,
+        split=name.split,
+        **vars(digest),
+        index_crc32c=write_index(name.path, writer.index, uri=uri),
+    )
+
+
+def write_index(shard_path: str, index: RecordIndex, *, uri: str) -> int:
+    """Writes a shard's record index beside the manifest; returns the file's CRC-32C.
+
+    Args:
+        shard_path: of the shard, relative to `uri`.
+        index: of its records.
+        uri: of the dataset.
+    """
+    path = join(uri, index_file(shard_path))
+    make_folder(path.rpartition("/")[0])
+    data = index.to_bytes()
+    with _writing(path, uri) as stream:
+        stream.write(data)
+    return extend_crc32c(0, data)
+
+
+def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
+    """Reads a shard and its index back, `block_bytes` at a time.
+
+    Raises:
+        CorruptShardError: they are not what was written; the message names file and byte.
+    """
+    path, index_path = join(uri, shard.path), join(uri, index_file(shard.path))
+    with open_for_reading(index_path) as stream:
+        index = RecordIndex.from_bytes(stream.read(), path=index_path, shard=shard)
+    size = crc = 0
+    with open_for_reading(path) as stream:
+        while chunk := stream.read(block_bytes):
+            if not shard.path.endswith(".gz"):
+                index.check_headers(chunk, offset=size, path=path)
+            size, crc = size + len(chunk), extend_crc32c(crc, chunk)
+    if (size, crc) != (shard.bytes, shard.crc32c):
+        raise CorruptShardError(
+            f"{path!r}: expected the {shard.bytes} bytes with checksum {shard.crc32c:08x} that "
+            f"were written, read back {size} with {crc:08x} (byte {min(size, shard.bytes)}). "
+            "The disk or file system lost data: run it again elsewhere."
+        )
+    if shard.path.endswith(".gz"):
+        records = sum(map(len, read_shard_blocks(path, block_bytes=block_bytes)))
+        if records != shard.records:
+            raise CorruptShardError(
+                f"{path!r}: expected {shard.records} records as were written, read back {records}"
+            )
+
+
+def _writing(path: str, uri: str) -> AbstractContextManager[BinaryIO]:
+    make_folder(working_folder(uri))
+    return write_atomically(path, temporary_folder=working_folder(uri))

@@ -1,0 +1,120 @@
+"""Compares TFX's schema and statistics with what the examples hold.
+
+    check_facts(schema, facts, source=uri)
+    check_statistics(read_statistics(uri), features, records, source=uri)
+
+Source: `tensorflow_metadata/proto/v0/statistics.proto`; TFX keeps a split's statistics as
+`Split-<name>/FeatureStats.pb`.
+"""
+
+from collections.abc import Mapping
+
+from google.protobuf import message
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
+
+from components.common.feature_facts import DatasetFacts
+from components.common.files import join, list_files, read_bytes
+from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.naming import SPLIT_PREFIX
+
+__all__ = ["check_facts", "check_statistics", "read_statistics"]
+
+_FILE = "FeatureStats.pb"
+_KINDS = {0: "int", 1: "float", 2: "string", 3: "string"}  # FeatureNameStatistics.Type
+
+
+def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) -> None:
+    """Refuses a schema whose presence or number of values the examples do not keep to.
+
+    Raises:
+        DatasetError: the message names the feature.
+    """
+    for entry in schema.feature:
+        found = facts.features.get(entry.name)
+        if found is None:
+            continue
+        counts = entry.value_count
+        rules = {
+            "in every example": entry.presence.min_fraction < 1 or found.present == facts.records,
+            f"at least {counts.min} values": found.shortest >= counts.min or not found.present,
+            f"at most {counts.max} values": not counts.max or found.longest <= counts.max,
+        }
+        for rule, is_kept in rules.items():
+            if not is_kept:
+                raise DatasetError(
+                    f"feature {entry.name!r}: expected it {rule} as the schema says, got it in "
+                    f"{found.present} of {facts.records} examples with {found.shortest} to "
+                    f"{found.longest} values ({source}). Make the schema from these examples."
+                )
+
+
+def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatistics]:
+    """An ExampleStatistics artifact's numbers, by split.
+
+    Raises:
+        DatasetError: a file is no such message; the message names it.
+    """
+    statistics = {}
+    for file in list_files(uri):
+        folder, _, name = file.path.partition("/")
+        if folder.startswith(SPLIT_PREFIX) and name == _FILE:
+            found = statistics_pb2.DatasetFeatureStatisticsList()
+            try:
+                found.ParseFromString(read_bytes(join(uri, file.path)))
+            except message.DecodeError as error:
+                raise DatasetError(f"{file.path!r}: expected statistics: {error}") from error
+            for dataset in found.datasets[:1]:
+                statistics[folder.removeprefix(SPLIT_PREFIX)] = dataset
+    return statistics
+
+
+def check_statistics(
+    statistics: Mapping[str, statistics_pb2.DatasetFeatureStatistics],
+    features: Mapping[str, Feature],
+    records: Mapping[str, int],
+    *,
+    source: str,
+) -> None:
+    """Refuses statistics that are of other examples.
+
+    Args:
+        statistics: by split.
+        features: of the examples.
+        records: of the examples, by split.
+        source: where they are, for messages.
+
+    Raises:
+        DatasetError: the message names the split or the feature.
+    """
+    for split, dataset in statistics.items():
+        if dataset.num_examples > records.get(split, 0):  # fewer is a sample
+            raise DatasetError(
+                f"split {split!r}: expected at most its {records.get(split, 0)} examples in the "
+                f"statistics, got {dataset.num_examples} ({source}). Make them from these examples."
+            )
+        found = {entry.name or ".".join(entry.path.step): entry for entry in dataset.features}
+        for name in sorted(found.keys() - features.keys()):
+            raise DatasetError(
+                f"feature {name!r}: expected it in the examples as the statistics have it, "
+                f"got it not ({source}). Make the statistics from these examples."
+            )
+        for name, entry in found.items():
+            _check_feature(name, entry, features[name], f"{source}, split {split}")
+
+
+def _check_feature(
+    name: str, entry: statistics_pb2.FeatureNameStatistics, feature: Feature, source: str
+) -> None:
+    kind = _KINDS.get(entry.type)
+    if kind != feature.type:
+        raise DatasetError(
+            f"feature {name!r}: expected {kind} as the statistics say, "
+            f"got {feature.type} ({source})"
+        )
+    which = entry.WhichOneof("stats")
+    missing = getattr(entry, which).common_stats.num_missing if which else 0
+    if missing and feature.dense:
+        raise DatasetError(
+            f"feature {name!r}: expected it missing in {missing} examples as the statistics say, "
+            f"got it in every one ({source})"
+        )

@@ -1,0 +1,300 @@
+"""What balancing would do: how many shards, which records in which, how much at a time.
+
+from components.shard_balancer import plan
+
+print(plan("examples/", num_shards=8))        # reads lengths alone and writes nothing
+
+split  records      bytes  shards  records/shard      bytes/shard  passes
+train     3000   41234567       8        375-375  5150000-5160000       1
+"""
+
+import dataclasses
+import itertools
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from absl import logging
+
+from components.shard_balancer.inputs import Inputs, InputShard, open_inputs
+from components.shard_balancer.layout import (
+    Cells,
+    SplitLayout,
+    Task,
+    permuted_places,
+    plan_tasks,
+)
+from components.shard_balancer.moves import Lot
+from components.shard_balancer.partition import dealt_places, equal_byte_bounds
+from components.shard_balancer.records import OBJECT_BYTES
+from components.shard_balancer.settings import BalancerSettings
+from components.shard_balancer.survey import ShardSurvey, survey_shard
+from trainer_utils.format import shard_bounds
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
+
+__all__ = ["BalancePlan", "PlannedSplit", "SplitPlan", "needs_survey", "plan", "plan_split"]
+
+Ints = npt.NDArray[np.int64]
+
+_AT_A_TIME = 1 << 16  # records, so that planning takes little memory
+
+_COLUMNS = ("split", "records", "bytes", "shards", "records/shard", "bytes/shard", "passes")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitPlan:
+    """How one split is balanced.
+
+    Args:
+        layout: where records go.
+        lots: what is read by one worker at a time.
+        tasks: what is written by one worker at a time.
+        table: of all places, where they do not follow from the seed; it is kept as a file.
+    """
+
+    layout: SplitLayout
+    lots: tuple[Lot, ...]
+    tasks: tuple[Task, ...]
+    table: Ints | None = dataclasses.field(default=None, repr=False)
+
+    @property
+    def is_one_pass(self) -> bool:
+        """Whether the split fits into memory, so that it needs no temporary files."""
+        return len(self.tasks) == 1 and len(self.tasks[0].bounds) == 2
+
+
+def needs_survey(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
+    """Whether planning a split takes more than what the datasets say of themselves."""
+    shards = [item.shard for item in inputs.shards[split]]
+    if settings.balance == "bytes" or settings.stratify_by is not None:
+        return True
+    if any(shard.records is None or shard.is_gzip for shard in shards):
+        return True
+    held = sum(shard.bytes + OBJECT_BYTES * (shard.records or 0) for shard in shards)
+    return held > settings.held_bytes
+
+
+def plan_split(
+    split: str,
+    shards: Sequence[InputShard],
+    surveys: Sequence[ShardSurvey] | None,
+    settings: BalancerSettings,
+    *,
+    places_path: str = "",
+) -> SplitPlan:
+    """Plans one split.
+
+    Args:
+        split: its name.
+        shards: of the input, in order.
+        surveys: of each of them; None where what the dataset says is enough.
+        settings: of the component.
+        places_path: where the table of places, if there is one, will be kept.
+    """
+    counts, sizes = _sizes(shards, surveys)
+    num_records = sum(counts)
+    num_shards = settings.shards_of(split, num_records=num_records, num_bytes=sum(sizes))
+    asked = settings.asked_shards(split)
+    if asked is not None and num_shards < asked:
+        logging.warning(
+            "split %r: %d shards, not %d: no more than one a record", split, num_shards, asked
+        )
+    bounds, table = _arrangement(split, num_records, num_shards, surveys, settings)
+    layout = SplitLayout(
+        split=split,
+        num_records=num_records,
+        bounds=tuple(bounds.tolist()),
+        seed=settings.seed,
+        shuffle=settings.shuffle,
+        places_path=None if table is None else places_path,
+    )
+    firsts = list(itertools.accumulate(counts, initial=0))
+    cells = Cells.of_layout(layout)
+    if surveys is None:
+        cells.fill(sum(sizes) + OBJECT_BYTES * num_records)
+    else:
+        for first, survey in zip(firsts, surveys, strict=False):
+            _add_shard(cells, layout, table, first, survey)
+    tasks = tuple(plan_tasks(layout, cells, memory_bytes=settings.held_bytes))
+    items = list(zip(firsts, counts, shards, strict=False))
+    lots = tuple(_lots(layout, items, sizes, settings.held_bytes))
+    return SplitPlan(layout=layout, lots=lots, tasks=tasks, table=table)
+
+
+def _add_shard(
+    cells: Cells, layout: SplitLayout, table: Ints | None, first: int, survey: ShardSurvey
+) -> None:
+    lengths = survey.index.lengths
+    for start in range(0, len(lengths), _AT_A_TIME):
+        held = lengths[start : start + _AT_A_TIME].astype(np.int64)
+        begin, end = first + start, first + start + len(held)
+        places = layout.places(begin, end) if table is None else table[begin:end]
+        cells.add(places, held + (RECORD_OVERHEAD_BYTES + OBJECT_BYTES))
+
+
+def _sizes(
+    shards: Sequence[InputShard], surveys: Sequence[ShardSurvey] | None
+) -> tuple[list[int], list[int]]:
+    """Records and framed bytes of each shard."""
+    if surveys is not None:
+        counts = [(len(survey.index), survey.index.framed_bytes) for survey in surveys]
+        return [records for records, _ in counts], [size for _, size in counts]
+    return [item.shard.records or 0 for item in shards], [item.shard.bytes for item in shards]
+
+
+def _arrangement(
+    split: str,
+    num_records: int,
+    num_shards: int,
+    surveys: Sequence[ShardSurvey] | None,
+    settings: BalancerSettings,
+) -> tuple[Ints, Ints | None]:
+    """The bounds of the shards, and the table of places where it does not follow from the seed."""
+    by_class, by_bytes = settings.stratify_by is not None, settings.balance == "bytes"
+    if surveys is None or not num_records or not (by_class or by_bytes):
+        return shard_bounds(num_records=num_records, num_shards=num_shards), None
+    order = permuted_places(
+        split,
+        np.arange(num_records, dtype=np.int64),
+        num_records=num_records,
+        seed=settings.seed,
+        shuffle=settings.shuffle,
+    )
+    if by_class:
+        places, bounds = dealt_places(
+            _classes(surveys), num_shards=num_shards, order=order, seed=settings.seed
+        )
+        return bounds, places
+    sizes = np.empty(num_records, np.int64)
+    sizes[order] = np.concatenate([survey.index.lengths for survey in surveys])
+    return equal_byte_bounds(sizes + RECORD_OVERHEAD_BYTES, num_shards=num_shards), None
+
+
+def _classes(surveys: Sequence[ShardSurvey]) -> Ints:
+    """The class of every record, numbered alike in all shards."""
+    codes: dict[str, int] = {}
+    found = []
+    for survey in surveys:
+        assert survey.classes is not None
+        own = [codes.setdefault(value, len(codes)) for value in survey.values]
+        found.append(np.array(own, np.int64)[survey.classes] if own else survey.classes)
+    return np.concatenate(found)
+
+
+def _lots(
+    layout: SplitLayout,
+    items: Sequence[tuple[int, int, InputShard]],
+    sizes: Sequence[int],
+    memory_bytes: int,
+) -> list[Lot]:
+    """Neighbouring shards, as many as fill one run, so that small files make no small runs."""
+    lots: list[list[tuple[int, int, InputShard]]] = []
+    held = memory_bytes + 1
+    for item, size in zip(items, sizes, strict=True):
+        size += OBJECT_BYTES * item[1]
+        if held + size > memory_bytes:
+            lots.append([])
+            held = 0
+        lots[-1].append(item)
+        held += size
+    return [Lot(layout, tuple(lot)) for lot in lots]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PlannedSplit:
+    """What would become of one split.
+
+    Args:
+        split: its name.
+        records: examples.
+        bytes: of them with their frames, not compressed.
+        shard_records: of each new shard.
+        shard_bytes: of each new shard, not compressed.
+        passes: 1: the split is read once and held in memory; 2: by way of temporary files.
+        temporary_bytes: of those files.
+    """
+
+    split: str
+    records: int
+    bytes: int
+    shard_records: tuple[int, ...]
+    shard_bytes: tuple[int, ...]
+    passes: int
+    temporary_bytes: int
+
+    @property
+    def num_shards(self) -> int:
+        """How many shards there would be."""
+        return len(self.shard_records)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class BalancePlan:
+    """What a run would do, by split; `str()` makes a table of it."""
+
+    splits: tuple[PlannedSplit, ...]
+
+    def to_json(self) -> str:
+        """The same as JSON, ending with a newline."""
+        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+
+    def __str__(self) -> str:
+        rows: list[tuple[str, ...]] = [_COLUMNS]
+        for split in self.splits:
+            ranges = [
+                f"{min(values)}-{max(values)}"
+                for values in (split.shard_records, split.shard_bytes)
+            ]
+            numbers = (split.records, split.bytes, split.num_shards, *ranges, split.passes)
+            rows.append((split.split, *map(str, numbers)))
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if place == 0 else cell.rjust(width)
+                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            for row in rows
+        )
+
+
+def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
+    """What ShardBalancer would do, without doing it: it reads lengths and writes nothing.
+
+    Args:
+        examples: the uri of a dataset, or of several.
+        settings: as ShardBalancer takes.
+
+    Raises:
+        DatasetError: an input is no dataset, not whole, or damaged.
+        ConfigError: a setting is not allowed.
+    """
+    made = BalancerSettings(**settings)
+    inputs = open_inputs([examples] if isinstance(examples, str) else examples)
+    made.check_splits(list(inputs.shards))
+    return BalancePlan(splits=tuple(_planned(inputs, split, made) for split in inputs.shards))
+
+
+def _planned(inputs: Inputs, split: str, settings: BalancerSettings) -> PlannedSplit:
+    shards = inputs.shards[split]
+    surveys = [survey_shard(item.shard, stratify_by=settings.stratify_by) for item in shards]
+    needed = surveys if needs_survey(inputs, split, settings) else None
+    made = plan_split(split, shards, needed, settings)
+    layout = made.layout
+    sizes = np.concatenate([np.zeros(0, np.int64), *(s.index.lengths for s in surveys)])
+    sizes = sizes.astype(np.int64)
+    sizes += RECORD_OVERHEAD_BYTES
+    places = layout.places(0, len(sizes)) if made.table is None else made.table
+    owners = np.searchsorted(layout.bounds, places, side="right") - 1
+    shard_bytes = np.bincount(owners, weights=sizes, minlength=layout.num_shards)
+    num_bytes = int(sizes.sum())
+    return PlannedSplit(
+        split=split,
+        records=layout.num_records,
+        bytes=num_bytes,
+        shard_records=tuple(np.diff(layout.bounds).tolist()),
+        shard_bytes=tuple(shard_bytes.astype(np.int64).tolist()),
+        passes=1 if made.is_one_pass else 2,
+        temporary_bytes=0 if made.is_one_pass else num_bytes + 8 * layout.num_records,
+    )

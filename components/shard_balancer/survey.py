@@ -1,0 +1,206 @@
+"""A look at input shards before they are moved: where their records lie, and their classes.
+
+    survey = survey_shard(shard, stratify_by="label")
+    survey.index.lengths, survey.classes
+
+Needed where nothing says how many records a shard has, where shards are to be equal in bytes or in
+classes, and where a split is larger than memory. Lengths come from a record index or from the
+headers alone; only for classes are records parsed.
+"""
+
+import dataclasses
+import io
+import json
+from collections.abc import Sequence
+from typing import Any
+
+import apache_beam as beam
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx_bsl.coders import example_coder
+
+from components.common.files import join, make_folder, read_bytes, write_atomically
+from components.common.source import SourceShard, index_shard, read_shard_blocks
+from components.common.summaries import working_folder
+from components.shard_balancer.reports import reported
+from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
+from trainer_utils.format.tfrecord import Lengths, compact
+
+__all__ = ["ShardSurvey", "StoredSurveys", "SurveyShards", "survey_shard"]
+
+Ints = npt.NDArray[np.int64]
+_TFMD_TYPES = {"int": schema_pb2.INT, "string": schema_pb2.BYTES}
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardSurvey:
+    """Of one input shard.
+
+    Args:
+        index: where its records lie.
+        classes: `(records,)`, the place of each record's class in `values`; None where classes
+            were not asked for.
+        values: the classes that occur, as text, in order of occurrence.
+    """
+
+    index: RecordIndex
+    classes: Lengths | None = None
+    values: tuple[str, ...] = ()
+
+
+class SurveyShards(beam.PTransform):
+    """Surveys shards, and keeps each result as a file in the working folder of `uri`."""
+
+    def __init__(self, shards: Sequence[SourceShard], *, uri: str, stratify_by: str | None) -> None:
+        super().__init__()
+        self._shards = list(enumerate(shards))
+        self._fn = _SurveyFn(uri, stratify_by)
+
+    def expand(self, begin: Any) -> Any:
+        """The surveys are side effects; the output holds nothing."""
+        return (
+            begin
+            | "CreateShards" >> beam.Create(self._shards)
+            | "SpreadShards" >> beam.Reshuffle()
+            | "SurveyShards" >> beam.ParDo(self._fn)
+        )
+
+
+class _SurveyFn(beam.DoFn):
+    def __init__(self, uri: str, stratify_by: str | None) -> None:
+        self._uri, self._stratify_by = uri, stratify_by
+
+    def process(self, element: tuple[int, SourceShard]) -> None:
+        number, shard = element
+        with reported(self._uri, f"survey-{number:06d}"):
+            _write_survey(self._uri, number, survey_shard(shard, stratify_by=self._stratify_by))
+
+
+def survey_shard(shard: SourceShard, *, stratify_by: str | None = None) -> ShardSurvey:
+    """Looks at one shard.
+
+    Args:
+        shard: the file.
+        stratify_by: the feature whose values are the classes.
+
+    Raises:
+        CorruptShardError: it is damaged.
+        DatasetError: it has another number of records than the dataset says, or an example has
+            several classes.
+    """
+    if stratify_by is None:
+        return ShardSurvey(index_shard(shard))
+    reader = _ClassReader(stratify_by, shard.path)
+    lengths: list[Lengths] = [np.zeros(0, np.uint16)]
+    classes: list[Lengths] = [np.zeros(0, np.uint16)]
+    for block in read_shard_blocks(shard.path):
+        lengths.append(compact(block.lengths))
+        classes.append(compact(reader.read(block)))
+    index = RecordIndex(np.concatenate(lengths))
+    return ShardSurvey(index, np.concatenate(classes), tuple(reader.codes))
+
+
+class _ClassReader:
+    """Each example's value of one feature, as a number."""
+
+    def __init__(self, feature: str, path: str) -> None:
+        self._feature, self._path = feature, path
+        self._decoder = example_coder.ExamplesToRecordBatchDecoder()
+        self._knows_type = False
+        self.codes: dict[str, int] = {}
+
+    def read(self, block: RecordBlock) -> Ints:
+        """`(records,) int64`."""
+        where = f"{self._path}, near byte {block.file_offset}"
+        try:
+            batch = self._decoder.DecodeBatch(block.records())
+        except Exception as error:
+            raise DatasetError(
+                f"feature {self._feature!r}: expected tf.train.Example with one type of it, "
+                f"got others: {error} ({where})"
+            ) from error
+        place = batch.schema.get_field_index(self._feature)
+        if place < 0 or pa.types.is_null(batch.column(place).type):
+            return np.full(len(block), self._code("missing"), np.int64)
+        return self._codes_of(batch.column(place), where)
+
+    def _codes_of(self, column: pa.Array, where: str) -> Ints:
+        kind = column.type.value_type
+        if pa.types.is_floating(kind):
+            raise DatasetError(
+                f"stratify_by: expected a feature of integers or texts, got floats of "
+                f"{self._feature!r} ({where})"
+            )
+        self._skip_other_features("int" if pa.types.is_integer(kind) else "string")
+        lengths = np.diff(np.asarray(column.offsets))
+        if lengths.max(initial=0) > 1:
+            raise DatasetError(
+                f"stratify_by: expected one value of {self._feature!r} an example, got "
+                f"{int(lengths.max())} ({where})"
+            )
+        encoded = column.flatten().dictionary_encode()
+        names = encoded.dictionary.to_pylist()
+        codes = np.array([self._code(repr(name)) for name in names], np.int64)
+        classes = np.empty(len(column), np.int64)
+        classes[lengths == 1] = codes[np.asarray(encoded.indices)] if names else 0
+        if (lengths == 0).any():
+            classes[lengths == 0] = self._code("missing")
+        return classes
+
+    def _code(self, value: str) -> int:
+        return self.codes.setdefault(value, len(self.codes))
+
+    def _skip_other_features(self, kind: str) -> None:
+        """Once the type is known the decoder can be told to leave out all else, such as images."""
+        if not self._knows_type:
+            schema = schema_pb2.Schema()
+            schema.feature.add(name=self._feature, type=_TFMD_TYPES[kind])
+            self._decoder = example_coder.ExamplesToRecordBatchDecoder(schema.SerializeToString())
+            self._knows_type = True
+
+
+class StoredSurveys(Sequence[ShardSurvey]):
+    """What `SurveyShards` kept of some shards, read when asked for: one shard's fits memory.
+
+    Args:
+        uri: of the new dataset.
+        numbers: of the shards among those that were surveyed.
+    """
+
+    def __init__(self, uri: str, numbers: Sequence[int]) -> None:
+        self._uri, self._numbers = uri, numbers
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    def __getitem__(self, place: Any) -> Any:
+        return _read_survey(self._uri, self._numbers[place])
+
+
+def _read_survey(uri: str, number: int) -> ShardSurvey:
+    path = _survey_path(uri, number)
+    with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as arrays:
+        values = json.loads(str(arrays["values"]))
+        classes = arrays.get("classes", None)
+        return ShardSurvey(RecordIndex(arrays["lengths"]), classes, tuple(values))
+
+
+def _write_survey(uri: str, number: int, survey: ShardSurvey) -> None:
+    path = _survey_path(uri, number)
+    make_folder(join(working_folder(uri), "surveys"))
+    arrays: dict[str, Any] = {
+        "lengths": survey.index.lengths,
+        "values": np.array(json.dumps(survey.values)),
+    }
+    if survey.classes is not None:
+        arrays["classes"] = survey.classes
+    stream = io.BytesIO()
+    np.savez(stream, **arrays)
+    with write_atomically(path, temporary_folder=working_folder(uri)) as target:
+        target.write(stream.getvalue())
+
+
+def _survey_path(uri: str, number: int) -> str:
+    return join(working_folder(uri), f"surveys/{number:06d}.npz")

@@ -1,0 +1,379 @@
+"""SchemaExport and the schemas it makes."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jsonschema
+import numpy as np
+import pytest
+import tensorflow as tf
+from apache_beam.options.pipeline_options import PipelineOptions
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
+from tfx.types import standard_artifacts
+
+import trainer_utils
+from components.common.beam import IN_PROCESS_RUNNER
+from components.common.tfmd import schema_from_features
+from components.schema_export.executor import Executor
+from components.schema_export.limits import datum_limits
+from tests.components.shard_balancer.test_executor import balance
+from trainer_utils.format import DatasetError, Feature, parse_features
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+LABELS = {"label": Feature(type="int")}
+
+LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
+
+
+def write_examples(folder: Path, examples: list[dict], suffix: str = ".gz") -> None:
+    (folder / "Split-train").mkdir(parents=True)
+    path = folder / f"Split-train/data_tfrecord-00000-of-00001{suffix}"
+    with tf.io.TFRecordWriter(str(path), "GZIP" if suffix else "") as writer:
+        for values in examples:
+            example = tf.train.Example()
+            for name, value in values.items():
+                feature = example.features.feature[name]
+                getattr(feature, LISTS[type(value[0])]).value.extend(value)
+            writer.write(example.SerializeToString())
+
+
+def export(
+    examples: Path,
+    target: Path,
+    schema: Path | None = None,
+    statistics: Path | None = None,
+    **properties: int,
+) -> schema_pb2.Schema:
+    given, made = standard_artifacts.Examples(), standard_artifacts.Schema()
+    given.uri, made.uri = str(examples), str(target)
+    inputs = {"examples": [given]}
+    if schema is not None:
+        artifact = standard_artifacts.Schema()
+        artifact.uri = str(schema)
+        inputs["schema"] = [artifact]
+    if statistics is not None:
+        stats = standard_artifacts.ExampleStatistics()
+        stats.uri = str(statistics)
+        inputs["statistics"] = [stats]
+    Executor().Do(inputs, {"datum_schema": [made]}, properties)
+    return text_format.Parse((target / "schema.pbtxt").read_text(), schema_pb2.Schema())
+
+
+@pytest.fixture
+def stock(tmp_path) -> Path:
+    """A scalar, a vector, a list of any length, and one that is not in every example."""
+    examples = [{"id": [n], "vector": [0.5, float(n)], "tokens": [1] * (n + 1)} for n in range(3)]
+    examples[1]["sometimes"] = [b"here"]
+    write_examples(tmp_path / "in", examples)
+    return tmp_path / "in"
+
+
+def test_features_are_worked_out_from_all_examples(stock, tmp_path):
+    export(stock, tmp_path / "out")
+    mapping = (tmp_path / "out/datum_to_type_and_shape_mapping.json").read_text()
+    assert json.loads(mapping) == {
+        "id": {"type": "int", "shape": [], "dense": True},
+        "vector": {"type": "float", "shape": [2], "dense": True},
+        "tokens": {"type": "int", "shape": [3], "dense": False},
+        "sometimes": {"type": "string", "shape": [1], "dense": False},
+    }
+
+
+def test_the_schema_says_which_features_are_fixed(stock, tmp_path):
+    schema = export(stock, tmp_path / "out")
+    by_name = {feature.name: feature for feature in schema.feature}
+    assert by_name["id"].type == schema_pb2.INT
+    assert by_name["id"].HasField("shape")
+    assert [dim.size for dim in by_name["vector"].shape.dim] == [2]
+    assert not by_name["tokens"].HasField("shape")
+
+
+def test_shards_are_found_from_the_schemas_own_folder(stock, tmp_path):
+    export(stock, tmp_path / "out")
+    info = json.loads((tmp_path / "out/shard_info.json").read_text())
+    ((path, records),) = info["train"].items()
+    assert records == 3
+    assert (tmp_path / "out" / path).resolve().is_file()
+
+
+def test_a_schema_that_disagrees_is_refused_by_feature(stock, tmp_path):
+    types = {"id": "INT", "vector": "FLOAT", "tokens": "BYTES", "sometimes": "BYTES"}
+    (tmp_path / "schema").mkdir()
+    (tmp_path / "schema/schema.pbtxt").write_text(
+        "".join(f'feature {{ name: "{name}" type: {kind} }}\n' for name, kind in types.items())
+    )
+    with pytest.raises(DatasetError, match="feature 'tokens': expected string"):
+        export(stock, tmp_path / "out", tmp_path / "schema")
+
+
+def described(folder: Path) -> dict:
+    return json.loads((folder / "datum_to_type_and_shape_mapping.json").read_text())
+
+
+@pytest.fixture
+def kinds(tmp_path, photos) -> Path:
+    """A feature of each kind, in 6 examples."""
+    examples = []
+    for n in range(6):
+        rows = n % 3 + 1
+        examples.append(
+            {
+                "scalar": [n],
+                "vector": [0.5, float(n), 1.5],
+                "tokens": list(range(n + 1)),
+                "text": [b"three or more words"],
+                "code": [b"\xff\xfe"],
+                "words": [b"a"] * (n + 1),
+                "fixed": [tf.io.encode_jpeg(photos[n]).numpy()],
+                "mixed": [tf.io.encode_png(photos[n][: 20 + n]).numpy()],
+                "grey": [tf.io.encode_png(photos[n][:, :, :1]).numpy()],
+                "matrix": [float(k) for k in range(2 * rows)],
+                "matrix_shape": [rows, 2],
+                **({"sometimes": [b"here"]} if n else {}),
+            }
+        )
+    write_examples(tmp_path / "in", examples, suffix="")
+    return tmp_path / "in"
+
+
+def test_each_kind_of_feature_in_datums_terms(kinds, tmp_path):
+    export(kinds, tmp_path / "out")
+    assert described(tmp_path / "out") == {
+        "scalar": {"type": "int", "shape": [], "dense": True},
+        "vector": {"type": "float", "shape": [3], "dense": True},
+        "tokens": {"type": "int", "shape": [6], "dense": False},
+        "text": {"type": "string", "shape": [], "dense": True},
+        "code": {"type": "string", "shape": [], "dense": True},
+        "words": {"type": "string", "shape": [6], "dense": False},
+        "fixed": {"type": "string", "shape": [40, 48, 3], "dense": True, "sizes": "fixed"},
+        "mixed": {"type": "string", "shape": [20, 48, 3], "dense": True, "sizes": "mixed"},
+        "grey": {"type": "string", "shape": [40, 48], "dense": True, "sizes": "fixed"},
+        "matrix": {"type": "float", "shape": [1, 2], "dense": False},
+        "matrix_shape": {"type": "int", "shape": [2], "dense": True},
+        "sometimes": {"type": "string", "shape": [1], "dense": False},
+    }
+
+
+def test_datum_itself_reads_them_from_the_schemas_folder(kinds, tmp_path):
+    from datum.reader import load
+
+    export(kinds, tmp_path / "out")
+    rows = list(load(str(tmp_path / "out"))._read("train").as_numpy_iterator())
+    rows.sort(key=lambda row: row["scalar"])
+    assert [row["scalar"] for row in rows] == list(range(6))
+    assert [row["tokens"].tolist() for row in rows] == [list(range(n + 1)) for n in range(6)]
+    assert [row["matrix"].shape for row in rows] == [(n % 3 + 1, 2) for n in range(6)]
+    assert [row["mixed"].shape for row in rows] == [(20 + n, 48, 3) for n in range(6)]
+    assert {row["grey"].shape for row in rows} == {(40, 48, 1)}
+    assert [row["text"] for row in rows] == [b"three or more words"] * 6
+
+
+def test_the_schema_names_domains(kinds, tmp_path):
+    by_name = {feature.name: feature for feature in export(kinds, tmp_path / "out").feature}
+    domains = {name: entry.WhichOneof("domain_info") for name, entry in by_name.items()}
+    assert {name: domain for name, domain in domains.items() if domain} == {
+        "fixed": "image_domain",
+        "mixed": "image_domain",
+        "grey": "image_domain",
+        "text": "natural_language_domain",
+    }
+
+
+def test_a_vocabulary_is_a_domain_of_the_schema(tmp_path, write_dataset):
+    uri = write_dataset(tmp_path / "ours", {"train": [[{"label": [n]} for n in range(3)]]}, LABELS)
+    (tmp_path / "ours/vocab").mkdir()
+    (tmp_path / "ours/vocab/label.txt").write_text("cat\ndog\nowl\n")
+    schema = export(Path(uri), tmp_path / "out")
+    (label,) = schema.feature
+    assert (label.int_domain.min, label.int_domain.max) == (0, 2)
+    assert label.int_domain.is_categorical
+    assert [(d.name, list(d.value)) for d in schema.string_domain] == [
+        ("label", ["cat", "dog", "owl"])
+    ]
+    assert (tmp_path / "out/vocab/label.txt").read_text() == "cat\ndog\nowl\n"
+
+
+def test_the_json_schema_holds_for_examples_that_input_fn_parses(kinds, tmp_path):
+    export(kinds, tmp_path / "out")
+    schema = json.loads((tmp_path / "out/example.schema.json").read_text())
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    parsed = trainer_utils.input_fn(str(tmp_path / "out"), batch_size=None, shuffle=False)
+    examples = [{k: listed(v) for k, v in e.items()} for e in parsed.as_numpy_iterator()]
+    assert len(examples) == 6
+    for example in examples:
+        validator.validate(example)
+        for name in example:
+            assert not validator.is_valid({k: v for k, v in example.items() if k != name})
+    good = examples[0]
+    for name, value in [
+        ("scalar", "0"),
+        ("scalar", 0.5),
+        ("vector", [1.0]),
+        ("fixed", listed(np.zeros((40, 47, 3)))),
+        ("mixed", listed(np.full((4, 4, 3), 256))),
+        ("grey", listed(np.zeros((40, 48, 3)))),
+        ("tokens", 3),
+    ]:
+        assert not validator.is_valid({**good, name: value}), name
+
+
+def listed(value: object) -> object:
+    """As JSON has it; bytes as text of one character a byte."""
+    array = np.asarray(value)
+    if array.dtype.kind in "OS":
+        array = np.vectorize(lambda data: data.decode("latin-1"), otypes=[object])(array)
+    return array.tolist()
+
+
+def tfx_schema(examples: Path, target: Path) -> tuple[Path, Path]:
+    """Statistics and schema by TFX's own components' code: TensorFlow Data Validation."""
+    import tensorflow_data_validation as tfdv
+
+    stats = tfdv.generate_statistics_from_tfrecord(
+        str(examples / "Split-train/*"), pipeline_options=local_runner()
+    )
+    (target / "stats/Split-train").mkdir(parents=True)
+    (target / "stats/Split-train/FeatureStats.pb").write_bytes(stats.SerializeToString())
+    (target / "schema").mkdir()
+    tfdv.write_schema_text(tfdv.infer_schema(stats), str(target / "schema/schema.pbtxt"))
+    return target / "stats", target / "schema"
+
+
+def local_runner() -> PipelineOptions:
+    return PipelineOptions([f"--runner={IN_PROCESS_RUNNER}"])
+
+
+def test_the_schema_and_statistics_of_tfx_agree_and_are_kept(kinds, tmp_path):
+    statistics, schema = tfx_schema(kinds, tmp_path)
+    given = text_format.Parse((schema / "schema.pbtxt").read_text(), schema_pb2.Schema())
+    made = export(kinds, tmp_path / "out", schema, statistics)
+    by_name = {entry.name: entry for entry in made.feature}
+    for entry in given.feature:
+        assert by_name[entry.name].presence == entry.presence
+        if entry.domain:
+            assert by_name[entry.name].domain == entry.domain
+    assert by_name["fixed"].HasField("image_domain")
+    assert list(made.string_domain) == list(given.string_domain)
+    features = parse_features(
+        (tmp_path / "out/datum_to_type_and_shape_mapping.json").read_text(), path=""
+    )
+    back = {entry.name: entry for entry in schema_from_features(features).feature}
+    assert back == by_name
+
+
+def changed(schema: Path, change: Callable[[schema_pb2.Schema], None]) -> None:
+    path = schema / "schema.pbtxt"
+    message = text_format.Parse(path.read_text(), schema_pb2.Schema())
+    change(message)
+    path.write_text(text_format.MessageToString(message))
+
+
+def test_a_schema_tells_matrices_from_vectors(stock, tmp_path):
+    _, schema = tfx_schema(stock, tmp_path)
+
+    def reshape(message: schema_pb2.Schema) -> None:
+        entry = next(e for e in message.feature if e.name == "vector")
+        entry.ClearField("value_count")
+        entry.shape.CopyFrom(schema_pb2.FixedShape())
+        entry.shape.dim.add(size=2)
+        entry.shape.dim.add(size=1)
+
+    changed(schema, reshape)
+    export(stock, tmp_path / "out", schema)
+    assert described(tmp_path / "out")["vector"]["shape"] == [2, 1]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("sometimes", lambda entry: setattr(entry.presence, "min_fraction", 1.0)),
+        ("tokens", lambda entry: setattr(entry.value_count, "max", 5)),
+        ("tokens", lambda entry: setattr(entry.value_count, "min", 2)),
+        ("vector", lambda entry: entry.shape.dim.add(size=4)),
+        ("scalar", lambda entry: setattr(entry, "type", schema_pb2.FLOAT)),
+        ("words", lambda entry: entry.shape.SetInParent()),
+        ("text", lambda entry: setattr(entry, "name", "other")),
+    ],
+)
+def test_a_schema_that_disagrees_in_any_way_is_refused_by_feature(kinds, tmp_path, name, change):
+    _, schema = tfx_schema(kinds, tmp_path)
+    changed(schema, lambda s: change(next(e for e in s.feature if e.name == name)))
+    with pytest.raises(DatasetError, match=f"feature '{name}'|feature 'other'"):
+        export(kinds, tmp_path / "out", schema)
+
+
+def test_statistics_of_other_examples_are_refused(kinds, tmp_path):
+    write_examples(tmp_path / "more", [{"scalar": [n]} for n in range(7)], suffix="")
+    write_examples(tmp_path / "kind", [{"scalar": [0.5]}], suffix="")
+    write_examples(tmp_path / "name", [{"other": [1]}], suffix="")
+    for folder, message in [
+        ("more", "split 'train': expected at most its 6 examples in the statistics, got 7"),
+        ("kind", "feature 'scalar': expected float as the statistics say, got int"),
+        ("name", "feature 'other': expected it in the examples"),
+    ]:
+        statistics, _ = tfx_schema(tmp_path / folder, tmp_path / f"tfx-{folder}")
+        with pytest.raises(DatasetError, match=message):
+            export(kinds, tmp_path / "out", None, statistics)
+
+
+def test_remote_shards_are_named_by_their_whole_url(tmp_path, stock):
+    source = "ram://examples"
+    for path in (stock / "Split-train").iterdir():
+        tf.io.gfile.makedirs(f"{source}/Split-train")
+        tf.io.gfile.copy(str(path), f"{source}/Split-train/{path.name}", overwrite=True)
+    given, made = standard_artifacts.Examples(), standard_artifacts.Schema()
+    given.uri, made.uri = source, str(tmp_path / "out")
+    Executor().Do({"examples": [given]}, {"datum_schema": [made]}, {})
+    info = json.loads((tmp_path / "out/shard_info.json").read_text())
+    assert list(info["train"]) == [f"{source}/Split-train/data_tfrecord-00000-of-00001.gz"]
+    (batch,) = trainer_utils.input_fn(made.uri, features="id", batch_size=3)
+    assert sorted(batch.numpy().tolist()) == [0, 1, 2]
+
+
+def test_what_datum_cannot_express_is_told_with_the_cure(stock, tmp_path):
+    given, made = standard_artifacts.Examples(), standard_artifacts.Schema()
+    given.uri, made.uri = str(stock), str(tmp_path / "out")
+    Executor().Do({"examples": [given]}, {"datum_schema": [made]}, {})
+    told = made.get_string_custom_property("datum_limits").split("\n")
+    assert told == [
+        "shards: Datum reads no gzip. Write them with compression='none'.",
+        "feature 'sometimes': Datum reads a missing value as an empty list. "
+        "Write an empty text instead.",
+    ]
+    features = {
+        "raw": Feature(type="string", extra={"encoding": "raw", "image_shape": [2, 2, 3]}),
+        "bmp": Feature(type="string", shape=(2, 2, 3), extra={"formats": ["BMP", "JPEG"]}),
+        "gaps": Feature(type="string", shape=(2, 2, 3), dense=False),
+        "ragged": Feature(type="float", shape=(2, 2), dense=False),
+        "good": Feature(type="float", shape=(2, 2)),
+    }
+    words = ["decodes no BMP", "in every example", "'ragged_shape' of 2 integers", "raw pixels"]
+    notes = datum_limits(features, ["/a/x"])
+    assert len(notes) == 4
+    assert all(word in note for word, note in zip(words, notes, strict=True))
+
+
+@pytest.mark.parametrize("source", ["datum", "tfds"])
+def test_tfds_itself_opens_what_was_exported(tmp_path, datum_photos, source):
+    tfds = pytest.importorskip("tensorflow_datasets", reason="of the extra `bench`")
+    balance(Path(datum_photos) if source == "datum" else GOLDEN / "tfds", tmp_path / "examples")
+    export(tmp_path / "examples", tmp_path / "schema", tfds=1)
+    builder = tfds.builder_from_directory(str(tmp_path / "schema"))
+    rows = list(builder.as_dataset(split="train").as_numpy_iterator())
+    assert builder.info.splits["train"].num_examples == len(rows)
+    if source == "datum":
+        assert sorted(row["id"] for row in rows) == list(range(23))
+        assert all(row["image"].shape == (40, 48, 3) for row in rows)
+    else:
+        assert sorted(row["nested/a"] for row in rows) == list(range(20))
+        assert {row["image"].shape for row in rows} == {(10, 12, 3), (11, 12, 3)}
+        assert builder.info.features["label"].names == ["cat", "dog", "owl"]
+    assert len(list(builder.as_dataset(split="train[:50%]"))) == round(len(rows) / 2)
+
+
+def test_tfds_files_for_compressed_shards_are_refused(stock, tmp_path):
+    with pytest.raises(DatasetError, match=r"split 'train'.*compression='none'"):
+        export(stock, tmp_path / "out", tfds=1)

@@ -1,0 +1,534 @@
+"""ShardBalancer against TensorFlow's own reader and writer."""
+
+import collections
+import gzip
+import io
+import json
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import google_crc32c
+import pytest
+import tensorflow as tf
+from tfx import types
+from tfx.dsl.components.base import base_beam_executor
+from tfx.types import standard_artifacts
+
+from components import ShardBalancer
+from components.common import files
+from components.shard_balancer import plan
+from components.shard_balancer.executor import Executor
+from components.shard_balancer.settings import BalancerSettings
+from trainer_utils.format import (
+    ConfigError,
+    CorruptShardError,
+    DatasetError,
+    RecordIndex,
+    Shard,
+)
+
+
+def example(number: int, size: int, **more: int) -> bytes:
+    feature = {
+        "text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[b"x" * size])),
+    }
+    for name, value in {"id": number, **more}.items():
+        feature[name] = tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
+    made = tf.train.Example(features=tf.train.Features(feature=feature))
+    return made.SerializeToString(deterministic=True)
+
+
+def write_stock(folder: Path, split: str, shards: list[list[bytes]], suffix: str = ".gz") -> None:
+    """A stock ExampleGen's artifact, by TensorFlow's own writer."""
+    target = folder / f"Split-{split}"
+    target.mkdir(parents=True)
+    for index, records in enumerate(shards):
+        path = target / f"data_tfrecord-{index:05d}-of-{len(shards):05d}{suffix}"
+        options = tf.io.TFRecordOptions("GZIP" if suffix else "")
+        with tf.io.TFRecordWriter(str(path), options) as writer:
+            for record in records:
+                writer.write(record)
+
+
+def balance(source: Path | list[Path], target: Path, *beam: str, **properties: object) -> dict:
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(target)
+    given = []
+    for folder in source if isinstance(source, list) else [source]:
+        given.append(standard_artifacts.Examples())
+        given[-1].uri = str(folder)
+    context = base_beam_executor.BaseBeamExecutor.Context(beam_pipeline_args=list(beam))
+    Executor(context).Do({"examples": given}, {"balanced_examples": [artifact]}, properties)
+    return json.loads((target / "manifest.json").read_text())
+
+
+def read(folder: Path, split: str) -> list[list[bytes]]:
+    """Each shard's records, by TensorFlow's own reader."""
+    return [
+        [
+            record.numpy()
+            for record in tf.data.TFRecordDataset(str(path), "GZIP" if path.suffix else "")
+        ]
+        for path in sorted((folder / f"Split-{split}").iterdir())
+    ]
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def stock(tmp_path_factory) -> tuple[Path, list[bytes]]:
+    """3,000 records of very different sizes in three uneven shards, and an eval split of one."""
+    folder = tmp_path_factory.mktemp("stock")
+    sizes = random.Random(0)
+    records = [example(number, int(2 ** sizes.uniform(0, 14))) for number in range(3000)]
+    write_stock(folder, "train", [records[:7], records[7:2500], records[2500:]])
+    write_stock(folder, "eval", [[example(0, 5)]])
+    return folder, records
+
+
+def test_shards_differ_by_one_record_and_hold_all_of_them(stock, tmp_path):
+    folder, records = stock
+    manifest = balance(folder, tmp_path, num_shards="7")
+    shards = read(tmp_path, "train")
+    assert sorted(map(len, shards)) == [428, 428, 428, 429, 429, 429, 429]
+    assert collections.Counter(r for s in shards for r in s) == collections.Counter(records)
+    assert manifest["splits"]["train"]["written"] == 3000
+
+
+def test_one_record_makes_one_shard(stock, tmp_path):
+    balance(stock[0], tmp_path, num_shards="7")
+    assert read(tmp_path, "eval") == [[example(0, 5)]]
+
+
+def test_two_passes_give_the_same_bytes_as_one(stock, tmp_path):
+    settings = {"num_shards": "16", "seed": 3}
+    balance(stock[0], tmp_path / "one", **settings)
+    balance(stock[0], tmp_path / "two", memory_bytes=1 << 20, **settings)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_the_order_is_global_and_the_seeds_own(stock, tmp_path):
+    orders = []
+    for seed in (0, 1):
+        balance(stock[0], tmp_path / str(seed), num_shards="4", seed=seed)
+        orders.append([r for shard in read(tmp_path / str(seed), "train") for r in shard])
+    assert orders[0] != orders[1]
+    place = {record: number for number, record in enumerate(stock[1])}
+    halves = [sum(place[record] < 1500 for record in order[:1500]) for order in orders]
+    # Hypergeometric: 750 expected, standard deviation 13.7; five of these either side.
+    assert all(680 < half < 820 for half in halves)
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 1 << 30])
+def test_without_shuffle_the_order_stays(stock, tmp_path, memory_bytes):
+    balance(stock[0], tmp_path, num_shards="4", shuffle=0, memory_bytes=memory_bytes)
+    assert [r for shard in read(tmp_path, "train") for r in shard] == stock[1]
+
+
+def test_gzip_output_is_read_by_others(stock, tmp_path):
+    balance(stock[0], tmp_path, num_shards="2", compression="gzip", shuffle=0)
+    path = tmp_path / "Split-train" / "data_tfrecord-00000-of-00002.gz"
+    assert gzip.decompress(path.read_bytes())
+    assert [r for shard in read(tmp_path, "train") for r in shard] == stock[1]
+
+
+def test_features_of_a_stock_dataset_are_worked_out(stock, tmp_path):
+    balance(stock[0], tmp_path)
+    features = json.loads((tmp_path / "datum_to_type_and_shape_mapping.json").read_text())
+    assert features == {
+        "id": {"type": "int", "shape": [], "dense": True},
+        "text": {"type": "string", "shape": [], "dense": True},
+    }
+
+
+def test_a_flipped_bit_fails_with_file_record_and_byte(tmp_path):
+    records = [example(number, 50) for number in range(1, 11)]
+    write_stock(tmp_path / "in", "train", [records], suffix="")
+    path = tmp_path / "in/Split-train/data_tfrecord-00000-of-00001"
+    frame_bytes = len(records[0]) + 16
+    data = bytearray(path.read_bytes())
+    data[4 * frame_bytes + 30] ^= 4
+    path.write_bytes(data)
+    with pytest.raises(CorruptShardError, match=rf"record 4, byte {4 * frame_bytes}\)") as caught:
+        balance(tmp_path / "in", tmp_path / "out")
+    assert str(path) in str(caught.value)
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_damage_after_counting_is_found_too(stock, tmp_path):
+    balance(stock[0], tmp_path / "ours", num_shards="2")
+    path = tmp_path / "ours/Split-train/data_tfrecord-00001-of-00002"
+    data = bytearray(path.read_bytes())
+    data[-10] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptShardError, match=r"00001-of-00002"):
+        balance(tmp_path / "ours", tmp_path / "again")
+
+
+def test_a_shard_cut_short_is_refused(stock, tmp_path):
+    balance(stock[0], tmp_path / "ours", num_shards="2")
+    path = tmp_path / "ours/Split-train/data_tfrecord-00001-of-00002"
+    path.write_bytes(path.read_bytes()[:-1])
+    with pytest.raises(DatasetError, match=r"00001-of-00002"):
+        balance(tmp_path / "ours", tmp_path / "again")
+
+
+def test_no_dataset_is_refused(tmp_path):
+    with pytest.raises(DatasetError, match="nothing-here"):
+        balance(tmp_path / "nothing-here", tmp_path / "out")
+
+
+def label_of(record: bytes) -> int | None:
+    values = tf.train.Example.FromString(record).features.feature["label"].int64_list.value
+    return values[0] if values else None
+
+
+@pytest.mark.parametrize("num_shards", [1, 2, 7, 500, 3000])
+@pytest.mark.parametrize("shuffle", [0, 1])
+def test_balanced_by_bytes_shards_differ_by_at_most_the_largest_record(
+    stock, tmp_path, num_shards, shuffle
+):
+    folder, records = stock
+    balance(folder, tmp_path, num_shards=str(num_shards), balance="bytes", shuffle=shuffle)
+    shards = read(tmp_path, "train")
+    sizes = [sum(len(record) + 16 for record in shard) for shard in shards]
+    assert len(sizes) == num_shards
+    assert min(map(len, shards)) > 0
+    assert max(sizes) - min(sizes) <= max(map(len, records)) + 16
+    moved = [record for shard in shards for record in shard]
+    assert collections.Counter(moved) == collections.Counter(records)
+    assert (moved == records) == (not shuffle)
+
+
+@pytest.mark.parametrize("memory_bytes", [1 << 20, 1 << 30])
+@pytest.mark.parametrize("shuffle", [0, 1])
+def test_stratified_each_shard_holds_each_classes_share(tmp_path, memory_bytes, shuffle):
+    source = random.Random(5)
+    labels = [min(int(source.expovariate(0.8)), 9) for _ in range(4000)]
+    records = [
+        example(n, source.randint(1, 900), label=label) if label else example(n, 300)
+        for n, label in enumerate(labels)
+    ]
+    write_stock(tmp_path / "in", "train", [records[:100], records[100:2000], records[2000:]])
+    settings = {"num_shards": "9", "stratify_by": "label", "shuffle": shuffle}
+    balance(tmp_path / "in", tmp_path / "out", memory_bytes=memory_bytes, **settings)
+    shards = read(tmp_path / "out", "train")
+    assert sorted(map(len, shards)) == [444] * 5 + [445] * 4
+    for label, count in collections.Counter(labels).items():
+        for shard in shards:
+            held = sum(label_of(record) == (label or None) for record in shard)
+            assert abs(held - count / 9) < 1
+    assert collections.Counter(r for s in shards for r in s) == collections.Counter(records)
+    place = {record: number for number, record in enumerate(records)}
+    in_order = [[place[r] for r in s] == sorted(place[r] for r in s) for s in shards]
+    assert in_order == [not shuffle] * 9
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [([1, 2], "one value of 'label' an example, got 2"), ([0.5], "floats of 'label'")],
+)
+def test_what_is_no_class_cannot_be_stratified_by(tmp_path, serialize, values, message):
+    write_stock(tmp_path / "in", "train", [[serialize(label=values)]])
+    with pytest.raises(DatasetError, match=message):
+        balance(tmp_path / "in", tmp_path / "out", stratify_by="label")
+
+
+def test_five_splits_of_very_different_sizes(tmp_path):
+    counts = {"train": 500, "eval": 1, "test": 7, "extra": 40, "few": 2}
+    given = {split: [example(n, n % 97) for n in range(count)] for split, count in counts.items()}
+    for split, records in given.items():
+        write_stock(tmp_path / "in", split, [records])
+    manifest = balance(tmp_path / "in", tmp_path / "out", num_shards='{"train": 6, "extra": 3}')
+    got = {split: read(tmp_path / "out", split) for split in counts}
+    sizes = {split: [len(shard) for shard in shards] for split, shards in got.items()}
+    assert sorted(sizes.pop("train")) == [83, 83, 83, 83, 84, 84]
+    assert sorted(sizes.pop("extra")) == [13, 13, 14]
+    assert sizes == {"eval": [1], "test": [7], "few": [2]}
+    for split, records in given.items():
+        moved = [record for shard in got[split] for record in shard]
+        assert collections.Counter(moved) == collections.Counter(records)
+        assert manifest["splits"][split]["records"] == counts[split]
+
+
+def test_several_artifacts_become_one_dataset(stock, tmp_path):
+    folder, records = stock
+    more = [example(number, 30) for number in range(5000, 5100)]
+    write_stock(tmp_path / "more", "train", [more], suffix="")
+    write_stock(tmp_path / "more", "test", [more[:3]], suffix="")
+    manifest = balance([folder, tmp_path / "more"], tmp_path / "out", num_shards="4")
+    moved = [record for shard in read(tmp_path / "out", "train") for record in shard]
+    assert collections.Counter(moved) == collections.Counter(records + more)
+    written = {split: entry["written"] for split, entry in manifest["splits"].items()}
+    assert written == {"eval": 1, "train": 3100, "test": 3}
+    # They are mixed: the later input's records are not all at the end.
+    assert sum(record in set(more) for record in moved[:1550]) > 20
+
+
+def test_inputs_whose_features_differ_in_kind_are_refused(stock, tmp_path, serialize):
+    write_stock(tmp_path / "more", "train", [[serialize(id=[b"word"], text=[b"x"])]])
+    with pytest.raises(
+        DatasetError, match=r"feature 'id': expected the same in all inputs, got int.*and string"
+    ):
+        balance([stock[0], tmp_path / "more"], tmp_path / "out")
+
+
+def test_inputs_that_number_their_labels_otherwise_are_refused(stock, tmp_path):
+    for name, values in (("a", "cat\ndog\n"), ("b", "dog\ncat\n")):
+        balance(stock[0], tmp_path / name)
+        (tmp_path / name / "vocab").mkdir()
+        (tmp_path / name / "vocab/label.txt").write_text(values)
+    with pytest.raises(DatasetError, match=r"vocabulary of feature 'label'.*cat, dog.*dog, cat"):
+        balance([tmp_path / "a", tmp_path / "b"], tmp_path / "out")
+
+
+@pytest.mark.parametrize("output", ["in", "in/", "./in", "link", "."])
+def test_an_output_that_would_destroy_the_input_is_refused(tmp_path, output):
+    write_stock(tmp_path / "in", "train", [[example(0, 5)]])
+    (tmp_path / "link").symlink_to(tmp_path / "in")
+    before = contents(tmp_path / "in")
+    with pytest.raises(ConfigError, match="expected a folder apart from the input"):
+        balance(tmp_path / "in", Path(f"{tmp_path}/{output}"))
+    assert contents(tmp_path / "in") == before
+
+
+def test_the_checksum_is_that_of_the_records_however_ordered_and_sharded(stock, tmp_path):
+    one = balance(stock[0], tmp_path / "one", num_shards="3")
+    two = balance(tmp_path / "one", tmp_path / "two", num_shards="11", seed=9, balance="bytes")
+    three = balance(tmp_path / "two", tmp_path / "three", compression="gzip", shuffle=0)
+    sums = [manifest["splits"]["train"]["content"] for manifest in (one, two, three)]
+    assert len(set(sums)) == 1
+    assert len(sums[0]) == 16
+    fewer = [[record for record in stock[1] if record != stock[1][17]]]
+    write_stock(tmp_path / "fewer", "train", fewer)
+    other = balance(tmp_path / "fewer", tmp_path / "four")
+    assert other["splits"]["train"]["content"] != sums[0]
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_the_index_reaches_every_record(stock, tmp_path, compression):
+    manifest = balance(stock[0], tmp_path, num_shards="5", compression=compression)
+    shards = read(tmp_path, "train")
+    entries = [entry for entry in manifest["shards"] if entry["split"] == "train"]
+    for entry, records in zip(entries, shards, strict=True):
+        path = tmp_path / "index" / f"{entry['path']}.npy"
+        data = path.read_bytes()
+        assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
+        index = RecordIndex.from_bytes(data, path=str(path), shard=Shard.from_entry(entry))
+        shard = (tmp_path / entry["path"]).read_bytes()
+        stream = io.BytesIO(shard if compression == "none" else gzip.decompress(shard))
+        assert [index.read(stream, n, path="") for n in range(len(index))] == records
+    files = {str(p.relative_to(tmp_path)) for p in (tmp_path / "Split-train").iterdir()}
+    assert files == {entry["path"] for entry in entries}
+
+
+def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_written(
+    stock, tmp_path, monkeypatch
+):
+    rename = files.rename
+
+    def rename_and_lose(source: str, target: str) -> None:
+        rename(source, target)
+        if target.endswith("00001-of-00003"):
+            data = bytearray(Path(target).read_bytes())
+            data[-40_000] ^= 1
+            Path(target).write_bytes(data)
+
+    monkeypatch.setattr(files, "rename", rename_and_lose)
+    with pytest.raises(CorruptShardError, match=r"00001-of-00003.*were written, read back"):
+        balance(stock[0], tmp_path, num_shards="3")
+    assert not (tmp_path / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_damage_anywhere_is_found_with_file_and_byte(tmp_path, suffix):
+    records = [example(number, 40) for number in range(5)]
+    write_stock(tmp_path / "in", "train", [records, records], suffix=suffix)
+    path = tmp_path / f"in/Split-train/data_tfrecord-00001-of-00002{suffix}"
+    good = path.read_bytes()
+    source = random.Random(0)
+    # The header of a gzip file holds a time and flags that say nothing of the records.
+    places = source.sample(range(10 if suffix else 0, len(good)), 12)
+    for place in places:
+        bad = bytearray(good)
+        bad[place] ^= 1 << source.randrange(8)
+        path.write_bytes(bad)
+        with pytest.raises(DatasetError, match=rf"00001-of-00002{suffix}.*byte \d+"):
+            balance(tmp_path / "in", tmp_path / "out")
+        assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_records_that_were_changed_with_good_sums_are_found(stock, tmp_path):
+    """A manifest's checksum of its records holds even where a shard was made anew."""
+    balance(stock[0], tmp_path / "ours", num_shards="2")
+    path = tmp_path / "ours/Split-train/data_tfrecord-00001-of-00002"
+    records = list(read(tmp_path / "ours", "train")[1])
+    records[3] = records[3][:-1] + b"y"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    with pytest.raises(DatasetError, match="split 'train': expected records with checksum"):
+        balance(tmp_path / "ours", tmp_path / "again")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--direct_num_workers=2", "--direct_running_mode=multi_threading"],
+        ["--direct_num_workers=2", "--direct_running_mode=multi_processing"],
+    ],
+    ids=["threads", "processes"],
+)
+def test_another_runner_gives_the_same_bytes(stock, tmp_path, arguments):
+    settings = {"num_shards": "8", "memory_bytes": 1 << 20, "balance": "bytes"}
+    balance(stock[0], tmp_path / "one", **settings)
+    balance(stock[0], tmp_path / "two", *arguments, **settings)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_a_shard_larger_than_memory_is_written_in_parts(stock, tmp_path):
+    settings = {"num_shards": "1", "seed": 3}
+    balance(stock[0], tmp_path / "one", **settings)
+    balance(stock[0], tmp_path / "two", memory_bytes=1 << 20, **settings)
+    assert contents(tmp_path / "one") == contents(tmp_path / "two")
+
+
+def test_nothing_temporary_stays(stock, tmp_path):
+    balance(stock[0], tmp_path, memory_bytes=1 << 20)
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "Split-eval",
+        "Split-train",
+        "datum_to_type_and_shape_mapping.json",
+        "index",
+        "manifest.json",
+        "schema.pbtxt",
+        "shard_info.json",
+    ]
+
+
+_MEASURE = """
+import resource, sys
+from tests.components.shard_balancer.test_executor import Executor, balance, Path
+source, target, memory = sys.argv[1:]
+warm = Path(target + "-warm")
+balance(Path(source + "-tiny"), warm)          # what imports and Beam themselves take
+before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+balance(Path(source), Path(target), memory_bytes=int(memory), num_shards="3")
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("record_bytes", [100, 100_000])
+def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path, record_bytes):
+    memory_bytes, source = 96 << 20, random.Random(0)
+    count = 3 * memory_bytes // (record_bytes + 40)
+    block = source.randbytes(record_bytes * 2)
+    records = (
+        example_bytes(block[k : k + record_bytes])
+        for k in (source.randrange(record_bytes) for _ in range(count))
+    )
+    write_stock(tmp_path / "in", "train", [records], suffix="")
+    write_stock(tmp_path / "in-tiny", "train", [[example(0, 5)]], suffix="")
+    command = [sys.executable, "-c", _MEASURE, tmp_path / "in", tmp_path / "out", memory_bytes]
+    done = subprocess.run(list(map(str, command)), capture_output=True, text=True, check=True)
+    assert int(done.stdout.splitlines()[-1]) << 10 < memory_bytes
+    assert sum(map(len, read(tmp_path / "out", "train"))) == count
+
+
+def example_bytes(data: bytes) -> bytes:
+    feature = {"text": tf.train.Feature(bytes_list=tf.train.BytesList(value=[data]))}
+    return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString()
+
+
+def test_a_list_of_channels_is_taken(stock):
+    channels = [types.Channel(type=standard_artifacts.Examples) for _ in range(2)]
+    for given in ([channels[0]], channels):
+        component = ShardBalancer(given, num_shards={"train": 3})
+        assert component.exec_properties["num_shards"] == '{"train": 3}'
+        assert set(component.outputs) == {"balanced_examples"}
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"num_shards": 7},
+        {"target_shard_bytes": 1 << 20, "shard_multiple": 4},
+        {"num_shards": 5, "balance": "bytes", "memory_bytes": 1 << 20},
+        {"num_shards": {"train": 6}, "stratify_by": "id", "shuffle": False},
+    ],
+)
+def test_the_plan_is_what_is_done(stock, tmp_path, settings):
+    before = contents(stock[0])
+    planned = plan(str(stock[0]), **settings)
+    assert contents(stock[0]) == before
+    given = {k: json.dumps(v) if k == "num_shards" else v for k, v in settings.items()}
+    manifest = balance(stock[0], tmp_path, **given)
+    for split in planned.splits:
+        shards = [entry for entry in manifest["shards"] if entry["split"] == split.split]
+        assert [entry["records"] for entry in shards] == list(split.shard_records)
+        assert [entry["bytes"] for entry in shards] == list(split.shard_bytes)
+        assert sum(split.shard_bytes) == split.bytes
+    assert {s.split: s.passes for s in planned.splits} == {
+        "train": 2 if "memory_bytes" in settings else 1,
+        "eval": 1,
+    }
+    assert str(planned).splitlines()[0].split()[:4] == ["split", "records", "bytes", "shards"]
+    assert len(str(planned).splitlines()) == 3
+    assert json.loads(planned.to_json())["splits"][0]["split"] == planned.splits[0].split
+
+
+def test_a_number_of_shards_for_an_unknown_split_is_refused(stock, tmp_path):
+    with pytest.raises(ConfigError, match=r"num_shards\['trian'\].*eval, train"):
+        balance(stock[0], tmp_path, num_shards='{"trian": 4}')
+
+
+def test_stratifying_and_equal_bytes_exclude_each_other():
+    with pytest.raises(ConfigError, match=r"stratify_by.*'label' and balance='bytes'"):
+        BalancerSettings(stratify_by="label", balance="bytes")
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ("num_shards", 0),
+        ("num_shards", {"train": -1}),
+        ("target_shard_bytes", 0),
+        ("shard_multiple", 0),
+        ("seed", 1.5),
+        ("compression", "zip"),
+        ("balance", "size"),
+        ("stratify_by", 3),
+        ("memory_bytes", 10),
+    ],
+)
+def test_a_wrong_setting_is_named_with_its_value(setting, value):
+    with pytest.raises(ConfigError, match=setting):
+        BalancerSettings(**{setting: value})
+
+
+@pytest.mark.parametrize(
+    ("settings", "records", "expected"),
+    [
+        ({"num_shards": 8}, 3, 3),
+        ({"num_shards": {"train": 5}}, 100, 5),
+        ({"target_shard_bytes": 1000}, 100, 10),
+        ({"target_shard_bytes": 1000, "shard_multiple": 4}, 100, 12),
+        ({"target_shard_bytes": 1000, "shard_multiple": 4}, 11, 8),
+        ({"num_shards": 9, "shard_multiple": 4}, 100, 12),
+        ({"num_shards": 8, "shard_multiple": 4}, 3, 3),
+        ({}, 0, 1),
+    ],
+)
+def test_the_number_of_shards(settings, records, expected):
+    made = BalancerSettings(**settings)
+    assert made.shards_of("train", num_records=records, num_bytes=10_000) == expected

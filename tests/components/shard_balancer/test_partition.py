@@ -1,0 +1,102 @@
+"""Cuts by bytes and deals by class, against brute force and exact counts."""
+
+import collections
+import itertools
+import random
+
+import numpy as np
+import pytest
+
+from components.shard_balancer.partition import dealt_places, equal_byte_bounds
+
+
+def sums(sizes: list[int], bounds: list[int]) -> list[int]:
+    return [sum(sizes[start:stop]) for start, stop in itertools.pairwise(bounds)]
+
+
+def some_sizes(source: random.Random, count: int) -> list[int]:
+    kinds = [
+        lambda: 17,
+        lambda: source.randint(1, 3),
+        lambda: source.choice([1, 100_000]),
+        lambda: int(10 ** source.uniform(0, 6)),
+    ]
+    kind = source.choice(kinds)
+    return [kind() for _ in range(count)]
+
+
+def test_shards_differ_by_at_most_the_largest_record_and_none_is_empty():
+    source = random.Random(0)
+    for _ in range(3000):
+        sizes = some_sizes(source, source.randint(1, 40))
+        num_shards = source.randint(1, len(sizes))
+        bounds = equal_byte_bounds(np.array(sizes, np.int64), num_shards=num_shards).tolist()
+        assert bounds[0] == 0
+        assert bounds[-1] == len(sizes)
+        assert all(start < stop for start, stop in itertools.pairwise(bounds))
+        totals = sums(sizes, bounds)
+        assert max(totals) - min(totals) <= max(sizes), (sizes, bounds)
+
+
+def test_the_smallest_shard_is_as_large_as_any_cuts_make_it():
+    source = random.Random(1)
+    for _ in range(300):
+        sizes = some_sizes(source, source.randint(2, 9))
+        num_shards = source.randint(2, len(sizes))
+        bounds = equal_byte_bounds(np.array(sizes, np.int64), num_shards=num_shards).tolist()
+        best = max(
+            min(sums(sizes, [0, *cuts, len(sizes)]))
+            for cuts in itertools.combinations(range(1, len(sizes)), num_shards - 1)
+        )
+        assert min(sums(sizes, bounds)) == best
+
+
+def test_thousands_of_records_of_very_different_sizes():
+    source = random.Random(2)
+    sizes = [int(10 ** source.uniform(1, 6)) for _ in range(20_000)]
+    for num_shards in (1, 2, 7, 64, 1000, 19_999, 20_000):
+        bounds = equal_byte_bounds(np.array(sizes, np.int64), num_shards=num_shards).tolist()
+        totals = sums(sizes, bounds)
+        assert len(totals) == num_shards
+        assert max(totals) - min(totals) <= max(sizes)
+
+
+@pytest.mark.parametrize(("records", "num_shards"), [(1, 1), (10, 3), (5000, 7), (64, 64), (9, 8)])
+def test_each_shard_has_each_classes_share_to_within_one_record(records, num_shards):
+    source = random.Random(3)
+    classes = [min(int(source.expovariate(0.7)), 5) for _ in range(records)]
+    order = source.sample(range(records), records)
+    places, bounds = dealt_places(
+        np.array(classes), num_shards=num_shards, order=np.array(order), seed=0
+    )
+    assert sorted(places.tolist()) == list(range(records))
+    shards = np.searchsorted(bounds, places, side="right") - 1
+    sizes = collections.Counter(shards.tolist())
+    assert len(sizes) == num_shards
+    assert max(sizes.values()) - min(sizes.values()) <= 1
+    for name, count in collections.Counter(classes).items():
+        held = collections.Counter(
+            s for s, c in zip(shards.tolist(), classes, strict=True) if c == name
+        )
+        for shard in range(num_shards):
+            assert abs(held[shard] - count / num_shards) < 1
+
+
+def test_within_a_shard_records_stand_in_the_order_that_was_given():
+    order = np.array(random.Random(4).sample(range(1000), 1000))
+    classes = np.arange(1000) % 7
+    places, bounds = dealt_places(classes, num_shards=6, order=order, seed=0)
+    by_place = np.argsort(places)
+    for start, stop in itertools.pairwise(bounds.tolist()):
+        assert (np.diff(order[by_place[start:stop]]) > 0).all()
+
+
+def test_a_class_of_one_record_goes_to_any_shard_alike():
+    hits = collections.Counter()
+    for seed in range(2000):
+        classes = np.array([0] * 6 + [1] + [2] * 5)
+        order = np.array(random.Random(seed).sample(range(12), 12))
+        places, bounds = dealt_places(classes, num_shards=4, order=order, seed=seed)
+        hits[int(np.searchsorted(bounds, places[6], side="right")) - 1] += 1
+    # Binomial: 500 expected, standard deviation 19.4; five of these either side.
+    assert all(403 < hits[shard] < 597 for shard in range(4))

@@ -1,0 +1,151 @@
+"""The record index against TensorFlow's own reader, and against damage."""
+
+import dataclasses
+import io
+import random
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_utils.format import (
+    CorruptShardError,
+    RecordIndex,
+    Shard,
+    ShardWriter,
+    read_blocks,
+    scan_lengths,
+)
+from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.naming import index_file
+
+PATH = "Split-train/data_tfrecord-00000-of-00001"
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory) -> tuple[bytes, list[bytes]]:
+    """A file by TensorFlow's own writer: 500 records of 0 to 5,000 bytes, and what is in it."""
+    source = random.Random(0)
+    records = [source.randbytes(source.choice([0, 1, 50, 5000])) for _ in range(500)]
+    path = tmp_path_factory.mktemp("tf") / "data"
+    with tf.io.TFRecordWriter(str(path)) as writer:
+        for record in records:
+            writer.write(record)
+    return path.read_bytes(), records
+
+
+def index_of(data: bytes) -> RecordIndex:
+    return RecordIndex(scan_lengths(io.BytesIO(data), path=PATH))
+
+
+def shard_of(data: bytes, records: int, index: bytes | None = None) -> Shard:
+    crc = None if index is None else extend_crc32c(0, index)
+    return Shard(
+        path=PATH, split="train", records=records, bytes=len(data), crc32c=0, index_crc32c=crc
+    )
+
+
+def test_every_record_is_reached_by_its_number(written):
+    data, records = written
+    index, stream = index_of(data), io.BytesIO(data)
+    order = random.Random(1).sample(range(500), 500)
+    assert [index.read(stream, i, path=PATH) for i in order] == [records[i] for i in order]
+
+
+def test_offsets_lead_from_frame_to_frame_to_the_end(written):
+    data, records = written
+    sizes = [len(record) + 16 for record in records]
+    assert index_of(data).offsets.tolist() == [0, *np.cumsum(sizes).tolist()]
+    assert index_of(data).offsets[-1] == len(data)
+
+
+def test_the_writer_keeps_the_index_of_what_it_wrote(written):
+    data, records = written
+    stream = io.BytesIO()
+    writer = ShardWriter(stream)
+    for record in records:
+        writer.write([record[:7], record[7:]])
+    writer.finish()
+    assert stream.getvalue() == data
+    assert writer.index.offsets.tolist() == index_of(data).offsets.tolist()
+
+
+def test_it_is_a_numpy_array_of_the_smallest_type_that_holds_the_lengths(written):
+    index = index_of(written[0])
+    array = np.load(io.BytesIO(index.to_bytes()))
+    assert array.dtype == np.uint16
+    assert array.tolist() == [len(record) for record in written[1]]
+    for length, dtype in ((0xFFFF, "u2"), (0x10000, "u4"), (0xFFFFFFFF, "u4"), (1 << 32, "u8")):
+        made = RecordIndex(np.array([length, 3], np.int64))
+        assert np.load(io.BytesIO(made.to_bytes())).dtype == dtype
+        assert RecordIndex.from_bytes(made.to_bytes(), path="x").lengths.tolist() == [length, 3]
+
+
+def test_an_empty_shard_has_an_empty_index():
+    index = RecordIndex.from_bytes(index_of(b"").to_bytes(), path="x", shard=shard_of(b"", 0))
+    assert (len(index), index.offsets.tolist()) == (0, [0])
+
+
+@pytest.mark.parametrize("number", [-1, 500])
+def test_a_number_that_is_none_is_refused(written, number):
+    with pytest.raises(IndexError, match=f"record {number}: expected 0 <= record < 500"):
+        index_of(written[0]).read(io.BytesIO(written[0]), number, path=PATH)
+
+
+def test_a_damaged_record_is_refused_with_its_byte(written):
+    data, _ = written
+    index = index_of(data)
+    number = int(index.lengths.argmax())
+    for within in (0, 9, 20, int(index.lengths[number]) + 13):  # length, its sum, payload, its sum
+        bad = bytearray(data)
+        bad[index.offsets[number] + within] ^= 1
+        with pytest.raises(CorruptShardError, match=rf"byte {index.offsets[number]}\)"):
+            index.read(io.BytesIO(bad), number, path=PATH)
+
+
+def test_an_index_that_is_not_the_manifests_is_refused(written):
+    data, _ = written
+    index = index_of(data)
+    good = index.to_bytes()
+    shard = shard_of(data, 500, good)
+    assert len(RecordIndex.from_bytes(good, path="x", shard=shard)) == 500
+    others = {
+        "fewer": RecordIndex(index.lengths[:-1]).to_bytes(),
+        "two exchanged": RecordIndex(index.lengths[::-1]).to_bytes(),
+        "cut short": good[:-1],
+        "no array": b"nothing",
+        "no numbers": good.replace(b"<u2", b"<f2"),
+    }
+    for what, other in others.items():
+        with pytest.raises(CorruptShardError, match=what):
+            RecordIndex.from_bytes(other, path=what, shard=shard)
+    without_sum = dataclasses.replace(shard, index_crc32c=None, records=499)
+    with pytest.raises(CorruptShardError, match="499"):
+        RecordIndex.from_bytes(good, path="x", shard=without_sum)
+
+
+def test_a_gzip_shards_bytes_are_not_compared_with_its_records(written):
+    index = index_of(written[0])
+    shard = dataclasses.replace(shard_of(b"short", 500), path=PATH + ".gz")
+    assert len(RecordIndex.from_bytes(index.to_bytes(), path="x", shard=shard)) == 500
+
+
+def test_the_index_lies_outside_the_splits_folders():
+    assert index_file(PATH) == f"index/{PATH}.npy"
+
+
+def test_reading_with_an_index_finds_the_same_records(written):
+    data, records = written
+    for block_bytes in (1, 100, 7000, 1 << 20):
+        for lengths in (index_of(data).lengths, index_of(data).lengths[:20]):
+            blocks = read_blocks(
+                io.BytesIO(data), path=PATH, block_bytes=block_bytes, lengths=lengths
+            )
+            assert [record for block in blocks for record in block.records()] == records
+
+
+def test_reading_with_the_index_of_other_records_is_refused(written):
+    lengths = index_of(written[0]).lengths.copy()
+    lengths[100] += 1
+    with pytest.raises(CorruptShardError, match="record 100, byte"):
+        list(read_blocks(io.BytesIO(written[0]), path=PATH, lengths=lengths))

@@ -1,0 +1,101 @@
+"""TFDS's JSON: what TFDS wrote is understood, and what we write is what TFDS reads."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.tfds import (
+    parse_tfds_features,
+    parse_tfds_splits,
+    render_tfds_features,
+    render_tfds_info,
+)
+
+GOLDEN = Path(__file__).parents[2] / "golden/tfds"
+
+
+def sparse(kind: str, longest: int = 0) -> Feature:
+    return Feature(type=kind, shape=(longest,), dense=False)
+
+
+def test_each_kind_of_feature_that_tfds_writes():
+    features = parse_tfds_features((GOLDEN / "features.json").read_text(), path="x")
+    assert features == {
+        "audio": sparse("int"),
+        "bbox": Feature(type="float", shape=(4,)),
+        "dyn": sparse("float"),
+        "enc": Feature(type="string"),
+        "f64": Feature(type="float"),
+        "fixedseq": Feature(type="int", shape=(4,)),
+        "flag": Feature(type="int"),
+        "frames": sparse("string"),
+        "grey": Feature(type="string", shape=(8, 9), extra={"sizes": "fixed"}),
+        "image": Feature(type="string", shape=(0, 0, 3), extra={"sizes": "mixed"}),
+        "label": Feature(type="int"),
+        "mat": Feature(type="int", shape=(2, 2)),
+        "nested/a": Feature(type="int"),
+        "nested/b": Feature(type="string"),
+        "objects/bbox": sparse("float"),
+        "objects/label": sparse("int"),
+        "opt": Feature(type="int"),
+        "ragged/ragged_flat_values": sparse("int"),
+        "ragged/ragged_row_lengths_0": sparse("int"),
+        "text": Feature(type="string"),
+        "tokens": sparse("int"),
+        "u8": Feature(type="int", shape=(2,)),
+        "vec": Feature(type="float", shape=(3,)),
+        "words": sparse("string"),
+    }
+
+
+def test_the_shards_of_each_split():
+    assert parse_tfds_splits((GOLDEN / "dataset_info.json").read_text(), path="x") == {
+        "train": {"my_set-train.tfrecord-00000-of-00001": 20},
+        "validation": {"my_set-validation.tfrecord-00000-of-00001": 5},
+    }
+
+
+def test_a_kind_that_is_not_known_leaves_it_to_the_records():
+    entry = {
+        "featuresDict": {"features": {"a": {"tensor": {"dtype": "int64"}}, "b": {"graph": {}}}}
+    }
+    assert parse_tfds_features(json.dumps(entry), path="x") is None
+
+
+def test_another_file_format_is_refused_with_the_cure():
+    text = json.dumps({"name": "a", "fileFormat": "array_record", "splits": []})
+    with pytest.raises(DatasetError, match=r"format tfrecord, got 'array_record'.*convert"):
+        parse_tfds_splits(text, path="x")
+
+
+@pytest.mark.parametrize("text", ["no json", "[1]", '{"splits": [{"shardLengths": ["1"]}]}'])
+def test_what_is_no_dataset_info_is_refused_by_path(text):
+    with pytest.raises(DatasetError, match="'the-path'"):
+        parse_tfds_splits(text, path="the-path")
+
+
+def test_what_we_write_is_read_again():
+    features = {
+        "image": Feature(type="string", shape=(0, 0, 3), extra={"sizes": "mixed"}),
+        "mask": Feature(type="string", shape=(4, 5), extra={"sizes": "fixed"}),
+        "label": Feature(type="int"),
+        "box": Feature(type="float", shape=(4,)),
+        "tokens": sparse("int"),
+        "words": sparse("string"),
+        "raw": Feature(type="string"),
+    }
+    text = render_tfds_features(features, classes={"label": 3})
+    assert parse_tfds_features(text, path="x") == features
+    assert json.loads(text)["featuresDict"]["features"]["label"]["classLabel"] == {
+        "numClasses": "3"
+    }
+    template = "../3/Split-train/data_tfrecord-{SHARD_X_OF_Y}"
+    info = render_tfds_info("photos", {"train": (template, [5, 4], 900)})
+    assert parse_tfds_splits(info, path="x") == {
+        "train": {
+            "../3/Split-train/data_tfrecord-00000-of-00002": 5,
+            "../3/Split-train/data_tfrecord-00001-of-00002": 4,
+        }
+    }

@@ -1,0 +1,78 @@
+"""tf.data service: a real dispatcher and two worker processes."""
+
+import contextlib
+import subprocess
+import sys
+from collections.abc import Iterator
+
+import pytest
+import tensorflow as tf
+
+from trainer_utils import ConfigError, input_fn
+from trainer_utils.format import Feature
+
+WORKER = """
+import sys, tensorflow as tf
+config = tf.data.experimental.service.WorkerConfig(dispatcher_address=sys.argv[1])
+worker = tf.data.experimental.service.WorkerServer(config)
+print("ready", flush=True)
+sys.stdin.read()  # until the test ends
+"""
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[str]:
+    service = tf.data.experimental.service
+    dispatcher = service.DispatchServer()
+    address = dispatcher.target.split("://")[1]
+    with contextlib.ExitStack() as stack:
+        workers = []
+        for _ in range(2):
+            worker = subprocess.Popen(
+                [sys.executable, "-c", WORKER, address],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+            )  # fmt: skip
+            stack.callback(worker.wait)
+            stack.callback(worker.kill)
+            workers.append(worker)
+        for worker in workers:
+            assert worker.stdout is not None
+            assert worker.stdout.readline() == "ready\n"
+        yield dispatcher.target
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory, write_dataset) -> str:
+    shards = [[{"id": [n]} for n in range(start, start + 20)] for start in range(0, 200, 20)]
+    return write_dataset(
+        tmp_path_factory.mktemp("served"), {"train": shards}, {"id": Feature(type="int")}
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_two_workers_read_every_record_once_an_epoch(service, uri, shuffle):
+    dataset = input_fn(uri, features="id", batch_size=8, shuffle=shuffle, data_service=service)
+    for _ in range(2):
+        batches = [batch.tolist() for batch in dataset.as_numpy_iterator()]
+        assert sorted(n for batch in batches for n in batch) == list(range(200))
+        assert max(map(len, batches)) == 8
+
+
+@pytest.mark.slow
+def test_epochs_are_repeated_and_hooks_run(service, uri):
+    dataset = input_fn(
+        uri, features="id", batch_size=8, data_service=service, repeat=2,
+        post_batching_callback=lambda batch: {"id": -batch["id"]},
+    )  # fmt: skip
+    read = [n for batch in dataset.as_numpy_iterator() for n in batch.tolist()]
+    assert sorted(read) == sorted([*range(-199, 1)] * 2)
+
+
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [("remainder", "pad"), ("start_step", 3), ("shuffle", "global"), ("on_corrupt", "skip")],
+)
+def test_what_a_service_cannot_keep_is_refused(uri, setting, value):
+    with pytest.raises(ConfigError, match=f"^{setting}: expected"):
+        input_fn(uri, data_service="grpc://localhost:1", **{setting: value})

@@ -1,0 +1,64 @@
+"""Several datasets mixed by weights."""
+
+import collections
+
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from trainer_utils import ConfigError, input_fn
+from trainer_utils.format import Feature
+
+FEATURES = {"id": Feature(type="int")}
+
+
+@pytest.fixture(scope="module")
+def uris(tmp_path_factory, write_dataset) -> list[str]:
+    """300 records of numbers under 1000, and 50 from 1000 on."""
+    ids = [[{"id": [n]} for n in range(a, b)] for a, b in [(0, 200), (200, 300), (1000, 1050)]]
+    folder = tmp_path_factory.mktemp("mixed")
+    return [
+        write_dataset(folder / "large", {"train": ids[:2]}, FEATURES),
+        write_dataset(folder / "small", {"train": ids[2:]}, FEATURES),
+    ]
+
+
+@pytest.mark.parametrize("shuffle", [True, False, "global"])
+def test_an_epoch_shows_all_records_and_each_dataset_as_often_as_it_weighs(uris, shuffle):
+    dataset = input_fn(uris, features="id", batch_size=40, weights=[3, 1], shuffle=shuffle)
+    batches = [batch.tolist() for batch in dataset.as_numpy_iterator()]
+    counts = collections.Counter(n for batch in batches for n in batch)
+    assert set(counts) == {*range(300), *range(1000, 1050)}
+    assert {counts[n] for n in range(300)} == {1}
+    assert {counts[n] for n in range(1000, 1050)} == {2}
+    # The smaller one is spread over the whole epoch: 10 of 40 expected in each batch.
+    assert all(2 <= sum(n >= 1000 for n in batch) <= 18 for batch in batches)
+
+
+def test_weights_count_by_their_ratio(uris):
+    for weights in ([1, 9], [0.1, 0.9]):
+        plan = trainer_utils.plan(uris, batch_size=10, weights=weights)
+        assert plan.records == 3000
+        small = sum(p.take for p in plan.workers[0].shards if "small" in p.path)
+        assert small == 2700
+
+
+def test_mixed_datasets_are_shared_and_gone_on_from_as_one(uris):
+    options = {"features": "id", "batch_size": 40, "weights": [3, 1], "remainder": "drop"}
+    whole = [sorted(batch.tolist()) for batch in input_fn(uris, **options).as_numpy_iterator()]
+    parts = [
+        list(
+            input_fn(
+                uris, input_context=tf.distribute.InputContext(2, w, 2), start_step=4, **options
+            ).as_numpy_iterator()
+        )
+        for w in range(2)
+    ]
+    together = [sorted([*a.tolist(), *b.tolist()]) for a, b in zip(*parts, strict=True)]
+    assert together == whole[4:]
+
+
+@pytest.mark.parametrize("weights", [[1], [1, 2, 3], [1, 0], [1, -1]])
+def test_weights_that_fit_no_datasets_are_refused(uris, weights):
+    with pytest.raises(ConfigError, match=r"^weights: expected"):
+        input_fn(uris, weights=weights)

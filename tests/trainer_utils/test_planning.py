@@ -1,0 +1,84 @@
+"""`plan`: what it says is what the files hold, worked out by hand."""
+
+import json
+
+import pytest
+
+import trainer_utils
+from trainer_utils import ConfigError
+from trainer_utils.format import Feature
+
+IDS = {"id": Feature(type="int")}
+
+
+@pytest.fixture(scope="module")
+def three_shards(tmp_path_factory, write_dataset) -> str:
+    """Shards of 10, 0 and 13 records to train; an empty split."""
+    ids = [{"id": [number]} for number in range(23)]
+    splits = {"train": [ids[:10], [], ids[10:]], "empty": [[]]}
+    return write_dataset(tmp_path_factory.mktemp("three"), splits, IDS)
+
+
+def shards(worker: trainer_utils.WorkerPlan) -> list[tuple[int, int, int]]:
+    return [(int(part.path[-14:-9]), part.skip, part.skip + part.take) for part in worker.shards]
+
+
+def test_a_plan_names_each_workers_records_in_the_shards(three_shards):
+    plan = trainer_utils.plan(three_shards, workers=2, batch_size=8, remainder="pad")
+    assert (plan.records, plan.steps, plan.dropped, plan.padded) == (23, 3, 0, 1)
+    assert [worker.records for worker in plan.workers] == [11, 12]
+    assert [worker.padded for worker in plan.workers] == [1, 0]
+    assert [shards(worker) for worker in plan.workers] == [
+        [(0, 0, 10), (2, 0, 1)],
+        [(2, 1, 13)],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("remainder", "steps", "dropped", "padded"),
+    [(None, 3, 1, 0), ("drop", 2, 7, 0), ("pad", 3, 0, 1), ("balance", 3, 0, 0)],
+)
+def test_what_becomes_of_the_rest_is_counted(three_shards, remainder, steps, dropped, padded):
+    plan = trainer_utils.plan(three_shards, workers=2, batch_size=8, remainder=remainder)
+    assert (plan.steps, plan.dropped, plan.padded) == (steps, dropped, padded)
+    assert sum(worker.records for worker in plan.workers) == 23 - dropped
+
+
+def test_an_empty_split_has_no_steps(three_shards):
+    for remainder in (None, "drop", "pad", "balance"):
+        plan = trainer_utils.plan(
+            three_shards, "empty", workers=3, batch_size=3, remainder=remainder
+        )
+        assert (plan.records, plan.steps) == (0, 0)
+        assert [list(worker.shards) for worker in plan.workers] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"workers": 3, "batch_size": 8}, "batch_size: expected a multiple of the 3 replicas"),
+        ({"workers": 3, "replicas": 4, "batch_size": 8}, "workers: .* the 4 replicas, got 3"),
+        ({"batch_size": 24, "remainder": "drop"}, "batch_size: expected at most the 23 records"),
+        ({"workers": 8, "batch_size": 8, "split": "train[:3]", "remainder": "balance"}, "'pad'"),
+        ({"workers": 2, "batch_size": 8, "remainder": "keep"}, "remainder: expected one of"),
+    ],
+)
+def test_an_impossible_plan_is_refused_with_the_setting_to_change(three_shards, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        trainer_utils.plan(three_shards, **{"split": "train", **settings})
+
+
+def test_a_plan_is_text_and_json(three_shards):
+    plan = trainer_utils.plan(three_shards, workers=2, batch_size=8)
+    lines = str(plan).splitlines()
+    assert lines[0] == (
+        "23 records in global batches of 8: 3 steps, 1 records dropped, 0 rows padded"
+    )
+    assert [line.split() for line in lines[2:6:3]] == [
+        ["0", "11", "3", "0", "0", "2"],
+        ["1", "11", "3", "1", "0", "1"],
+    ]
+    assert lines[4].endswith("[0:1]")
+    value = json.loads(json.dumps(plan.to_dict()))
+    assert value["workers"][1]["shards"][0]["take"] == 12
+    assert value["dropped"] == 1

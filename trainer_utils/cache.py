@@ -1,0 +1,75 @@
+"""`cache=`: shards are copied somewhere fast when they are first read.
+
+locate = locator("memory")
+locate("gs://bucket/set/Split-train/data_tfrecord-00000-of-00008")   # "ram://tfx-shards/…"
+
+What is kept are the files as they lie on disk, so that every epoch's order, augmentation and
+resuming are what they are without a cache.
+"""
+
+import hashlib
+import os
+import posixpath
+import tempfile
+import threading
+from collections.abc import Callable
+
+import tensorflow as tf
+
+from trainer_utils.records import PieceTable, ReadPiece
+
+__all__ = ["cached", "locator"]
+
+_MEMORY = "ram://tfx-shards"  # TensorFlow's file system in memory, of this process
+
+_lock = threading.Lock()
+_locks: dict[str, threading.Lock] = {}
+
+
+def locator(cache: str, digest: str) -> Callable[[str], str]:
+    """A function that copies a shard, the first time, and says where the copy is.
+
+    Args:
+        cache: `"memory"`, `"disk"` (this user's part of the folder for temporary files) or a
+            folder. Copies in a folder are used by other processes too, and stay there.
+        digest: of the datasets, so that a changed one is copied anew.
+    """
+    folder = posixpath.join(_folder(cache), digest)
+    tf.io.gfile.makedirs(folder)
+
+    def locate(path: str) -> str:
+        key = hashlib.blake2b(path.encode(), digest_size=8).hexdigest()
+        target = posixpath.join(folder, f"{key}-{posixpath.basename(path)}")
+        with _lock:
+            lock = _locks.setdefault(target, threading.Lock())
+        with lock:
+            if not tf.io.gfile.exists(target):
+                part = f"{target}.{os.getpid()}"  # another process may copy it at the same time
+                tf.io.gfile.copy(path, part, overwrite=True)
+                tf.io.gfile.rename(part, target, overwrite=True)
+        return target
+
+    return locate
+
+
+def cached(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
+    """Reads the copy of a piece's file."""
+
+    def located(path: bytes) -> bytes:
+        return locate(path.decode()).encode()
+
+    def read_piece(piece: PieceTable) -> tf.data.Dataset:
+        path = tf.numpy_function(located, [piece["path"]], tf.string)
+        return read({**piece, "path": tf.ensure_shape(path, ())})
+
+    return read_piece
+
+
+def _folder(cache: str) -> str:
+    if cache == "memory":
+        return _MEMORY
+    if cache != "disk":
+        return cache
+    folder = os.path.join(tempfile.gettempdir(), f"tfx-shards-{os.getuid()}")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    return folder

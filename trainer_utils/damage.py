@@ -1,0 +1,41 @@
+"""`on_corrupt="skip"`: records that could not be read are left out of their batches.
+
+elements = without_unreadable(elements, keeps_rows=False, keeps_elements=True, spare=record)
+"""
+
+import tensorflow as tf
+
+from trainer_utils.shard_reader import UNREADABLE
+
+__all__ = ["without_unreadable"]
+
+
+def without_unreadable(
+    elements: tf.data.Dataset, *, keeps_rows: bool, keeps_elements: bool, spare: bytes
+) -> tf.data.Dataset:
+    """Leaves out rows that could not be read.
+
+    Args:
+        elements: `(rows,) string` each, or with a mask `((rows,) string, (rows,) float32)`.
+        keeps_rows: whether all elements must keep their rows, for static shapes: others of the
+            batch then stand in, with weight 0 where there is a mask.
+        keeps_elements: whether each must have a row at least, because other workers wait for it.
+        spare: a record that stands in where a whole element could not be read.
+    """
+
+    def clean(records: tf.Tensor, *mask: tf.Tensor) -> tuple[tf.Tensor, ...]:
+        is_good = tf.not_equal(records, UNREADABLE)
+        good = tf.boolean_mask(records, is_good)
+        candidates = tf.concat([good, [spare]], 0)
+        if keeps_rows:
+            kept = tf.where(is_good, records, candidates[0])
+            return (kept, *(weights * tf.cast(is_good, tf.float32) for weights in mask))
+        if keeps_elements:
+            return (candidates[: tf.maximum(tf.size(good), 1)],)
+        return (good,)
+
+    is_masked = isinstance(elements.element_spec, tuple)
+    cleaned = elements.map(clean if is_masked else lambda records: clean(records)[0])
+    if keeps_rows or keeps_elements:
+        return cleaned
+    return cleaned.filter(lambda records: tf.size(records) > 0)

@@ -1,0 +1,76 @@
+"""A JSON Schema of one example as `input_fn` parses it, for whatever else reads or checks examples.
+
+    render_example_schema(features, vocabularies={"label": ["cat", "dog"]})
+
+Bytes are strings; images are arrays of height, width and channels.
+
+Source: JSON Schema, draft 2020-12.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainer_utils.format.datum import Feature
+
+__all__ = ["render_example_schema"]
+
+_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+_MOST_NAMED_CLASSES = 1000  # each is named, as far as a person might read it
+_INT64 = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
+_VALUES: dict[str, dict[str, Any]] = {
+    "int": _INT64,
+    "float": {"type": "number"},
+    "string": {"type": "string"},
+}
+_PIXEL = {"type": "integer", "minimum": 0, "maximum": 255}
+
+
+def render_example_schema(
+    features: Mapping[str, Feature], *, vocabularies: Mapping[str, Sequence[str]] | None = None
+) -> str:
+    """The schema as text.
+
+    Args:
+        features: by name.
+        vocabularies: names of the classes of features that are ids, in order.
+    """
+    properties = {
+        name: _property(feature, (vocabularies or {}).get(name))
+        for name, feature in features.items()
+    }
+    schema = {
+        "$schema": _DIALECT,
+        "type": "object",
+        "properties": properties,
+        "required": sorted(properties),
+        "additionalProperties": False,
+    }
+    return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+
+
+def _property(feature: Feature, classes: Sequence[str] | None) -> dict[str, Any]:
+    if feature.is_raw_image:
+        return _array(_PIXEL, feature.extra["image_shape"])
+    if feature.is_image:
+        channels = 1 if len(feature.shape) == 2 else 3
+        size = feature.shape[:2] if feature.is_fixed_size else (None, None)
+        return _array(_PIXEL, (*size, channels))
+    value = _VALUES[feature.type]
+    if classes is not None and feature.type == "int":
+        value = {"type": "integer", "minimum": 0, "maximum": len(classes) - 1}
+        if len(classes) <= _MOST_NAMED_CLASSES:
+            value = {"oneOf": [{"const": n, "title": name} for n, name in enumerate(classes)]}
+    if feature.dense:
+        return _array(value, feature.shape)
+    return _array(value, (None,) * max(1, len(feature.shape)))
+
+
+def _array(value: Mapping[str, Any], shape: Sequence[int | None]) -> dict[str, Any]:
+    """Nested arrays; a size of None is any."""
+    made = dict(value)
+    for size in reversed(shape):
+        made = {"type": "array", "items": made}
+        if size is not None:
+            made |= {"minItems": size, "maxItems": size}
+    return made

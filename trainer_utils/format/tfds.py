@@ -1,0 +1,262 @@
+"""TFDS's two JSON files, `dataset_info.json` and `features.json`, read and written.
+
+    parse_tfds_features(text, path=…)       # {'image': Feature(…), 'objects/label': Feature(…)}
+    parse_tfds_splits(text, path=…)         # {'train': {'mnist-train.tfrecord-00000-of-…': 60000}}
+    render_tfds_features(features)          # so that TFDS opens a dataset of ours
+
+TFDS joins the names of nested features by `/`. It keeps one dimension of unknown size as a flat
+list, and two or more as flat values with row lengths beside them.
+
+Source: `tensorflow_datasets/core/{dataset_info,example_serializer,naming}.py` of TFDS 4.9 and
+`core/proto/{dataset_info,feature}.proto`.
+"""
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainer_utils.format.datum import Feature
+from trainer_utils.format.errors import DatasetError
+
+__all__ = [
+    "TFDS_FEATURES_FILE",
+    "TFDS_INFO_FILE",
+    "labels_file",
+    "parse_tfds_features",
+    "parse_tfds_splits",
+    "render_tfds_features",
+    "render_tfds_info",
+]
+
+TFDS_INFO_FILE = "dataset_info.json"
+TFDS_FEATURES_FILE = "features.json"
+
+_TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+_UNKNOWN = -1
+_FEATURES = "tensorflow_datasets.core.features"
+
+
+def labels_file(feature: str) -> str:
+    """The file of a label's class names, one a line, beside the JSON."""
+    return f"{feature.replace('/', '.')}.labels.txt"
+
+
+def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
+    """Reads the splits of `dataset_info.json`: for each its shards' names, in order, and records.
+
+    Raises:
+        DatasetError: it is no such JSON, or the shards are no TFRecord files.
+    """
+    try:
+        info = json.loads(text)
+        file_format = info.get("fileFormat", "tfrecord")
+        if file_format != "tfrecord":
+            raise DatasetError(
+                f"{path!r}: expected the file format tfrecord, got {file_format!r}. "
+                "Convert it: tfds build --file_format=tfrecord, or `tfds convert_format`."
+            )
+        return {split["name"]: _shards(info, split) for split in info.get("splits", ())}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        if isinstance(error, DatasetError):
+            raise
+        raise DatasetError(
+            f"{path!r}: expected TFDS's dataset_info.json: {type(error).__name__}: {error}"
+        ) from error
+
+
+def _shards(info: Mapping[str, Any], split: Mapping[str, Any]) -> dict[str, int]:
+    lengths = [int(number) for number in split.get("shardLengths", ())]
+    count = len(lengths)
+    digits = max(5, len(str(count)))
+    shards = {}
+    for index, records in enumerate(lengths):
+        name = (split.get("filepathTemplate") or _TEMPLATE).format(
+            DATASET=info["name"],
+            SPLIT=split["name"],
+            FILEFORMAT="tfrecord",
+            SHARD_INDEX=f"{index:0{digits}d}",
+            NUM_SHARDS=f"{count:0{digits}d}",
+            SHARD_X_OF_Y=f"{index:0{digits}d}-of-{count:0{digits}d}",
+        )
+        shards[name] = records
+    return shards
+
+
+def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
+    """Reads `features.json`.
+
+    Returns:
+        Features by name, nested ones joined by `/`; None where there is one of a kind that is not
+        known here, so that only the records can tell. An image whose size the JSON leaves open has
+        0 for it.
+
+    Raises:
+        DatasetError: it is no such JSON; the message names `path`.
+    """
+    try:
+        root = json.loads(text)
+        features: dict[str, Feature] = {}
+        is_known = _collect("", root, (), features)
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise DatasetError(
+            f"{path!r}: expected TFDS's features.json: {type(error).__name__}: {error}"
+        ) from error
+    return features if is_known else None
+
+
+def _collect(
+    name: str, entry: Mapping[str, Any], outer: tuple[int, ...], features: dict[str, Feature]
+) -> bool:
+    """Adds what an entry holds; `outer` are the dimensions of the sequences round it."""
+    if "featuresDict" in entry:
+        nested = entry["featuresDict"].get("features", {})
+        return all(
+            [_collect(f"{name}/{key}".lstrip("/"), e, outer, features) for key, e in nested.items()]
+        )
+    if "sequence" in entry:
+        length = int(entry["sequence"].get("length", _UNKNOWN))
+        return _collect(name, entry["sequence"]["feature"], (*outer, length), features)
+    made = _leaf(entry)
+    if made is None:
+        return False
+    kind, shape, extra = made
+    _add(name, kind, (*outer, *shape), extra if not outer else {}, features)
+    return True
+
+
+def _leaf(entry: Mapping[str, Any]) -> tuple[str, tuple[int, ...], dict[str, Any]] | None:
+    """Type, dimensions and, of an image, `{"image": (height, width, channels)}`."""
+    if "classLabel" in entry:
+        return "int", (), {}
+    if "text" in entry:
+        return "string", (), {}
+    if "image" in entry:
+        image = entry["image"]
+        is_decodable = image.get("dtype", "uint8") == "uint8"
+        return "string", (), {"image": _dimensions(image)} if is_decodable else {}
+    if "video" in entry:
+        return "string", (_UNKNOWN,), {}
+    for kind in ("tensor", "boundingBox", "audio"):
+        if kind in entry:
+            tensor = entry[kind]
+            if tensor.get("encoding", "none").lower() not in ("none", ""):
+                return "string", (), {}
+            return _type(tensor["dtype"]), _dimensions(tensor), {}
+    return None
+
+
+def _add(
+    name: str,
+    kind: str,
+    shape: tuple[int, ...],
+    extra: Mapping[str, Any],
+    features: dict[str, Feature],
+) -> None:
+    if "image" in extra:
+        features[name] = _image(*extra["image"])
+        return
+    unknown = shape.count(_UNKNOWN)
+    if unknown > 1:
+        features[f"{name}/ragged_flat_values"] = Feature(type=kind, shape=(0,), dense=False)
+        for depth in range(unknown - 1):
+            row_lengths = Feature(type="int", shape=(0,), dense=False)
+            features[f"{name}/ragged_row_lengths_{depth}"] = row_lengths
+    elif unknown or (kind == "string" and shape):
+        longest = 0 if unknown else math.prod(shape)
+        features[name] = Feature(type=kind, shape=(longest,), dense=False)
+    else:
+        features[name] = Feature(type=kind, shape=shape)
+
+
+def _image(height: int, width: int, channels: int) -> Feature:
+    size = (max(height, 0), max(width, 0))
+    sizes = "fixed" if min(height, width) > 0 else "mixed"
+    shape = size if channels == 1 else (*size, 3)
+    return Feature(type="string", shape=shape, extra={"sizes": sizes})
+
+
+def _dimensions(entry: Mapping[str, Any]) -> tuple[int, ...]:
+    return tuple(int(size) for size in entry.get("shape", {}).get("dimensions", ()))
+
+
+def _type(dtype: str) -> str:
+    if dtype.startswith(("float", "bfloat")):
+        return "float"
+    return "string" if dtype in ("string", "object") else "int"
+
+
+def render_tfds_features(
+    features: Mapping[str, Feature], *, classes: Mapping[str, int] | None = None
+) -> str:
+    """`features.json` as text.
+
+    Args:
+        features: by name.
+        classes: for features that are ids of a vocabulary, its size.
+    """
+    entries = {
+        name: _entry(feature, (classes or {}).get(name)) for name, feature in features.items()
+    }
+    return _render(_of_kind("features_dict.FeaturesDict", featuresDict={"features": entries}))
+
+
+def _entry(feature: Feature, num_classes: int | None) -> dict[str, Any]:
+    if feature.is_image and feature.dense:
+        fixed = feature.is_fixed_size
+        size = feature.shape[:2] if fixed else (_UNKNOWN, _UNKNOWN)
+        channels = 1 if len(feature.shape) == 2 else 3
+        image = {"dtype": "uint8", "shape": _shape((*size, channels))}
+        return _of_kind("image_feature.Image", image=image)
+    if feature.type == "string" and feature.dense:
+        # As a tensor, not as a text: TFDS shows a text as UTF-8, and bytes need be none.
+        return _tensor("string", ())
+    single = feature.shape == () or (feature.shape == (1,) and feature.dense)
+    if num_classes is not None and feature.type == "int" and single:
+        label = {"numClasses": str(num_classes)}
+        return _of_kind("class_label_feature.ClassLabel", classLabel=label)
+    dtype = {"int": "int64", "float": "float32", "string": "string"}[feature.type]
+    if feature.dense:
+        return _tensor(dtype, feature.shape)
+    sequence = {"feature": _tensor(dtype, ()), "length": str(_UNKNOWN)}
+    return _of_kind("sequence_feature.Sequence", sequence=sequence)
+
+
+def _tensor(dtype: str, shape: tuple[int, ...]) -> dict[str, Any]:
+    tensor = {"dtype": dtype, "encoding": "none", "shape": _shape(shape)}
+    return _of_kind("tensor_feature.Tensor", tensor=tensor)
+
+
+def _shape(shape: Sequence[int]) -> dict[str, Any]:
+    return {"dimensions": [str(size) for size in shape]} if shape else {}
+
+
+def _of_kind(python_class: str, **content: Any) -> dict[str, Any]:
+    return {"pythonClassName": f"{_FEATURES}.{python_class}", **content}
+
+
+def render_tfds_info(
+    name: str, splits: Mapping[str, tuple[str, Sequence[int], int]], *, version: str = "1.0.0"
+) -> str:
+    """`dataset_info.json` as text.
+
+    Args:
+        name: of the dataset, as an identifier.
+        splits: for each the template of its shards' paths, relative to the JSON's folder, such as
+            `Split-train/data_tfrecord-{SHARD_X_OF_Y}`; the shards' records; and their bytes.
+        version: of the dataset, as TFDS counts.
+    """
+    entries = [
+        {
+            "filepathTemplate": template,
+            "name": split,
+            "numBytes": str(num_bytes),
+            "shardLengths": [str(number) for number in records],
+        }
+        for split, (template, records, num_bytes) in splits.items()
+    ]
+    return _render({"fileFormat": "tfrecord", "name": name, "splits": entries, "version": version})
+
+
+def _render(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"

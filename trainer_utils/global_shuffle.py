@@ -1,0 +1,116 @@
+"""`shuffle="global"`: a true permutation of all records each epoch, with no shuffle buffer.
+
+order = global_order(ranges, layout=layout, worker=0, seed=0, shards=ShardReader())
+
+Where the n-th record of an epoch lies is computed, and it is read there.
+"""
+
+import bisect
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer_utils.dataset import FileRange
+from trainer_utils.format import ConfigError, keyed_hash, permute
+from trainer_utils.layout import Layout
+from trainer_utils.machine import usable_cores
+from trainer_utils.shard_reader import ShardReader
+
+__all__ = ["global_order"]
+
+_TABLE_RECORDS = 1 << 24  # up to here an epoch's permutation is kept: 128 MiB at the most
+
+
+def global_order(
+    ranges: Sequence[FileRange], *, layout: Layout, worker: int, seed: int, shards: ShardReader
+) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
+    """A worker's records in an order of all records.
+
+    Args:
+        ranges: of all workers.
+        layout: of an epoch.
+        worker: which one this is.
+        seed: of all orders.
+        shards: reads the records.
+
+    Returns:
+        A function of the epoch and of the first step in it, to vectors of serialized records.
+
+    Raises:
+        ConfigError: a shard is a gzip file, of which no single record can be read.
+    """
+    for part in ranges:
+        if part.path.endswith(".gz"):
+            raise ConfigError(
+                f"shuffle: expected True or a number for gzip files, got 'global' ({part.path}). "
+                "Write the dataset without gzip."
+            )
+    rows = layout.rows_per_worker
+    tails = [
+        layout.share(index).used - layout.full_steps * rows for index in range(layout.num_workers)
+    ]
+    tail_start = layout.full_steps * layout.batch_size + sum(tails[:worker])
+    places = _Places(ranges)
+    orders = _Orders(layout.num_records, seed)
+
+    def read(epoch: Any, step: Any) -> npt.NDArray[Any]:
+        start, count = int(step) * layout.batch_size + worker * rows, rows
+        if step == layout.full_steps:
+            start, count = tail_start, tails[worker]
+        numbers = orders.at(int(epoch), np.arange(start, start + count))
+        return places.read(numbers, shards)
+
+    def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
+        def vector(number: tf.Tensor) -> tf.Tensor:
+            records = tf.numpy_function(read, [epoch, number], tf.string)
+            return tf.ensure_shape(records, [None])
+
+        steps = tf.data.Dataset.range(step, layout.full_steps + (tails[worker] > 0))
+        return steps.map(vector, num_parallel_calls=usable_cores(), deterministic=True)
+
+    return order
+
+
+class _Orders:
+    """The permutations of epochs; the last one is kept, where it is not too large."""
+
+    def __init__(self, num_records: int, seed: int) -> None:
+        self._num_records = num_records
+        self._seed = seed
+        self._kept: tuple[int, npt.NDArray[np.int64]] | None = None
+
+    def at(self, epoch: int, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """The records at places of an epoch."""
+        if self._num_records > _TABLE_RECORDS:
+            return self._permuted(epoch, places)
+        kept = self._kept
+        if kept is None or kept[0] != epoch:
+            kept = epoch, self._permuted(epoch, np.arange(self._num_records))
+            self._kept = kept
+        return kept[1][places]
+
+    def _permuted(self, epoch: int, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        identity = epoch.to_bytes(8, "little", signed=True)
+        seed = keyed_hash(identity, seed=self._seed, purpose="epoch") % (1 << 63)
+        return permute(places, num_records=self._num_records, seed=seed)
+
+
+class _Places:
+    """Which file, and which record in it, a number of all records is."""
+
+    def __init__(self, ranges: Sequence[FileRange]) -> None:
+        self._ranges = ranges
+        takes = [part.take for part in ranges]
+        self._starts = [0, *itertools.accumulate(takes)][:-1]
+
+    def read(self, numbers: npt.NDArray[np.int64], shards: ShardReader) -> npt.NDArray[Any]:
+        records = np.empty(len(numbers), object)
+        for index, number in enumerate(numbers.tolist()):
+            part = bisect.bisect_right(self._starts, number) - 1
+            found = self._ranges[part]
+            (records[index],) = shards.read(found.path, [found.skip + number - self._starts[part]])
+        return records

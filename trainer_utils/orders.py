@@ -1,0 +1,78 @@
+"""The order in which a worker's records come: that of the files, windowed, mixed or global."""
+
+from collections.abc import Callable, Sequence
+
+import tensorflow as tf
+
+from trainer_utils.dataset import FileRange
+from trainer_utils.global_shuffle import global_order
+from trainer_utils.layout import Layout
+from trainer_utils.options import InputOptions
+from trainer_utils.ranges import cut
+from trainer_utils.records import ReadPiece, in_order, turns
+from trainer_utils.shard_reader import ShardReader
+from trainer_utils.shuffling import windowed
+from trainer_utils.sources import Source, mean_bytes
+
+__all__ = ["Order", "order_of", "window_records_of"]
+
+Order = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
+"""Of the epoch and the first step in it, both `() int64`: a dataset of `(any,) string` records."""
+
+
+def order_of(
+    ranges: Sequence[FileRange],
+    options: InputOptions,
+    layout: Layout,
+    worker: int,
+    read: ReadPiece,
+    shards: ShardReader,
+    window_records: int,
+) -> Order:
+    """The order that the options ask for.
+
+    Args:
+        ranges: what is read, by all workers.
+        options: of the input.
+        layout: of an epoch.
+        worker: which one this is.
+        read: how a part of a file is read.
+        shards: reads single records.
+        window_records: how many are held to be shuffled.
+    """
+    if options.shuffle == "global":
+        return global_order(ranges, layout=layout, worker=worker, seed=options.seed, shards=shards)
+    if options.shuffle:
+        return windowed(
+            ranges,
+            layout=layout,
+            worker=worker,
+            window_records=window_records,
+            seed=options.seed,
+            read=read,
+        )
+    shares = [layout.share(index) for index in range(layout.num_workers)]
+    if options.batch_size is None:  # there are no batches whose rows could be dealt in turn
+        start = shares[worker].start
+        return in_order(
+            cut(ranges, start, start + shares[worker].used),
+            rows=layout.rows_per_worker,
+            used=shares[worker].used,
+            read=read,
+        )
+    return in_order(
+        ranges,
+        rows=layout.rows_per_worker,
+        num_workers=layout.num_workers,
+        turn=turns([share.stop - share.start for share in shares])[worker],
+        used=sum(share.used for share in shares),
+        later=sum(share.dropped for share in shares) * (options.remainder == "drop"),
+        read=read,
+    )
+
+
+def window_records_of(sources: Sequence[Source], options: InputOptions) -> int:
+    """How many records are held to be shuffled."""
+    if isinstance(options.shuffle, int) and not isinstance(options.shuffle, bool):
+        return options.shuffle
+    return max(1, int(options.shuffle_bytes / max(mean_bytes(sources), 1)))

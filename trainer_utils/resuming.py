@@ -1,0 +1,137 @@
+"""Saves where an input is beside where a model is: with Keras, or with `tf.train.Checkpoint`.
+
+    backup = "gs://bucket/backup"
+    train = input_fn(uri, "train", repeat=9, state=trainer_utils.load_state(backup))
+    model.fit(train, epochs=9, steps_per_epoch=train.input_steps, callbacks=[
+        keras.callbacks.BackupAndRestore(backup, save_freq=500),
+        trainer_utils.InputBackup(train, backup, save_freq=500),     # after it
+    ])
+
+A process that is started anew then goes on with the batch after the last one saved.
+"""
+
+import posixpath
+from typing import Any
+
+import tensorflow as tf
+
+from trainer_utils.format import ConfigError
+from trainer_utils.state import InputState
+
+__all__ = ["InputBackup", "InputProgress", "load_state"]
+
+STATE_FILE = "input_state.json"
+
+
+def load_state(folder: str) -> InputState | None:
+    """The token that `InputBackup` saved in a folder; None where there is none yet."""
+    path = posixpath.join(folder, STATE_FILE)
+    if not tf.io.gfile.exists(path):
+        return None
+    with tf.io.gfile.GFile(path, "r") as stream:
+        return InputState.from_json(stream.read())
+
+
+class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
+    """Saves the input's token as often as Keras's `BackupAndRestore` saves the model.
+
+    It stands after that in the list of callbacks, with the same folder and the same `save_freq`.
+    With a number for that, make the dataset with `repeat=epochs` and give `fit` the
+    `steps_per_epoch`: Keras then begins the broken epoch anew, while the input goes on within its
+    own, and training ends with the last batch of the last one.
+    It also tells the dataset which epoch Keras begins, whatever iterators Keras made before.
+
+    Args:
+        dataset: of `input_fn` or `distribute`.
+        backup_dir: the folder.
+        save_freq: `"epoch"`, or a number of batches.
+    """
+
+    def __init__(self, dataset: Any, backup_dir: str, *, save_freq: str | int = "epoch") -> None:
+        super().__init__()
+        if save_freq != "epoch" and not (isinstance(save_freq, int) and save_freq > 0):
+            raise ConfigError(f"save_freq: expected 'epoch' or a number, got {save_freq!r}")
+        self._dataset = dataset
+        self._folder = backup_dir
+        self._save_freq = save_freq
+        start = dataset.input_start
+        self._step = start.epoch * dataset.input_steps + start.step  # of all epochs
+        self._since_saved = 0
+        self._last_batch = 0
+
+    def on_train_begin(self, logs: Any = None) -> None:
+        """Refuses what Keras would cut short.
+
+        Raises:
+            ConfigError: Keras would take the rest of the first epoch for the length of all others.
+        """
+        if self._step % max(self._dataset.input_steps, 1) and not self.params.get("steps"):
+            raise ConfigError(
+                f"steps_per_epoch: expected {self._dataset.input_steps} in fit, and repeat=epochs "
+                "in input_fn, since the input goes on within an epoch, got None"
+            )
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Tells the dataset its epoch."""
+        if self._dataset.input_steps:
+            self._dataset.input_epoch.assign(self._step // self._dataset.input_steps)
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Counts, as `BackupAndRestore` does, and saves with it."""
+        taken = batch + 1 if batch <= self._last_batch else batch - self._last_batch
+        self._last_batch = batch
+        self._step += taken
+        self._since_saved += taken
+        if isinstance(self._save_freq, int) and self._since_saved >= self._save_freq:
+            self._since_saved = 0
+            self._save()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Saves, if it is to."""
+        self._last_batch = 0
+        if self._save_freq == "epoch":
+            self._save()
+
+    def _save(self) -> None:
+        token = self._dataset.state(self._step)
+        tf.io.gfile.makedirs(self._folder)
+        path = posixpath.join(self._folder, STATE_FILE)
+        with tf.io.gfile.GFile(f"{path}.part", "w") as stream:
+            stream.write(token.to_json())
+        tf.io.gfile.rename(f"{path}.part", path, overwrite=True)
+
+
+class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
+    """Where an input is, for `tf.train.Checkpoint`, in a training loop of one's own.
+
+    progress = trainer_utils.InputProgress()
+    checkpoint = tf.train.Checkpoint(model=model, input=progress)
+    checkpoint.restore(tf.train.latest_checkpoint(folder))
+    train = input_fn(uri, "train", repeat=True, state=progress.state)
+    for batch in progress.follow(train):       # counts the steps
+        train_step(batch)
+        if …: checkpoint.save(folder)
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.state: InputState | None = None
+
+    def follow(self, dataset: Any) -> Any:
+        """Iterates over a dataset, with `state` at the step that comes next."""
+        start = dataset.input_start
+        step = start.epoch * dataset.input_steps + start.step
+        self.state = dataset.state(step)
+        for element in dataset:
+            step += 1
+            self.state = dataset.state(step)
+            yield element
+
+    def serialize(self) -> str:
+        """What the checkpoint holds."""
+        return "" if self.state is None else self.state.to_json()
+
+    def deserialize(self, value: str | bytes) -> None:
+        """Takes what a checkpoint held."""
+        text = value.decode() if isinstance(value, bytes) else value
+        self.state = InputState.from_json(text) if text else None
