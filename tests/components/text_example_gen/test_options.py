@@ -1,0 +1,393 @@
+"""What the settings of TextExampleGen do to texts, splits, order and shards."""
+
+import hashlib
+import itertools
+import json
+import math
+import os
+import unicodedata
+from collections import Counter
+from pathlib import Path
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from tfx.components.example_gen import utils
+from tfx.orchestration import data_types
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils
+from tfx.utils import proto_utils
+
+from components import TextExampleGen
+from components.text_example_gen import pieces
+
+LABELS = ["ant", "bee", "cat", "dog", "emu"]
+
+
+def table(rows: int) -> str:
+    """Rows whose texts say their number, of five labels of different size and twelve authors."""
+    lines = [
+        f"text of {n},{LABELS[min(n % 9, 4)]},author {n * n % 12},{n}\n" for n in range(1, rows + 1)
+    ]
+    return "text,label,author,n\n" + "".join(lines)
+
+
+def contents(uri: Path) -> dict[str, str]:
+    """A digest of every file of a dataset."""
+    return {
+        str(path.relative_to(uri)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in uri.rglob("*")
+        if path.is_file()
+    }
+
+
+@pytest.fixture(scope="module")
+def many(write, tmp_path_factory) -> Path:
+    return write(tmp_path_factory.mktemp("many"), {"t.csv": table(900)}) / "t.csv"
+
+
+@pytest.fixture(scope="module")
+def plain(many, run_text, tmp_path_factory):
+    """What comes of them with no setting."""
+    return run_text(many, tmp_path_factory.mktemp("plain") / "out")
+
+
+# Texts --------------------------------------------------------------------------------------------
+
+TEXTS = ["ÀÉ ẞ Straße", "e\u0301 A\u030a", "ﬁ ① ﾊﾟ", "İI ΑΣ", ""]
+
+
+@pytest.mark.parametrize("form", [None, "NFC", "NFD", "NFKC", "NFKD"])
+def test_texts_are_normalized_and_other_columns_are_not(convert, form):
+    lines = "".join(json.dumps({"text": text, "other": text}) + "\n" for text in TEXTS)
+    dataset = convert({"t.jsonl": lines}, **({"normalize": form} if form else {}))
+    for number, text in enumerate(TEXTS, 1):
+        row = dataset.by_id()[f"t.jsonl:{number}"]
+        assert row["text"][0].decode() == (unicodedata.normalize(form, text) if form else text)
+        assert row["other"][0].decode() == text
+
+
+def test_texts_are_made_lower_case_and_other_columns_are_not(convert):
+    dataset = convert({"t.csv": "text,Other\nÀÉ Straße ΑΒ İ,ÀB\n"}, lowercase=True)
+    (row,) = dataset.by_id().values()
+    assert row["text"][0].decode().replace("i\u0307", "i") == "àé straße αβ i"
+    assert row["Other"] == ["ÀB".encode()]
+
+
+def test_texts_are_normalized_before_they_are_counted_and_compared(convert):
+    lines = "".join(json.dumps({"text": t}) + "\n" for t in ["É", "e\u0301", "abc", "ABC"])
+    dataset = convert(
+        {"t.jsonl": lines}, normalize="NFC", lowercase=True, max_chars=1, deduplicate=True
+    )
+    assert dataset.texts() == {"t.jsonl:1": "é"}
+    assert dataset.counts() == {"found": 4, "written": 1, "rejected": 0, "skipped": 3}
+
+
+def test_texts_are_kept_from_min_to_max_characters(convert):
+    texts = ["", "a", "éé", "😀😀😀", "four", "fives"]
+    lines = "".join(json.dumps({"text": text, "n": 1}) + "\n" for text in texts)
+    dataset = convert({"train.jsonl": lines + '{"n": 2}\n'}, min_chars=2, max_chars=4)
+    assert dataset.texts() == {
+        "train.jsonl:3": "éé",
+        "train.jsonl:4": "😀😀😀",
+        "train.jsonl:5": "four",
+    }
+    assert dataset.counts() == {"found": 7, "written": 3, "rejected": 0, "skipped": 4}
+
+
+def test_a_text_that_came_before_is_left_out_wherever_it_was(convert, monkeypatch):
+    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
+    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 8)
+    files = {
+        "train.csv": "text,n\na,1\nb,2\na,3\nA,4\na ,5\n",
+        "test.csv": "text,n\nb,6\nc,7\n",
+    }
+    dataset = convert(files, deduplicate=True)
+    # Files are taken in the order of their names, so `test.csv` comes first.
+    assert dataset.texts() == {
+        "test.csv:1": "b",
+        "test.csv:2": "c",
+        "train.csv:1": "a",
+        "train.csv:4": "A",
+        "train.csv:5": "a ",
+    }
+    assert dataset.manifest["splits"]["train"]["skipped"] == 2
+    assert dataset.counts() == {"found": 7, "written": 5, "rejected": 0, "skipped": 2}
+
+
+def test_a_column_of_another_name_may_be_the_text(convert):
+    settings = {"columns": {"words": "text"}, "lowercase": True, "deduplicate": True}
+    dataset = convert({"t.csv": "words,n\nAb,1\nab,2\n"}, **settings)
+    assert dataset.texts("words") == {"t.csv:1": "ab"}
+
+
+# Labels -------------------------------------------------------------------------------------------
+
+
+def test_a_vocabulary_gives_the_ids(convert):
+    dataset = convert({"t.csv": "text,label\na,x\nb,y\n"}, vocabulary=["y", "never", "x"])
+    assert dataset.vocabulary() == ["y", "never", "x"]
+    assert {name: row["label"] for name, row in dataset.by_id().items()} == {
+        "t.csv:1": [2],
+        "t.csv:2": [0],
+    }
+
+
+def test_vocabularies_are_given_by_feature(convert):
+    text = "text,mood,topic\na,sad,art\nb,gay,law\n"
+    kinds = {"mood": "label", "topic": "label"}
+    dataset = convert({"t.csv": text}, columns=kinds, vocabulary={"topic": ["law", "art"]})
+    assert dataset.labels("mood") == {"t.csv:1": "sad", "t.csv:2": "gay"}
+    assert dataset.vocabulary("mood") == ["gay", "sad"]
+    assert dataset.vocabulary("topic") == ["law", "art"]
+
+
+def test_the_manifest_counts_the_labels_of_each_split(plain):
+    for split, rows in plain.splits.items():
+        words = Counter(plain.vocabulary()[row["label"][0]] for row in rows)
+        assert plain.manifest["splits"][split]["labels"] == words
+
+
+# Splits -------------------------------------------------------------------------------------------
+
+
+def within(count: int, total: int, share: float) -> bool:
+    """Five standard deviations either side of the mean of a binomial distribution."""
+    return abs(count - total * share) <= 5 * math.sqrt(total * share * (1 - share))
+
+
+def test_splits_are_two_to_one_unless_said(plain):
+    counts = {split: len(rows) for split, rows in plain.splits.items()}
+    assert counts.keys() == {"train", "eval"}
+    assert within(counts["train"], 900, 2 / 3)
+    assert artifact_utils.decode_split_names(plain.artifact.split_names) == ["train", "eval"]
+
+
+def test_output_config_gives_the_splits_and_their_shares(many, run_text, tmp_path, output_config):
+    shares = {"big": 8, "small": 1, "other": 1}
+    dataset = run_text(many, tmp_path / "out", output_config=output_config(**shares))
+    assert dataset.manifest["split_order"] == ["big", "small", "other"]
+    assert all(within(len(dataset.splits[s]), 900, share / 10) for s, share in shares.items())
+    assert dataset.by_id().keys() == {f"t.csv:{n}" for n in range(1, 901)}
+
+
+@pytest.mark.parametrize("setting", ["group_by", "partition_feature_name"])
+def test_equal_values_of_a_column_share_a_split(many, run_text, tmp_path, output_config, setting):
+    config = output_config(
+        a=1, b=1, partition_feature_name="author" if setting != "group_by" else ""
+    )
+    more = {"group_by": "author"} if setting == "group_by" else {}
+    dataset = run_text(many, tmp_path / "out", output_config=config, **more)
+    of_split = {split: {row["author"][0] for row in rows} for split, rows in dataset.splits.items()}
+    assert not of_split["a"] & of_split["b"]
+    assert len(of_split["a"] | of_split["b"]) == len({n * n % 12 for n in range(900)})
+
+
+def test_rows_without_a_group_go_where_their_hash_says(convert):
+    text = "text,who\n" + "".join(f"t{n},{'ann' if n % 2 else ''}\n" for n in range(200))
+    splits = convert({"t.csv": text}, group_by="who").split_of()
+    assert len({splits[f"t.csv:{n}"] for n in range(2, 201, 2)}) == 1
+    others = Counter(splits[f"t.csv:{n}"] for n in range(1, 201, 2))
+    assert within(others["train"], 100, 2 / 3)
+
+
+@pytest.mark.parametrize("shares", [{"train": 2, "eval": 1}, {"a": 8, "b": 1, "c": 1}], ids=str)
+def test_every_split_has_its_share_of_every_class_to_within_one(
+    many, run_text, tmp_path, output_config, shares
+):
+    config = output_config(**shares)
+    dataset = run_text(many, tmp_path / "out", output_config=config, stratify=True)
+    labels, splits = dataset.labels(), dataset.split_of()
+    classes = Counter(labels.values())
+    assert len(classes) == 5
+    counts = Counter((labels[name], splits[name]) for name in labels)
+    for label, size in classes.items():
+        for split, share in shares.items():
+            assert abs(counts[label, split] - size * share / sum(shares.values())) < 1
+
+
+def test_a_row_keeps_its_split_when_others_come(plain, write, run_text, tmp_path):
+    base = write(tmp_path / "in", {"t.csv": table(1200)}) / "t.csv"
+    after = run_text(base, tmp_path / "out").split_of()
+    before = plain.split_of()
+    assert {name: after[name] for name in before} == before
+
+
+# Order and shards ---------------------------------------------------------------------------------
+
+
+def test_the_same_seed_gives_the_same_bytes_and_another_another_order(
+    many, plain, run_text, tmp_path
+):
+    again = run_text(many, tmp_path / "again")
+    other = run_text(many, tmp_path / "other", seed=1)
+    assert contents(again.uri) == contents(plain.uri)
+    assert other.by_id() == plain.by_id()
+    assert other.split_of() != plain.split_of()
+    config = {"output_config": '{"splitConfig": {"splits": [{"name": "a", "hashBuckets": 1}]}}'}
+    one, two = (
+        run_text(many, tmp_path / f"seed-{seed}", seed=seed, **config).ids("a") for seed in (1, 2)
+    )
+    assert sorted(one) == sorted(two)
+    assert one != two
+
+
+def test_the_order_is_a_shuffle_of_all_rows(convert, output_config):
+    places = 20  # tenths of the input by tenths of the output, over some seeds
+    cells: Counter[tuple[int, int]] = Counter()
+    text = table(1000)
+    seeds = range(4)
+    for seed in seeds:
+        ids = convert({"t.csv": text}, seed=seed, output_config=output_config(all=1)).ids("all")
+        numbers = [int(name.rpartition(":")[2]) - 1 for name in ids]
+        assert sorted(numbers) == list(range(1000))
+        cells.update((n * places // 1000, p * places // 1000) for p, n in enumerate(numbers))
+    expected = len(seeds) * 1000 / places**2
+    chi_square = sum(
+        (cells[i, j] - expected) ** 2 / expected for i in range(places) for j in range(places)
+    )
+    freedom = (places - 1) ** 2
+    # Five standard deviations either side: neither clustered nor spread by design.
+    assert abs(chi_square - freedom) < 5 * math.sqrt(2 * freedom)
+
+
+def test_neighbours_of_the_input_are_no_neighbours_of_the_output(plain):
+    numbers = [int(name.rpartition(":")[2]) for name in plain.ids("train")]
+    near = sum(abs(a - b) <= 5 for a, b in itertools.pairwise(numbers))
+    # By chance some 10 in 900 rows: a run of the input would give hundreds.
+    assert near < 30
+
+
+def test_small_shards_are_many_and_differ_by_one_record_at_most(many, plain, run_text, tmp_path):
+    dataset = run_text(many, tmp_path / "out", target_shard_bytes=4000)
+    for split in dataset.splits:
+        paths = dataset.shards(split)
+        sizes = {shard["path"]: shard for shard in dataset.manifest["shards"]}
+        records = [sizes[f"Split-{split}/{path.name}"]["records"] for path in paths]
+        assert len(paths) >= 5
+        assert max(records) - min(records) <= 1
+        assert all(1000 < path.stat().st_size < 8000 for path in paths)
+        assert dataset.ids(split) == plain.ids(split)
+        assert [path.name for path in paths] == [
+            f"data_tfrecord-{n:05d}-of-{len(paths):05d}" for n in range(len(paths))
+        ]
+
+
+def test_compressed_shards_hold_the_same_records_in_the_same_order(many, plain, run_text, tmp_path):
+    dataset = run_text(many, tmp_path / "out", compression="gzip")
+    assert dataset.splits == plain.splits
+    for split in dataset.splits:
+        assert [path.suffix for path in dataset.shards(split)] == [".gz"]
+        assert dataset.shards(split)[0].read_bytes()[:2] == b"\x1f\x8b"
+
+
+# Determinism --------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("size", [1, 3000])
+def test_the_bytes_do_not_depend_on_how_the_input_is_cut(many, plain, run_text, tmp_path, size):
+    settings = {"stratify": True, "deduplicate": True, "target_shard_bytes": 9000}
+    whole = run_text(many, tmp_path / "whole", **settings)
+    rows = 900 if size > 1 else 60
+    if size == 1:
+        many = tmp_path / "t.csv"
+        many.write_text(table(rows))
+        whole = run_text(many, tmp_path / "few", **settings)
+    with (
+        mock.patch.dict(pieces.cut.__kwdefaults__, {"piece_bytes": size}),
+        mock.patch.object(pieces, "_BLOCK_BYTES", max(16, size // 4)),
+    ):
+        cut = run_text(many, tmp_path / "cut", **settings)
+    assert cut.split_of() == whole.split_of()
+    assert {s: cut.ids(s) for s in cut.splits} == {s: whole.ids(s) for s in whole.splits}
+    assert contents(cut.uri) == contents(whole.uri)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mode", ["multi_threading", "multi_processing"])
+def test_the_bytes_do_not_depend_on_the_runner(many, run_text, tmp_path, mode):
+    arguments = [
+        "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner",
+        f"--direct_running_mode={mode}",
+        "--direct_num_workers=2",
+    ]
+    settings = {"target_shard_bytes": 9000, "max_reject_fraction": 0.5, "stratify": True}
+    expected = run_text(many, tmp_path / "expected", **settings)
+    dataset = run_text(many, tmp_path / "out", beam_args=arguments, **settings)
+    assert contents(dataset.uri) == contents(expected.uri)
+
+
+def test_nothing_of_the_place_or_the_work_is_left_in_the_dataset(convert):
+    dataset = convert({"t.csv": table(20)})
+    names = {
+        str(path.relative_to(dataset.uri)) for path in dataset.uri.rglob("*") if path.is_file()
+    }
+    assert names == {
+        "Split-eval/data_tfrecord-00000-of-00001",
+        "Split-train/data_tfrecord-00000-of-00001",
+        "datum_to_type_and_shape_mapping.json",
+        "manifest.json",
+        "index/Split-eval/data_tfrecord-00000-of-00001.npy",
+        "index/Split-train/data_tfrecord-00000-of-00001.npy",
+        "schema.pbtxt",
+        "shard_info.json",
+        "vocab/label.txt",
+    }
+    for name in names:
+        assert str(dataset.uri.parent).encode() not in (dataset.uri / name).read_bytes()
+
+
+def test_the_content_of_the_inputs_decides_their_fingerprint(convert):
+    text = table(50)
+    one, same = (convert({"t.csv": text}).manifest["input_fingerprint"] for _ in range(2))
+    changed = convert({"t.csv": text.replace("text of 7", "text of X", 1)})
+    shuffled = convert({"t.csv": text}, seed=3, target_shard_bytes=500)
+    assert one == same == shuffled.manifest["input_fingerprint"]
+    assert changed.manifest["input_fingerprint"] != one
+
+
+# The driver ---------------------------------------------------------------------------------------
+
+
+def fingerprint(base: Path) -> str:
+    """By which TFX decides to run again or to take what is in its cache."""
+    properties = {
+        "input_base": str(base),
+        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
+        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
+        "range_config": None,
+    }
+    pipeline_info = data_types.PipelineInfo("name", "root")
+    driver = TextExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
+    resolved = driver.resolve_exec_properties(
+        properties, pipeline_info, data_types.ComponentInfo("type", "id", pipeline_info)
+    )
+    return resolved[utils.FINGERPRINT_PROPERTY_NAME]
+
+
+@pytest.mark.parametrize("is_folder", [False, True], ids=["file", "folder"])
+def test_the_driver_looks_at_the_file_and_at_siblings_only_in_a_folder(write, tmp_path, is_folder):
+    folder = write(tmp_path / "in", {"t.csv": table(3), "other.csv": table(2)})
+    base = folder if is_folder else folder / "t.csv"
+    before = fingerprint(base)
+    assert fingerprint(base) == before
+    (folder / "other.csv").write_text(table(4))
+    (folder / "third.csv").write_text(table(1))
+    assert (fingerprint(base) == before) == (not is_folder)
+    between = fingerprint(base)
+    times = (folder / "t.csv").stat()
+    (folder / "t.csv").write_text(table(3).replace("text of 1", "text of 9"))
+    os.utime(folder / "t.csv", ns=(times.st_atime_ns, times.st_mtime_ns + 1_000_000))
+    assert fingerprint(base) != between
+
+
+def test_row_groups_of_parquet_are_read_apart_and_come_out_as_one(write, run_text, tmp_path):
+    rows = pa.table({"text": [f"t{n}" for n in range(500)], "n": list(range(500))})
+    for name, size in (("one", 500), ("many", 7)):
+        write(tmp_path / name, {})
+        pyarrow.parquet.write_table(rows, tmp_path / name / "t.parquet", row_group_size=size)
+    with mock.patch("components.text_example_gen.layouts.parquet.PIECE_BYTES", 200):
+        cut = run_text(tmp_path / "many", tmp_path / "cut")
+    whole = run_text(tmp_path / "one", tmp_path / "whole")
+    assert contents(cut.uri) == contents(whole.uri)
