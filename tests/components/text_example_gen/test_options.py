@@ -69,9 +69,9 @@ def test_texts_are_normalized_and_other_columns_are_not(convert, form):
 
 
 def test_texts_are_made_lower_case_and_other_columns_are_not(convert):
-    dataset = convert({"t.csv": "text,Other\nÀÉ Straße ΑΒ İ,ÀB\n"}, lowercase=True)
+    dataset = convert({"t.csv": "text,Other\nÀÉ Straße ΣΩ İ,ÀB\n"}, lowercase=True)
     (row,) = dataset.by_id().values()
-    assert row["text"][0].decode().replace("i\u0307", "i") == "àé straße αβ i"
+    assert row["text"][0].decode().replace("i\u0307", "i") == "àé straße σω i"
     assert row["Other"] == ["ÀB".encode()]
 
 
