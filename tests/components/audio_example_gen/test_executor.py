@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import apache_beam as beam
 import numpy as np
 import pandas as pd
 import pytest
@@ -78,6 +79,10 @@ def output_config(**shares: int) -> str:
     return proto_utils.proto_to_json(config)
 
 
+def in_process() -> beam.Pipeline:
+    return beam.Pipeline(runner=IN_PROCESS_RUNNER)
+
+
 def run(
     base: Path | str, uri: Path, *, beam_pipeline_args: Any = None, **properties: Any
 ) -> standard_artifacts.Examples:
@@ -85,7 +90,8 @@ def run(
     artifact = standard_artifacts.Examples()
     artifact.uri = str(uri)
     context = BaseBeamExecutor.Context(
-        beam_pipeline_args=beam_pipeline_args or [f"--runner={IN_PROCESS_RUNNER}"],
+        beam_pipeline_args=beam_pipeline_args,
+        make_beam_pipeline_fn=None if beam_pipeline_args else in_process,
         tmp_dir=f"{uri}.tmp",
         unique_id="1",
     )
