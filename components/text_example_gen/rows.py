@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from components.text_example_gen.transcoding import NO_TEXT
+
 __all__ = ["BadRow", "Rows", "checked_texts", "lines_of", "not_utf8", "one_array"]
 
 
@@ -117,6 +119,8 @@ def _problem(value: bytes | None) -> tuple[str, str] | None:
 def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
     """The code and detail of a failure to decode."""
     octets = error.object[error.start : error.start + 4]
+    if octets.startswith(NO_TEXT):
+        return "NOT_UTF8", "bytes that are none of the encoding that was named"
     return (
         "NOT_UTF8",
         f"expected UTF-8, got {octets!r}. If the file is in another encoding, say so: "

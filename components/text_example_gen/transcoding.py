@@ -13,10 +13,11 @@ from components.common.files import join, make_folder, write_atomically
 from components.common.layout_inputs import LayoutInputs
 from trainer_utils.format import InputError
 
-__all__ = ["in_utf8", "is_compressed"]
+__all__ = ["NO_TEXT", "in_utf8", "is_compressed"]
 
 _BLOCK_BYTES = 4 << 20
-_NO_TEXT = "tfx-shards-no-text"  # the name of the error handler below
+NO_TEXT = b"\xed\xb3\xbf"  # half of a surrogate pair, which UTF-8 has no place for
+_HANDLER = "tfx-shards-no-text"  # the name of the error handler below
 
 
 def is_compressed(path: str) -> bool:
@@ -58,7 +59,7 @@ def in_utf8(inputs: LayoutInputs, path: str, *, encoding: str, is_utf8: bool, fo
 
 
 def _copy(source: BinaryIO, target: BinaryIO, encoding: str | None) -> None:
-    decoder = codecs.getincrementaldecoder(encoding)(_NO_TEXT) if encoding else None
+    decoder = codecs.getincrementaldecoder(encoding)(_HANDLER) if encoding else None
     while block := source.read(_BLOCK_BYTES):
         target.write(_utf8(decoder.decode(block)) if decoder else block)
     if decoder:
@@ -70,8 +71,7 @@ def _utf8(text: str) -> bytes:
 
 
 def _mark(error: UnicodeError) -> tuple[str, int]:
-    """Half of a surrogate pair, which UTF-8 has no place for."""
-    return "\udcff", cast(Any, error).end
+    return NO_TEXT.decode("utf-8", "surrogatepass"), cast(Any, error).end
 
 
-codecs.register_error(_NO_TEXT, _mark)
+codecs.register_error(_HANDLER, _mark)

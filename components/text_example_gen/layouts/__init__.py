@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from absl import logging
 
-from components.common.files import display_path, join, open_for_reading
+from components.common.files import display_path, file_size, join, open_for_reading
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import LeftOut
 from components.example_gen.folder import is_clutter
@@ -158,7 +158,7 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
     first, _, rest = head.partition(b"\n")
     try:
         value = json.loads(first.removeprefix(b"\xef\xbb\xbf"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return kind
     is_row = isinstance(value, dict) and not all(isinstance(v, dict) for v in value.values())
     return "jsonl" if isinstance(value, dict) and (rest.strip() or is_row) else kind
@@ -215,7 +215,7 @@ def _pieces_of(
             column_names=settings.column_names,
         )
     elif layout == "json":
-        size = inputs.files[path].size
+        size = file_size(join(inputs.base, copy))
         if size > _MAX_WHOLE_BYTES:
             raise InputError(
                 f"{path!r}: expected at most {_MAX_WHOLE_BYTES} bytes, since JSON is read as a "

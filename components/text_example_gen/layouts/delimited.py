@@ -6,6 +6,7 @@ empty field is a missing value, a quoted empty one is an empty text.
 Source: RFC 4180; quotes inside an unquoted field are characters of it, as Arrow reads them.
 """
 
+import collections
 import csv
 import io
 import itertools
@@ -96,6 +97,11 @@ def _header(head: bytes, start: int, delimiter: str, source: str) -> tuple[list[
     while head[start : start + 1] in (b"\n", b"\r"):
         start += 1
     stop = start + int(row_ends(head[start:], delimiter.encode())[0])
+    if stop == len(head) and (stop == _HEAD_BYTES or _is_open(head[start:], delimiter)):
+        raise InputError(
+            f"{source!r}: expected a header of at most {_HEAD_BYTES} bytes whose quotes are closed "
+            "(line 1)"
+        )
     try:
         text = head[start:stop].decode("utf-8")
         names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
@@ -104,14 +110,24 @@ def _header(head: bytes, start: int, delimiter: str, source: str) -> tuple[list[
     names = [name.strip() for name in names]
     if not any(names):
         raise InputError(f"{source!r}: expected a header with the names of the columns, found none")
+    counts = collections.Counter(names)
     for name in names:
-        if not name or names.count(name) > 1:
+        if not name or counts[name] > 1:
             what = f"{name!r} twice" if name else "one without a name"
             raise InputError(
                 f"{source!r}: expected each column's name once in the first row, got {what}. "
                 "For a table without a header: column_names=['text', 'label']."
             )
     return names, stop
+
+
+def _is_open(row: bytes, delimiter: str) -> bool:
+    """Whether a quote in it is not closed."""
+    try:
+        list(cut(io.BytesIO(row), delimiter=delimiter.encode()))
+    except UnclosedQuote:
+        return True
+    return False
 
 
 def read(data: bytes, piece: Piece) -> Rows:

@@ -6,7 +6,7 @@ finds a line that it cannot read, the piece is read line by line, and bad lines 
 
 import json
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,15 @@ from components.text_example_gen.pieces import Piece, RowTooLong, cut
 from components.text_example_gen.rows import BadRow, Rows, not_utf8, one_array
 from trainer_utils.format import InputError
 
-__all__ = ["columns_of_objects", "find_pieces", "flatten", "read"]
+__all__ = [
+    "columns_of_objects",
+    "find_pieces",
+    "flat_object",
+    "flatten",
+    "flattened",
+    "read",
+    "without_twins",
+]
 
 _BLOCK_BYTES = 1 << 20
 _NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
@@ -51,15 +59,15 @@ def read(data: bytes, piece: Piece) -> Rows:
     if piece.start == 0:
         data = data.removeprefix(b"\xef\xbb\xbf")
     if not _is_safe(data):
-        return _read_slowly(data)
+        return _read_slowly(data, piece)
     try:
         table = _read(data)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
-        return _read_slowly(data)
+        return _read_slowly(data, piece)
     lines = data.count(b"\n")
     # As many objects as lines: else there are blank lines, or several objects on one.
     if len(table) != lines + (not data.endswith(b"\n")) or any(map(_is_doubtful, table.columns)):
-        return _read_slowly(data)
+        return _read_slowly(data, piece)
     columns = {name: one_array(table[name]) for name in table.column_names}
     return Rows(columns, found=len(table), records=np.arange(len(table)), lines=lines)
 
@@ -84,6 +92,10 @@ def _read(data: bytes) -> Any:
     if any(_has_times(field.type) for field in table.schema):
         table = _parse(data, pa.schema([(f.name, _without_times(f.type)) for f in table.schema]))
     table = flatten(table)
+    if any(
+        pa.types.is_list(f.type) and pa.types.is_nested(f.type.value_type) for f in table.schema
+    ):
+        raise pa.ArrowInvalid("lists of lists or of objects")
     return table.cast(pa.schema([(f.name, _without_booleans(f.type)) for f in table.schema]))
 
 
@@ -137,7 +149,7 @@ def _is_doubtful(column: Any) -> bool:
     return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py())
 
 
-def _read_slowly(data: bytes) -> Rows:
+def _read_slowly(data: bytes, piece: Piece) -> Rows:
     """As `read`, line by line."""
     objects, records, bad, record = [], [], [], 0
     for line, text in enumerate(data.split(b"\n")):
@@ -151,7 +163,7 @@ def _read_slowly(data: bytes) -> Rows:
         except (ValueError, RecursionError) as error:
             bad.append(BadRow(record, "BAD_JSON", f"expected a JSON object: {error}", line))
         record += 1
-    columns, mixed = columns_of_objects(objects)
+    columns, mixed = columns_of_objects(objects, source=piece.source)
     return Rows(
         columns,
         found=record,
@@ -163,19 +175,29 @@ def _read_slowly(data: bytes) -> Rows:
 
 
 def _object(text: bytes) -> dict[str, Any]:
-    value = json.loads(text.decode("utf-8"), object_pairs_hook=_without_twins)
+    value = json.loads(text.decode("utf-8"), object_pairs_hook=without_twins)
     if not isinstance(value, dict):
         raise ValueError(f"got {type(value).__name__}")
-    flat = dict(flattened(value))
-    json.dumps(flat).encode("ascii")
-    for part in flat.values():
-        for text_part in part if isinstance(part, list) else [part]:
-            if isinstance(text_part, str):
-                text_part.encode("utf-8")  # else half of a surrogate pair
+    return flat_object(flattened(value))
+
+
+def flat_object(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+    """Fields as a dictionary.
+
+    Raises:
+        ValueError: a name stands twice, or a text is none, such as half of a surrogate pair.
+    """
+    flat = without_twins(list(fields))
+    json.dumps(flat, ensure_ascii=False).encode("utf-8")
     return flat
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """A dictionary of pairs.
+
+    Raises:
+        ValueError: a name stands twice.
+    """
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]
@@ -194,7 +216,7 @@ def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
 
 
 def columns_of_objects(
-    objects: Sequence[Mapping[str, Any]],
+    objects: Sequence[Mapping[str, Any]], *, source: str
 ) -> tuple[dict[str, Any], list[str]]:
     """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
 
@@ -205,7 +227,7 @@ def columns_of_objects(
     """
     names = dict.fromkeys(name for value in objects for name in value)
     values = {name: [value.get(name) for value in objects] for name in names}
-    columns = {name: _array(name, some) for name, some in values.items()}
+    columns = {name: _array(name, some, source) for name, some in values.items()}
     mixed = [
         name
         for name, array in columns.items()
@@ -214,13 +236,13 @@ def columns_of_objects(
     return columns, mixed
 
 
-def _array(name: str, values: list[Any]) -> Any:
+def _array(name: str, values: list[Any], source: str) -> Any:
     if any(isinstance(value, list) for value in values):
         lists = [value if value is None or isinstance(value, list) else [value] for value in values]
-        kind = _kind(name, [part for value in lists if value for part in value])
+        kind = _kind(name, [part for value in lists if value for part in value], source)
         typed = [None if value is None else [*map(_READ[kind], value)] for value in lists]
         return pa.array(typed, pa.list_(_TYPES[kind]))
-    kind = _kind(name, [value for value in values if value is not None])
+    kind = _kind(name, [value for value in values if value is not None], source)
     return pa.array([None if v is None else _READ[kind](v) for v in values], _TYPES[kind])
 
 
@@ -232,14 +254,14 @@ _TYPES = {"null": pa.null(), "int": pa.int64(), "float": pa.float64(), "string":
 _READ: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "string": _text, "null": bool}
 
 
-def _kind(name: str, parts: Sequence[Any]) -> str:
+def _kind(name: str, parts: Sequence[Any], source: str) -> str:
     """What all parts are; a mixture of numbers and texts is of texts."""
     kinds = {type(part) for part in parts}
     if others := kinds - {bool, int, float, str}:
         what = next(part for part in parts if type(part) in others)
         raise InputError(
-            f"column {name!r}: expected numbers, texts, or lists of these, got {what!r}. "
-            f"Leave the column out: columns={{{name!r}: 'ignore'}}."
+            f"column {name!r}: expected numbers, texts, or lists of these, got {what!r} "
+            f"({source}). Leave the column out: columns={{{name!r}: 'ignore'}}."
         )
     if str in kinds:
         return "string"
@@ -247,5 +269,5 @@ def _kind(name: str, parts: Sequence[Any]) -> str:
         return "float"
     for part in parts:
         if not -(2**63) <= part < 2**63:
-            raise InputError(f"column {name!r}: expected numbers of 64 bits, got {part}")
+            raise InputError(f"column {name!r}: expected numbers of 64 bits, got {part} ({source})")
     return "int" if kinds else "null"

@@ -9,7 +9,12 @@ Source: `datum/generator/text.py` of datum 1.13.
 import json
 from typing import Any
 
-from components.text_example_gen.layouts.json_lines import columns_of_objects, flattened
+from components.text_example_gen.layouts.json_lines import (
+    columns_of_objects,
+    flat_object,
+    flattened,
+    without_twins,
+)
 from components.text_example_gen.pieces import Piece
 from components.text_example_gen.rows import BadRow, Rows, lines_of
 from trainer_utils.format import InputError
@@ -52,9 +57,13 @@ def read(data: bytes, piece: Piece) -> Rows:
             detail = f"expected an object for the key {key!r}, got {type(entry).__name__}"
             bad.append(BadRow(record, "BAD_JSON", detail))
         else:
-            objects.append(_fields(entry))
+            try:
+                objects.append(_fields(entry))
+            except ValueError as error:
+                detail = f"expected an object for the key {key!r}: {error}"
+                bad.append(BadRow(record, "BAD_JSON", detail))
         seen.add(key)
-    columns, _ = columns_of_objects(objects)
+    columns, _ = columns_of_objects(objects, source=piece.source)
     return Rows(columns, found=len(names), bad=bad, names=names, texts=list(columns))
 
 
@@ -66,13 +75,13 @@ class _Pairs:
 
 
 def _fields(entry: _Pairs) -> dict[str, Any]:
-    flat = dict(flattened(_plain(entry)))
-    return {name.removeprefix(_LABELS) or name: value for name, value in flat.items()}
+    fields = flattened(_plain(entry))
+    return flat_object((name.removeprefix(_LABELS) or name, value) for name, value in fields)
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, _Pairs):
-        return {key: _plain(part) for key, part in value.pairs}
+        return without_twins([(key, _plain(part)) for key, part in value.pairs])
     if isinstance(value, list):
         return [_plain(part) for part in value]
     return value
