@@ -124,11 +124,15 @@ def split_folder(split: str) -> str:
 def index_file(shard_path: str) -> str:
     """The file that says where a shard's records lie, relative to the dataset's uri.
 
+    It cannot lie beside the shard, since TFX reads whatever is in a split's folder, and is not
+    called like one, since others look for `data_tfrecord-*` at any depth.
+
     Args:
-        shard_path: the shard's, relative to the dataset's uri. The index cannot lie beside it,
-            since TFX reads whatever is in a split's folder.
+        shard_path: the shard's, relative to the dataset's uri.
     """
-    return f"{INDEX_FOLDER}/{shard_path}.npy"
+    name = ShardName.parse(shard_path)
+    numbers = f"{name.shard_index:05d}-of-{name.num_shards:05d}"
+    return f"{INDEX_FOLDER}/{name.split}-{numbers}.npy"
 
 
 def vocabulary_file(feature: str) -> str:

@@ -277,9 +277,9 @@ def test_a_wav_of_any_rate_is_kept(rate):
 
 
 REWRITTEN = {  # of 16 bits, yet TensorFlow refuses them, mostly since it knows no padding
-    "odd LIST before the samples": riff(form(), chunk(b"LIST", TEXT + b"x"), DATA),
+    "odd note before the samples": riff(form(), chunk(b"note", TEXT + b"x"), DATA),
     "odd JUNK before fmt": riff(chunk(b"JUNK", bytes(27)), form(), DATA),
-    "odd LIST after the samples": riff(form(), DATA, chunk(b"LIST", TEXT + b"x")),
+    "odd note after the samples": riff(form(), DATA, chunk(b"note", TEXT + b"x")),
     "a byte after the end": PLAIN + b"\0",
     "seven bytes after the end": PLAIN + bytes(7),
     "100 bytes after the end": PLAIN + bytes(100),

@@ -130,8 +130,8 @@ def test_a_gzip_shards_bytes_are_not_compared_with_its_records(written):
     assert len(RecordIndex.from_bytes(index.to_bytes(), path="x", shard=shard)) == 500
 
 
-def test_the_index_lies_outside_the_splits_folders():
-    assert index_file(PATH) == f"index/{PATH}.npy"
+def test_the_index_lies_outside_the_splits_folders_and_is_not_called_like_a_shard():
+    assert index_file(PATH) == index_file(PATH + ".gz") == "index/train-00000-of-00001.npy"
 
 
 def test_reading_with_an_index_finds_the_same_records(written):
