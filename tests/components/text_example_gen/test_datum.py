@@ -1,0 +1,204 @@
+"""What Datum's format can express: Datum reads it as `input_fn` does, and as the source has it."""
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+import trainer_utils
+
+NUMBERS = range(60)
+SPLITS = {"train": range(40), "val": range(40, 52), "test": range(52, 60)}
+
+
+def entry(number: int) -> dict[str, Any]:
+    """Texts in several scripts, and labels of every kind that there is."""
+    return {
+        "text": f"Such a day: Straße, 東京, {number}\nand a line" if number % 5 else "",
+        "label": {
+            "polarity": number % 3,
+            "score": number / 8,
+            "topic": f"topic {number % 4}",
+            "as text": str(number - 5),
+            "vector": [number / 2, 0.25, -1.0],
+            "span": [number, 2**40 + number],
+            "tokens": [*range(number % 6)],
+            "weights": [0.5] * (number % 3),
+            "words": ["a", "é"][: number % 3],
+            "list as text": json.dumps([number] * (1 + number % 2)),
+        },
+    }
+
+
+def features_of(number: int) -> dict[str, Any]:
+    """What an example must hold, with TensorFlow's types."""
+    labels = dict(entry(number)["label"])
+    labels["as text"] = int(labels["as text"])
+    labels["list as text"] = json.loads(labels["list as text"])
+    return {"text": entry(number)["text"], **labels}
+
+
+def as_array(value: Any, like: str) -> np.ndarray:
+    if like == "string":
+        parts = [part.encode() for part in value] if isinstance(value, list) else value.encode()
+        return np.array(parts, object)
+    return np.array(value, {"int": np.int64, "float": np.float32}[like])
+
+
+KINDS = {
+    "text": "string",
+    "polarity": "int",
+    "score": "float",
+    "topic": "string",
+    "as text": "int",
+    "vector": "float",
+    "span": "int",
+    "tokens": "int",
+    "weights": "float",
+    "words": "string",
+    "list as text": "int",
+}
+
+
+def read_with_datum(uri: str, split: str) -> list[dict[str, np.ndarray]]:
+    """Single examples, by Datum's own reader."""
+    from datum.reader import load
+
+    loaded = load(uri)
+    loaded.dataset_configs.batch_size_val = 1
+    return [
+        {name: value[0] for name, value in example.items()}
+        for example in loaded.val_fn(split).as_numpy_iterator()
+    ]
+
+
+def read_with_input_fn(uri: str, split: str) -> list[dict[str, np.ndarray]]:
+    dataset = trainer_utils.input_fn(uri, split, batch_size=None, shuffle=False, repeat=False)
+    return list(dataset.as_numpy_iterator())
+
+
+def check(found: list[dict[str, Any]], expected: dict[str, dict[str, Any]]) -> None:
+    """Every example, by its id, has these features with these types, shapes and values."""
+    by_id = {example["id"].decode(): example for example in found}
+    assert len(found) == len(by_id)
+    assert by_id.keys() == expected.keys()
+    for name, values in expected.items():
+        example = {k: v for k, v in by_id[name].items() if k != "id"}
+        assert example.keys() == values.keys(), name
+        for feature, value in values.items():
+            got, want = np.asarray(example[feature]), as_array(value, KINDS[feature])
+            if got.dtype != object and KINDS[feature] == "string":
+                got = got.astype(object)
+            assert got.dtype == want.dtype, (name, feature)
+            np.testing.assert_array_equal(got, want, f"{name} {feature}")
+
+
+@pytest.fixture(scope="module")
+def texts(write, run_text, tmp_path_factory):
+    """A dataset of keyed JSON, as Datum's text generator takes it: one file a split."""
+    folder = tmp_path_factory.mktemp("texts")
+    files = {
+        f"{split}.json": json.dumps({str(n): entry(n) for n in numbers})
+        for split, numbers in SPLITS.items()
+    }
+    return run_text(write(folder / "in", files), folder / "out", target_shard_bytes=2000)
+
+
+OURS = {"train": "train", "val": "eval", "test": "test"}
+
+
+@pytest.mark.parametrize("split", SPLITS)
+@pytest.mark.parametrize("read", [read_with_datum, read_with_input_fn])
+def test_every_example_is_read_as_it_stood_in_the_json(texts, read, split):
+    assert len(texts.shards("train")) > 2
+    expected = {f"{split}.json:{n}": features_of(n) for n in SPLITS[split]}
+    check(read(str(texts.uri), OURS[split]), expected)
+
+
+def test_it_is_described_as_datum_describes_what_it_exports_itself(texts, tmp_path):
+    from datum.configs import TFRWriteConfigs
+    from datum.export import export_to_tfrecord
+
+    sparse = ["tokens", "weights", "words", "list as text"]
+    source = tmp_path / "in"
+    source.mkdir()
+    for split, numbers in SPLITS.items():
+        # Datum's writer takes neither empty lists nor lists of texts.
+        entries = {
+            str(n): {
+                "text": entry(n)["text"],
+                "label": {k: v for k, v in entry(n)["label"].items() if v and k != "words"},
+            }
+            for n in numbers
+            if n % 6 and n % 3
+        }
+        (source / f"{split}.json").write_text(json.dumps(entries))
+    counts = {split: len(json.loads((source / f"{split}.json").read_text())) for split in SPLITS}
+    configs = TFRWriteConfigs()
+    configs.splits = {split: {"num_examples": count} for split, count in counts.items()}
+    configs.sparse_features = [name for name in sparse if name != "words"]
+    export_to_tfrecord(str(source), str(tmp_path / "out"), "text_clf", configs)
+    theirs = json.loads((tmp_path / "out/datum_to_type_and_shape_mapping.json").read_text())
+    for name, described in theirs.items():
+        ours = texts.features[name]
+        assert (ours["type"], ours["dense"]) == (described["type"], described["dense"]), name
+        if described["dense"]:
+            assert ours["shape"] == described["shape"], name
+    for split in SPLITS:
+        of_theirs = read_with_datum(str(tmp_path / "out"), split)
+        assert len(of_theirs) == counts[split]
+        of_ours = {
+            example["polarity"].item() * 10_000 + int(example["span"][0]): example
+            for example in read_with_datum(str(texts.uri), OURS[split])
+        }
+        for example in of_theirs:
+            twin = of_ours[example["polarity"].item() * 10_000 + int(example["span"][0])]
+            for name, value in example.items():
+                np.testing.assert_array_equal(np.asarray(value), np.asarray(twin[name]), name)
+
+
+def test_missing_values_are_empty_for_both_readers(write, run_text, tmp_path):
+    text = "text,stars,price,note\na,1,,x\nb,,0.5,\n,3,1.5,z\n"
+    base = write(tmp_path / "in", {"train.csv": text})
+    uri = str(run_text(base, tmp_path / "out").uri)
+    expected = {
+        "train.csv:1": {"text": [b"a"], "stars": [1], "price": [], "note": [b"x"]},
+        "train.csv:2": {"text": [b"b"], "stars": [], "price": [0.5], "note": []},
+        "train.csv:3": {"text": [], "stars": [3], "price": [1.5], "note": [b"z"]},
+    }
+    for read in (read_with_datum, read_with_input_fn):
+        found = {
+            example.pop("id").decode(): {name: value.tolist() for name, value in example.items()}
+            for example in read(uri, "train")
+        }
+        assert found == expected, read.__name__
+
+
+LAYOUTS = {
+    "a table": {
+        "train.csv": "text,label,stars\na,x,1.5\nb,y,2\n",
+        "val.csv": "text,label,stars\nc,x,3\n",
+    },
+    "lines": {"train.txt": "a\nb\n", "val.txt": "c\n"},
+    "folders": {"train/x/1.txt": "a", "train/y/2.txt": "b", "val/x/3.txt": "c"},
+    "lines of JSON": {
+        "train.jsonl": '{"text": "a", "user": {"n": [1]}}\n{"text": "b", "user": {"n": []}}\n',
+        "val.jsonl": '{"text": "c", "user": {"n": [1, 2]}}\n',
+    },
+}
+
+
+@pytest.mark.parametrize("files", LAYOUTS.values(), ids=LAYOUTS)
+def test_datum_and_input_fn_agree_on_every_layout(convert, files):
+    dataset = convert(files)
+    for split, texts in (("train", [b"a", b"b"]), ("eval", [b"c"])):
+        theirs, ours = (
+            {
+                example["id"]: {n: np.asarray(v).tolist() for n, v in example.items()}
+                for example in read(str(dataset.uri), split)
+            }
+            for read in (read_with_datum, read_with_input_fn)
+        )
+        assert theirs == ours
+        assert sorted(example["text"] for example in theirs.values()) == texts
