@@ -180,6 +180,16 @@ def read_text(path: str) -> str:
     return read_bytes(path).decode("utf-8")
 
 
+class _BytesOnly:
+    """A gfile stream, which takes bytes alone, for writers of any buffer."""
+
+    def __init__(self, stream: Any) -> None:
+        self._stream = stream
+
+    def write(self, data: Any) -> None:
+        self._stream.write(data if isinstance(data, bytes) else bytes(data))
+
+
 @contextmanager
 def write_atomically(path: str, *, temporary_folder: str) -> Iterator[BinaryIO]:
     """A stream to a temporary file that gets its name once all is written, or is removed.
@@ -192,7 +202,7 @@ def write_atomically(path: str, *, temporary_folder: str) -> Iterator[BinaryIO]:
             _gfile().GFile(temporary, "wb") if is_remote(temporary) else open(temporary, "wb")  # noqa: SIM115
         )
         with stream:
-            yield stream
+            yield cast(BinaryIO, _BytesOnly(stream)) if is_remote(temporary) else stream
         rename(temporary, path)
     except BaseException:
         if exists(temporary):

@@ -160,7 +160,7 @@ def _write_run(
     ends = RecordIndex(held.lengths).offsets
     with write_atomically(run, temporary_folder=working_folder(uri)) as stream:
         for chunk in held.chunks(block_bytes=block_bytes):
-            stream.write(chunk.frames)
+            stream.write(b"".join(chunk.frames) if isinstance(chunk.frames, list) else chunk.frames)
     with write_atomically(_places_of(run), temporary_folder=working_folder(uri)) as stream:
         stream.write(places.tobytes())
     for number, task in enumerate(tasks):

@@ -29,9 +29,9 @@ OBJECT_BYTES = 128
 
 @dataclasses.dataclass(frozen=True)
 class Chunk:
-    """Some neighbouring records in order: frames end to end, and each one's facts."""
+    """Some neighbouring records in order: frames, as `ShardWriter` takes them, and their facts."""
 
-    frames: bytes
+    frames: bytes | list[memoryview]
     places: Ints
     lengths: Ints
     payload_crcs: npt.NDArray[np.uint32]
@@ -79,10 +79,10 @@ class PlacedRecords:
             block_bytes: of a chunk.
         """
         bounds = self._bounds(cuts, block_bytes)
-        frames = cast(list[bytes], self._frames)
         for start, stop in itertools.pairwise(bounds):
+            frames = [self._frames[i] for i in self._order[start:stop].tolist()]
             yield Chunk(
-                b"".join([frames[i] for i in self._order[start:stop].tolist()]),
+                _joined_if_short(frames),
                 self.places[start:stop],
                 self.lengths[start:stop],
                 self._payload_crcs[start:stop],
@@ -95,6 +95,13 @@ class PlacedRecords:
         if cuts is not None:
             bounds.append(np.searchsorted(self.places, cuts))
         return cast(list[int], np.unique(np.concatenate(bounds)).tolist())
+
+
+def _joined_if_short(frames: list[Any]) -> bytes | list[memoryview]:
+    """Records that a block has as views are large: a copy would cost more than a write for each."""
+    if all(isinstance(frame, memoryview) for frame in frames):
+        return frames
+    return b"".join(frames)
 
 
 def _emptied(arrays: list[Any]) -> Ints:

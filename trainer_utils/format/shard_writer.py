@@ -76,19 +76,24 @@ class ShardWriter:
 
     def write_framed(
         self,
-        frames: bytes,
+        frames: bytes | Sequence[memoryview],
         lengths: npt.NDArray[np.int64],
         payload_crcs: npt.NDArray[np.uint32],
     ) -> None:
         """Appends records that carry their (verified) frames already.
 
         Args:
-            frames: the framed records, end to end.
+            frames: the framed records, end to end; or views of them one by one, which spares a
+                copy of records so large that a write for each costs nothing.
             lengths: `(records,) int64`, each payload's length in bytes.
             payload_crcs: `(records,) uint32`, each payload's masked CRC-32C.
         """
         self._flush()
-        self._emit(frames)
+        if isinstance(frames, bytes):
+            self._emit(frames)
+        else:
+            for frame in frames:
+                self._emit(frame)
         self._lengths.frombytes(lengths.astype(np.uint64).tobytes())
         self._payload_crcs.frombytes(payload_crcs.astype(np.uint32).tobytes())
 
@@ -115,10 +120,11 @@ class ShardWriter:
             self._pending.clear()
             self._pending_bytes = 0
 
-    def _emit(self, block: bytes) -> None:
+    def _emit(self, block: bytes | memoryview) -> None:
         self._emit_raw(self._gzip.compress(block) if self._gzip is not None else block)
 
-    def _emit_raw(self, block: bytes) -> None:
+    def _emit_raw(self, block: bytes | memoryview) -> None:
         self._stream.write(block)
-        self._crc = extend_crc32c(self._crc, block)
+        summed = block if isinstance(block, bytes) else np.frombuffer(block, np.uint8)
+        self._crc = extend_crc32c(self._crc, summed)
         self._bytes += len(block)
