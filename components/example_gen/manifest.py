@@ -19,7 +19,6 @@ name, with or without its extension.
 """
 
 import collections
-import contextlib
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -54,6 +53,7 @@ _MEDIA_COLUMNS = {
     "audio": ("audio_uri", "audio", "clip", *_FILE_COLUMNS),
 }
 _EXTENSIONS = {"image": IMAGE_EXTENSIONS, "audio": AUDIO_EXTENSIONS}
+_WORDS = {"image": "image", "audio": "sound"}
 _SPLIT_COLUMNS = ("split", "set", "ml_use")
 _UNASSIGNED = ("", "unassigned")
 
@@ -92,8 +92,9 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
     """
     if len(paths) > 1 and not all(map(_split_of_name, paths)):
         raise InputError(
-            f"input_base {inputs.base!r}: expected one list of images, or lists named after "
-            f"splits, got {', '.join(sorted(paths))}. Name one as the pattern of input_config."
+            f"input_base {inputs.base!r}: expected one list of {_WORDS[inputs.media]}s, or lists "
+            f"named after splits, got {', '.join(sorted(paths))}. "
+            "Name one as the pattern of input_config."
         )
     return join_listings([_read_one(inputs, path) for path in paths])
 
@@ -110,6 +111,8 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
     if not rows:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none")
     roles = _roles(names, table, inputs)
+    place_of = {name: place for place, name in enumerate(names) if name not in table.embedded}
+    roles |= _files_by_inspection(inputs, table, rows, roles, place_of)
     media = [name for name in names if roles[name] in MEDIA]
     if not media:
         raise InputError(
@@ -117,10 +120,6 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
             f"({', '.join(_MEDIA_COLUMNS[inputs.media])}), got {', '.join(names)}. "
             f"Name it: columns={{'<column>': '{inputs.media}'}}."
         )
-    place_of = {name: place for place, name in enumerate(names) if name not in table.embedded}
-    if roles[media[0]] in MEDIA:
-        roles |= _files_by_inspection(inputs, table, rows, roles, place_of)
-        media = [name for name in names if roles[name] in MEDIA]
     columns: list[Column] = []
     features: list[list[Value]] = []
     for name, place in place_of.items():
@@ -151,8 +150,16 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
             sources_of.append(_file_sources(inputs, table, uris, are_alone=len(media) == 1))
     sources = _joined_sources(rows, sources_of)
     kinds = [str(roles[name]) for name in media]
-    blobs = tuple(map(BlobColumn, kinds if len(media) == 1 else media, kinds))
+    blobs = tuple(map(BlobColumn, kinds if len(media) == 1 else _features(media, kinds), kinds))
     return _listing(table, columns, zip(rows, splits, by_row, sources, strict=True), blobs)
+
+
+def _features(media: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """What several columns of files are called as features: `filename` is taken."""
+    return [
+        name if name != "filename" else kind if kind not in media else f"{kind}_file"
+        for name, kind in zip(media, kinds, strict=True)
+    ]
 
 
 def _joined_sources(
@@ -165,7 +172,9 @@ def _joined_sources(
             yield error
             continue
         files = cast(list[tuple[str, Blob]], sources)
-        name = files[0][0] if files[0][0] not in names else f"{files[0][0]}#{position}"
+        name = files[0][0]
+        while name in names:
+            name += f"#{position}"
         names.add(name)
         yield name, tuple(blob for _, blob in files)
 
@@ -177,20 +186,26 @@ def _files_by_inspection(
     roles: Mapping[str, str | None],
     place_of: Mapping[str, int],
 ) -> dict[str, str | None]:
-    """Those other columns whose every value names a file of one kind, the first of them there."""
+    """Those other columns whose every value names a file of one kind, one of them being there."""
     found: dict[str, str | None] = {}
     folder = posixpath.dirname(table.path)
     for name, place in place_of.items():
-        values = [row[place] for _, row in rows]
-        if roles[name] is not None or not all(value and isinstance(value, str) for value in values):
+        values = [row[place] for _, row in rows if row[place] not in (None, "")]
+        if roles[name] is not None or not all(isinstance(value, str) for value in values):
             continue
         endings = {posixpath.splitext(value)[1].lower() for value in values}
         kind = next((kind for kind in MEDIA if endings <= _EXTENSIONS[kind]), None)
-        if kind is not None:
-            with contextlib.suppress(RejectedInputError):
-                inputs.resolve(values[0], folder=folder)
-                found[name] = kind
+        if values and kind is not None and any(_is_there(inputs, v, folder) for v in values):
+            found[name] = kind
     return found
+
+
+def _is_there(inputs: LayoutInputs, uri: str, folder: str) -> bool:
+    try:
+        inputs.resolve(uri, folder=folder)
+    except RejectedInputError:
+        return False
+    return True
 
 
 def _read_boxes(inputs: LayoutInputs, table: Table) -> Listing:
@@ -250,7 +265,7 @@ def _header(table: Table, inputs: LayoutInputs) -> tuple[list[str], list[tuple[i
             raise InputError(
                 f"{table.path!r}: expected {len(names)} columns ({','.join(names)}), "
                 f"got {len(row)} ({table.place(position)}). "
-                "If it is no list of the images, set layout='folder'."
+                f"If it is no list of the {_WORDS[inputs.media]}s, set layout='folder'."
             )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -330,7 +345,7 @@ def _file_sources(
             continue
         if name in place_of and are_alone:
             raise InputError(
-                f"{table.path!r}: expected each image once, got {uri!r} in "
+                f"{table.path!r}: expected each {_WORDS[inputs.media]} once, got {uri!r} in "
                 f"{_both(place_of[name], place)}. Remove one of them."
             )
         place_of[name] = place
@@ -356,7 +371,8 @@ def _datum_path(
     found = [path] if path in inputs.files else stems.get(path, [])
     if len(found) > 1:
         raise InputError(
-            f"{table.path!r}: expected one image called {uri!r}, got {', '.join(found)} ({place})"
+            f"{table.path!r}: expected one {_WORDS[inputs.media]} called {uri!r}, "
+            f"got {', '.join(found)} ({place})"
         )
     folder = posixpath.dirname(table.path)
     return posixpath.relpath(found[0], folder or ".") if found else uri

@@ -45,18 +45,30 @@ def store_media(
     for column, data, blob in zip(columns, blobs, entry.blobs, strict=True):
         # A row of a table has no name of its own but the entry's.
         filename = entry.name if len(columns) == 1 or blob.row is not None else blob.path
-        if column.kind == "audio":
-            media[column.name] = store_audio(data, settings.audio, filename=filename)
-        elif column.kind == "image":
-            media[column.name] = store_image(data, settings.images, filename=filename)
-        else:
-            label_map = store_label_map(data, settings.images)
-            _check_size(label_map, media.values())
-            media[column.name] = label_map
+        try:
+            stored = _stored(column.kind, data, settings, filename)
+        except RejectedInputError as error:
+            if len(columns) == 1:
+                raise
+            place = f"row {blob.row}" if blob.row is not None else blob.path
+            detail = f"{column.name}, {place}: {error.detail}"
+            raise RejectedInputError(error.code, detail) from error
+        if column.kind == "label_map":
+            _check_size(stored, media.values())
+        media[column.name] = stored
     return media
 
 
-def _check_size(label_map: StoredImage, media: Iterable[Stored]) -> None:
+def _stored(kind: str, data: bytes, settings: MediaSettings, filename: str) -> Stored:
+    if kind == "audio":
+        return store_audio(data, settings.audio, filename=filename)
+    if kind == "image":
+        return store_image(data, settings.images, filename=filename)
+    return store_label_map(data, settings.images)
+
+
+def _check_size(label_map: Stored, media: Iterable[Stored]) -> None:
+    assert isinstance(label_map, StoredImage)
     photo = next(stored for stored in media if isinstance(stored, StoredImage))
     if (label_map.height, label_map.width) != (photo.height, photo.width):
         raise RejectedInputError(

@@ -19,6 +19,8 @@ import numpy.typing as npt
 
 from components.common.checks import check_choice, check_number
 from components.common.rejects import RejectedInputError
+from components.media.mpeg_frames import counted
+from components.media.ogg_pages import check_pages
 
 __all__ = ["AUDIO_EXTENSIONS", "AudioOptions", "StoredAudio", "store_audio"]
 
@@ -31,8 +33,8 @@ _EXTENSIONS = {
 AUDIO_EXTENSIONS = frozenset(ending for endings in _EXTENSIONS.values() for ending in endings)
 _MOST_BYTES = 1 << 30  # of samples: an Example, being one protocol buffer, ends at 2 GiB
 _LARGEST_RATE = 768_000
-_HEAD_BYTES = 8 << 10
-_MP3_FRAME = 1152  # samples
+_MP3_FRAME = 1152  # samples, of which a count may have one too many
+_UNKNOWN_FRAMES = 1 << 62
 _PCM = 1  # of a `fmt ` chunk
 _UNKNOWN_SIZE = 0xFFFFFFFF  # of a stream whose end was not known when it began
 
@@ -100,7 +102,7 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
         and options.channels in (None, plain.channels)
     ):
         return dataclasses.replace(plain, conversions=conversions)
-    samples, sample_rate, is_deeper = _decode(data)
+    samples, sample_rate, is_deeper = _decode(data, kind)
     if kind != "WAV":
         conversions += (kind,)
     elif is_deeper:
@@ -123,40 +125,52 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
 def _plain_wav(data: bytes) -> StoredAudio | None:
     """A WAV file that TensorFlow reads as it is; None for any other.
 
+    TensorFlow knows neither the byte of padding after a chunk of odd size nor leftovers at the
+    end that are shorter than a chunk's header.
+
     Raises:
-        RejectedInputError: it is one, but cut short.
+        RejectedInputError: it is one, but cut short, or in parts.
     """
-    if data[:4] != b"RIFF" or data[8:12] != b"WAVE":
+    if data[:4] not in (b"RIFF", b"RF64") or data[8:12] != b"WAVE":
         return None
-    position, form = 12, None
+    position, form, samples_bytes = 12, None, None
+    is_plain, large_size = data[:4] == b"RIFF", _UNKNOWN_SIZE
     while position + 8 <= len(data):
-        name, size = (
-            data[position : position + 4],
-            int.from_bytes(data[position + 4 :][:4], "little"),
-        )
+        name = data[position : position + 4]
+        size = int.from_bytes(data[position + 4 : position + 8], "little")
         body = position + 8
-        if name == b"fmt ":
-            form = data[body : body + 16] if size in (16, 18) else None
-        if name == b"data":
-            return _of_chunks(form, body, size, data)
+        if name == b"ds64" and not is_plain:
+            large_size = int.from_bytes(data[body + 8 : body + 16], "little")
+        elif name == b"fmt " and form is None and samples_bytes is None:
+            form = data[body : body + size] if size in (16, 18) else b""
+        elif name == b"data":
+            size = large_size if size == _UNKNOWN_SIZE else size
+            if samples_bytes is not None:
+                raise RejectedInputError("UNSUPPORTED_FORMAT", "its samples are in several chunks")
+            if size == _UNKNOWN_SIZE:
+                return None
+            if body + size > len(data):
+                raise RejectedInputError(
+                    "TRUNCATED_AUDIO",
+                    f"expected {size} bytes of samples as its header says, got {len(data) - body}",
+                )
+            samples_bytes = size
+        is_plain &= size % 2 == 0
         position = body + size + size % 2
-    raise RejectedInputError("TRUNCATED_AUDIO", "the WAV file ends before its samples")
+    if samples_bytes is None:
+        raise RejectedInputError("TRUNCATED_AUDIO", "the WAV file ends before its samples")
+    if not is_plain or position < len(data) or not form:
+        return None
+    return _of_form(form, samples_bytes, data)
 
 
-def _of_chunks(form: bytes | None, start: int, size: int, data: bytes) -> StoredAudio | None:
-    if size == _UNKNOWN_SIZE:
-        return None
-    if start + size > len(data):
-        raise RejectedInputError(
-            "TRUNCATED_AUDIO",
-            f"expected {size} bytes of samples as its header says, got {len(data) - start}",
-        )
-    if form is None or len(form) < 16:
-        return None
-    encoding, channels, rate, _, frame_bytes, bits = struct.unpack("<HHIIHH", form)
+def _of_form(form: bytes, size: int, data: bytes) -> StoredAudio | None:
+    encoding, channels, rate, bytes_per_second, frame_bytes, bits = struct.unpack(
+        "<HHIIHH", form[:16]
+    )
     if encoding != _PCM or bits != 16 or not channels or frame_bytes != 2 * channels or not rate:
         return None
-    if size < frame_bytes or size % frame_bytes:
+    if size < frame_bytes or size % frame_bytes or bytes_per_second != rate * frame_bytes:
         return None
     return StoredAudio(data, rate, size // frame_bytes, channels)
 
@@ -168,7 +182,9 @@ def _kind(data: bytes) -> str:
     try:
         name = soundfile.info(io.BytesIO(data)).format
     except (soundfile.LibsndfileError, RuntimeError, TypeError) as error:
-        raise RejectedInputError("NOT_AUDIO", f"expected WAV, FLAC, OGG or MP3: {error}") from error
+        raise RejectedInputError(
+            "NOT_AUDIO", f"expected WAV, FLAC, OGG or MP3: {_reason(error)}"
+        ) from error
     kind = {"WAVEX": "WAV", "RF64": "WAV", "MPEG": "MP3"}.get(name, name)
     if kind not in _EXTENSIONS:
         raise RejectedInputError(
@@ -177,28 +193,45 @@ def _kind(data: bytes) -> str:
     return str(kind)
 
 
-def _decode(data: bytes) -> tuple[npt.NDArray[np.float32], int, bool]:
+def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]:
     """Samples, `(frames, channels) float32` in [-1, 1], their rate, if they had over 16 bits."""
     import soundfile
 
+    least: int | None = None
+    if kind == "OGG":
+        check_pages(data)
+    elif kind == "MP3":
+        data, least = counted(data)
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
-            if file.frames * file.channels * 4 > _MOST_BYTES:
+            most = _MOST_BYTES // (4 * file.channels)
+            expected = least
+            if expected is None and file.frames < _UNKNOWN_FRAMES:
+                expected = file.frames
+            if expected is not None and expected > most:
                 raise RejectedInputError(
-                    "TOO_LARGE", f"expected at most {_MOST_BYTES} bytes, got {file.frames} frames"
+                    "TOO_LARGE", f"expected at most {most} frames, got {expected}"
                 )
-            samples = file.read(dtype="float32", always_2d=True)
-            rate, expected = file.samplerate, file.frames
-            subtype, container = file.subtype, file.format
+            # soundfile seeks after it has read. Some codecs cannot, nor FLAC of unknown length.
+            file.seekable = lambda: False
+            samples = file.read(most if expected is None else expected, "float32", always_2d=True)
+            rate, subtype = file.samplerate, file.subtype
     except (soundfile.LibsndfileError, RuntimeError) as error:
-        raise RejectedInputError("DAMAGED_AUDIO", f"cannot be decoded: {error}") from error
-    if len(samples) < _least_frames(data, container, expected):
-        raise RejectedInputError(
-            "TRUNCATED_AUDIO", f"expected {expected} frames, got {len(samples)}"
-        )
+        raise RejectedInputError("DAMAGED_AUDIO", f"cannot be decoded: {_reason(error)}") from error
+    if least is None:
+        least = max(0, (expected or 0) - (_MP3_FRAME if kind == "MP3" else 0))
+    if len(samples) < least:
+        raise RejectedInputError("TRUNCATED_AUDIO", f"expected {least} frames, got {len(samples)}")
     if not len(samples):
         raise RejectedInputError("NO_SAMPLES", "there is no sound in it")
+    if subtype in ("FLOAT", "DOUBLE") and np.isnan(samples).any():
+        raise RejectedInputError("DAMAGED_AUDIO", "a sample is no number")
     return samples, rate, subtype not in ("PCM_16", "PCM_S8", "PCM_U8", "ULAW", "ALAW")
+
+
+def _reason(error: Exception) -> str:
+    """Without what soundfile puts before it: the address of our buffer."""
+    return str(getattr(error, "error_string", error))
 
 
 def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArray[np.float32]:
@@ -216,22 +249,17 @@ def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArra
     return np.repeat(samples, 2, axis=1)
 
 
-def _least_frames(data: bytes, container: str, expected: int) -> int:
-    """How many frames a whole file gives."""
-    if container in ("MP3", "MPEG"):
-        # Without this tag the length is a guess; with it, a frame of padding may be counted.
-        has_count = any(tag in data[:_HEAD_BYTES] for tag in (b"Xing", b"Info"))
-        return expected - _MP3_FRAME if has_count else 0
-    if container == "OGG" and (last := data.rfind(b"OggS")) >= 0:
-        table = data[last + 27 : last + 27 + data[last + 26]] if last + 26 < len(data) else b""
-        is_whole = bool(table) and last + 27 + len(table) + sum(table) <= len(data)
-        return expected if is_whole else expected + 1
-    return expected
-
-
 def _resample(samples: npt.NDArray[np.float32], rate: int, wished: int) -> npt.NDArray[np.float32]:
     from scipy import signal  # takes a second
 
+    if rate > _LARGEST_RATE:  # whose filter alone may take gigabytes
+        raise RejectedInputError(
+            "UNSUPPORTED_FORMAT", f"expected at most {_LARGEST_RATE} Hz to resample, got {rate}"
+        )
+    if (octets := -(-len(samples) * wished // rate) * samples.shape[1] * 4) > _MOST_BYTES:
+        raise RejectedInputError(
+            "TOO_LARGE", f"expected at most {_MOST_BYTES} bytes at {wished} Hz, got {octets}"
+        )
     common = math.gcd(rate, wished)
     resampled: Any = signal.resample_poly(samples, wished // common, rate // common, axis=0)
     return np.asarray(resampled, np.float32)
