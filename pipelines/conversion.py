@@ -19,7 +19,15 @@ from trainer_utils.format import ConfigError
 
 __all__ = ["convert"]
 
-_BALANCER_OPTIONS = ("num_shards", "target_shard_bytes", "shard_multiple", "shuffle")
+_BALANCER_OPTIONS = (
+    "num_shards",
+    "target_shard_bytes",
+    "shard_multiple",
+    "balance",
+    "stratify_by",
+    "shuffle",
+    "memory_bytes",
+)
 _SHARED_OPTIONS = ("seed", "compression")
 _FRAME_FILE = "source/frame.parquet"
 
@@ -32,8 +40,8 @@ def convert(source: Any, out: str, **options: Any) -> str:
             the form of such a list, its paths relative to the working directory or whole.
         out: a folder for the artifacts and `metadata.sqlite`.
         options: of ImageExampleGen (`layout`, `vocabulary`, `output_config`, …) and of
-            ShardBalancer (`num_shards`, `target_shard_bytes`, `shard_multiple`, `shuffle`); `seed`
-            and `compression` are for both.
+            ShardBalancer (`num_shards`, `target_shard_bytes`, `shard_multiple`, `balance`,
+            `stratify_by`, `shuffle`, `memory_bytes`); `seed` and `compression` are for both.
 
     Returns:
         The uri of the balanced dataset.

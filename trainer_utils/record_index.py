@@ -8,15 +8,40 @@ from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+import tensorflow as tf
 
-from trainer_utils.format import CorruptShardError
+from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.crc32c import masked_crc32c_of_rows
+from trainer_utils.format.naming import SPLIT_PREFIX, index_file
 from trainer_utils.format.tfrecord import HEADER_BYTES, RECORD_OVERHEAD_BYTES
 
-__all__ = ["record_offsets"]
+__all__ = ["indexed_offsets", "record_offsets"]
 
 _READ_BYTES = 1 << 20
 _LENGTH = struct.Struct("<Q")
+
+
+def indexed_offsets(path: str, *, size: int) -> npt.NDArray[np.int64] | None:
+    """Where the records of a shard lie, as the index beside its dataset's manifest says.
+
+    Args:
+        path: of the shard.
+        size: of its uncompressed bytes.
+
+    Returns:
+        As `record_offsets`; None where there is no index, or it is of another file.
+    """
+    uri, prefix, name = path.rpartition(f"/{SPLIT_PREFIX}")
+    index_path = f"{uri}/{index_file(prefix[1:] + name)}" if prefix else ""
+    if not prefix or not tf.io.gfile.exists(index_path):
+        return None
+    with tf.io.gfile.GFile(index_path, "rb") as stream:
+        data = stream.read()
+    try:
+        index = RecordIndex.from_bytes(data, path=index_path)
+    except CorruptShardError:
+        return None  # the shard itself tells as well
+    return index.offsets if index.framed_bytes == size else None
 
 
 def record_offsets(stream: BinaryIO, *, path: str) -> tuple[npt.NDArray[np.int64], str | None]:

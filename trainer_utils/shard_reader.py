@@ -15,16 +15,14 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
 from trainer_utils.dataset import FileRange
-from trainer_utils.format import CorruptShardError
-from trainer_utils.format.crc32c import mask_crc32c
+from trainer_utils.format import CorruptShardError, frame_parts
 from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
-from trainer_utils.record_index import record_offsets
+from trainer_utils.record_index import indexed_offsets, record_offsets
 
 __all__ = ["UNREADABLE", "ShardReader"]
 
@@ -130,7 +128,11 @@ class _Shard:
             self._stream = _SeekableFile(location)
         else:
             self._stream = open(location, "rb")  # noqa: SIM115 closed when it is collected
-        self._offsets, self._damage = record_offsets(self._stream, path=path)
+        self._damage: str | None = None
+        offsets = indexed_offsets(path, size=self._stream.seek(0, 2))
+        if offsets is None:
+            offsets, self._damage = record_offsets(self._stream, path=path)
+        self._offsets = offsets
 
     def record(self, number: int) -> bytes:
         if number + 1 >= len(self._offsets):
@@ -141,15 +143,19 @@ class _Shard:
             )
         begin, end = int(self._offsets[number]), int(self._offsets[number + 1])
         with self._lock:
-            self._stream.seek(begin + HEADER_BYTES)
-            data = self._stream.read(end - begin - HEADER_BYTES)
-        payload, footer = data[:-FOOTER_BYTES], data[-FOOTER_BYTES:]
-        total = np.array([google_crc32c.value(payload)], np.uint32)
-        if int(mask_crc32c(total)[0]) != int.from_bytes(footer, "little"):
-            raise CorruptShardError(
-                f"{self._path!r}: expected the payload's checksum to agree, got another one "
-                f"(record {number}, byte {begin}). The file is damaged: write it again."
-            )
+            self._stream.seek(begin)
+            data = self._stream.read(end - begin)
+        payload = data[HEADER_BYTES:-FOOTER_BYTES]
+        header, footer = frame_parts([payload])
+        for what, expected, found in (
+            ("length", header, data[:HEADER_BYTES]),
+            ("payload", footer, data[-FOOTER_BYTES:]),
+        ):
+            if found != expected:
+                raise CorruptShardError(
+                    f"{self._path!r}: expected the {what}'s checksum to agree, got another one "
+                    f"(record {number}, byte {begin}). The file is damaged: write it again."
+                )
         return bytes(payload)
 
 

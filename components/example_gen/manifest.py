@@ -18,15 +18,13 @@ Files named after splits (`train.csv`, `val.csv`) are Datum's: `filename` is bel
 name, with or without its extension.
 """
 
-import collections
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, cast
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import (
-    Blob,
     BlobColumn,
     Column,
     Entry,
@@ -38,27 +36,29 @@ from components.common.listing import (
 from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
 from components.example_gen.column_types import LABEL_NAMES, typed_column
-from components.example_gen.tables import SUFFIXES, Embedded, Table, read_table
-from components.media.audio import AUDIO_EXTENSIONS
-from components.media.images import IMAGE_EXTENSIONS
+from components.example_gen.list_files import (
+    MEDIA,
+    WORDS,
+    embedded_sources,
+    feature_names,
+    file_sources,
+    files_by_inspection,
+    joined_sources,
+    split_of_name,
+)
+from components.example_gen.tables import SUFFIXES, Table, read_table
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
 __all__ = ["COLUMN_KINDS", "find", "is_list", "read"]
 
-MEDIA = ("image", "audio")
 COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
 _MEDIA_COLUMNS = {
     "image": ("image_uri", "image", *_FILE_COLUMNS),
     "audio": ("audio_uri", "audio", "clip", *_FILE_COLUMNS),
 }
-_EXTENSIONS = {"image": IMAGE_EXTENSIONS, "audio": AUDIO_EXTENSIONS}
-_WORDS = {"image": "image", "audio": "sound"}
 _SPLIT_COLUMNS = ("split", "set", "ml_use")
 _UNASSIGNED = ("", "unassigned")
-
-_Source = tuple[str, Blob] | RejectedInputError
-_Sources = tuple[str, tuple[Blob, ...]] | RejectedInputError
 
 
 def is_list(path: str) -> bool:
@@ -90,17 +90,13 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
         InputError: one is malformed, or an image is listed twice.
         ConfigError: `columns` names one that is not there.
     """
-    if len(paths) > 1 and not all(map(_split_of_name, paths)):
+    if len(paths) > 1 and not all(map(split_of_name, paths)):
         raise InputError(
-            f"input_base {inputs.base!r}: expected one list of {_WORDS[inputs.media]}s, or lists "
+            f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
             f"named after splits, got {', '.join(sorted(paths))}. "
             "Name one as the pattern of input_config."
         )
     return join_listings([_read_one(inputs, path) for path in paths])
-
-
-def _split_of_name(path: str) -> str | None:
-    return canonical_split(posixpath.basename(path).split(".")[0])
 
 
 def _read_one(inputs: LayoutInputs, path: str) -> Listing:
@@ -112,7 +108,7 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none")
     roles = _roles(names, table, inputs)
     place_of = {name: place for place, name in enumerate(names) if name not in table.embedded}
-    roles |= _files_by_inspection(inputs, table, rows, roles, place_of)
+    roles |= files_by_inspection(inputs, table, rows, roles, place_of)
     media = [name for name in names if roles[name] in MEDIA]
     if not media:
         raise InputError(
@@ -144,68 +140,14 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
     sources_of = []
     for name in media:
         if name in table.embedded:
-            sources_of.append(_embedded_sources(inputs, table, table.embedded[name]))
+            sources_of.append(embedded_sources(table, table.embedded[name]))
         else:
             uris = [(position, str(row[place_of[name]] or "")) for position, row in rows]
-            sources_of.append(_file_sources(inputs, table, uris, are_alone=len(media) == 1))
-    sources = _joined_sources(rows, sources_of)
+            sources_of.append(file_sources(inputs, table, uris, are_alone=len(media) == 1))
+    sources = joined_sources(rows, sources_of)
     kinds = [str(roles[name]) for name in media]
-    blobs = tuple(map(BlobColumn, kinds if len(media) == 1 else _features(media, kinds), kinds))
+    blobs = tuple(map(BlobColumn, kinds if len(media) == 1 else feature_names(media, kinds), kinds))
     return _listing(table, columns, zip(rows, splits, by_row, sources, strict=True), blobs)
-
-
-def _features(media: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """What several columns of files are called as features: `filename` is taken."""
-    return [
-        name if name != "filename" else kind if kind not in media else f"{kind}_file"
-        for name, kind in zip(media, kinds, strict=True)
-    ]
-
-
-def _joined_sources(
-    rows: Sequence[tuple[int, list[Any]]], sources_of: Sequence[Iterator[_Source]]
-) -> Iterator[_Sources]:
-    """The name and all files of each row; the name is its first file's, made different."""
-    names: set[str] = set()
-    for (position, _), *sources in zip(rows, *sources_of, strict=True):
-        if error := next((s for s in sources if isinstance(s, RejectedInputError)), None):
-            yield error
-            continue
-        files = cast(list[tuple[str, Blob]], sources)
-        name = files[0][0]
-        while name in names:
-            name += f"#{position}"
-        names.add(name)
-        yield name, tuple(blob for _, blob in files)
-
-
-def _files_by_inspection(
-    inputs: LayoutInputs,
-    table: Table,
-    rows: Sequence[tuple[int, list[Any]]],
-    roles: Mapping[str, str | None],
-    place_of: Mapping[str, int],
-) -> dict[str, str | None]:
-    """Those other columns whose every value names a file of one kind, one of them being there."""
-    found: dict[str, str | None] = {}
-    folder = posixpath.dirname(table.path)
-    for name, place in place_of.items():
-        values = [row[place] for _, row in rows if row[place] not in (None, "")]
-        if roles[name] is not None or not all(isinstance(value, str) for value in values):
-            continue
-        endings = {posixpath.splitext(value)[1].lower() for value in values}
-        kind = next((kind for kind in MEDIA if endings <= _EXTENSIONS[kind]), None)
-        if values and kind is not None and any(_is_there(inputs, v, folder) for v in values):
-            found[name] = kind
-    return found
-
-
-def _is_there(inputs: LayoutInputs, uri: str, folder: str) -> bool:
-    try:
-        inputs.resolve(uri, folder=folder)
-    except RejectedInputError:
-        return False
-    return True
 
 
 def _read_boxes(inputs: LayoutInputs, table: Table) -> Listing:
@@ -214,7 +156,7 @@ def _read_boxes(inputs: LayoutInputs, table: Table) -> Listing:
     by_row = [boxes.values(image.boxes) for image in images]
     rows: list[tuple[int, list[Any]]] = [(image.position, []) for image in images]
     uris = [(image.position, image.uri) for image in images]
-    sources = _joined_sources(rows, [_file_sources(inputs, table, uris, are_alone=True)])
+    sources = joined_sources(rows, [file_sources(inputs, table, uris, are_alone=True)])
     parts = zip(rows, splits, by_row, sources, strict=True)
     return _listing(table, boxes.BOX_COLUMNS, parts, (BlobColumn("image", "image"),))
 
@@ -265,7 +207,7 @@ def _header(table: Table, inputs: LayoutInputs) -> tuple[list[str], list[tuple[i
             raise InputError(
                 f"{table.path!r}: expected {len(names)} columns ({','.join(names)}), "
                 f"got {len(row)} ({table.place(position)}). "
-                f"If it is no list of the {_WORDS[inputs.media]}s, set layout='folder'."
+                f"If it is no list of the {WORDS[inputs.media]}s, set layout='folder'."
             )
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
@@ -311,7 +253,7 @@ def _split(inputs: LayoutInputs, table: Table, position: int, value: Any) -> str
         return inputs.split
     text = str(value or "")
     if text.lower() in _UNASSIGNED:
-        return _split_of_name(table.path) if value is None else None
+        return split_of_name(table.path) if value is None else None
     split = canonical_split(text)
     if split is None:
         raise InputError(
@@ -319,72 +261,3 @@ def _split(inputs: LayoutInputs, table: Table, position: int, value: Any) -> str
             f"got {text!r} ({table.place(position)})"
         )
     return split
-
-
-def _file_sources(
-    inputs: LayoutInputs, table: Table, uris: Sequence[tuple[int, str]], *, are_alone: bool
-) -> Iterator[_Source]:
-    """The name and the file of each row; of a list named after a split also as Datum has them."""
-    folder = posixpath.dirname(table.path)
-    own_folder = posixpath.splitext(table.path)[0] if _split_of_name(table.path) else None
-    stems: dict[str, list[str]] = collections.defaultdict(list)
-    if own_folder is not None:
-        for path in inputs.files:
-            if path.startswith(f"{own_folder}/"):
-                stems[posixpath.splitext(path)[0]].append(path)
-    place_of: dict[str, str] = {}
-    for position, uri in uris:
-        place = table.place(position)
-        if own_folder is not None:
-            uri = _datum_path(table, place, uri, own_folder, stems, inputs)
-        try:
-            name, blob = inputs.resolve(uri, folder=folder)
-        except RejectedInputError as error:
-            error.name = uri
-            yield error
-            continue
-        if name in place_of and are_alone:
-            raise InputError(
-                f"{table.path!r}: expected each {_WORDS[inputs.media]} once, got {uri!r} in "
-                f"{_both(place_of[name], place)}. Remove one of them."
-            )
-        place_of[name] = place
-        yield name, blob
-
-
-def _both(first: str, second: str) -> str:
-    """`lines 1 and 2`, of `line 1` and `line 2`."""
-    unit, number = first.split()
-    return f"{unit}s {number} and {second.split()[1]}"
-
-
-def _datum_path(
-    table: Table,
-    place: str,
-    uri: str,
-    own_folder: str,
-    stems: dict[str, list[str]],
-    inputs: LayoutInputs,
-) -> str:
-    """`uri` as a path from the list's folder, where it is Datum's: below the split's folder."""
-    path = posixpath.normpath(posixpath.join(own_folder, uri))
-    found = [path] if path in inputs.files else stems.get(path, [])
-    if len(found) > 1:
-        raise InputError(
-            f"{table.path!r}: expected one {_WORDS[inputs.media]} called {uri!r}, "
-            f"got {', '.join(found)} ({place})"
-        )
-    folder = posixpath.dirname(table.path)
-    return posixpath.relpath(found[0], folder or ".") if found else uri
-
-
-def _embedded_sources(inputs: LayoutInputs, table: Table, embedded: Embedded) -> Iterator[_Source]:
-    """The name and the place of each row's bytes: its own path where all have one, and another."""
-    paths = embedded.paths
-    are_names = all(paths) and len(set(paths)) == len(paths)
-    for row, path in enumerate(paths):
-        name = path if are_names and path else f"{table.path}/{row:08d}"
-        yield (
-            name,
-            Blob(table.path, embedded.bytes_per_row, row=row, column=embedded.bytes_column),
-        )

@@ -21,7 +21,7 @@ from components.example_gen.component import (
     required,
 )
 from components.example_gen.driver import FileTreeDriver
-from components.example_gen.manifest import MEDIA
+from components.example_gen.list_files import MEDIA
 from components.text_example_gen.executor import Executor
 from components.text_example_gen.layouts import is_source_file
 from components.text_example_gen.settings import TextSettings

@@ -23,7 +23,7 @@ from components.example_gen.column_types import LABEL_NAMES
 from components.text_example_gen.kinds import ColumnFacts, column_facts
 from components.text_example_gen.layouts import read_piece
 from components.text_example_gen.pieces import Piece
-from components.text_example_gen.rows import BadRow, Rows
+from components.text_example_gen.rows import NAMED_ENCODING, BadRow, Rows
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError
 
@@ -79,6 +79,7 @@ def inspect_piece(
     """
     rows = read_piece(base, piece, settings)
     texts = text_columns(list(rows.columns), settings)
+    rows.bad = [_named(bad, settings.encoding) for bad in rows.bad]
     skipped = [*rows.skipped, *_prepare(rows, texts, settings)]
     records = cast(npt.NDArray[np.int64], rows.records)
     _write_columns(folder, number, rows.columns, records)
@@ -104,6 +105,10 @@ def inspect_piece(
             if settings.columns.get(name) == "label" or name.lower() in LABEL_NAMES
         },
     )
+
+
+def _named(bad: BadRow, encoding: str) -> BadRow:
+    return dataclasses.replace(bad, detail=bad.detail.replace(NAMED_ENCODING, encoding))
 
 
 def _stays_text(name: str, texts: Sequence[str], settings: TextSettings) -> bool:

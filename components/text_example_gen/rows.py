@@ -14,7 +14,17 @@ import pyarrow as pa
 
 from components.text_example_gen.transcoding import NO_TEXT
 
-__all__ = ["BadRow", "Rows", "checked_texts", "lines_of", "not_utf8", "one_array"]
+__all__ = [
+    "NAMED_ENCODING",
+    "BadRow",
+    "Rows",
+    "checked_texts",
+    "lines_of",
+    "not_utf8",
+    "one_array",
+]
+
+NAMED_ENCODING = "{encoding}"  # in details, in place of its name
 
 
 @dataclasses.dataclass(frozen=True)
@@ -120,7 +130,7 @@ def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
     """The code and detail of a failure to decode."""
     octets = error.object[error.start : error.start + 4]
     if octets.startswith(NO_TEXT):
-        return "NOT_UTF8", "bytes that are none of the encoding that was named"
+        return "NOT_UTF8", f"expected {NAMED_ENCODING}, got bytes that are none of its texts"
     return (
         "NOT_UTF8",
         f"expected UTF-8, got {octets!r}. If the file is in another encoding, say so: "

@@ -48,6 +48,12 @@ def test_components_without_tfx_say_so_in_one_line():
 
 def test_the_public_names():
     assert set(trainer_utils.__all__) >= {"input_fn", "distribute", "DatasetError", "ConfigError"}
-    assert components.__all__ == ["ImageExampleGen", "SchemaExport", "ShardBalancer"]
+    assert components.__all__ == [
+        "AudioExampleGen",
+        "ImageExampleGen",
+        "SchemaExport",
+        "ShardBalancer",
+        "TextExampleGen",
+    ]
     for package in (trainer_utils, components, on_disk):
         assert [name for name in package.__all__ if not hasattr(package, name)] == []

@@ -142,7 +142,10 @@ def test_every_short_table_is_cut_right_in_blocks_of_every_size():
 @given(DATA, DELIMITERS, st.integers(1, 45))
 def test_an_unclosed_quote_is_reported_with_the_beginning_of_its_row(data, delimiter, block):
     ends, is_open = ends_by_hand(data, delimiter)
-    assume(is_open)
+    if not is_open:
+        data += b'\n"'
+        ends, is_open = ends_by_hand(data, delimiter)
+        assert is_open
     with pytest.raises(UnclosedQuote) as error:
         cut_in_blocks(data, block, delimiter=delimiter)
     assert error.value.offset == max(ends, default=0)

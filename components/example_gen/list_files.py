@@ -1,0 +1,166 @@
+"""The files that the rows of a list mean: by their paths, or in the list itself.
+
+    sources = [file_sources(inputs, table, [(1, "cat/1.jpg")], are_alone=True)]
+    next(joined_sources(rows, sources))      # ('cat/1.jpg', (Blob(path='cat/1.jpg', …),))
+
+A row whose file cannot be had is a `RejectedInputError` in its place.
+"""
+
+import collections
+import posixpath
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, cast
+
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Blob
+from components.common.rejects import RejectedInputError
+from components.example_gen.tables import Embedded, Table
+from components.media.audio import AUDIO_EXTENSIONS
+from components.media.images import IMAGE_EXTENSIONS
+from trainer_utils.format import InputError, canonical_split
+
+__all__ = [
+    "MEDIA",
+    "WORDS",
+    "embedded_sources",
+    "feature_names",
+    "file_sources",
+    "files_by_inspection",
+    "joined_sources",
+    "split_of_name",
+]
+
+MEDIA = ("image", "audio")
+WORDS = {"image": "image", "audio": "sound"}
+_EXTENSIONS = {"image": IMAGE_EXTENSIONS, "audio": AUDIO_EXTENSIONS}
+
+_Source = tuple[str, Blob] | RejectedInputError
+_Sources = tuple[str, tuple[Blob, ...]] | RejectedInputError
+
+
+def split_of_name(path: str) -> str | None:
+    """The split that a list is called after, if any."""
+    return canonical_split(posixpath.basename(path).split(".")[0])
+
+
+def feature_names(media: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """What several columns of files are called as features: `filename` is taken."""
+    return [
+        name if name != "filename" else kind if kind not in media else f"{kind}_file"
+        for name, kind in zip(media, kinds, strict=True)
+    ]
+
+
+def joined_sources(
+    rows: Sequence[tuple[int, list[Any]]], sources_of: Sequence[Iterator[_Source]]
+) -> Iterator[_Sources]:
+    """The name and all files of each row; the name is its first file's, made different."""
+    names: set[str] = set()
+    for (position, _), *sources in zip(rows, *sources_of, strict=True):
+        if error := next((s for s in sources if isinstance(s, RejectedInputError)), None):
+            yield error
+            continue
+        files = cast(list[tuple[str, Blob]], sources)
+        name = files[0][0]
+        while name in names:
+            name += f"#{position}"
+        names.add(name)
+        yield name, tuple(blob for _, blob in files)
+
+
+def files_by_inspection(
+    inputs: LayoutInputs,
+    table: Table,
+    rows: Sequence[tuple[int, list[Any]]],
+    roles: Mapping[str, str | None],
+    place_of: Mapping[str, int],
+) -> dict[str, str | None]:
+    """Those other columns whose every value names a file of one kind, one of them being there."""
+    found: dict[str, str | None] = {}
+    folder = posixpath.dirname(table.path)
+    for name, place in place_of.items():
+        values = [row[place] for _, row in rows if row[place] not in (None, "")]
+        if roles[name] is not None or not all(isinstance(value, str) for value in values):
+            continue
+        endings = {posixpath.splitext(value)[1].lower() for value in values}
+        kind = next((kind for kind in MEDIA if endings <= _EXTENSIONS[kind]), None)
+        if values and kind is not None and any(_is_there(inputs, v, folder) for v in values):
+            found[name] = kind
+    return found
+
+
+def _is_there(inputs: LayoutInputs, uri: str, folder: str) -> bool:
+    try:
+        inputs.resolve(uri, folder=folder)
+    except RejectedInputError:
+        return False
+    return True
+
+
+def file_sources(
+    inputs: LayoutInputs, table: Table, uris: Sequence[tuple[int, str]], *, are_alone: bool
+) -> Iterator[_Source]:
+    """The name and the file of each row; of a list named after a split also as Datum has them."""
+    folder = posixpath.dirname(table.path)
+    own_folder = posixpath.splitext(table.path)[0] if split_of_name(table.path) else None
+    stems: dict[str, list[str]] = collections.defaultdict(list)
+    if own_folder is not None:
+        for path in inputs.files:
+            if path.startswith(f"{own_folder}/"):
+                stems[posixpath.splitext(path)[0]].append(path)
+    place_of: dict[str, str] = {}
+    for position, uri in uris:
+        place = table.place(position)
+        if own_folder is not None:
+            uri = _datum_path(table, place, uri, own_folder, stems, inputs)
+        try:
+            name, blob = inputs.resolve(uri, folder=folder)
+        except RejectedInputError as error:
+            error.name = uri
+            yield error
+            continue
+        if name in place_of and are_alone:
+            raise InputError(
+                f"{table.path!r}: expected each {WORDS[inputs.media]} once, got {uri!r} in "
+                f"{_both(place_of[name], place)}. Remove one of them."
+            )
+        place_of[name] = place
+        yield name, blob
+
+
+def _both(first: str, second: str) -> str:
+    """`lines 1 and 2`, of `line 1` and `line 2`."""
+    unit, number = first.split()
+    return f"{unit}s {number} and {second.split()[1]}"
+
+
+def _datum_path(
+    table: Table,
+    place: str,
+    uri: str,
+    own_folder: str,
+    stems: dict[str, list[str]],
+    inputs: LayoutInputs,
+) -> str:
+    """`uri` as a path from the list's folder, where it is Datum's: below the split's folder."""
+    path = posixpath.normpath(posixpath.join(own_folder, uri))
+    found = [path] if path in inputs.files else stems.get(path, [])
+    if len(found) > 1:
+        raise InputError(
+            f"{table.path!r}: expected one {WORDS[inputs.media]} called {uri!r}, "
+            f"got {', '.join(found)} ({place})"
+        )
+    folder = posixpath.dirname(table.path)
+    return posixpath.relpath(found[0], folder or ".") if found else uri
+
+
+def embedded_sources(table: Table, embedded: Embedded) -> Iterator[_Source]:
+    """The name and the place of each row's bytes: its own path where all have one, and another."""
+    paths = embedded.paths
+    are_names = all(paths) and len(set(paths)) == len(paths)
+    for row, path in enumerate(paths):
+        name = path if are_names and path else f"{table.path}/{row:08d}"
+        yield (
+            name,
+            Blob(table.path, embedded.bytes_per_row, row=row, column=embedded.bytes_column),
+        )
