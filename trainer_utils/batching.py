@@ -10,6 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.dataflow import flat_mapped, mapped
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.machine import usable_cores
 from trainer_utils.options import Callback, InputOptions
@@ -43,6 +44,7 @@ def batched(
         Batches; single examples where `batch_size` is None.
     """
     before = callback_of("pre_batching_callback", options.pre_batching_callback, split_names)
+    change = mapped if before is None else _optimized
 
     def parse_batch(records: tf.Tensor, *mask: tf.Tensor) -> Any:
         return finish(_with_mask(parser.batch(records), mask, options.mask))
@@ -55,20 +57,19 @@ def batched(
             tensors = parser.with_image_shapes(tensors)  # padding is for lists, not for images
         return _with_mask(tensors, mask, options.mask)
 
-    # Two more than cores: a slow image must not hold up the order.
-    parallel: dict[str, Any] = {"num_parallel_calls": usable_cores() + 2, "deterministic": True}
+    parallel = usable_cores() + 2  # a slow image must not hold up the order
     if options.batch_size is None:
-        return elements.unbatch().map(lambda *e: finish(parse_example(*e)), **parallel)
+        return change(elements.unbatch(), lambda *e: finish(parse_example(*e)), parallel=parallel)
     if parser.is_vectorised and before is None:
-        return elements.map(parse_batch, **parallel)
+        return mapped(elements, parse_batch, parallel=parallel)
 
     def batch(examples: tf.data.Dataset, size: Any, is_static: bool) -> tf.data.Dataset:
-        examples = examples.map(parse_example, **parallel)
+        examples = change(examples, parse_example, parallel=parallel)
         if parser.has_variable_length:
             if parser.options.ragged:
                 return examples.ragged_batch(size, drop_remainder=is_static).map(finish)
-            return examples.padded_batch(size, drop_remainder=is_static).map(finish)
-        return examples.batch(size, drop_remainder=is_static).map(finish)
+            return mapped(examples.padded_batch(size, drop_remainder=is_static), finish)
+        return mapped(examples.batch(size, drop_remainder=is_static), finish)
 
     if rows is None:
 
@@ -77,9 +78,14 @@ def batched(
             examples = tf.data.Dataset.from_tensors(element).unbatch()
             return batch(examples, tf.maximum(size, 1), False)
 
-        return elements.flat_map(one)
+        return flat_mapped(elements, one)
     is_static = options.drop_remainder or options.remainder in ("drop", "pad")
     return batch(elements.unbatch(), rows, is_static)
+
+
+def _optimized(dataset: tf.data.Dataset, change: Callable[..., Any], *, parallel: int) -> Any:
+    """`Dataset.map`, for what we did not write: there may be something to optimize."""
+    return dataset.map(change, num_parallel_calls=parallel, deterministic=True)
 
 
 def _seed_of(parser: ExampleParser, epoch_seed: tf.Tensor | None) -> tf.Tensor | None:

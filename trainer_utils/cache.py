@@ -16,7 +16,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from trainer_utils.records import PieceTable, ReadPiece
+from trainer_utils.pieces import Piece
+from trainer_utils.records import ReadPiece
 
 __all__ = ["cached", "locator"]
 
@@ -58,7 +59,7 @@ def cached(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
     def located(path: bytes) -> bytes:
         return locate(path.decode()).encode()
 
-    def read_piece(piece: PieceTable) -> tf.data.Dataset:
+    def read_piece(piece: Piece) -> tf.data.Dataset:
         path = tf.numpy_function(located, [piece["path"]], tf.string)
         return read({**piece, "path": tf.ensure_shape(path, ())})
 

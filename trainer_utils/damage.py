@@ -5,6 +5,7 @@ elements = without_unreadable(elements, keeps_rows=False, keeps_elements=True, s
 
 import tensorflow as tf
 
+from trainer_utils.dataflow import mapped
 from trainer_utils.shard_reader import UNREADABLE
 
 __all__ = ["without_unreadable"]
@@ -35,7 +36,7 @@ def without_unreadable(
         return (good,)
 
     is_masked = isinstance(elements.element_spec, tuple)
-    cleaned = elements.map(clean if is_masked else lambda records: clean(records)[0])
+    cleaned = mapped(elements, clean if is_masked else lambda records: clean(records)[0])
     if keeps_rows or keeps_elements:
         return cleaned
     return cleaned.filter(lambda records: tf.size(records) > 0)

@@ -14,7 +14,7 @@ import tensorflow as tf
 from trainer_utils.dataset import FileRange
 from trainer_utils.machine import usable_cores
 from trainer_utils.options import InputOptions
-from trainer_utils.records import PieceTable, piece_table
+from trainer_utils.pieces import Piece, Pieces
 
 __all__ = ["served"]
 
@@ -37,7 +37,7 @@ def served(
         options: of the input.
         window_records: how many each worker holds to shuffle them.
     """
-    pieces = tf.data.Dataset.from_tensor_slices(piece_table(ranges))
+    pieces = tf.data.Dataset.from_tensor_slices(Pieces.of(ranges).columns())
     if options.shuffle:
         pieces = pieces.shuffle(max(len(ranges), 1), seed=options.seed)
     records = pieces.interleave(
@@ -57,10 +57,8 @@ def served(
     return served.repeat(None if options.repeat is True else options.repeat)
 
 
-def _read(piece: PieceTable) -> tf.data.Dataset:
+def _read(piece: Piece) -> tf.data.Dataset:
     """The records of a part of a file; without Python, which the workers do not share with us."""
-    is_gzip = tf.strings.regex_full_match(piece["path"], r".*\.gz")
-    limit = tf.where(piece["to_end"], tf.constant(-1, tf.int64), piece["take"])
-    records = tf.data.TFRecordDataset(piece["path"], tf.where(is_gzip, "GZIP", ""), _READ_BYTES)
-    records = records.skip(piece["skip"]).take(limit)
+    records = tf.data.TFRecordDataset(piece["path"], piece["compression"], _READ_BYTES)
+    records = records.skip(piece["skip"]).take(piece["limit"])
     return records.apply(tf.data.experimental.assert_cardinality(piece["take"]))

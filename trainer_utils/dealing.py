@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
+from trainer_utils.dataflow import mapped
 from trainer_utils.layout import Share
-from trainer_utils.shuffling import rebatched
+from trainer_utils.records import rebatched
 
 __all__ = ["deal"]
 
@@ -36,12 +37,12 @@ def deal(
         `(rows,) string` each; with `filler` beside `(rows,) float32`, 0 in rows to leave out.
     """
     if filler is not None:
-        masked = vectors.map(lambda records: (records, tf.ones(tf.shape(records))))
+        masked = mapped(vectors, lambda records: (records, tf.ones(tf.shape(records))))
         if share.padded:
-            rows = filler().map(lambda record: tf.repeat(record, share.padded))
-            masked = masked.concatenate(rows.map(lambda r: (r, tf.zeros(tf.shape(r)))))
-        return masked.rebatch(share.rows, drop_remainder=True)
+            rows = mapped(filler(), lambda record: tf.repeat(record, share.padded))
+            masked = masked.concatenate(mapped(rows, lambda r: (r, tf.zeros(tf.shape(r)))))
+        return rebatched(masked, share.rows, drop_remainder=True)
     if is_static or len(share.tail) < 2:
-        return vectors.rebatch(share.rows, drop_remainder=is_static)
+        return rebatched(vectors, share.rows, drop_remainder=is_static)
     sizes = tf.constant([share.rows] * share.full + list(share.tail), tf.int64)
     return rebatched(vectors, sizes[passed:])

@@ -13,6 +13,8 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.dataflow import flat_mapped, mapped
+
 __all__ = ["EpochCounter", "Position", "epochs"]
 
 _BEGUN_AFTER = 16  # elements: more than are prefetched by an iterator that nobody takes from
@@ -89,7 +91,7 @@ def epochs(
     if repeat is not False:
         stop = _MOST if repeat is True else max(int(repeat), start.epoch)
         numbers = tf.data.Dataset.range(start.epoch, stop if elements else start.epoch)
-        dataset = finish(numbers.flat_map(make_epoch), tf.constant(ahead, tf.int64))
+        dataset = finish(flat_mapped(numbers, make_epoch), tf.constant(ahead, tf.int64))
         left = (stop - start.epoch) * elements - passed if elements else 0
         known = tf.data.INFINITE_CARDINALITY if repeat is True and elements else max(left, 0)
         if not is_exact:
@@ -109,9 +111,10 @@ def epochs(
             with tf.control_dependencies([told]):
                 return tf.nest.map_structure(tf.identity, element)
 
-        return dataset.enumerate().map(tell)
+        # Not `enumerate`, which rewrites the graph each time it is iterated over.
+        return mapped(tf.data.Dataset.zip((tf.data.Dataset.range(_MOST), dataset)), tell)
 
-    dataset = tf.data.Dataset.from_tensors(0).flat_map(lambda _: one_epoch(counter.read()))
+    dataset = flat_mapped(tf.data.Dataset.range(1), lambda _: one_epoch(counter.read()))
     if passed or not is_exact:
         return dataset
     return dataset.apply(tf.data.experimental.assert_cardinality(elements))

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer_utils.dataflow import mapped
 from trainer_utils.dataset import FileRange
 from trainer_utils.format import ConfigError, keyed_hash, permute
 from trainer_utils.layout import Layout
@@ -22,7 +23,7 @@ from trainer_utils.shard_reader import ShardReader
 
 __all__ = ["global_order"]
 
-_TABLE_RECORDS = 1 << 24  # up to here an epoch's permutation is kept: 128 MiB at the most
+_CHUNK_RECORDS = 8192  # 1 ms; fewer would cost nearly as much
 
 
 def global_order(
@@ -61,7 +62,7 @@ def global_order(
         start, count = int(step) * layout.batch_size + worker * rows, rows
         if step == layout.full_steps:
             start, count = tail_start, tails[worker]
-        numbers = orders.at(int(epoch), np.arange(start, start + count))
+        numbers = orders.at(int(epoch), start, start + count)
         return places.read(numbers, shards)
 
     def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
@@ -70,28 +71,28 @@ def global_order(
             return tf.ensure_shape(records, [None])
 
         steps = tf.data.Dataset.range(step, layout.full_steps + (tails[worker] > 0))
-        return steps.map(vector, num_parallel_calls=usable_cores(), deterministic=True)
+        return mapped(steps, vector, parallel=usable_cores())
 
     return order
 
 
 class _Orders:
-    """The permutations of epochs; the last one is kept, where it is not too large."""
+    """The permutations of epochs, worked out some thousand places at a time."""
 
     def __init__(self, num_records: int, seed: int) -> None:
         self._num_records = num_records
         self._seed = seed
-        self._kept: tuple[int, npt.NDArray[np.int64]] | None = None
+        self._kept = (-1, 0, np.zeros(0, np.int64))  # epoch, first place, records
 
-    def at(self, epoch: int, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-        """The records at places of an epoch."""
-        if self._num_records > _TABLE_RECORDS:
-            return self._permuted(epoch, places)
-        kept = self._kept
-        if kept is None or kept[0] != epoch:
-            kept = epoch, self._permuted(epoch, np.arange(self._num_records))
-            self._kept = kept
-        return kept[1][places]
+    def at(self, epoch: int, start: int, stop: int) -> npt.NDArray[np.int64]:
+        """The records at the places `start` to `stop` of an epoch."""
+        kept_epoch, first, records = self._kept
+        if kept_epoch != epoch or not first <= start <= stop <= first + len(records):
+            first = start // _CHUNK_RECORDS * _CHUNK_RECORDS
+            last = min(-(-stop // _CHUNK_RECORDS) * _CHUNK_RECORDS, self._num_records)
+            records = self._permuted(epoch, np.arange(first, last))
+            self._kept = epoch, first, records
+        return records[start - first : stop - first]
 
     def _permuted(self, epoch: int, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         identity = epoch.to_bytes(8, "little", signed=True)

@@ -18,6 +18,7 @@ from trainer_utils.batching import Arrangement, batched, callback_of, echoed
 from trainer_utils.cache import cached, locator
 from trainer_utils.damage import without_unreadable
 from trainer_utils.data_service import served
+from trainer_utils.dataflow import mapped
 from trainer_utils.dataset import FileRange
 from trainer_utils.dealing import deal
 from trainer_utils.epochs import EpochCounter, Position, epochs
@@ -28,8 +29,9 @@ from trainer_utils.mixing import mixed_ranges
 from trainer_utils.options import InputOptions
 from trainer_utils.orders import Order, order_of, window_records_of
 from trainer_utils.parsing import ExampleParser
+from trainer_utils.pieces import Pieces
 from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
-from trainer_utils.records import ReadPiece, piece_table, reader, records_at_once, stream
+from trainer_utils.records import ReadPiece, reader, records_at_once, stream
 from trainer_utils.shard_reader import ShardReader
 from trainer_utils.sources import Source, digest_of, mean_bytes, merged_features, open_sources
 from trainer_utils.state import first_state, state_at, steps_per_epoch
@@ -254,7 +256,7 @@ class _Input:
 
     def _filler(self) -> tf.data.Dataset:
         """One record, whichever, to fill up batches with."""
-        return stream(piece_table(self.ranges), 0, 1, self.read)
+        return stream(Pieces.of(self.ranges).cut(0, 1).columns(), self.read)
 
     def _told(self, epoch: tf.Tensor) -> tf.data.Dataset:
         """No records, which come last, and a word on those that were skipped."""
@@ -265,8 +267,9 @@ class _Input:
             return np.array([], object)
 
         nothing = tf.data.Dataset.from_tensors(epoch)
-        return nothing.map(
-            lambda number: tf.ensure_shape(tf.numpy_function(tell, [number], tf.string), [None])
+        return mapped(
+            nothing,
+            lambda number: tf.ensure_shape(tf.numpy_function(tell, [number], tf.string), [None]),
         )
 
     def _finished(self, batches: tf.data.Dataset, ahead: tf.Tensor) -> tf.data.Dataset:

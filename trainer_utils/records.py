@@ -1,6 +1,6 @@
 """Serialized records of parts of files, as a `tf.data.Dataset` of vectors of strings.
 
-vectors = stream(piece_table(source.ranges), 0, source.num_records, reader(source.mean_bytes))
+vectors = stream(Pieces.of(source.ranges).columns(), reader(source.mean_bytes))
 
 Files are read by TensorFlow's own reader, which checks every checksum; where one is wrong, the
 error names file, record and offset. A file that is read to its end must hold no more records than
@@ -11,18 +11,20 @@ Records come many at a time, since each one alone costs as much as 100 bytes of 
 from collections.abc import Callable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
+from trainer_utils.dataflow import flat_mapped, mapped
 from trainer_utils.dataset import FileRange
 from trainer_utils.format import CorruptShardError
+from trainer_utils.pieces import Piece, Pieces, planned
 from trainer_utils.shard_reader import ShardReader
 
 __all__ = [
-    "PieceTable",
     "ReadPiece",
     "in_order",
-    "piece_table",
     "reader",
+    "rebatched",
     "records_at_once",
     "stream",
     "turns",
@@ -31,48 +33,19 @@ __all__ = [
 _READ_BYTES = 1 << 20  # a file; larger reads are no faster on disk
 _MOST_AT_ONCE = 1024  # records; more are no faster
 
-PieceTable = dict[str, tf.Tensor]
-ReadPiece = Callable[[PieceTable], tf.data.Dataset]
+ReadPiece = Callable[[Piece], tf.data.Dataset]
 
 
-def piece_table(ranges: Sequence[FileRange]) -> PieceTable:
-    """Parts of files as columns, which a graph can cut and reorder.
+def stream(pieces: Piece, read: ReadPiece) -> tf.data.Dataset:
+    """The records of pieces, one after the other; each column is `(pieces,)`.
 
-    Returns:
-        `path` (string), `skip` and `take` (int64, records), `to_end` (bool), each `(parts,)`.
-    """
-    return {
-        "path": tf.constant([part.path for part in ranges], tf.string),
-        "skip": tf.constant([part.skip for part in ranges], tf.int64),
-        "take": tf.constant([part.take for part in ranges], tf.int64),
-        "to_end": tf.constant([part.to_end for part in ranges], tf.bool),
-    }
-
-
-def stream(
-    pieces: PieceTable, start: tf.Tensor | int, stop: tf.Tensor | int, read: ReadPiece
-) -> tf.data.Dataset:
-    """The records `start` to `stop` of all those of the pieces, one after the other.
-
-    Files before `start` are not opened, and in the first file the records before it are passed
-    over without being copied or checked.
+    Files of which nothing is wanted are not opened, and what comes before a piece in its file is
+    passed over without being copied or checked.
 
     Returns:
         `(any,) string` each.
     """
-    take = pieces["take"]
-    first = tf.cumsum(take, exclusive=True)
-    begin = tf.clip_by_value(tf.cast(start, tf.int64) - first, 0, take)
-    end = tf.clip_by_value(tf.cast(stop, tf.int64) - first, 0, take)
-    cut = {
-        "path": pieces["path"],
-        "skip": pieces["skip"] + begin,
-        "take": end - begin,
-        "to_end": pieces["to_end"] & tf.equal(end, take),
-    }
-    wanted = tf.reshape(tf.where(end > begin), [-1])
-    kept = {name: tf.gather(column, wanted) for name, column in cut.items()}
-    return tf.data.Dataset.from_tensor_slices(kept).flat_map(read)
+    return flat_mapped(tf.data.Dataset.from_tensor_slices(pieces), read)
 
 
 def records_at_once(mean_bytes: float) -> int:
@@ -88,32 +61,34 @@ def reader(mean_bytes: float) -> ReadPiece:
     """
     at_once = records_at_once(mean_bytes)
 
-    def read_piece(piece: PieceTable) -> tf.data.Dataset:
-        is_gzip = tf.strings.regex_full_match(piece["path"], r".*\.gz")
-        compression = tf.where(is_gzip, "GZIP", "")
-        # -1: all, so that a file with more records than it should have is found.
-        limit = tf.where(piece["to_end"], tf.constant(-1, tf.int64), piece["take"])
-        records = tf.data.TFRecordDataset(piece["path"], compression, _READ_BYTES)
-        records = records.skip(piece["skip"]).take(limit).ignore_errors()
+    def read_piece(piece: Piece) -> tf.data.Dataset:
+        records = _records(piece).skip(piece["skip"]).take(piece["limit"]).ignore_errors()
         return _checked(records.batch(at_once), piece, at_once)
 
     return read_piece
 
 
-def _checked(vectors: tf.data.Dataset, piece: PieceTable, at_once: int) -> tf.data.Dataset:
+def _records(piece: Piece) -> tf.data.Dataset:
+    """A file's records. `tf.data.TFRecordDataset` would wrap this into a function for each file."""
+    variant = tf.raw_ops.TFRecordDataset(
+        filenames=piece["path"], compression_type=piece["compression"], buffer_size=_READ_BYTES
+    )
+    return tf.data.experimental.from_variant(variant, tf.TensorSpec((), tf.string))
+
+
+def _checked(vectors: tf.data.Dataset, piece: Piece, at_once: int) -> tf.data.Dataset:
     """Vectors of the sizes that they should have; else an error that names file and offset.
 
     TensorFlow's own errors do not name the file.
     """
     take = piece["take"]
-    sizes = tf.minimum(take - tf.range(0, take, at_once), at_once)
-    sizes = tf.concat([sizes, [0]], 0)  # so that a vector too many is seen
+    starts = tf.data.Dataset.range(0, take + at_once, at_once)  # one more, to see a vector too many
     nothing = tf.data.Dataset.from_tensors(tf.constant([], tf.string)).repeat()
-    pairs = tf.data.Dataset.zip(
-        (vectors.concatenate(nothing), tf.data.Dataset.from_tensor_slices(sizes))
-    )
+    pairs = tf.data.Dataset.zip((vectors.concatenate(nothing), starts))
 
-    def check(records: tf.Tensor, size: tf.Tensor) -> tf.Tensor:
+    def check(records: tf.Tensor, start: tf.Tensor) -> tf.Tensor:
+        size = tf.clip_by_value(take - start, 0, at_once)
+
         def damaged() -> tf.Tensor:
             arguments = [piece["path"], piece["skip"], take]
             told = tf.numpy_function(_raise_damage, arguments, tf.string)
@@ -121,7 +96,7 @@ def _checked(vectors: tf.data.Dataset, piece: PieceTable, at_once: int) -> tf.da
 
         return tf.cond(tf.equal(tf.size(records, tf.int64), size), lambda: records, damaged)
 
-    return pairs.map(check)
+    return mapped(pairs, check)
 
 
 def _raise_damage(path: bytes, skip: int, take: int) -> None:
@@ -158,22 +133,49 @@ def in_order(
     Returns:
         A function of the epoch and of the first step in it, to vectors of serialized records.
     """
-    pieces = piece_table(ranges)
+    pieces = Pieces.of(ranges)
     total = sum(part.take for part in ranges)
 
-    def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
+    def plan(epoch: int, step: int) -> tuple[Pieces, npt.NDArray[np.int64]]:
         first = epoch * later % max(total, 1)
-        start = first + step * rows * num_workers
-        records = stream(pieces, start, tf.minimum(first + used, total), read)
-        if later:
-            again = stream(pieces, tf.maximum(start - total, 0), first + used - total, read)
-            records = records.concatenate(again)
-        batches = records.rebatch(rows * num_workers)
+        start, stop = first + step * rows * num_workers, first + used
+        around = pieces.cut(max(start - total, 0), stop - total)  # again from the first file on
+        return Pieces.joined([pieces.cut(start, min(stop, total)), around]), np.zeros(0, np.int64)
+
+    def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
+        wanted, _ = planned(plan, epoch, step)
+        batches = rebatched(stream(wanted, read), rows * num_workers)
         if num_workers > 1:
-            batches = batches.map(lambda records: records[turn::num_workers])
+            batches = mapped(batches, lambda records: records[turn::num_workers])
         return batches
 
     return order
+
+
+def rebatched(
+    vectors: tf.data.Dataset, sizes: tf.Tensor | int, *, drop_remainder: bool = False
+) -> tf.data.Dataset:
+    """Vectors cut to a size, or to many, over and over.
+
+    `Dataset.rebatch` knows one size, and adds a step for ragged tensors, which costs a new
+    iterator 5 ms.
+
+    Args:
+        vectors: `(any,)` tensors, equally long ones of an element.
+        sizes: of what comes out.
+        drop_remainder: whether to leave out a last one that is shorter.
+    """
+    rows = sizes if drop_remainder and isinstance(sizes, int) else None
+    spec = tf.nest.map_structure(lambda t: tf.TensorSpec([rows], t.dtype), vectors.element_spec)
+    parts = tf.nest.flatten(spec)
+    variant = tf.raw_ops.RebatchDatasetV2(
+        input_dataset=tf.data.experimental.to_variant(vectors),
+        batch_sizes=tf.constant(sizes, tf.int64) if isinstance(sizes, int) else sizes,
+        drop_remainder=drop_remainder,
+        output_types=[part.dtype for part in parts],
+        output_shapes=[part.shape for part in parts],
+    )
+    return tf.data.experimental.from_variant(variant, spec)
 
 
 def turns(sizes: Sequence[int]) -> list[int]:

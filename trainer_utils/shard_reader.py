@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer_utils.dataflow import mapped
 from trainer_utils.dataset import FileRange
 from trainer_utils.format import CorruptShardError, frame_parts
 from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
@@ -69,7 +70,7 @@ class ShardReader:
                 records = tf.numpy_function(block, arguments, tf.string)
                 return tf.ensure_shape(records, [None])
 
-            return tf.data.Dataset.range(0, piece["take"], at_once).map(read)
+            return mapped(tf.data.Dataset.range(0, piece["take"], at_once), read)
 
         return read_piece
 

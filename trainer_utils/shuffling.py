@@ -12,20 +12,25 @@ being used.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer_utils.dataflow import flat_mapped, interleaved, mapped
 from trainer_utils.dataset import FileRange
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
+from trainer_utils.pieces import Pieces, planned
 from trainer_utils.ranges import cut
-from trainer_utils.records import PieceTable, ReadPiece, piece_table, stream
+from trainer_utils.records import ReadPiece, rebatched
 
-__all__ = ["permuted", "rebatched", "windowed"]
+__all__ = ["permuted", "windowed"]
 
-_FIRST_RECORDS = 2048  # in the first window; each next one holds twice as many, up to the limit
+# The first window is a part of the limit within these bounds; each next one is twice as large.
+_FIRST_SHARE = 1 / 64
+_FIRST_RECORDS = (64, 2048)
 _WINDOWS_AT_ONCE = 3  # the one in use, and the next one before and after it is permuted
 _MOST = np.iinfo(np.int64).max
 _WINDOW_STRIDE = 0x369DEA0F31A53F85
@@ -56,118 +61,118 @@ def windowed(
         worker's share of each batch, equally many of each lane.
     """
     lanes = layout.lanes_of(worker)
-    parts = [cut(ranges, *layout.lane_bounds(lane)) for lane in lanes]
-    table = piece_table([part for group in parts for part in group])
-    splits = tf.constant(np.cumsum([0, *map(len, parts)]), tf.int64)
-    takes = tf.constant(layout.lane_takes(worker), tf.int64)
+    parts = [Pieces.of(cut(ranges, *layout.lane_bounds(lane))) for lane in lanes]
+    takes = layout.lane_takes(worker)
     rows = layout.rows_per_worker
     block = rows // len(lanes)
     steps = max(window_records // _WINDOWS_AT_ONCE // layout.batch_size, 1)
-    window_steps = _window_steps(layout, most=steps, first=-(-_FIRST_RECORDS // layout.batch_size))
-    sizes = tf.constant(window_steps, tf.int64)
-    starts = tf.constant(np.cumsum(window_steps) - window_steps, tf.int64)
+    first = -(-int(np.clip(window_records * _FIRST_SHARE, *_FIRST_RECORDS)) // layout.batch_size)
+    window_steps = _window_steps(layout, most=steps, first=first)
+    starts = np.cumsum(window_steps) - window_steps
 
-    def lane_vectors(index: tf.Tensor, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
-        lane_seed = _seed(seed, epoch, index + lanes.start)
-        pieces = _reordered(table, tf.range(splits[index], splits[index + 1]), lane_seed)
-        return stream(pieces, step * block, takes[index], read).rebatch(block)
+    def plan(epoch: int, step: int) -> tuple[Pieces, npt.NDArray[np.int64]]:
+        """Lane after lane, from the window on that the step is in."""
+        number = int(np.searchsorted(starts, step, side="right")) - 1
+        first = int(starts[number]) * block
+        wanted = [
+            _reordered(part, _seed(seed, epoch, lane)).cut(first, take)
+            for part, lane, take in zip(parts, lanes, takes, strict=True)
+        ]
+        counts = np.array([len(pieces) for pieces in wanted])
+        facts = [number, step - starts[number], *(np.cumsum(counts) - counts), *counts]
+        return Pieces.joined(wanted), np.concatenate([facts, window_steps[number:] * rows])
 
     def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
-        number = tf.searchsorted(starts, step[tf.newaxis], side="right", out_type=tf.int64)[0] - 1
-        start = starts[number]
-        vectors = tf.data.Dataset.range(len(lanes)).interleave(
-            lambda index: lane_vectors(index, epoch, start),
-            cycle_length=len(lanes),
-            block_length=1,
-            num_parallel_calls=min(len(lanes), usable_cores()),
-            deterministic=True,
-        )
-        windows = rebatched(vectors, sizes[number:] * rows)
-        numbers = tf.data.Dataset.range(number, _MOST)
-        seeds = _seed(seed, epoch, tf.range(lanes.start, lanes.stop, dtype=tf.int64))
+        pieces, numbers = planned(plan, epoch, step)
+        cuts = [1, 1, len(lanes), len(lanes), -1]
+        number, passed, begins, counts, sizes = tf.split(numbers, cuts)
+
+        def lane_vectors(begin: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
+            own = tf.data.Dataset.from_tensor_slices(pieces).skip(begin).take(count)
+            return rebatched(flat_mapped(own, read), block)
 
         def permute(records: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
-            return _permuted_in_lanes(records, seeds, window, block)
+            given = [epoch, window, tf.size(records, tf.int64)]
+            return tf.gather(records, tf.numpy_function(places, given, tf.int64))
 
-        mixed = tf.data.Dataset.zip((windows, numbers)).map(permute).prefetch(1)
-        return mixed.rebatch(rows).skip(step - start)
+        vectors = interleaved(
+            tf.data.Dataset.from_tensor_slices((begins, counts)),
+            lane_vectors,
+            cycle=len(lanes),
+            parallel=min(len(lanes), usable_cores()),
+        )
+        windows = rebatched(vectors, sizes)
+        counted = tf.data.Dataset.zip((windows, tf.data.Dataset.range(number[0], _MOST)))
+        mixed = mapped(counted, permute).prefetch(1)
+        return rebatched(mixed, rows).skip(passed[0])
+
+    def places(epoch: Any, window: Any, size: Any) -> npt.NDArray[np.int64]:
+        seeds = [_seed(seed, int(epoch), lane) for lane in lanes]
+        return _places_in_window(int(size), seeds, int(window), block)
 
     return order
 
 
-def rebatched(vectors: tf.data.Dataset, sizes: tf.Tensor) -> tf.data.Dataset:
-    """Vectors of strings cut to the sizes, over and over; the public `rebatch` knows one size."""
-    variant = tf.raw_ops.RebatchDatasetV2(
-        input_dataset=tf.data.experimental.to_variant(vectors),
-        batch_sizes=sizes,
-        drop_remainder=False,
-        output_types=[tf.string],
-        output_shapes=[tf.TensorShape([None])],
-    )
-    return tf.data.experimental.from_variant(variant, tf.TensorSpec([None], tf.string))
+def permuted(count: int, seed: int) -> npt.NDArray[np.int64]:
+    """A permutation of so many numbers."""
+    return np.argsort(_random(seed, count), kind="stable")
 
 
-def permuted(values: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-    """A permutation of a vector: the ranks of random keys."""
-    _, order = tf.math.top_k(_random(seed, tf.size(values)), tf.size(values))
-    return tf.gather(values, order)
-
-
-def _permuted_in_lanes(
-    records: tf.Tensor, seeds: tf.Tensor, window: tf.Tensor, block: int
-) -> tf.Tensor:
-    """A window's records in another order, each lane's in steps of that lane.
+def _places_in_window(
+    size: int, seeds: Sequence[int], window: int, block: int
+) -> npt.NDArray[np.int64]:
+    """Where each record of a permuted window is from, each lane's within that lane.
 
     The place in a batch then tells nothing of the place in the files: rows of a batch are permuted
     too. What comes after the last full step is permuted as a whole.
+
+    Args:
+        size: records of the window, `block` of each lane in turn.
+        seeds: of the lanes.
+        window: its number.
+        block: a lane's rows of a batch.
     """
-    num_lanes = tf.size(seeds)
-    rows = num_lanes * block
-    each = tf.size(records) // rows * block
-    body, tail = records[: each * num_lanes], records[each * num_lanes :]
-    numbers = tf.reshape(tf.range(each * num_lanes), [-1, num_lanes, block])
-    by_lane = tf.transpose(numbers, [1, 0, 2])
-    _, order = tf.math.top_k(_random(seeds[:, tf.newaxis] + window * _WINDOW_STRIDE, each), each)
-    places = tf.gather(tf.reshape(by_lane, [num_lanes, -1]), order, batch_dims=1)
-    by_step = tf.transpose(tf.reshape(places, [num_lanes, -1, block]), [1, 0, 2])
-    of_batch = permuted(tf.range(rows), seeds[0] - 1)
-    by_batch = tf.gather(tf.reshape(by_step, [-1, rows]), of_batch, axis=1)
-    mixed = tf.gather(body, tf.reshape(by_batch, [-1]))
-    return tf.concat([mixed, permuted(tail, seeds[0] - 2)], 0)
+    rows = len(seeds) * block
+    full = size // rows * rows
+    by_lane = np.arange(full).reshape(-1, len(seeds), block).transpose(1, 0, 2)
+    by_lane = by_lane.reshape(len(seeds), -1)
+    mixed = [
+        own[permuted(len(own), seed + window * _WINDOW_STRIDE)]
+        for own, seed in zip(by_lane, seeds, strict=True)
+    ]
+    by_step = np.stack(mixed).reshape(len(seeds), -1, block).transpose(1, 0, 2).reshape(-1, rows)
+    of_batch = permuted(rows, seeds[0] - 1)
+    tail = full + permuted(size - full, seeds[0] - 2)
+    return np.concatenate([by_step[:, of_batch].reshape(-1), tail])
 
 
-def _seed(seed: int, epoch: tf.Tensor, lane: tf.Tensor) -> tf.Tensor:
+def _seed(seed: int, epoch: int, lane: int) -> int:
     """One number for each seed, epoch and lane; odd constants spread them apart."""
-    spread = seed * 0x9E3779B97F4A7C15 % (1 << 63)
-    return spread + epoch * 0x2545F4914F6CDD1D + lane * 0x5851F42D4C957F2D
+    return seed * 0x9E3779B97F4A7C15 + epoch * 0x2545F4914F6CDD1D + lane * 0x5851F42D4C957F2D
 
 
-def _random(seed: tf.Tensor, count: tf.Tensor) -> tf.Tensor:
-    """`(…, count) int64` for seeds of shape `(…, 1)` or `()`.
+def _random(seed: int, count: int) -> npt.NDArray[np.uint64]:
+    """Random numbers, all different.
 
-    Source: splitmix64 (Steele, Lea and Flood, 2014). TensorFlow's own stateless generators take
-    one seed at a time, and ten operations each.
+    Source: splitmix64 (Steele, Lea and Flood, 2014), which needs no state.
     """
-    numbers = tf.range(tf.cast(count, tf.int64)) * -0x61C8864680B583EB  # 2**64 / golden ratio
-    value = tf.bitcast(seed + numbers, tf.uint64)
-    shifted = tf.bitwise.right_shift
+    start = np.array(seed % (1 << 64), np.uint64)
+    value = start + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        value = tf.bitwise.bitwise_xor(value, shifted(value, tf.constant(shift, tf.uint64)))
-        value *= tf.constant(factor, tf.uint64)
-    value = tf.bitwise.bitwise_xor(value, shifted(value, tf.constant(31, tf.uint64)))
-    return tf.bitcast(value, tf.int64)
+        value ^= value >> np.uint64(shift)
+        value *= np.uint64(factor)
+    value ^= value >> np.uint64(31)
+    return value
 
 
-def _reordered(table: PieceTable, rows: tf.Tensor, seed: tf.Tensor) -> PieceTable:
+def _reordered(pieces: Pieces, seed: int) -> Pieces:
     """A lane's pieces in a random order, the first from somewhere in it on; its head comes last."""
-    rows = permuted(rows, seed)
-    pieces = {name: tf.gather(column, rows) for name, column in table.items()}
-    head, rest = ({name: c[s] for name, c in pieces.items()} for s in (slice(1), slice(1, None)))
-    most = tf.maximum(head["take"], 1)  # of one piece, or of none
-    begin = tf.bitwise.bitwise_and(_random(seed - 1, tf.size(most)), _MOST) % most
-    late = {**head, "skip": head["skip"] + begin, "take": head["take"] - begin}
-    early = {**head, "take": begin, "to_end": tf.zeros_like(head["to_end"])}
-    return {name: tf.concat([late[name], rest[name], early[name]], 0) for name in pieces}
+    pieces = pieces.take_rows(permuted(len(pieces), seed))
+    if not len(pieces):
+        return pieces
+    total, head = int(pieces.take.sum()), int(pieces.take[0])
+    begin = int(_random(seed - 1, 1)[0]) % head
+    return Pieces.joined([pieces.cut(begin, total), pieces.cut(0, begin)])
 
 
 def _window_steps(layout: Layout, *, most: int, first: int) -> npt.NDArray[np.int64]:

@@ -14,6 +14,8 @@ from typing import Any, NamedTuple
 
 import tensorflow as tf
 
+from trainer_utils.dataflow import mapped
+
 __all__ = ["Waiting", "read_waiting", "watched"]
 
 _NAME = "tfx_shards_waiting"
@@ -34,10 +36,10 @@ def watched(dataset: tf.data.Dataset) -> tf.data.Dataset:
     """The same dataset, with the time that its consumer waits counted, at some 0.1 ms each."""
     read_waiting()  # makes the counter, before a thread of tf.data's needs it
     # zip asks its parts one after the other: first the clock, then for the batch.
-    clock = tf.data.Dataset.counter().map(lambda _: tf.timestamp())
+    clock = mapped(tf.data.Dataset.range(tf.int64.max), lambda _: tf.timestamp())
     options = tf.data.Options()
     options.experimental_optimization.inject_prefetch = False  # it would do the waiting
-    return tf.data.Dataset.zip(clock, dataset).map(_count).with_options(options)
+    return mapped(tf.data.Dataset.zip(clock, dataset), _count).with_options(options)
 
 
 def read_waiting() -> Waiting:
