@@ -69,6 +69,14 @@ def worker(uri: str) -> dict[str, Any]:
         "cardinality": steps,
         "epochs": [steps_of(strategy, distributed) for _ in range(EPOCHS)],
         "plain": steps_of(strategy, strategy.experimental_distribute_dataset(plain)),
+        "padded": steps_of(strategy, pairs(strategy, uri, remainder="pad")),
+        "mean": weighted_mean(strategy, pairs(strategy, uri, remainder="pad")),
+        "dropped": steps_of(strategy, pairs(strategy, uri, remainder="drop")),
+        "balanced": steps_of(strategy, pairs(strategy, uri, remainder="balance")),
+        "whole": steps_of(strategy, pairs(strategy, uri, remainder="drop", repeat=2)),
+        "resumed": steps_of(
+            strategy, pairs(strategy, uri, remainder="drop", repeat=2, start_step=1)
+        ),
         "refusal": refusal,
         # tf-keras, the Keras that knows this strategy, wants the steps of distributed datasets.
         "fit distributed": fit(strategy, endless, steps_per_epoch=steps),
@@ -79,9 +87,31 @@ def worker(uri: str) -> dict[str, Any]:
 def steps_of(strategy: tf.distribute.Strategy, dataset: Any) -> list[list[list[int]]]:
     """The ids of one epoch: for each step, and each replica in this process."""
     return [
-        [part.numpy().tolist() for part in strategy.experimental_local_results(batch)]
+        [
+            tf.nest.map_structure(lambda t: t.numpy().tolist(), part)
+            for part in strategy.experimental_local_results(batch)
+        ]
         for batch in dataset
     ]
+
+
+def pairs(strategy: tf.distribute.Strategy, uri: str, **options: Any) -> Any:
+    """Ids, beside the weights of `remainder="pad"` where there are any."""
+    return trainer_utils.distribute(strategy, uri, "train", batch_size=8, features="id", **options)
+
+
+def weighted_mean(strategy: tf.distribute.Strategy, padded: Any) -> float:
+    """A metric over all workers, in a custom loop."""
+
+    @tf.function
+    def sums(ids: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
+        return tf.stack([tf.reduce_sum(tf.cast(ids, tf.float32) * weights), tf.reduce_sum(weights)])
+
+    total = tf.zeros(2)
+    for ids, weights in padded:
+        parts = strategy.run(sums, (ids, weights))
+        total += strategy.reduce(tf.distribute.ReduceOp.SUM, parts, axis=None)
+    return float(total[0] / total[1])
 
 
 def fit(strategy: tf.distribute.Strategy, dataset: Any, **options: Any) -> dict[str, Any]:
@@ -260,6 +290,36 @@ def test_workers_read_disjoint_records_in_another_order_each_epoch(on_two_worker
 def test_workers_share_a_plain_dataset_too(on_two_workers):
     shares = [flat(report["plain"]) for report in on_two_workers]
     assert sorted(itertools.chain.from_iterable(shares)) == list(range(23))
+
+
+@pytest.mark.slow
+def test_padded_rows_weigh_nothing_on_workers(on_two_workers):
+    seen = []
+    for report in on_two_workers:
+        steps = [step[0] for step in report["padded"]]
+        assert [len(ids) for ids, _ in steps] == [4, 4, 4]
+        assert {weight for _, weights in steps for weight in weights} <= {0.0, 1.0}
+        seen += [n for ids, weights in steps for n, w in zip(ids, weights, strict=True) if w]
+    assert sorted(seen) == list(range(23))
+    assert [report["mean"] for report in on_two_workers] == [11.0, 11.0]  # of 0 to 22
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("remainder", "sizes", "records"),
+    [("dropped", [[4, 4], [4, 4]], 16), ("balanced", [[4, 4, 3], [4, 4, 4]], 23)],
+)
+def test_workers_keep_the_remainder_as_asked(on_two_workers, remainder, sizes, records):
+    steps = [[step[0] for step in report[remainder]] for report in on_two_workers]
+    assert sorted([len(step) for step in own] for own in steps) == sizes
+    assert len({number for own in steps for step in own for number in step}) == records
+
+
+@pytest.mark.slow
+def test_workers_go_on_from_a_step(on_two_workers):
+    for report in on_two_workers:
+        assert len(report["whole"]) == 4
+        assert report["resumed"] == report["whole"][1:]
 
 
 @pytest.mark.slow
