@@ -16,6 +16,8 @@ from trainer_utils.sources import Source, mean_bytes
 
 __all__ = ["Order", "order_of", "window_records_of"]
 
+_STRING_BYTES = 40  # of a tensor's, beside its text: the object, and what malloc adds
+
 Order = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
 """Of the epoch and the first step in it, both `() int64`: a dataset of `(any,) string` records."""
 
@@ -75,4 +77,4 @@ def window_records_of(sources: Sequence[Source], options: InputOptions) -> int:
     """How many records are held to be shuffled."""
     if isinstance(options.shuffle, int) and not isinstance(options.shuffle, bool):
         return options.shuffle
-    return max(1, int(options.shuffle_bytes / max(mean_bytes(sources), 1)))
+    return max(1, int(options.shuffle_bytes / (mean_bytes(sources) + _STRING_BYTES)))

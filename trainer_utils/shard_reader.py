@@ -128,12 +128,16 @@ class _Shard:
         elif "://" in location:
             self._stream = _SeekableFile(location)
         else:
-            self._stream = open(location, "rb")  # noqa: SIM115 closed when it is collected
+            self._stream = open(location, "rb")  # noqa: SIM115 closed by `__del__`
         self._damage: str | None = None
         offsets = indexed_offsets(path, size=self._stream.seek(0, 2))
         if offsets is None:
             offsets, self._damage = record_offsets(self._stream, path=path)
         self._offsets = offsets
+
+    def __del__(self) -> None:
+        if hasattr(self, "_stream"):
+            self._stream.close()
 
     def record(self, number: int) -> bytes:
         if number + 1 >= len(self._offsets):
@@ -173,6 +177,9 @@ class _SeekableFile:
 
     def read(self, size: int) -> bytes:
         return bytes(self._file.read(size))
+
+    def close(self) -> None:
+        self._file.close()
 
 
 def _decompressed(path: str) -> bytes:

@@ -31,7 +31,7 @@ __all__ = ["permuted", "windowed"]
 # The first window is a part of the limit within these bounds; each next one is twice as large.
 _FIRST_SHARE = 1 / 64
 _FIRST_RECORDS = (64, 2048)
-_WINDOWS_AT_ONCE = 3  # the one in use, and the next one before and after it is permuted
+_WINDOWS_AT_ONCE = 3  # the one in use, the next one, and the one that is being read
 _MOST = np.iinfo(np.int64).max
 _WINDOW_STRIDE = 0x369DEA0F31A53F85
 
@@ -91,9 +91,11 @@ def windowed(
             own = tf.data.Dataset.from_tensor_slices(pieces).skip(begin).take(count)
             return rebatched(flat_mapped(own, read), block)
 
-        def permute(records: tf.Tensor, window: tf.Tensor) -> tf.Tensor:
-            given = [epoch, window, tf.size(records, tf.int64)]
-            return tf.gather(records, tf.numpy_function(places, given, tf.int64))
+        def permute(records: tf.Tensor, window: tf.Tensor) -> tf.data.Dataset:
+            count = tf.size(records, tf.int64)
+            mixed = tf.numpy_function(places, [epoch, window, count], tf.int64)
+            begins = tf.data.Dataset.range(0, count, rows)  # no second copy of the whole window
+            return mapped(begins, lambda begin: tf.gather(records, mixed[begin : begin + rows]))
 
         vectors = interleaved(
             tf.data.Dataset.from_tensor_slices((begins, counts)),
@@ -101,10 +103,9 @@ def windowed(
             cycle=len(lanes),
             parallel=min(len(lanes), usable_cores()),
         )
-        windows = rebatched(vectors, sizes)
+        windows = rebatched(vectors, sizes).prefetch(1)
         counted = tf.data.Dataset.zip((windows, tf.data.Dataset.range(number[0], _MOST)))
-        mixed = mapped(counted, permute).prefetch(1)
-        return rebatched(mixed, rows).skip(passed[0])
+        return flat_mapped(counted, permute).skip(passed[0])
 
     def places(epoch: Any, window: Any, size: Any) -> npt.NDArray[np.int64]:
         seeds = [_seed(seed, int(epoch), lane) for lane in lanes]

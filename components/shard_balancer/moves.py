@@ -37,7 +37,18 @@ from trainer_utils.format import (
 )
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
-__all__ = ["Lot", "Reading", "RunPart", "gather_task", "read_lot", "read_part", "scatter_lot"]
+__all__ = [
+    "Lot",
+    "Reading",
+    "RunPart",
+    "gather_task",
+    "read_lot",
+    "read_part",
+    "read_together",
+    "scatter_lot",
+]
+
+_SHARDS_AT_ONCE = 2
 
 _Placed = tuple[RecordBlock, npt.NDArray[np.int64]]
 
@@ -83,6 +94,18 @@ class Reading:
     content: dict[int, int] = dataclasses.field(default_factory=dict)
     facts: dict[int, DatasetFacts] = dataclasses.field(default_factory=dict)
 
+    @classmethod
+    def of(cls, infer: Iterable[int]) -> "Reading":
+        """Of nothing yet; `infer`: the numbers of the inputs that do not say their features."""
+        return cls(facts={source: DatasetFacts() for source in infer})
+
+    def merge(self, other: "Reading", *, where: str) -> None:
+        """Takes in what was read elsewhere; `where` goes into an error of facts that differ."""
+        for source, content in other.content.items():
+            self.content[source] = combine_checksums([self.content.get(source, 0), content])
+        for source, facts in other.facts.items():
+            self.facts[source].merge(facts, where=where)
+
 
 def read_lot(lot: Lot, reading: Reading, *, block_bytes: int = BLOCK_BYTES) -> Iterator[_Placed]:
     """The verified blocks of a lot, each with its records' places.
@@ -117,6 +140,23 @@ def read_lot(lot: Lot, reading: Reading, *, block_bytes: int = BLOCK_BYTES) -> I
                 f"shard {shard.path!r}: expected {records} records as the dataset says, "
                 f"got {more}. The dataset was changed: write it again."
             )
+
+
+def read_together(
+    lots: Sequence[Lot], reading: Reading, *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[_Placed]:
+    """As `read_lot` for all that goes into memory: some shards at a time, in their order."""
+    parts = [Lot(lot.layout, (item,)) for lot in lots for item in lot.shards]
+    readings = [Reading.of(reading.facts) for _ in parts]
+
+    def read(part: Lot, own: Reading) -> list[_Placed]:
+        return list(read_lot(part, own, block_bytes=block_bytes))
+
+    # Reading and filling new memory are the system's work, at which threads help each other.
+    with futures.ThreadPoolExecutor(_SHARDS_AT_ONCE) as pool:
+        for blocks, part, own in zip(pool.map(read, parts, readings), parts, readings, strict=True):
+            reading.merge(own, where=part.shards[0][2].shard.path)
+            yield from blocks
 
 
 def scatter_lot(

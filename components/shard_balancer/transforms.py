@@ -12,15 +12,14 @@ from typing import Any
 
 import apache_beam as beam
 
-from components.common.feature_facts import DatasetFacts
 from components.common.summaries import working_folder, write_summary
 from components.shard_balancer.layout import Task
 from components.shard_balancer.moves import (
     Reading,
     RunPart,
     gather_task,
-    read_lot,
     read_part,
+    read_together,
     scatter_lot,
 )
 from components.shard_balancer.planning import SplitPlan
@@ -101,7 +100,7 @@ class _ScatterFn(beam.DoFn):
         plan = self._plans[place]
         lot = plan.lots[number]
         name = f"scatter-{lot.key}"
-        reading = _reading(self._infer)
+        reading = Reading.of(self._infer)
         with reported(self._uri, name):
             for task, bucket, part in scatter_lot(
                 lot,
@@ -146,12 +145,9 @@ class _GatherSplitFn(beam.DoFn):
     def process(self, plan: SplitPlan) -> None:
         (task,) = plan.tasks
         name = f"gather-{task.key}"
-        reading = _reading(self._infer)
+        reading = Reading.of(self._infer)
         with reported(self._uri, name):
-            read = functools.partial(
-                read_lot, reading=reading, block_bytes=self._settings.block_bytes
-            )
-            blocks = itertools.chain.from_iterable(map(read, plan.lots))
+            blocks = read_together(plan.lots, reading, block_bytes=self._settings.block_bytes)
             shards = _gather(task, {0: blocks}, self._uri, self._settings)
             self._records.inc(sum(shard.records for shard in shards))
             _report(self._uri, name, task.layout.split, shards=shards, reading=reading)
@@ -160,10 +156,6 @@ class _GatherSplitFn(beam.DoFn):
 def _gather(task: Task, parts: Any, uri: str, settings: BalancerSettings) -> list[Shard]:
     gzip = settings.compression == "gzip"
     return gather_task(task, parts, uri=uri, gzip=gzip, block_bytes=settings.block_bytes)
-
-
-def _reading(infer: frozenset[int]) -> Reading:
-    return Reading(facts={source: DatasetFacts() for source in infer})
 
 
 def _report(uri: str, name: str, split: str, **found: Any) -> None:
