@@ -33,11 +33,14 @@ demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: ma
 demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SRC="my table.csv" takes yours
 	@$(BIN)/python -m pipelines.demo --text $(if $(value SRC),"$$SRC")
 
+# A process a core, two at the most: some tests start clusters of their own, and TFX takes a GB each.
+PARALLEL := --numprocesses=auto --maxprocesses=2 --dist=loadfile
+
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
 
 test-quick: $(READY)  ## the tests not marked e2e or slow
-	@$(BIN)/python -m pytest -m "not e2e and not slow" $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) -m "not e2e and not slow" $(ARGS)
 
 TRAINER := .venv-trainer
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.dataflow import flat_mapped, mapped
+from trainer_utils.dataflow import flat_mapped, mapped, unbatched
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.machine import usable_cores
 from trainer_utils.options import Callback, InputOptions
@@ -59,7 +59,7 @@ def batched(
 
     parallel = usable_cores() + 2  # a slow image must not hold up the order
     if options.batch_size is None:
-        return change(elements.unbatch(), lambda *e: finish(parse_example(*e)), parallel=parallel)
+        return change(unbatched(elements), lambda *e: finish(parse_example(*e)), parallel=parallel)
     if parser.is_vectorised and before is None:
         return mapped(elements, parse_batch, parallel=parallel)
 
@@ -75,12 +75,12 @@ def batched(
 
         def one(*element: tf.Tensor) -> tf.data.Dataset:
             size = tf.shape(element[0], tf.int64)[0]
-            examples = tf.data.Dataset.from_tensors(element).unbatch()
+            examples = unbatched(tf.data.Dataset.from_tensors(element))
             return batch(examples, tf.maximum(size, 1), False)
 
         return flat_mapped(elements, one)
     is_static = options.drop_remainder or options.remainder in ("drop", "pad")
-    return batch(elements.unbatch(), rows, is_static)
+    return batch(unbatched(elements), rows, is_static)
 
 
 def _optimized(dataset: tf.data.Dataset, change: Callable[..., Any], *, parallel: int) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["flat_mapped", "interleaved", "mapped"]
+__all__ = ["flat_mapped", "interleaved", "mapped", "unbatched"]
 
 _LIGHT = {"experimental_ints_on_device": True}
 
@@ -73,11 +73,22 @@ def interleaved(
         block_length=1,
         buffer_output_elements=tf.data.AUTOTUNE,
         prefetch_input_elements=tf.data.AUTOTUNE,
-        num_parallel_calls=parallel,
+        num_parallel_calls=min(parallel, cycle),
         deterministic="true",
         **_types(spec),
     )
     return _kept(tf.data.experimental.from_variant(variant, spec), dataset, function)
+
+
+def unbatched(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """As `Dataset.unbatch`, for datasets of tensors."""
+    spec = tf.nest.map_structure(
+        lambda part: tf.TensorSpec(part.shape[1:], part.dtype), dataset.element_spec
+    )
+    variant = tf.raw_ops.UnbatchDataset(
+        input_dataset=tf.data.experimental.to_variant(dataset), **_types(spec)
+    )
+    return _kept(tf.data.experimental.from_variant(variant, spec), dataset)
 
 
 def _map(dataset: tf.data.Dataset, function: Any, spec: Any, parallel: int | None) -> tf.Tensor:

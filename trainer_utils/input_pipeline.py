@@ -15,7 +15,6 @@ import tensorflow as tf
 
 from trainer_utils.audio import check_batches
 from trainer_utils.batching import Arrangement, batched, callback_of, echoed
-from trainer_utils.cache import cached, locator
 from trainer_utils.damage import without_unreadable
 from trainer_utils.data_service import served
 from trainer_utils.dataflow import mapped
@@ -31,10 +30,12 @@ from trainer_utils.orders import Order, order_of, window_records_of
 from trainer_utils.parsing import ExampleParser
 from trainer_utils.pieces import Pieces
 from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
-from trainer_utils.records import ReadPiece, reader, records_at_once, stream
+from trainer_utils.readers import readers_of
+from trainer_utils.records import ReadPiece, stream
 from trainer_utils.shard_reader import ShardReader
-from trainer_utils.sources import Source, digest_of, mean_bytes, merged_features, open_sources
+from trainer_utils.sources import Source, digest_of, merged_features, open_sources
 from trainer_utils.state import first_state, state_at, steps_per_epoch
+from trainer_utils.tuning import device_of, tf_options
 from trainer_utils.waiting import watched
 
 __all__ = ["STATE_ATTRIBUTES", "input_fn"]
@@ -129,7 +130,7 @@ class _Input:
         if options.batch_size is not None and layout.rows_per_replica > 1:
             check_batches(features, options.audio)
         worker = context.input_pipeline_id if context else 0
-        read, shards = _readers(sources, options)
+        read, shards = readers_of(sources, options)
         window = window_records_of(sources, options)
         return cls(
             sources=sources,
@@ -180,8 +181,8 @@ class _Input:
             repeat=options.repeat,
             is_exact=not self.skips,
         )
-        dataset = watched(dataset).with_options(_tf_options(is_shared=self.is_shared))
-        if (device := _device(options.device)) is not None:
+        dataset = watched(dataset).with_options(tf_options(is_shared=self.is_shared))
+        if (device := device_of(options.device)) is not None:
             dataset = dataset.apply(tf.data.experimental.prefetch_to_device(device))
         dataset.state = functools.partial(state_at, options=options, layout=layout, digest=digest)
         dataset.input_start, dataset.input_epoch = start, counter
@@ -252,7 +253,7 @@ class _Input:
 
         batches = served(self.ranges, batch, self.options, window_records=self.window_records)
         finished = self._finished(batches, tf.constant(0, tf.int64))
-        return finished.with_options(_tf_options(is_shared=self.is_shared))
+        return finished.with_options(tf_options(is_shared=self.is_shared))
 
     def _filler(self) -> tf.data.Dataset:
         """One record, whichever, to fill up batches with."""
@@ -291,28 +292,6 @@ class _Input:
         return batches.prefetch(options.prefetch)
 
 
-def _readers(sources: Sequence[Source], options: InputOptions) -> tuple[ReadPiece, ShardReader]:
-    """How parts of files are read, and single records."""
-    skips = options.on_corrupt == "skip"
-    mean = mean_bytes(sources)
-    if options.cache is None:
-        shards = ShardReader(skips=skips)
-        return (shards.read_blocks(records_at_once(mean)) if skips else reader(mean)), shards
-    locate = locator(options.cache, digest_of(sources))
-    shards = ShardReader(locate=locate, skips=skips)
-    if skips:
-        return shards.read_blocks(records_at_once(mean)), shards
-    return cached(reader(mean), locate), shards
-
-
-def _device(asked: str | None) -> str | None:
-    """The device that batches are copied to."""
-    if asked != "auto":
-        return asked
-    accelerators = [d.name for kind in ("GPU", "TPU") for d in tf.config.list_logical_devices(kind)]
-    return accelerators[0] if len(accelerators) == 1 else None
-
-
 def _unchanged(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return tensors
 
@@ -332,19 +311,3 @@ def _check_image_sizes(features: dict[str, Feature], options: InputOptions, rows
 def _epoch_seed(seed: int, epoch: tf.Tensor) -> tf.Tensor:
     """Of what is random in an epoch: the same for any number of workers, and after a restart."""
     return tf.cast(epoch, tf.int64) + tf.constant(seed % _PRIME * _PRIME, tf.int64)
-
-
-def _tf_options(*, is_shared: bool) -> tf.data.Options:
-    options = tf.data.Options()
-    # Threads of our own, as many as there are cores; ops that split up an image's pixels among
-    # them cost more than they gain, since there are images enough.
-    options.threading.private_threadpool_size = usable_cores()
-    options.threading.max_intra_op_parallelism = 1
-    # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
-    options.autotune.enabled = False
-    options.deterministic = True
-    # Rewriting the graph would take as long as all the rest of an iterator's start.
-    options.experimental_optimization.apply_default_optimizations = False
-    policy = tf.data.experimental.AutoShardPolicy
-    options.experimental_distribute.auto_shard_policy = policy.OFF if is_shared else policy.DATA
-    return options

@@ -101,7 +101,7 @@ def windowed(
             tf.data.Dataset.from_tensor_slices((begins, counts)),
             lane_vectors,
             cycle=len(lanes),
-            parallel=min(len(lanes), usable_cores()),
+            parallel=usable_cores(),
         )
         windows = rebatched(vectors, sizes).prefetch(1)
         counted = tf.data.Dataset.zip((windows, tf.data.Dataset.range(number[0], _MOST)))
