@@ -1,24 +1,40 @@
-"""From raw images to a balanced dataset in one call, through TFX, with its lineage kept.
+"""From raw images, texts or sounds to a balanced dataset in one call, its lineage kept.
 
 uri = convert("photos/", "datasets/photos")
+uri = convert("reviews.csv", "datasets/reviews", splits={"train": 8, "eval": 2})
 uri = convert(frame, "datasets/photos", columns={"age": "float"})     # a pandas DataFrame
 """
 
+import dataclasses
+import inspect
 import io
 import os
+import uuid
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from tfx import v1 as tfx
+# `tfx.v1` would bring Vertex AI's client: three seconds.
+from tfx.orchestration.metadata import sqlite_metadata_connection_config
+from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import example_gen_pb2
 
-from components import ImageExampleGen, SchemaExport, ShardBalancer
+import components
+from components import SchemaExport, ShardBalancer
 from components.common.beam import IN_PROCESS_RUNNER
-from pipelines.runs import latest_artifacts
-from pipelines.training_pipeline import METADATA_FILE, run_locally
-from trainer_utils.format import ConfigError
+from pipelines.local_runs import run_here
+from pipelines.outputs import METADATA_FILE, point_to
+from pipelines.recognition import KINDS, recognise
+from trainer_utils.format import ConfigError, keyed_hash
+from trainer_utils.format.naming import MANIFEST_FILE
 
-__all__ = ["convert"]
+__all__ = ["Conversion", "convert", "prepare"]
 
+EXAMPLE_GENS = {
+    "image": "ImageExampleGen",
+    "text": "TextExampleGen",
+    "audio": "AudioExampleGen",
+}
 _BALANCER_OPTIONS = (
     "num_shards",
     "target_shard_bytes",
@@ -30,51 +46,160 @@ _BALANCER_OPTIONS = (
 )
 _SHARED_OPTIONS = ("seed", "compression")
 _FRAME_FILE = "source/frame.parquet"
+_PIPELINE = "tfx-shards-convert"
 
 
-def convert(source: Any, out: str, **options: Any) -> str:
-    """Runs ImageExampleGen, ShardBalancer and SchemaExport; what did not change is not run again.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """What is to be done.
 
     Args:
-        source: a folder or a list of images, as ImageExampleGen takes; or a pandas DataFrame in
-            the form of such a list, its paths relative to the working directory or whole.
-        out: a folder for the artifacts and `metadata.sqlite`.
-        options: of ImageExampleGen (`layout`, `vocabulary`, `output_config`, …) and of
-            ShardBalancer (`num_shards`, `target_shard_bytes`, `shard_multiple`, `balance`,
-            `stratify_by`, `shuffle`, `memory_bytes`); `seed` and `compression` are for both.
+        source: a path or url.
+        kind: `image`, `text` or `audio`.
+        seen: what that was told by.
+        example_gen: the options of the ExampleGen.
+        balancer: the options of ShardBalancer.
+    """
+
+    source: str
+    kind: str
+    seen: str
+    example_gen: Mapping[str, Any]
+    balancer: Mapping[str, Any]
+
+    @property
+    def component(self) -> Any:
+        """The ExampleGen's class."""
+        return getattr(components, EXAMPLE_GENS[self.kind])
+
+
+def convert(
+    source: Any,
+    out: str,
+    *,
+    kind: str | None = None,
+    metadata: str | None = None,
+    splits: Mapping[str, int] | None = None,
+    **options: Any,
+) -> str:
+    """Runs an ExampleGen, ShardBalancer and SchemaExport; what did not change is not run again.
+
+    Args:
+        source: a folder, a table, a list or an archive, as the ExampleGens take; or a pandas
+            DataFrame in the form of such a table, paths in it relative to the working directory
+            or whole.
+        out: a folder for the artifacts; `out/latest` is a link to the newest dataset.
+        kind: `image`, `text` or `audio`. None: told by what is there.
+        metadata: the sqlite file of ML Metadata. Several runs may share one, at once as well.
+            None: `metadata.sqlite` in `out`.
+        splits: shares by split that a hash assigns. None: those that the inputs name, or train
+            and eval 2:1.
+        options: of ImageExampleGen, TextExampleGen or AudioExampleGen (`layout`, `vocabulary`,
+            `output_config`, …) and of ShardBalancer (`num_shards`, `target_shard_bytes`,
+            `shard_multiple`, `balance`, `stratify_by`, `shuffle`, `memory_bytes`); `seed` and
+            `compression` are for both.
 
     Returns:
         The uri of the balanced dataset.
 
     Raises:
-        InputError: the input is missing, malformed, or too much of it was rejected.
+        InputError: the input is missing, malformed, of no one kind, or too much was rejected.
         ConfigError: a setting is not allowed.
     """
+    own = os.path.join(out, METADATA_FILE)
+    shared = metadata is not None and os.path.abspath(metadata) != os.path.abspath(own)
+    out = os.path.abspath(out)
+    metadata = os.path.abspath(metadata or own)
     if hasattr(source, "to_parquet"):
-        options.setdefault("image_roots", [os.getcwd()])
         source = _write_frame(source, Path(out, _FRAME_FILE))
+        if kind != "text":
+            options.setdefault("image_roots", [os.getcwd()])
+    conversion = prepare(source, kind=kind, splits=splits, **options)
+    os.makedirs(out, exist_ok=True)
+    os.makedirs(os.path.dirname(metadata), exist_ok=True)
+    # A cache knows nothing of where things lie: runs into other folders are another pipeline.
+    name = f"{_PIPELINE}-{_digest(out)}" if shared else _PIPELINE
+    uri = _run(conversion, out, name, metadata, use_cache=True)
+    if not os.path.exists(os.path.join(uri, MANIFEST_FILE)):  # somebody removed it since
+        uri = _run(conversion, out, name, metadata, use_cache=False)
+    point_to(out, uri)
+    return uri
+
+
+def prepare(
+    source: Any,
+    *,
+    kind: str | None = None,
+    splits: Mapping[str, int] | None = None,
+    **options: Any,
+) -> Conversion:
+    """Works out and checks what `convert` would do, which it takes these arguments from.
+
+    Raises:
+        InputError: the input is missing, or of no one kind.
+        ConfigError: a setting is not allowed.
+    """
     if not isinstance(source, (str, os.PathLike)):
         raise ConfigError(f"source: expected a path or a DataFrame, got {type(source).__name__}")
+    if kind not in (None, *KINDS):
+        raise ConfigError(f"kind: expected one of {', '.join(KINDS)}, or None, got {kind!r}")
+    source = os.fspath(source)
+    source = source if "://" in source else os.path.abspath(source)
+    seen = "as asked for"
+    if kind is None:
+        recognised = recognise(source, options)
+        kind, seen = recognised.kind, recognised.seen
     balancing = {name: options.pop(name) for name in _BALANCER_OPTIONS if name in options}
     balancing |= {name: options[name] for name in _SHARED_OPTIONS if name in options}
-    images = ImageExampleGen(input_base=os.fspath(source), **options)
-    balanced = ShardBalancer(examples=images.outputs["examples"], **balancing)
-    exported = SchemaExport(examples=balanced.outputs["balanced_examples"])
-    metadata = os.path.join(out, METADATA_FILE)
-    os.makedirs(out, exist_ok=True)
-    run_locally(
-        tfx.dsl.Pipeline(
-            pipeline_name="tfx-shards-convert",
-            pipeline_root=os.path.join(out, "artifacts"),
-            components=[images, balanced, exported],
-            enable_cache=True,
-            metadata_connection_config=tfx.orchestration.metadata.sqlite_metadata_connection_config(
-                metadata
-            ),
-            beam_pipeline_args=[f"--runner={IN_PROCESS_RUNNER}"],
-        )
+    if splits is not None:
+        if "output_config" in options:
+            raise ConfigError(f"splits: expected none beside output_config, got {splits!r}")
+        options["output_config"] = _output_config(splits)
+    conversion = Conversion(
+        source=source, kind=kind, seen=seen, example_gen=options, balancer=balancing
     )
-    return latest_artifacts(metadata)[0]["ShardBalancer"]
+    _check_names(conversion)
+    return conversion
+
+
+def _output_config(splits: Mapping[str, int]) -> example_gen_pb2.Output:
+    for name, share in splits.items():
+        if isinstance(share, bool) or not isinstance(share, int) or share < 1:
+            raise ConfigError(f"splits[{name!r}]: expected a share of at least 1, got {share!r}")
+    config = example_gen_pb2.Output()
+    for name, share in splits.items():
+        config.split_config.splits.add(name=name, hash_buckets=share)
+    return config
+
+
+def _check_names(conversion: Conversion) -> None:
+    parameters = inspect.signature(conversion.component.__init__).parameters
+    known = [name for name in parameters if name not in ("self", "input_base")]
+    for name in conversion.example_gen:
+        if name not in known:
+            raise ConfigError(
+                f"option {name!r}: expected one of {EXAMPLE_GENS[conversion.kind]} "
+                f"({', '.join(known)}) or of ShardBalancer ({', '.join(_BALANCER_OPTIONS)})"
+            )
+
+
+def _run(conversion: Conversion, out: str, name: str, metadata: str, *, use_cache: bool) -> str:
+    examples = conversion.component(input_base=conversion.source, **conversion.example_gen)
+    balanced = ShardBalancer(examples=examples.outputs["examples"], **conversion.balancer)
+    exported = SchemaExport(examples=balanced.outputs["balanced_examples"])
+    pipeline = Pipeline(
+        pipeline_name=name,
+        pipeline_root=os.path.join(out, "artifacts"),
+        components=[examples, balanced, exported],
+        enable_cache=use_cache,
+        metadata_connection_config=sqlite_metadata_connection_config(metadata),
+        beam_pipeline_args=[f"--runner={IN_PROCESS_RUNNER}"],
+    )
+    return run_here(pipeline, metadata)["ShardBalancer"]
+
+
+def _digest(out: str) -> str:
+    return f"{keyed_hash(os.fsencode(os.path.realpath(out)), seed=0, purpose='out'):016x}"
 
 
 def _write_frame(frame: Any, path: Path) -> str:
@@ -83,5 +208,7 @@ def _write_frame(frame: Any, path: Path) -> str:
     frame.to_parquet(stream, index=False)
     if not path.is_file() or path.read_bytes() != stream.getvalue():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(stream.getvalue())
+        temporary = path.with_name(f".{uuid.uuid4().hex}")
+        temporary.write_bytes(stream.getvalue())
+        os.replace(temporary, path)
     return str(path)

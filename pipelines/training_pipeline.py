@@ -12,10 +12,10 @@ from tfx import v1 as tfx
 
 from components import SchemaExport, ShardBalancer
 from components.common.beam import IN_PROCESS_RUNNER
+from pipelines.outputs import METADATA_FILE
 
 __all__ = ["BEAM_ARGUMENTS", "METADATA_FILE", "create_training_pipeline", "run_locally"]
 
-METADATA_FILE = "metadata.sqlite"
 BEAM_ARGUMENTS = (f"--runner={IN_PROCESS_RUNNER}",)
 
 

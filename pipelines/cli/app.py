@@ -1,0 +1,132 @@
+"""The group of all commands: found by name, imported when needed, their errors made exit codes.
+
+app.main(["inspect", "out/"], prog_name="tfx-shards")
+"""
+
+import importlib
+import sys
+import traceback
+from importlib import metadata
+from typing import Any
+
+import click
+
+from pipelines.cli.console import prepare_streams, restore_streams
+
+__all__ = ["COMMANDS", "app", "main"]
+
+# Where each command is, in the order of the help.
+COMMANDS = {
+    "convert": "pipelines.cli.convert_command",
+    "inspect": "pipelines.cli.inspect_command",
+    "verify": "pipelines.cli.verify_command",
+    "plan": "pipelines.cli.plan_command",
+    "bench": "pipelines.cli.bench_command",
+    "doctor": "pipelines.cli.doctor_command",
+    "lineage": "pipelines.cli.lineage_commands",
+    "runs": "pipelines.cli.lineage_commands",
+    "compile": "pipelines.cli.compile_command",
+}
+_PROGRAM = "tfx-shards"
+
+
+class _BadData(click.ClickException):
+    exit_code = 1
+
+
+class _BadUsage(click.ClickException):
+    exit_code = 2
+
+
+class _Interrupted(click.ClickException):
+    exit_code = 130  # as the shell has it
+
+
+class _Commands(click.Group):
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        return command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Runs a command; what it raises becomes one sentence."""
+        try:
+            return super().invoke(ctx)
+        except (click.ClickException, click.exceptions.Exit):
+            raise
+        except KeyboardInterrupt:
+            raise _Interrupted("interrupted") from None
+        except Exception as error:
+            restore_streams()
+            if is_verbose(ctx):
+                traceback.print_exc()
+            raise _failure(error) from error
+
+
+def is_verbose(ctx: click.Context) -> bool:
+    """Whether the command that ran was called with --verbose."""
+    return bool(ctx.find_root().meta.get("verbose"))
+
+
+def _failure(error: Exception) -> click.ClickException:
+    from trainer_utils.format.errors import ConfigError, DatasetError
+
+    if isinstance(error, ConfigError):
+        return _BadUsage(str(error))
+    if isinstance(error, DatasetError):
+        return _BadData(str(error))
+    if isinstance(error, OSError) and error.strerror:
+        where = f"{error.filename!r}: " if error.filename else ""
+        return _BadData(f"{where}{error.strerror}")
+    if type(error).__module__.startswith("tensorflow."):  # of its file systems
+        return _BadData(str(error))
+    what = f"{type(error).__name__}: {error}"
+    return _BadData(f"unexpected {what}. Run it with --verbose to see where.")
+
+
+def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted and not ctx.resilient_parsing:
+        try:
+            version = metadata.version("tfx-shards")
+        except metadata.PackageNotFoundError:
+            version = "not installed"
+        click.echo(f"{_PROGRAM} {version}")
+        ctx.exit()
+
+
+@click.group(
+    cls=_Commands,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Exit status: 0; 1 for bad data; 2 for bad usage. docs/cli.md shows each command.",
+)
+@click.option(
+    "--version",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_show_version,
+    help="Show the version.",
+)
+def app() -> None:
+    """Makes datasets of TFRecord shards from raw files, and says what is in them.
+
+    \b
+    tfx-shards convert photos/ out/     # raw files to a balanced dataset
+    tfx-shards inspect out/             # what is in it
+    tfx-shards verify out/              # every checksum of every record
+    """
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Runs the command line, and ends the process with the exit status.
+
+    Args:
+        arguments: None for those of the process.
+    """
+    prepare_streams()
+    app.main(args=arguments, prog_name=_PROGRAM)
+    sys.exit(0)

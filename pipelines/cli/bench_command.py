@@ -1,0 +1,76 @@
+"""`tfx-shards bench`: how fast each stage of reading is on this machine."""
+
+from typing import Any
+
+import click
+
+from pipelines.cli.console import dataset_argument, json_option, print_facts, verbose_option
+from pipelines.cli.values import Size, parse_json_or_text
+
+__all__ = ["bench"]
+
+
+@click.command()
+@dataset_argument
+@click.option("--split", default="train", show_default=True, help="Or a slice of one.")
+@click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(min=0, min_open=True),
+    default=2.0,
+    show_default=True,
+    help="That each of the four stages is measured for.",
+)
+@click.option(
+    "--image-size",
+    type=Size(),
+    help="Height and width that images are resized to. Default: 224x224 where they differ.",
+)
+@click.option("--features", help="Names with commas between. Default: all that can be batched.")
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="NAME=VALUE",
+    help="Any other setting of input_fn, such as augment=random_resized_crop.",
+)
+@json_option
+@verbose_option
+def bench(
+    uri: str,
+    split: str,
+    batch_size: int,
+    seconds: float,
+    image_size: tuple[int, int] | None,
+    features: str | None,
+    settings: tuple[str, ...],
+    as_json: bool,
+) -> None:
+    """Measure how fast this machine reads a dataset, and what bounds it.
+
+    Records/s and MB/s of each stage (read, parse, decode, batch), the stage that costs most, and
+    what a training step must cost at least so that it never waits for the input.
+
+    \b
+    tfx-shards bench out/
+    tfx-shards bench out/ --batch-size 256 --image-size 224x224 --features image,label
+    tfx-shards bench out/ --set augment=random_resized_crop --set normalize=imagenet
+    """
+    import trainer_utils
+    from pipelines.inspection import inspect_dataset
+
+    facts = inspect_dataset(uri)
+    options: dict[str, Any] = dict(map(parse_json_or_text, settings))
+    if features is not None:
+        options["features"] = [name.strip() for name in features.split(",")]
+    if image_size is None and any(
+        feature.is_image and not feature.is_fixed_size
+        for feature in (facts.features or {}).values()
+    ):
+        image_size = 224, 224  # images of several sizes make no batch
+    if image_size is not None:
+        options["image_size"] = image_size
+    report = trainer_utils.measure_input(
+        uri, split, batch_size=batch_size, seconds=seconds, **options
+    )
+    print_facts(report.to_dict(), report.render(), as_json=as_json)

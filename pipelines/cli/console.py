@@ -1,0 +1,190 @@
+"""What commands print, and how: JSON or tables on stdout, progress and messages on stderr.
+
+print_facts(report.to_json(), str(report), as_json=True)
+with shown_progress("Verifying") as advance:
+    advance(4096, total_bytes)
+"""
+
+import contextlib
+import json
+import logging
+import os
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+__all__ = [
+    "dataset_argument",
+    "json_option",
+    "prepare_streams",
+    "print_facts",
+    "quiet",
+    "restore_streams",
+    "say",
+    "shown_progress",
+    "verbose_option",
+]
+
+_PACKAGES = ("components", "pipelines", "trainer_utils")
+_PATIENCE_SECONDS = 2.0
+
+_stderr: Any = None  # the process's own, while file descriptor 2 leads nowhere
+
+
+def prepare_streams() -> None:
+    """Lets a name that the terminal's encoding lacks be shown escaped, where it would be fatal."""
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json`, as `as_json`."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document in place of text."
+    )(command)
+
+
+def verbose_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--verbose`; without it the logs of TensorFlow and TFX stay off the terminal."""
+
+    def set_up(ctx: click.Context, _: click.Parameter, verbose: bool) -> None:
+        ctx.find_root().meta["verbose"] = verbose
+        if not verbose and not ctx.resilient_parsing:
+            _quiet_libraries()
+
+    return click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=set_up,
+        help="Show the logs of TensorFlow and TFX, and tracebacks.",
+    )(command)
+
+
+def dataset_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`URI`: of a dataset, or the folder that `convert` was given for its output."""
+    return click.argument("uri", callback=_find_dataset)(command)
+
+
+def _find_dataset(ctx: click.Context, _: click.Parameter, uri: str | None) -> str | None:
+    from pipelines.outputs import newest_dataset
+
+    return None if uri is None or ctx.resilient_parsing else newest_dataset(uri)
+
+
+def _quiet_libraries() -> None:
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
+    os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself
+    os.environ.setdefault("GLOG_minloglevel", "3")  # of ML Metadata
+    warnings.filterwarnings("ignore")
+    logging.getLogger().setLevel(logging.CRITICAL)
+    logging.getLogger("tensorflow").setLevel(logging.CRITICAL)
+    logging.getLogger("absl").addFilter(_is_ours)
+
+
+def _is_ours(record: logging.LogRecord) -> bool:
+    """Whether a log line is a warning of this project; only these are of use without a log."""
+    parts = Path(record.pathname).parts
+    if record.levelno < logging.WARNING or not set(_PACKAGES) & set(parts):
+        return False
+    say(f"Warning: {record.getMessage()}")
+    return False  # said
+
+
+@contextlib.contextmanager
+def quiet(ctx: click.Context) -> Iterator[None]:
+    """Keeps what native libraries write to file descriptor 2 off the terminal, unless verbose.
+
+    ML Metadata logs there whatever it is told. Python's own stderr goes on as before.
+    """
+    if ctx.find_root().meta.get("verbose") or not _has_own_stderr():
+        yield
+        return
+    global _stderr
+    _stderr = sys.stderr
+    _stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 2)
+    os.close(nowhere)
+    sys.stderr = open(kept, "w", errors="backslashreplace", buffering=1)  # noqa: SIM115
+    try:
+        yield
+    finally:
+        restore_streams()
+
+
+def _has_own_stderr() -> bool:
+    """Whether Python's stderr is the process's: a test, for one, may have taken it over."""
+    try:
+        return sys.stderr is sys.__stderr__ and sys.stderr.fileno() == 2
+    except (AttributeError, OSError, ValueError):
+        return False
+
+
+def restore_streams() -> None:
+    """Ends what `quiet` began, if anything."""
+    global _stderr
+    if _stderr is None:
+        return
+    kept: Any = sys.stderr
+    sys.stderr, _stderr = _stderr, None
+    kept.flush()
+    os.dup2(kept.fileno(), 2)
+    kept.close()
+
+
+def print_facts(value: Any, text: str, *, as_json: bool) -> None:
+    """Prints JSON or text on stdout. A reader that has gone, such as `head`, is no error."""
+    if as_json:
+        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+    try:
+        click.echo(text)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+        os.close(nowhere)
+
+
+def say(message: str) -> None:
+    """A message for the person at the terminal, on stderr."""
+    with contextlib.suppress(BrokenPipeError):
+        click.echo(message, err=True)
+
+
+@contextlib.contextmanager
+def shown_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+    """A bar on a terminal, once the work has taken two seconds; elsewhere nothing.
+
+    Args:
+        label: what is being done.
+
+    Yields:
+        A function to be called with how much has been done since the last time, and the whole.
+    """
+    started, waiting = time.monotonic(), 0
+    with contextlib.ExitStack() as stack:
+        bar: Any = None
+
+        def advance(amount: int, total: int) -> None:
+            nonlocal bar, waiting
+            waiting += amount
+            if not sys.stderr.isatty() or time.monotonic() - started < _PATIENCE_SECONDS:
+                return
+            if bar is None:
+                bar = stack.enter_context(
+                    click.progressbar(length=total, label=label, file=sys.stderr)
+                )
+            bar.update(waiting)
+            waiting = 0
+
+        yield advance

@@ -1,0 +1,74 @@
+"""`tfx-shards lineage` and `tfx-shards runs`: what ML Metadata knows."""
+
+import os
+
+import click
+
+from pipelines.cli.console import (
+    dataset_argument,
+    json_option,
+    print_facts,
+    quiet,
+    verbose_option,
+)
+from pipelines.cli.extra import require_tfx
+from pipelines.outputs import METADATA_FILE
+
+__all__ = ["lineage", "runs"]
+
+_FORMS = "A sqlite file, mysql://user:password@host:port/database, or grpc://host:port."
+
+
+@click.command()
+@dataset_argument
+@click.option(
+    "--metadata",
+    metavar="WHERE",
+    help=f"{_FORMS} Default: {METADATA_FILE} in a folder above the dataset.",
+)
+@click.option("--record", metavar="NAME", help="Follow one record, by its filename or id.")
+@json_option
+@verbose_option
+@click.pass_context
+def lineage(
+    ctx: click.Context, uri: str, metadata: str | None, record: str | None, as_json: bool
+) -> None:
+    """Show where a dataset comes from and what came of it: runs, inputs, models.
+
+    \b
+    tfx-shards lineage out/
+    tfx-shards lineage out/ --record palace_sky/0003.jpg
+    tfx-shards lineage gs://bucket/photos --metadata grpc://metadata:8080 --json
+    """
+    require_tfx("lineage")
+    from pipelines.lineage import describe_artifact
+
+    with quiet(ctx):
+        found = describe_artifact(uri, metadata=metadata, record=record)
+    print_facts(found.to_json(), str(found), as_json=as_json)
+
+
+@click.command()
+@click.argument("metadata", default=METADATA_FILE)
+@json_option
+@verbose_option
+@click.pass_context
+def runs(ctx: click.Context, metadata: str, as_json: bool) -> None:
+    """List the pipeline runs in ML Metadata.
+
+    METADATA is a sqlite file, the output folder of `convert`, mysql://user:password@host:port/database
+    or grpc://host:port.  [default: metadata.sqlite]
+
+    \b
+    tfx-shards runs out/metadata.sqlite
+    tfx-shards runs out/ --json
+    """
+    require_tfx("runs")
+    from pipelines.lineage import list_runs
+
+    if os.path.isdir(metadata):
+        metadata = os.path.join(metadata, METADATA_FILE)
+    with quiet(ctx):
+        found = list_runs(metadata)
+    text = "\n".join(map(str, found)) or f"{metadata}: no runs"
+    print_facts([run.to_json() for run in found], text, as_json=as_json)

@@ -1,0 +1,42 @@
+"""`tfx-shards verify`: every checksum and every record."""
+
+import click
+
+from pipelines.cli.console import (
+    dataset_argument,
+    json_option,
+    print_facts,
+    shown_progress,
+    verbose_option,
+)
+
+__all__ = ["verify"]
+
+
+@click.command()
+@dataset_argument
+@json_option
+@click.option(
+    "--processes",
+    type=click.IntRange(min=1),
+    help="That read at once. Default: as many as there are cores.",
+)
+@verbose_option
+def verify(uri: str, as_json: bool, processes: int | None) -> None:
+    """Read a whole dataset and check all of it; exit 1 where anything is amiss.
+
+    Checks each file's size and checksum, both checksums of each record, record counts, record
+    indices, Datum's JSON, rejects and label counts, and lists every problem with file, record and
+    byte. Without a manifest, as others write datasets, it checks the records.
+
+    \b
+    tfx-shards verify out/
+    tfx-shards verify out/ --json | jq '.problems[].path'
+    """
+    from pipelines.verification import verify_dataset
+    from trainer_utils.machine import usable_cores
+
+    with shown_progress("Verifying") as advance:
+        found = verify_dataset(uri, processes=processes or usable_cores(), advance=advance)
+    print_facts(found.to_json(), str(found), as_json=as_json)
+    click.get_current_context().exit(0 if found.is_good else 1)
