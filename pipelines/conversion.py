@@ -26,9 +26,8 @@ from pipelines.local_runs import run_here
 from pipelines.outputs import METADATA_FILE, point_to
 from pipelines.recognition import KINDS, recognise
 from trainer_utils.format import ConfigError, keyed_hash
-from trainer_utils.format.naming import MANIFEST_FILE
 
-__all__ = ["Conversion", "convert", "prepare"]
+__all__ = ["EXAMPLE_GENS", "Conversion", "Converted", "convert", "prepare", "run_conversion"]
 
 EXAMPLE_GENS = {
     "image": "ImageExampleGen",
@@ -73,6 +72,25 @@ class Conversion:
         return getattr(components, EXAMPLE_GENS[self.kind])
 
 
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Converted:
+    """What was made, below `out` as it was given.
+
+    Args:
+        uri: of the balanced dataset.
+        examples: of the ExampleGen's own dataset, with the list of rejects.
+        schema: of SchemaExport's artifact.
+        metadata: the sqlite file.
+        kind: `image`, `text` or `audio`.
+    """
+
+    uri: str
+    examples: str
+    schema: str
+    metadata: str
+    kind: str
+
+
 def convert(
     source: Any,
     out: str,
@@ -106,24 +124,43 @@ def convert(
         InputError: the input is missing, malformed, of no one kind, or too much was rejected.
         ConfigError: a setting is not allowed.
     """
-    own = os.path.join(out, METADATA_FILE)
-    shared = metadata is not None and os.path.abspath(metadata) != os.path.abspath(own)
-    out = os.path.abspath(out)
-    metadata = os.path.abspath(metadata or own)
     if hasattr(source, "to_parquet"):
         source = _write_frame(source, Path(out, _FRAME_FILE))
         if kind != "text":
             options.setdefault("image_roots", [os.getcwd()])
     conversion = prepare(source, kind=kind, splits=splits, **options)
-    os.makedirs(out, exist_ok=True)
-    os.makedirs(os.path.dirname(metadata), exist_ok=True)
+    return run_conversion(conversion, out, metadata=metadata).uri
+
+
+def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = None) -> Converted:
+    """Runs what was prepared.
+
+    Args:
+        conversion: from `prepare`.
+        out, metadata: as `convert` takes them.
+
+    Raises:
+        InputError, ConfigError: as `convert`.
+    """
+    own = os.path.abspath(os.path.join(out, METADATA_FILE))
+    store = os.path.abspath(metadata or own)
+    root = os.path.abspath(out)
+    os.makedirs(root, exist_ok=True)
+    os.makedirs(os.path.dirname(store), exist_ok=True)
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
-    name = f"{_PIPELINE}-{_digest(out)}" if shared else _PIPELINE
-    uri = _run(conversion, out, name, metadata, use_cache=True)
-    if not os.path.exists(os.path.join(uri, MANIFEST_FILE)):  # somebody removed it since
-        uri = _run(conversion, out, name, metadata, use_cache=False)
-    point_to(out, uri)
-    return uri
+    name = _PIPELINE if store == own else f"{_PIPELINE}-{_digest(root)}"
+    uris = _run(conversion, root, name, store, use_cache=True)
+    if not all(map(os.path.isdir, uris.values())):  # somebody removed one since
+        uris = _run(conversion, root, name, store, use_cache=False)
+    point_to(root, uris["ShardBalancer"])
+    shown = {name: os.path.join(out, os.path.relpath(uri, root)) for name, uri in uris.items()}
+    return Converted(
+        uri=shown["ShardBalancer"],
+        examples=shown[EXAMPLE_GENS[conversion.kind]],
+        schema=shown["SchemaExport"],
+        metadata=metadata or os.path.join(out, METADATA_FILE),
+        kind=conversion.kind,
+    )
 
 
 def prepare(
@@ -183,23 +220,26 @@ def _check_names(conversion: Conversion) -> None:
             )
 
 
-def _run(conversion: Conversion, out: str, name: str, metadata: str, *, use_cache: bool) -> str:
+def _run(
+    conversion: Conversion, root: str, name: str, metadata: str, *, use_cache: bool
+) -> dict[str, str]:
+    """The uri that each component gave, by the component's name."""
     examples = conversion.component(input_base=conversion.source, **conversion.example_gen)
     balanced = ShardBalancer(examples=examples.outputs["examples"], **conversion.balancer)
     exported = SchemaExport(examples=balanced.outputs["balanced_examples"])
     pipeline = Pipeline(
         pipeline_name=name,
-        pipeline_root=os.path.join(out, "artifacts"),
+        pipeline_root=os.path.join(root, "artifacts"),
         components=[examples, balanced, exported],
         enable_cache=use_cache,
         metadata_connection_config=sqlite_metadata_connection_config(metadata),
         beam_pipeline_args=[f"--runner={IN_PROCESS_RUNNER}"],
     )
-    return run_here(pipeline, metadata)["ShardBalancer"]
+    return run_here(pipeline, metadata)
 
 
-def _digest(out: str) -> str:
-    return f"{keyed_hash(os.fsencode(os.path.realpath(out)), seed=0, purpose='out'):016x}"
+def _digest(root: str) -> str:
+    return f"{keyed_hash(os.fsencode(os.path.realpath(root)), seed=0, purpose='out'):016x}"
 
 
 def _write_frame(frame: Any, path: Path) -> str:

@@ -92,17 +92,8 @@ class MediaExecutor(LocalFirstBeamExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
-        settings = self.settings_class.from_properties(exec_properties)
-        located = located_inputs(
-            exec_properties,
-            image_roots=settings.image_roots,
-            is_source_file=self.is_source_file,
-            unit=self.unit,
-        )
-        listing = self._read_listing(located, settings)
-        settings = self.suited(settings, listing)
+        located, listing, settings, plan = self.plan(exec_properties)
         partition = partition_of(exec_properties)
-        plan = plan_shards(listing, partition=partition, settings=settings)
         start_working(artifact.uri)
         with (
             shown_progress(artifact.uri, _work(plan), unit=self.unit),
@@ -131,6 +122,34 @@ class MediaExecutor(LocalFirstBeamExecutor):
         set_span(artifact, located, exec_properties)
         publish_dataset(
             artifact.uri, manifest, features, vocabularies=vocabularies, rejects=rejects
+        )
+
+    def plan(
+        self, exec_properties: dict[str, Any]
+    ) -> tuple[LocatedInputs, Listing, MediaSettings, Plan]:
+        """Finds the inputs and lays out their shards; no image or sound is read.
+
+        Args:
+            exec_properties: as `Do` takes.
+
+        Raises:
+            InputError, ConfigError: as `Do`.
+        """
+        settings = self.settings_class.from_properties(exec_properties)
+        located = located_inputs(
+            exec_properties,
+            image_roots=settings.image_roots,
+            is_source_file=self.is_source_file,
+            unit=self.unit,
+        )
+        listing = self._read_listing(located, settings)
+        settings = self.suited(settings, listing)
+        partition = partition_of(exec_properties)
+        return (
+            located,
+            listing,
+            settings,
+            plan_shards(listing, partition=partition, settings=settings),
         )
 
     def _read_listing(self, located: LocatedInputs, settings: MediaSettings) -> Listing:

@@ -49,7 +49,7 @@ from components.example_gen.list_files import (
 from components.example_gen.tables import SUFFIXES, Table, read_table
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
-__all__ = ["COLUMN_KINDS", "find", "is_list", "read"]
+__all__ = ["COLUMN_KINDS", "find", "is_list", "kind_of_list", "read"]
 
 COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
@@ -66,6 +66,11 @@ def is_list(path: str) -> bool:
     return os.path.splitext(path.lower())[1] in SUFFIXES
 
 
+def kind_of_list(path: str) -> str:
+    """`csv`, `tsv`, `jsonl` or `parquet`, of a list."""
+    return SUFFIXES[os.path.splitext(path.lower())[1]]
+
+
 def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
     """The lists at the root of the inputs.
 
@@ -78,7 +83,7 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
         for path in inputs.files
         if (path == inputs.root or posixpath.dirname(path) == inputs.root)
         and is_list(path)
-        and (kind is None or SUFFIXES[os.path.splitext(path.lower())[1]] == kind)
+        and (kind is None or kind_of_list(path) == kind)
         and not posixpath.basename(path).startswith(".")
     ]
 

@@ -17,6 +17,7 @@ from trainer_utils.format import ConfigError, InputError
 __all__ = [
     "LISTS",
     "check_no_columns",
+    "name_simple",
     "names_at_top",
     "read_simple",
     "refuse_layout",
@@ -45,6 +46,14 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
         refuse_layout(inputs, layout, f"a {layout.upper()} file")
     check_no_columns(inputs, "folder")
     return folder.read(inputs)
+
+
+def name_simple(inputs: LayoutInputs, *, layout: str) -> str:
+    """Which of the layouts `read_simple` would take the inputs for."""
+    if layout != "auto":
+        return layout
+    lists = manifest.find(inputs)
+    return manifest.kind_of_list(lists[0]) if lists else "folder"
 
 
 def check_no_columns(inputs: LayoutInputs, layout: str) -> None:

@@ -65,21 +65,9 @@ class Executor(LocalFirstBeamExecutor):
         if settings.names_files:
             TableOfFilesExecutor.like(self).Do(input_dict, output_dict, exec_properties)
             return
-        located = located_inputs(
-            exec_properties, is_source_file=is_source_file, sees_siblings=False, unit="texts"
-        )
         partition = partition_of(exec_properties)
         start_working(uri)
-        pieces, left_out = _find_pieces(located, settings, uri)
-        reports = self._inspect(pieces, located.base, uri, settings)
-        plan = plan_rows(
-            pieces,
-            reports,
-            left_out,
-            folder=working_folder(uri),
-            partition=partition,
-            settings=settings,
-        )
+        located, pieces, reports, plan = self.plan(exec_properties, uri)
         check_outcome(
             plan.rejects,
             found=plan.found,
@@ -101,6 +89,34 @@ class Executor(LocalFirstBeamExecutor):
             vocabularies=plan.vocabularies,
             rejects=plan.rejects,
         )
+
+    def plan(
+        self, exec_properties: dict[str, Any], uri: str
+    ) -> tuple[LocatedInputs, list[Piece], list[PieceReport], RowPlan]:
+        """Finds the inputs, reads them once, and lays out their shards.
+
+        Args:
+            exec_properties: as `Do` takes; rows name no files.
+            uri: of a folder to work in.
+
+        Raises:
+            InputError, ConfigError: as `Do`.
+        """
+        settings = TextSettings.from_properties(exec_properties)
+        located = located_inputs(
+            exec_properties, is_source_file=is_source_file, sees_siblings=False, unit="texts"
+        )
+        pieces, left_out = _find_pieces(located, settings, uri)
+        reports = self._inspect(pieces, located.base, uri, settings)
+        plan = plan_rows(
+            pieces,
+            reports,
+            left_out,
+            folder=working_folder(uri),
+            partition=partition_of(exec_properties),
+            settings=settings,
+        )
+        return located, pieces, reports, plan
 
     def _inspect(
         self, pieces: Sequence[Piece], base: str, uri: str, settings: TextSettings

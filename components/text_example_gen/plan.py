@@ -21,7 +21,7 @@ from components.text_example_gen.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import num_shards_for, shard_bounds
 
-__all__ = ["Bucket", "RowPlan", "SplitShards", "plan_rows", "read_assignment"]
+__all__ = ["Bucket", "RowPlan", "SplitShards", "bytes_per_row", "plan_rows", "read_assignment"]
 
 _BUCKET_BYTES = 128 << 20  # that are put in order at a time; about three times that in memory
 _FRAME_BYTES = 16  # of a record
@@ -132,16 +132,16 @@ def plan_rows(
             skipped[split] += 1
         else:
             rejects.append(Reject(split, left.name, left.code, left.detail))
-    bytes_per_row = _bytes_per_row(reports, columns)
+    row_bytes = bytes_per_row(reports, columns)
     shards = tuple(
-        _shards(name, count, bytes_per_row, settings)
+        _shards(name, count, row_bytes, settings)
         for name, count in zip(assignment.splits, counts.tolist(), strict=True)
     )
     return RowPlan(
         columns=columns,
         vocabularies=vocabularies,
         splits=shards,
-        buckets=tuple(b for n, s in enumerate(shards) for b in _buckets(n, s, bytes_per_row)),
+        buckets=tuple(b for n, s in enumerate(shards) for b in _buckets(n, s, row_bytes)),
         rejects=tuple(rejects),
         skipped=dict(skipped),
         found=sum(report.found for report in reports) + len(left_out),
@@ -149,8 +149,8 @@ def plan_rows(
     )
 
 
-def _bytes_per_row(reports: Sequence[PieceReport], columns: Sequence[Column]) -> float:
-    """About how long a record is: its values, the names of its features, its frame."""
+def bytes_per_row(reports: Sequence[PieceReport], columns: Sequence[Column]) -> float:
+    """About how long a record is: its values, the names of its features, its frame; in bytes."""
     rows = sum(report.kept for report in reports)
     values = sum(facts.bytes for report in reports for facts in report.facts.values())
     names = sum(len(column.name) + _ENTRY_BYTES for column in columns)

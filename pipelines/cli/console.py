@@ -69,9 +69,12 @@ def verbose_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def dataset_argument(command: Callable[..., Any]) -> Callable[..., Any]:
+def dataset_argument(
+    command: Callable[..., Any] | None = None, *, required: bool = True
+) -> Callable[..., Any]:
     """`URI`: of a dataset, or the folder that `convert` was given for its output."""
-    return click.argument("uri", callback=_find_dataset)(command)
+    decorate = click.argument("uri", required=required, callback=_find_dataset)
+    return decorate if command is None else decorate(command)
 
 
 def _find_dataset(ctx: click.Context, _: click.Parameter, uri: str | None) -> str | None:

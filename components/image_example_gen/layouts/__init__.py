@@ -12,6 +12,7 @@ from components.example_gen import manifest
 from components.example_gen.simple_layouts import (
     LISTS,
     check_no_columns,
+    name_simple,
     names_at_top,
     read_simple,
     refuse_layout,
@@ -19,7 +20,7 @@ from components.example_gen.simple_layouts import (
 )
 from components.image_example_gen.layouts import coco, segmentation, voc, webdataset
 
-__all__ = ["LAYOUTS", "is_source_file", "read_layout", "what_was_looked_for"]
+__all__ = ["LAYOUTS", "is_source_file", "name_layout", "read_layout", "what_was_looked_for"]
 
 # In the order in which they are looked for. VOC's own archive is both of the first two.
 _STRUCTURED: dict[str, ModuleType] = {
@@ -48,6 +49,14 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
         ConfigError: `columns` is for lists and archives.
     """
     return without_reserved(_read(inputs, layout))
+
+
+def name_layout(inputs: LayoutInputs, *, layout: str) -> str:
+    """Which of the layouts `read_layout` would take the inputs for."""
+    for name, module in _STRUCTURED.items():
+        if layout == "auto" and module.is_here(inputs):
+            return name
+    return name_simple(inputs, layout=layout)
 
 
 def _read(inputs: LayoutInputs, layout: str) -> Listing:
