@@ -21,7 +21,6 @@ from tfx.proto import example_gen_pb2
 
 import components
 from components import SchemaExport, ShardBalancer
-from components.common.beam import IN_PROCESS_RUNNER
 from pipelines.local_runs import run_here
 from pipelines.outputs import METADATA_FILE, point_to
 from pipelines.recognition import KINDS, recognise
@@ -142,6 +141,7 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
     Raises:
         InputError, ConfigError: as `convert`.
     """
+    _check_places(conversion.source, out, metadata)
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)
     root = os.path.abspath(out)
@@ -161,6 +161,28 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
         metadata=metadata or os.path.join(out, METADATA_FILE),
         kind=conversion.kind,
     )
+
+
+def _check_places(source: str, out: str, metadata: str | None) -> None:
+    """Refuses places that cannot be written to, or that the next run would take for inputs."""
+    for name, place in (("out", out), ("metadata", metadata or "")):
+        if "://" in place:
+            raise ConfigError(
+                f"{name}: expected a local path, got {place!r}. To write elsewhere, put the "
+                "components into a pipeline of your own."
+            )
+    if os.path.exists(out) and not os.path.isdir(out):
+        raise ConfigError(f"out: expected a folder, got the file {out!r}")
+    if metadata and os.path.isdir(metadata):
+        raise ConfigError(f"metadata: expected a file, got the folder {metadata!r}")
+    root = os.path.realpath(out)
+    if os.path.isdir(source) and os.path.commonpath([os.path.realpath(source), root]) == (
+        os.path.realpath(source)
+    ):
+        raise ConfigError(
+            f"out: expected a folder outside the input, got {out!r} in {source!r}. "
+            "The next run would take the dataset for input."
+        )
 
 
 def prepare(
@@ -227,13 +249,14 @@ def _run(
     examples = conversion.component(input_base=conversion.source, **conversion.example_gen)
     balanced = ShardBalancer(examples=examples.outputs["examples"], **conversion.balancer)
     exported = SchemaExport(examples=balanced.outputs["balanced_examples"])
+    # Without Beam arguments our components run in process, and TFX does not pack itself up for
+    # workers elsewhere, which took longer than converting 10,000 photos.
     pipeline = Pipeline(
         pipeline_name=name,
         pipeline_root=os.path.join(root, "artifacts"),
         components=[examples, balanced, exported],
         enable_cache=use_cache,
         metadata_connection_config=sqlite_metadata_connection_config(metadata),
-        beam_pipeline_args=[f"--runner={IN_PROCESS_RUNNER}"],
     )
     return run_here(pipeline, metadata)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli.console import prepare_streams, restore_streams
+from pipelines.cli.console import prepare_streams
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -61,13 +61,12 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             raise _Interrupted("interrupted") from None
         except Exception as error:
-            restore_streams()
-            if is_verbose(ctx):
+            if _is_verbose(ctx):
                 traceback.print_exc()
             raise _failure(error) from error
 
 
-def is_verbose(ctx: click.Context) -> bool:
+def _is_verbose(ctx: click.Context) -> bool:
     """Whether the command that ran was called with --verbose."""
     return bool(ctx.find_root().meta.get("verbose"))
 

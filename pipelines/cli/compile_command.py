@@ -1,5 +1,7 @@
 """`tfx-shards compile`: a pipeline for Kubeflow Pipelines v2."""
 
+import importlib
+
 import click
 
 from pipelines.cli.console import quiet, say, verbose_option
@@ -35,8 +37,7 @@ def compile(
         --image registry.example/tfx-shards:0.1 --pipeline-root gs://bucket/runs
     """
     require_tfx("compile")
-    from pipelines.kubeflow import compile_pipeline
-
+    compile_pipeline = importlib.import_module("pipelines.kubeflow").compile_pipeline
     with quiet(ctx):
         compile_pipeline(pipeline, output, image=image, pipeline_root=pipeline_root, name=name)
     say(f"Written: {output}")

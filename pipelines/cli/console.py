@@ -24,7 +24,6 @@ __all__ = [
     "prepare_streams",
     "print_facts",
     "quiet",
-    "restore_streams",
     "say",
     "shown_progress",
     "verbose_option",
@@ -112,8 +111,8 @@ def quiet(ctx: click.Context) -> Iterator[None]:
         yield
         return
     global _stderr
+    sys.stderr.flush()
     _stderr = sys.stderr
-    _stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 2)
@@ -122,7 +121,7 @@ def quiet(ctx: click.Context) -> Iterator[None]:
     try:
         yield
     finally:
-        restore_streams()
+        _restore_streams()
 
 
 def _has_own_stderr() -> bool:
@@ -133,7 +132,7 @@ def _has_own_stderr() -> bool:
         return False
 
 
-def restore_streams() -> None:
+def _restore_streams() -> None:
     """Ends what `quiet` began, if anything."""
     global _stderr
     if _stderr is None:

@@ -88,14 +88,14 @@ def convert(
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': a folder for the dataset.", ctx)
     options = _options(given)
-    if kind is None:
-        kind = _recognised(source, options)
+    kind, seen = (kind, "as asked for") if kind else _recognised(source, options)
     say("Starting TFX (some seconds) …")
     with quiet(ctx):
         if dry_run:
             from pipelines.dry_run import plan_conversion
 
             planned = plan_conversion(source, kind=kind, **options)
+            planned = dataclasses.replace(planned, source=source, seen=seen)
         else:
             from pipelines.conversion import prepare, run_conversion
 
@@ -130,12 +130,13 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
     return options
 
 
-def _recognised(source: str, options: dict[str, Any]) -> str:
+def _recognised(source: str, options: dict[str, Any]) -> tuple[str, str]:
+    """The kind, and what it was told by: before TFX is imported, so that errors come at once."""
     from pipelines.recognition import recognise
 
     found = recognise(source, options)
     say(f"{source}: {found.seen}")
-    return found.kind
+    return found.kind, found.seen
 
 
 def _outcome(examples: str, uri: str) -> dict[str, Any]:

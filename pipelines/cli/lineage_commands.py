@@ -1,5 +1,6 @@
 """`tfx-shards lineage` and `tfx-shards runs`: what ML Metadata knows."""
 
+import importlib
 import os
 
 import click
@@ -41,8 +42,7 @@ def lineage(
     tfx-shards lineage gs://bucket/photos --metadata grpc://metadata:8080 --json
     """
     require_tfx("lineage")
-    from pipelines.lineage import describe_artifact
-
+    describe_artifact = importlib.import_module("pipelines.lineage").describe_artifact
     with quiet(ctx):
         found = describe_artifact(uri, metadata=metadata, record=record)
     print_facts(found.to_json(), str(found), as_json=as_json)
@@ -64,8 +64,7 @@ def runs(ctx: click.Context, metadata: str, as_json: bool) -> None:
     tfx-shards runs out/ --json
     """
     require_tfx("runs")
-    from pipelines.lineage import list_runs
-
+    list_runs = importlib.import_module("pipelines.lineage").list_runs
     if os.path.isdir(metadata):
         metadata = os.path.join(metadata, METADATA_FILE)
     with quiet(ctx):

@@ -86,7 +86,7 @@ def _memory() -> Check:
         return warn(
             "memory",
             message,
-            "Raise the limit, or set memory_bytes= of ShardBalancer and shuffle_bytes= of input_fn.",
+            "Raise it, or set memory_bytes= of ShardBalancer and shuffle_bytes= of input_fn.",
         )
     return ok("memory", message)
 

@@ -14,7 +14,7 @@ from pipelines.doctor.checks import Check, bad, ok, warn
 __all__ = ["package_checks", "version_of"]
 
 _PROJECT = "tfx-shards"
-# Of these the own requirements are looked at: they are what breaks when something else is installed.
+# Whose own requirements are looked at: what breaks when something else is installed.
 _SENSITIVE = (
     "tensorflow",
     "tfx",
@@ -79,10 +79,10 @@ def _versions() -> Iterator[Check]:
             if version is None or not need.specifier.contains(version, prereleases=True):
                 found = f"{need.name} {version}" if version else f"no {need.name}"
                 conflicts.append((package, f"{package} needs {need.name}{need.specifier}", found))
-    for package, need, found in conflicts:
+    for package, needed, found in conflicts:
         is_ours = package == _PROJECT
         cure = f"Install it anew: pip install '{_PROJECT}{'[tfx]' if len(extras) > 1 else ''}'."
-        yield (bad if is_ours else warn)("packages", f"{need}, got {found}", cure)
+        yield (bad if is_ours else warn)("packages", f"{needed}, got {found}", cure)
     if not conflicts:
         known = [f"{name} {version}" for name in _SENSITIVE if (version := version_of(name))]
         yield ok("packages", f"versions fit: {', '.join(known)}")
