@@ -238,10 +238,11 @@ def _feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> lis
             size = " x ".join(map(str, extra.get("image_shape", ())))
             return [name, "pixels", size]
         formats = ", ".join(map(str, extra.get("formats", ())))
-        return [name, f"image ({formats})" if formats else "image", f"{size}, {channels} channels"]
-    shape = "x".join(map(str, feature.shape)) if feature.shape else "one value"
+        many = "1 channel" if channels == 1 else f"{channels} channels"
+        return [name, f"image ({formats})" if formats else "image", f"{size}, {many}"]
+    shape = " x ".join(map(str, feature.shape)) if feature.shape else "one value"
     if not feature.dense:
-        shape = f"up to {shape}" if feature.shape else "any number of values"
+        shape = f"up to {shape} values" if all(feature.shape) else "any number of values"
     if name in classes:
         shape += f", {classes[name]:,} classes"
     return [name, feature.type, shape]

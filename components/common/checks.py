@@ -7,8 +7,6 @@ import json
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from tfx.orchestration.data_types import RuntimeParameter
-
 from trainer_utils.format import ConfigError
 
 __all__ = ["COMPRESSIONS", "as_properties", "check_choice", "check_number", "known_now"]
@@ -42,8 +40,14 @@ def known_now(settings: Mapping[str, Any]) -> dict[str, Any]:
     return {
         name: value
         for name, value in settings.items()
-        if value is not None and not isinstance(value, RuntimeParameter)
+        if value is not None and not _is_runtime_parameter(value)
     }
+
+
+def _is_runtime_parameter(value: object) -> bool:
+    from tfx.orchestration.data_types import RuntimeParameter  # brings TensorFlow, which takes long
+
+    return isinstance(value, RuntimeParameter)
 
 
 def as_properties(settings: Mapping[str, Any], *, json_names: Collection[str]) -> dict[str, Any]:
@@ -55,7 +59,7 @@ def as_properties(settings: Mapping[str, Any], *, json_names: Collection[str]) -
     """
     properties = {}
     for name, value in settings.items():
-        if name in json_names and not isinstance(value, RuntimeParameter):
+        if name in json_names and not _is_runtime_parameter(value):
             value = json.dumps(value, sort_keys=True) if value else None
         elif isinstance(value, bool):
             value = int(value)

@@ -126,8 +126,9 @@ def quiet(ctx: click.Context) -> Iterator[None]:
 
 def _has_own_stderr() -> bool:
     """Whether Python's stderr is the process's: a test, for one, may have taken it over."""
+    stream: Any = sys.stderr
     try:
-        return sys.stderr is sys.__stderr__ and sys.stderr.fileno() == 2
+        return bool(stream is sys.__stderr__ and stream.fileno() == 2)
     except (AttributeError, OSError, ValueError):
         return False
 

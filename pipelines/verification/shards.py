@@ -8,6 +8,7 @@ import collections
 import dataclasses
 import gzip
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, BinaryIO, cast
@@ -30,6 +31,8 @@ from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact
 
 __all__ = ["ShardOutcome", "ShardTask", "check_shard"]
+
+_RECORD = re.compile(r"\(record (\d+), byte \d+\)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -122,6 +125,8 @@ def check_shard(task: ShardTask) -> ShardOutcome:
         outcome.problems.append(f"{task.path!r}: is missing{named}. Write the dataset again.")
     except (DatasetError, OSError) as error:
         outcome.problems.append(_told(error, task.path))
+        if found := _RECORD.search(str(error)):  # those before it are whole
+            outcome.records = int(found[1])
     except Exception as error:
         if not type(error).__module__.startswith("tensorflow."):  # of its file systems
             raise
