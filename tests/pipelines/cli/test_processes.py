@@ -1,0 +1,76 @@
+"""The command line in processes of its own: what it imports, pipes, completion."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+HEAVY = ("tensorflow", "tfx", "apache_beam", "keras", "ml_metadata")
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [["--help"], ["convert", "--help"], ["inspect", "DATASET"], ["verify", "DATASET"], ["doctor"]],
+    ids=" ".join,
+)
+def test_what_needs_no_tensorflow_does_not_import_it(whole_dataset, run_cli, tmp_path, arguments):
+    program = (
+        "import sys\nfrom pipelines.cli import app\n"
+        "try:\n    app.main(sys.argv[1:])\nexcept SystemExit as end:\n"
+        f"    found = [name for name in {HEAVY!r} if name in sys.modules]\n"
+        "    print(found, file=sys.stderr)\n    raise\n"
+    )
+    arguments = [str(whole_dataset) if a == "DATASET" else a for a in arguments]
+    done = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+    )
+    assert done.stderr == "[]\n"
+    assert done.returncode == 0
+
+
+def test_completion_lists_commands_and_options(run_cli, tmp_path):
+    done = run_cli(
+        cwd=tmp_path, _TFX_SHARDS_COMPLETE="bash_complete", COMP_WORDS="tfx-shards ve", COMP_CWORD="1"
+    )
+    assert done.stdout == "plain,verify\n"
+    done = run_cli(
+        cwd=tmp_path,
+        _TFX_SHARDS_COMPLETE="bash_complete",
+        COMP_WORDS="tfx-shards plan --wo",
+        COMP_CWORD="2",
+    )
+    assert done.stdout == "plain,--workers\n"
+    assert "_TFX_SHARDS_COMPLETE=bash_complete" in run_cli(
+        cwd=tmp_path, _TFX_SHARDS_COMPLETE="bash_source"
+    ).stdout
+
+
+def test_a_reader_that_goes_away_is_no_error(whole_dataset):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli", "inspect", str(whole_dataset)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    process.stdout.close()
+    assert process.stderr.read() == ""
+    assert process.wait() == 0
+
+
+def test_a_pipe_gets_no_colours_and_any_name_can_be_shown(run_cli, dataset, tmp_path):
+    strange = dataset.rename(tmp_path / os.fsdecode(b"caf\xe9 \xc3\xa9"))
+    done = run_cli("doctor", str(strange), cwd=tmp_path, PYTHONIOENCODING="ascii")
+    assert done.returncode == 0, done.stderr
+    assert "\x1b" not in done.stdout
+    done = run_cli("inspect", str(strange), "--json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["splits"]["eval"]["records"] == 5
+
+
+def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_path):
+    arguments = ["plan", str(whole_dataset), "--batch-size", "4"]
+    done = run_cli(*arguments, cwd=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "tensorflow" in run_cli(*arguments, "--verbose", cwd=tmp_path).stderr
