@@ -125,6 +125,7 @@ def convert(
     """
     if hasattr(source, "to_parquet"):
         source = _write_frame(source, Path(out, _FRAME_FILE))
+        kind = kind or recognise(source, options).kind
         if kind != "text":
             options.setdefault("image_roots", [os.getcwd()])
     conversion = prepare(source, kind=kind, splits=splits, **options)

@@ -32,7 +32,10 @@ def test_what_needs_no_tensorflow_does_not_import_it(whole_dataset, run_cli, tmp
 
 def test_completion_lists_commands_and_options(run_cli, tmp_path):
     done = run_cli(
-        cwd=tmp_path, _TFX_SHARDS_COMPLETE="bash_complete", COMP_WORDS="tfx-shards ve", COMP_CWORD="1"
+        cwd=tmp_path,
+        _TFX_SHARDS_COMPLETE="bash_complete",
+        COMP_WORDS="tfx-shards ve",
+        COMP_CWORD="1",
     )
     assert done.stdout == "plain,verify\n"
     done = run_cli(
@@ -42,9 +45,10 @@ def test_completion_lists_commands_and_options(run_cli, tmp_path):
         COMP_CWORD="2",
     )
     assert done.stdout == "plain,--workers\n"
-    assert "_TFX_SHARDS_COMPLETE=bash_complete" in run_cli(
-        cwd=tmp_path, _TFX_SHARDS_COMPLETE="bash_source"
-    ).stdout
+    assert (
+        "_TFX_SHARDS_COMPLETE=bash_complete"
+        in run_cli(cwd=tmp_path, _TFX_SHARDS_COMPLETE="bash_source").stdout
+    )
 
 
 def test_a_reader_that_goes_away_is_no_error(whole_dataset):

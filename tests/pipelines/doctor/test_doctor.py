@@ -222,7 +222,12 @@ def test_classes_out_of_balance_are_told(dataset, labels, said):
 
 @pytest.mark.parametrize(
     ("workers", "level", "said"),
-    [(1, "ok", "2 of"), (2, "ok", "2 of"), (3, "warn", "2 for 3 workers"), (8, "warn", "8 workers")],
+    [
+        (1, "ok", "2 of"),
+        (2, "ok", "2 of"),
+        (3, "warn", "2 for 3 workers"),
+        (8, "warn", "8 workers"),
+    ],
 )
 def test_too_few_shards_for_the_workers(whole_dataset, workers, level, said):
     check = by_name(dataset_checks(str(whole_dataset), workers=workers))["shards of train"]
