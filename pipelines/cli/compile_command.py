@@ -10,7 +10,7 @@ from pipelines.cli.extra import require_tfx
 __all__ = ["compile"]
 
 
-@click.command()
+@click.command(short_help="A pipeline as a package for Kubeflow Pipelines v2.")
 @click.argument("pipeline")
 @click.option("-o", "--output", default="pipeline.yaml", show_default=True, help="File to write.")
 @click.option("--image", required=True, help="Container image with tfx-shards[tfx] in it.")

@@ -14,7 +14,7 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import click
 
@@ -126,9 +126,9 @@ def quiet(ctx: click.Context) -> Iterator[None]:
 
 def _has_own_stderr() -> bool:
     """Whether Python's stderr is the process's: a test, for one, may have taken it over."""
-    stream: Any = sys.stderr
+    is_own, stream = sys.stderr is sys.__stderr__, cast(Any, sys.stderr)
     try:
-        return bool(stream is sys.__stderr__ and stream.fileno() == 2)
+        return is_own and stream.fileno() == 2
     except (AttributeError, OSError, ValueError):
         return False
 

@@ -11,7 +11,7 @@ __all__ = ["doctor"]
 _COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
-@click.command()
+@click.command(short_help="What will hurt, on this machine or in a dataset, and the cure.")
 @dataset_argument(required=False)
 @click.option("--workers", type=click.IntRange(min=1), help="Default: as TF_CONFIG says, or 1.")
 @click.option("--strategy", help="mirrored, multi-worker, parameter-server, tpu or one-device.")

@@ -7,7 +7,7 @@ from pipelines.cli.console import dataset_argument, json_option, print_facts, ve
 __all__ = ["inspect"]
 
 
-@click.command()
+@click.command(short_help="What is in a dataset.")
 @dataset_argument
 @json_option
 @verbose_option

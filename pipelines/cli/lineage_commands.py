@@ -20,7 +20,7 @@ __all__ = ["lineage", "runs"]
 _FORMS = "A sqlite file, mysql://user:password@host:port/database, or grpc://host:port."
 
 
-@click.command()
+@click.command(short_help="Where a dataset comes from, and what came of it.")
 @dataset_argument
 @click.option(
     "--metadata",
@@ -48,7 +48,7 @@ def lineage(
     print_facts(found.to_json(), str(found), as_json=as_json)
 
 
-@click.command()
+@click.command(short_help="The pipeline runs in ML Metadata.")
 @click.argument("metadata", default=METADATA_FILE)
 @json_option
 @verbose_option

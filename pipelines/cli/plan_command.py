@@ -7,7 +7,7 @@ from pipelines.cli.console import dataset_argument, json_option, print_facts, ve
 __all__ = ["plan"]
 
 
-@click.command()
+@click.command(short_help="What each worker will read.")
 @dataset_argument
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(

@@ -20,7 +20,7 @@ _UNITS = {
 }
 
 
-class Bytes(click.ParamType[int]):
+class Bytes(click.ParamType):
     """A number of bytes, at least 1: `134217728`, `128MiB`, `128MB`."""
 
     name = "bytes"
@@ -38,7 +38,7 @@ class Bytes(click.ParamType[int]):
         return number
 
 
-class Size(click.ParamType[tuple[int, int]]):
+class Size(click.ParamType):
     """Height and width in pixels: `224` or `224x256`."""
 
     name = "HxW"
@@ -55,7 +55,7 @@ class Size(click.ParamType[tuple[int, int]]):
         return int(match[1]), int(match[2] or match[1])
 
 
-class Counts(click.ParamType[dict[str, int]]):
+class Counts(click.ParamType):
     """Numbers by split, such as `train=8,eval=2`; a number alone where `bare` allows it."""
 
     name = "counts"

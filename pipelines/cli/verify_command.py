@@ -13,7 +13,7 @@ from pipelines.cli.console import (
 __all__ = ["verify"]
 
 
-@click.command()
+@click.command(short_help="Every checksum and every record of a dataset.")
 @dataset_argument
 @json_option
 @click.option(

@@ -32,7 +32,8 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
     try:
         facts = inspect_dataset(uri)
     except DatasetError as error:
-        yield bad("dataset", str(error), "tfx-shards verify says all that is amiss.")
+        cure = "tfx-shards verify names all that is amiss, if it is a dataset at all."
+        yield bad("dataset", str(error), cure)
         return
     yield _manifest(facts)
     yield from _shards(facts, workers)

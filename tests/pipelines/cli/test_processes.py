@@ -78,3 +78,20 @@ def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_pa
     done = run_cli(*arguments, cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "tensorflow" in run_cli(*arguments, "--verbose", cwd=tmp_path).stderr
+
+
+@pytest.mark.parametrize("command", ["inspect", "verify", "doctor"])
+def test_a_trainers_container_has_no_tfx_and_no_components(whole_dataset, command):
+    program = (
+        "import sys\n"
+        "for name in ('tfx', 'components', 'apache_beam', 'tqdm', 'pyarrow', 'PIL'):\n"
+        "    sys.modules[name] = None\n"
+        "from pipelines.cli import app\napp.main(sys.argv[1:])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program, command, str(whole_dataset)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
