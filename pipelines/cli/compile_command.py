@@ -1,6 +1,7 @@
 """`tfx-shards compile`: a pipeline for Kubeflow Pipelines v2."""
 
 import importlib
+from typing import Any
 
 import click
 
@@ -18,6 +19,18 @@ __all__ = ["compile"]
     "--pipeline-root", required=True, help="Where artifacts go, such as gs://bucket/runs."
 )
 @click.option("--name", help="Of the pipeline. Default: its own.")
+@click.option(
+    "--dataset-root",
+    metavar="FOLDER",
+    help="On a volume that all pods mount, or gs://: where datasets go. Default: --pipeline-root.",
+)
+@click.option(
+    "--volume",
+    "volumes",
+    multiple=True,
+    metavar="CLAIM=PATH",
+    help="Persistent volume claim, and where each container mounts it.",
+)
 @verbose_option
 @click.pass_context
 def compile(
@@ -27,17 +40,31 @@ def compile(
     image: str,
     pipeline_root: str,
     name: str | None,
+    dataset_root: str | None,
+    volumes: tuple[str, ...],
 ) -> None:
     """Write a pipeline as a package for Kubeflow Pipelines v2.
 
-    PIPELINE is a function that makes it, as MODULE:FUNCTION or FILE.py:FUNCTION.
+    PIPELINE is `image` or `text`, a ready one, or FILE.py:FUNCTION, a function that makes one.
 
     \b
-    tfx-shards compile my_pipeline.py:create_pipeline -o pipeline.yaml \\
+    tfx-shards compile image -o pipeline.yaml \\
         --image registry.example/tfx-shards:0.1 --pipeline-root gs://bucket/runs
     """
     require_tfx("compile")
+    others: dict[str, Any] = {} if dataset_root is None else {"dataset_root": dataset_root}
+    if volumes:
+        others["volumes"] = dict(map(_volume, volumes))
     compile_pipeline = importlib.import_module("pipelines.kubeflow").compile_pipeline
     with quiet(ctx):
-        compile_pipeline(pipeline, output, image=image, pipeline_root=pipeline_root, name=name)
+        compile_pipeline(
+            pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
+        )
     say(f"Written: {output}")
+
+
+def _volume(text: str) -> tuple[str, str]:
+    claim, found, path = text.partition("=")
+    if not (claim and found and path):
+        raise click.BadParameter(f"expected CLAIM=PATH, got {text!r}", param_hint="--volume")
+    return claim, path

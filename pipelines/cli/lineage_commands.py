@@ -69,5 +69,4 @@ def runs(ctx: click.Context, metadata: str, as_json: bool) -> None:
         metadata = os.path.join(metadata, METADATA_FILE)
     with quiet(ctx):
         found = list_runs(metadata)
-    text = "\n".join(map(str, found)) or f"{metadata}: no runs"
-    print_facts([run.to_json() for run in found], text, as_json=as_json)
+    print_facts(found.to_json(), str(found), as_json=as_json)

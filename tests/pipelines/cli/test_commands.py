@@ -192,10 +192,10 @@ def test_lineage_hands_over_what_was_asked(invoke, monkeypatch):
 def test_runs_lists_those_of_a_file_or_folder(invoke, monkeypatch, tmp_path):
     pytest.importorskip("tfx")
     calls = []
-    fake = types.SimpleNamespace(list_runs=lambda where: calls.append(where) or [FakeFacts()] * 2)
+    fake = types.SimpleNamespace(list_runs=lambda where: calls.append(where) or FakeFacts())
     monkeypatch.setitem(sys.modules, "pipelines.lineage", fake)
-    assert invoke("runs", tmp_path).stdout == "facts as text\nfacts as text\n"
-    assert json_of(invoke("runs", "mysql://u:p@h:1/d", "--json")) == [{"name": "facts"}] * 2
+    assert invoke("runs", tmp_path).stdout == "facts as text\n"
+    assert json_of(invoke("runs", "mysql://u:p@h:1/d", "--json")) == {"name": "facts"}
     assert calls == [str(tmp_path / "metadata.sqlite"), "mysql://u:p@h:1/d"]
 
 
@@ -205,8 +205,8 @@ def test_compile_hands_over_what_was_asked(invoke, monkeypatch):
 
     calls = []
 
-    def compile_pipeline(pipeline, output, *, image, pipeline_root, name=None):
-        calls.append((pipeline, output, image, pipeline_root, name))
+    def compile_pipeline(pipeline, output, *, image, pipeline_root, name=None, **others):
+        calls.append((pipeline, output, image, pipeline_root, name, others))
         if name == "Bad":
             raise ConfigError("name: expected lower case, got 'Bad'")
 
@@ -217,7 +217,10 @@ def test_compile_hands_over_what_was_asked(invoke, monkeypatch):
     bad = invoke(*arguments, "--name", "Bad")
     assert bad.exit_code == 2
     assert "Error: name: expected lower case, got 'Bad'" in bad.stderr
-    assert calls[0] == ("p.py:make", "p.yaml", "i", "r", None)
+    assert calls[0] == ("p.py:make", "p.yaml", "i", "r", None, {})
+    assert invoke(*arguments, "--dataset-root", "/data", "--volume", "claim=/data").exit_code == 0
+    assert calls[-1][-1] == {"dataset_root": "/data", "volumes": {"claim": "/data"}}
+    assert invoke(*arguments, "--volume", "claim").exit_code == 2
 
 
 @pytest.mark.parametrize("command", ["convert a b", "lineage a", "runs", "compile a --image i"])
