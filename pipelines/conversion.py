@@ -142,6 +142,8 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
     Raises:
         InputError, ConfigError: as `convert`.
     """
+    out = os.fspath(out)
+    metadata = None if metadata is None else os.fspath(metadata)
     _check_places(conversion.source, out, metadata)
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli.console import prepare_streams
+from pipelines.cli.console import take_over_process
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -126,6 +126,6 @@ def main(arguments: list[str] | None = None) -> None:
     Args:
         arguments: None for those of the process.
     """
-    prepare_streams()
+    take_over_process()
     app.main(args=arguments, prog_name=_PROGRAM)
     sys.exit(0)

@@ -21,22 +21,28 @@ import click
 __all__ = [
     "dataset_argument",
     "json_option",
-    "prepare_streams",
     "print_facts",
     "quiet",
     "say",
     "shown_progress",
+    "take_over_process",
     "verbose_option",
 ]
 
 _PACKAGES = ("components", "pipelines", "trainer_utils")
 _PATIENCE_SECONDS = 2.0
 
+_is_own_process = False
 _stderr: Any = None  # the process's own, while file descriptor 2 leads nowhere
 
 
-def prepare_streams() -> None:
-    """Lets a name that the terminal's encoding lacks be shown escaped, where it would be fatal."""
+def take_over_process() -> None:
+    """Says that the process is the command line's: only then is anything global changed.
+
+    A name that the terminal's encoding lacks is shown escaped from now on, in place of an error.
+    """
+    global _is_own_process
+    _is_own_process = True
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
@@ -83,13 +89,19 @@ def _find_dataset(ctx: click.Context, _: click.Parameter, uri: str | None) -> st
 
 
 def _quiet_libraries() -> None:
+    if not _is_own_process:
+        return
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself
     os.environ.setdefault("GLOG_minloglevel", "3")  # of ML Metadata
     warnings.filterwarnings("ignore")
     logging.getLogger().setLevel(logging.CRITICAL)
     logging.getLogger("tensorflow").setLevel(logging.CRITICAL)
-    logging.getLogger("absl").addFilter(_is_ours)
+    with contextlib.suppress(ImportError):  # TensorFlow brings it
+        from absl import logging as absl_logging  # which must make its logger itself
+
+        absl_logging.get_absl_logger().setLevel(logging.WARNING)
+        absl_logging.get_absl_logger().addFilter(_is_ours)
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
@@ -107,7 +119,7 @@ def quiet(ctx: click.Context) -> Iterator[None]:
 
     ML Metadata logs there whatever it is told. Python's own stderr goes on as before.
     """
-    if ctx.find_root().meta.get("verbose") or not _has_own_stderr():
+    if ctx.find_root().meta.get("verbose") or not (_is_own_process and _has_own_stderr()):
         yield
         return
     global _stderr

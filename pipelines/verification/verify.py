@@ -20,7 +20,8 @@ from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file
 
 __all__ = ["Verification", "verify_dataset"]
 
-_ALONE_BYTES = 128 << 20  # up to which more processes would cost more than they save
+_ALONE_SECONDS = 2.0  # of work, up to which more processes cost more than they save
+_BYTES_A_SECOND, _LABELS_A_SECOND = 1e9, 80_000  # measured, of one process
 _REMOTE_THREADS = 8
 _LIKE_A_SHARD = re.compile(rf"^{SPLIT_PREFIX}|\.tfrec(ords?|ord)?\b|-\d{{5,}}-of-\d{{5,}}")
 
@@ -164,7 +165,7 @@ def _checked(tasks: Sequence[ShardTask], num_bytes: int, processes: int) -> Iter
     pool: concurrent.futures.Executor
     if is_remote:
         pool = concurrent.futures.ThreadPoolExecutor(_REMOTE_THREADS)
-    elif processes > 1 and num_bytes > _ALONE_BYTES:
+    elif processes > 1 and _seconds(tasks, num_bytes) > _ALONE_SECONDS:
         # Forked processes of one that has threads, as TensorFlow's, may hang.
         context = multiprocessing.get_context("spawn")
         pool = concurrent.futures.ProcessPoolExecutor(processes, mp_context=context)
@@ -173,3 +174,9 @@ def _checked(tasks: Sequence[ShardTask], num_bytes: int, processes: int) -> Iter
         return
     with pool:
         yield from pool.map(check_shard, tasks)
+
+
+def _seconds(tasks: Sequence[ShardTask], num_bytes: int) -> float:
+    """About how long one process takes."""
+    labelled = sum(task.records or 0 for task in tasks if task.label_features)
+    return num_bytes / _BYTES_A_SECOND + labelled / _LABELS_A_SECOND

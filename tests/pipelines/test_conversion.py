@@ -77,7 +77,7 @@ def test_the_uri_is_below_the_folder_as_it_was_given(pictures, tmp_path, monkeyp
     assert uri.startswith("out/artifacts/ShardBalancer/")
     assert manifest_of(uri).total.written == 30
     monkeypatch.chdir("/")  # what is in ML Metadata does not depend on the working folder
-    assert pipelines.convert(pictures, str(tmp_path / "out"), stratify=True).endswith(uri)
+    assert pipelines.convert(pictures, tmp_path / "out", stratify=True).endswith(uri)
 
 
 @pytest.mark.slow

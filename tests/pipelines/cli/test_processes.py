@@ -74,10 +74,8 @@ def test_a_pipe_gets_no_colours_and_any_name_can_be_shown(run_cli, dataset, tmp_
 
 
 def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_path):
-    arguments = ["plan", str(whole_dataset), "--batch-size", "4"]
-    done = run_cli(*arguments, cwd=tmp_path)
+    done = run_cli("plan", str(whole_dataset), "--batch-size", "4", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-    assert "tensorflow" in run_cli(*arguments, "--verbose", cwd=tmp_path).stderr
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "doctor"])
@@ -95,3 +93,26 @@ def test_a_trainers_container_has_no_tfx_and_no_components(whole_dataset, comman
         check=False,
     )
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_warnings_of_ours_are_shown_without_a_log():
+    program = """
+from absl import logging
+import pipelines.inspection
+from pipelines.cli import main
+
+exec(compile("def ours(): logging.warning('of ours')", "/x/components/a.py", "exec"))
+
+def inspect_dataset(uri):
+    logging.warning("of others")
+    ours()
+    raise OSError(5, "the end")
+
+pipelines.inspection.inspect_dataset = inspect_dataset
+main(["inspect", "data"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert done.stderr.splitlines() == ["Warning: of ours", "Error: the end"]
+    assert done.returncode == 1

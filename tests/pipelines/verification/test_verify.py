@@ -170,7 +170,7 @@ def test_nothing_to_verify_is_an_error(tmp_path, make):
 
 
 def test_more_processes_find_the_same(dataset, monkeypatch):
-    monkeypatch.setattr("pipelines.verification.verify._ALONE_BYTES", 0)
+    monkeypatch.setattr("pipelines.verification.verify._ALONE_SECONDS", 0)
     flip(dataset / TRAIN, -1)
     seen = []
     found = verify_dataset(str(dataset), processes=2, advance=lambda *sizes: seen.append(sizes))
