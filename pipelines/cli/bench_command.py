@@ -4,7 +4,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli.console import dataset_argument, json_option, print_facts, verbose_option
+from pipelines.cli.console import dataset_argument, json_option, print_facts, quiet, verbose_option
 from pipelines.cli.values import Size, parse_json_or_text
 
 __all__ = ["bench"]
@@ -36,7 +36,9 @@ __all__ = ["bench"]
 )
 @json_option
 @verbose_option
+@click.pass_context
 def bench(
+    ctx: click.Context,
     uri: str,
     split: str,
     batch_size: int,
@@ -70,7 +72,8 @@ def bench(
         image_size = 224, 224  # images of several sizes make no batch
     if image_size is not None:
         options["image_size"] = image_size
-    report = trainer_utils.measure_input(
-        uri, split, batch_size=batch_size, seconds=seconds, **options
-    )
+    with quiet(ctx):
+        report = trainer_utils.measure_input(
+            uri, split, batch_size=batch_size, seconds=seconds, **options
+        )
     print_facts(report.to_dict(), report.render(), as_json=as_json)

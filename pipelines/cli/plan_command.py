@@ -2,7 +2,7 @@
 
 import click
 
-from pipelines.cli.console import dataset_argument, json_option, print_facts, verbose_option
+from pipelines.cli.console import dataset_argument, json_option, print_facts, quiet, verbose_option
 
 __all__ = ["plan"]
 
@@ -31,7 +31,9 @@ __all__ = ["plan"]
 @click.option("--no-shuffle", is_flag=True, help="Read in the order of the files.")
 @json_option
 @verbose_option
+@click.pass_context
 def plan(
+    ctx: click.Context,
     uri: str,
     workers: int,
     replicas: int | None,
@@ -53,15 +55,16 @@ def plan(
     import trainer_utils
 
     try:
-        made = trainer_utils.plan(
-            uri,
-            split,
-            workers=workers,
-            replicas=replicas,
-            batch_size=batch_size,
-            remainder=remainder,
-            shuffle=not no_shuffle,
-        )
+        with quiet(ctx):
+            made = trainer_utils.plan(
+                uri,
+                split,
+                workers=workers,
+                replicas=replicas,
+                batch_size=batch_size,
+                remainder=remainder,
+                shuffle=not no_shuffle,
+            )
     except trainer_utils.ConfigError as error:
         raise trainer_utils.DatasetError(str(error)) from error
     print_facts(made.to_dict(), str(made), as_json=as_json)
