@@ -62,6 +62,18 @@ def invoke(*arguments):
     return CliRunner().invoke(app, [str(argument) for argument in arguments])
 
 
+def test_converting_imports_no_more_of_tfx_than_it_uses():
+    program = (
+        "import sys, pipelines.conversion\n"
+        "print([n for n in ('tfx.v1', 'google.cloud.aiplatform', 'kfp') if n in sys.modules])"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [sys.executable, "-c", program], env=environment, capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
 def test_the_uri_alone_is_on_stdout_and_the_outcome_on_stderr(converted, folder):
     stdout, stderr = converted[0]
     (uri,) = stdout.splitlines()

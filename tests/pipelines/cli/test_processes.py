@@ -30,6 +30,15 @@ def test_what_needs_no_tensorflow_does_not_import_it(whole_dataset, run_cli, tmp
     assert done.returncode == 0
 
 
+def test_recognising_an_input_needs_no_tensorflow(whole_dataset):
+    pytest.importorskip("PIL")
+    program = (
+        f"import sys, pipelines.recognition\nprint([n for n in {HEAVY[:3]} if n in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"[]\n"
+
+
 def test_completion_lists_commands_and_options(run_cli, tmp_path):
     done = run_cli(
         cwd=tmp_path,
