@@ -30,8 +30,8 @@ def test_what_needs_no_tensorflow_does_not_import_it(whole_dataset, run_cli, tmp
     assert done.returncode == 0
 
 
-def test_recognising_an_input_needs_no_tensorflow(whole_dataset):
-    pytest.importorskip("PIL")
+def test_recognising_an_input_needs_no_tensorflow():
+    pytest.importorskip("tfx", reason="components needs TFX")
     program = (
         f"import sys, pipelines.recognition\nprint([n for n in {HEAVY[:3]} if n in sys.modules])"
     )
