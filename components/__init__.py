@@ -3,15 +3,19 @@
     from components import ImageExampleGen, ShardBalancer, SchemaExport
 
 They need the extra: `pip install tfx-shards[tfx]`. Importing this package alone does not import
-TFX, which takes some ten seconds; the first use of a component does.
+TFX, which takes some ten seconds; the first use of a component does. `components.kubeflow` needs
+kfp alone.
 """
 
 import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
-if importlib.util.find_spec("tfx") is None:
-    raise ImportError("components needs TFX: run pip install 'tfx-shards[tfx]' on Python 3.10")
+_HAS_TFX = importlib.util.find_spec("tfx") is not None
+_NO_TFX = "components needs TFX: run pip install 'tfx-shards[tfx]' on Python 3.10"
+
+if not _HAS_TFX and importlib.util.find_spec("kfp") is None:
+    raise ImportError(_NO_TFX)
 
 if TYPE_CHECKING:
     from components.audio_example_gen.component import AudioExampleGen
@@ -40,6 +44,8 @@ _MODULES = {
 def __getattr__(name: str) -> Any:
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if not _HAS_TFX:
+        raise ImportError(_NO_TFX)
     return getattr(importlib.import_module(_MODULES[name]), name)
 
 

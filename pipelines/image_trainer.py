@@ -22,7 +22,7 @@ def run_fn(fn_args: Any) -> None:
 
     Args:
         fn_args: TFX's FnArgs. `custom_config` may set epochs, batch_size (global), image_size
-            (pixels a side), learning_rate and seed.
+            (pixels a side), learning_rate and seed. `train_steps` goes before epochs.
     """
     config = {**_DEFAULTS, **(fn_args.custom_config or {})}
     uri, size = fn_args.train_files[0], config["image_size"]
@@ -37,7 +37,8 @@ def run_fn(fn_args: Any) -> None:
         "seed": config["seed"],
     }
     # Plain datasets: Keras shares each batch out among the replicas itself, and knows the steps.
-    train = trainer_utils.input_fn(uri, "train", **read)
+    steps = fn_args.train_steps
+    train = trainer_utils.input_fn(uri, "train", repeat=bool(steps), **read)
     evaluation = trainer_utils.input_fn(fn_args.eval_files[0], "eval", shuffle=False, **read)
     with strategy.scope():
         model = _model(size, num_classes)
@@ -46,7 +47,7 @@ def run_fn(fn_args: Any) -> None:
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
-    model.fit(train, epochs=config["epochs"], verbose=2)
+    model.fit(train, epochs=1 if steps else config["epochs"], steps_per_epoch=steps, verbose=2)
     loss, accuracy = model.evaluate(evaluation, verbose=0)
     logging.info("evaluation: loss %.4f, accuracy %.4f", loss, accuracy)
     _export(model, fn_args.serving_model_dir, size)

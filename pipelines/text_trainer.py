@@ -31,7 +31,7 @@ def run_fn(fn_args: Any) -> None:
     Args:
         fn_args: TFX's FnArgs. `custom_config` may set text (the feature's name), epochs,
             batch_size (global), words (of the vocabulary), length (words of a text that are
-            looked at), learning_rate and seed.
+            looked at), learning_rate and seed. `train_steps` goes before epochs.
     """
     config = {**_DEFAULTS, **(fn_args.custom_config or {})}
     uri, text = fn_args.train_files[0], config["text"]
@@ -62,7 +62,9 @@ def run_fn(fn_args: Any) -> None:
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
-    model.fit(read(uri, "train"), epochs=config["epochs"], verbose=2)
+    steps = fn_args.train_steps
+    train = read(uri, "train", repeat=bool(steps))
+    model.fit(train, epochs=1 if steps else config["epochs"], steps_per_epoch=steps, verbose=2)
     evaluation = read(fn_args.eval_files[0], "eval", shuffle=False)
     loss, accuracy = model.evaluate(evaluation, verbose=0)
     logging.info("evaluation: loss %.4f, accuracy %.4f", loss, accuracy)

@@ -13,10 +13,53 @@ from tfx import v1 as tfx
 from components import SchemaExport, ShardBalancer
 from components.common.beam import IN_PROCESS_RUNNER
 from pipelines.outputs import METADATA_FILE
+from pipelines.trainer_component import Trainer
 
-__all__ = ["BEAM_ARGUMENTS", "METADATA_FILE", "create_training_pipeline", "run_locally"]
+__all__ = [
+    "BEAM_ARGUMENTS",
+    "METADATA_FILE",
+    "create_training_pipeline",
+    "run_locally",
+    "training_components",
+]
 
 BEAM_ARGUMENTS = (f"--runner={IN_PROCESS_RUNNER}",)
+
+
+def training_components(
+    example_gen: Any,
+    *,
+    run_fn: Callable[[Any], None],
+    balancing: Mapping[str, Any],
+    training: Mapping[str, Any] | None = None,
+    batch_size: Any = 0,
+    train_steps: Any = 0,
+) -> list[Any]:
+    """The ExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport, Trainer.
+
+    Args:
+        example_gen: the component that the examples come from.
+        run_fn: the trainer's, of a module that can be imported.
+        balancing: the settings of ShardBalancer.
+        training: the trainer's `custom_config`.
+        batch_size, train_steps: as `Trainer` has them.
+    """
+    examples = example_gen.outputs["examples"]
+    statistics = tfx.components.StatisticsGen(examples=examples)
+    schema = tfx.components.SchemaGen(statistics=statistics.outputs["statistics"])
+    balanced = ShardBalancer(examples=examples, **balancing)
+    exported = SchemaExport(
+        examples=balanced.outputs["balanced_examples"], schema=schema.outputs["schema"]
+    )
+    trainer = Trainer(
+        run_fn=f"{run_fn.__module__}.{run_fn.__name__}",
+        examples=balanced.outputs["balanced_examples"],
+        schema=schema.outputs["schema"],  # the Trainer takes no folder with Datum's JSON in it
+        batch_size=batch_size,
+        train_steps=train_steps,
+        custom_config=training,
+    )
+    return [example_gen, statistics, schema, balanced, exported, trainer]
 
 
 def create_training_pipeline(
@@ -29,7 +72,7 @@ def create_training_pipeline(
     training: Mapping[str, Any] | None = None,
     beam_pipeline_args: Sequence[str] = BEAM_ARGUMENTS,
 ) -> tfx.dsl.Pipeline:
-    """The ExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport, Trainer, Pusher.
+    """What `training_components` makes, and a Pusher.
 
     Args:
         example_gen: the component that the examples come from.
@@ -40,23 +83,11 @@ def create_training_pipeline(
         training: the trainer's `custom_config`.
         beam_pipeline_args: for every Beam component.
     """
-    examples = example_gen.outputs["examples"]
-    statistics = tfx.components.StatisticsGen(examples=examples)
-    schema = tfx.components.SchemaGen(statistics=statistics.outputs["statistics"])
-    balanced = ShardBalancer(examples=examples, num_shards=num_shards)
-    exported = SchemaExport(
-        examples=balanced.outputs["balanced_examples"], schema=schema.outputs["schema"]
-    )
-    trainer = tfx.components.Trainer(
-        run_fn=f"{run_fn.__module__}.{run_fn.__name__}",
-        examples=balanced.outputs["balanced_examples"],
-        schema=schema.outputs["schema"],  # the Trainer takes no folder with Datum's JSON in it
-        train_args=tfx.proto.TrainArgs(splits=["train"]),
-        eval_args=tfx.proto.EvalArgs(splits=["eval"]),
-        custom_config=dict(training or {}),
+    components = training_components(
+        example_gen, run_fn=run_fn, balancing={"num_shards": num_shards}, training=training
     )
     pusher = tfx.components.Pusher(
-        model=trainer.outputs["model"],
+        model=components[-1].outputs["model"],
         push_destination=tfx.proto.PushDestination(
             filesystem=tfx.proto.PushDestination.Filesystem(
                 base_directory=os.path.join(root, "serving")
@@ -69,7 +100,7 @@ def create_training_pipeline(
     return tfx.dsl.Pipeline(
         pipeline_name=name,
         pipeline_root=os.path.join(root, "artifacts"),
-        components=[example_gen, statistics, schema, balanced, exported, trainer, pusher],
+        components=[*components, pusher],
         enable_cache=True,
         metadata_connection_config=metadata,
         beam_pipeline_args=list(beam_pipeline_args),

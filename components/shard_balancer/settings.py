@@ -74,7 +74,7 @@ class BalancerSettings:
         known: dict[str, Any] = {
             field.name: values[field.name]
             for field in dataclasses.fields(cls)
-            if values.get(field.name) is not None
+            if values.get(field.name) not in (None, "")  # Kubeflow has no parameter without value
         }
         if "num_shards" in known:
             try:

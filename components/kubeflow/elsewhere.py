@@ -1,0 +1,58 @@
+"""Datasets that are kept where Kubeflow's launcher does not copy them.
+
+uri = place_dataset("/minio/bucket/…/examples", "minio://bucket/…/examples", "/mnt/datasets")
+# the shards go to uri; leave_reference(path, uri) leaves a small file in the artifact itself
+read_from(path)     # where a dataset is: in the artifact's folder, or where that file says
+
+The launcher copies each input whole to the pod's disk, used or not, and each output back. With a
+volume that the pods share (or `gs://`, which TensorFlow reads by itself) nothing is copied.
+"""
+
+import json
+import os
+import posixpath
+
+from components.common.files import is_remote
+from components.kubeflow.executor_input import write_json
+from trainer_utils.format import ConfigError
+
+__all__ = ["REFERENCE_FILE", "leave_reference", "place_dataset", "read_from"]
+
+REFERENCE_FILE = "dataset_location.json"
+_KEY = "dataset_uri"
+
+
+def place_dataset(path: str, uri: str, root: str) -> str:
+    """Where a step writes a dataset.
+
+    Args:
+        path: of the artifact in the pod.
+        uri: of the artifact in Kubeflow's store; unlike any other run's.
+        root: a folder on a shared volume or `gs://`; empty: the artifact itself.
+
+    Raises:
+        ConfigError: `root` is relative, or a url that TensorFlow does not write to.
+    """
+    if not root:
+        return path
+    if not root.startswith(("/", "gs://")):
+        raise ConfigError(
+            "dataset_root: expected an absolute path on a volume that all pods share, or gs://, "
+            f"got {root!r}"
+        )
+    inside = uri.partition("://")[2] if is_remote(uri) else uri.lstrip("/")
+    return posixpath.join(root, inside)
+
+
+def leave_reference(path: str, uri: str) -> None:
+    """Says in the artifact's folder that its dataset is at `uri`."""
+    write_json(os.path.join(path, REFERENCE_FILE), {_KEY: uri})
+
+
+def read_from(path: str) -> str:
+    """The uri of the dataset of an artifact that lies at `path`."""
+    reference = os.path.join(path, REFERENCE_FILE)
+    if not os.path.isfile(reference):
+        return path
+    with open(reference, encoding="utf-8") as stream:
+        return str(json.load(stream)[_KEY])

@@ -1,0 +1,157 @@
+"""What Kubeflow's launcher gives a step and takes from it: two JSON documents.
+
+step = ExecutorInput.parse(text, paths={("inputs", "examples"): "/minio/…", …})
+step.parameters, step.inputs["examples"].path, step.outputs["examples"].path
+step.write_output({"examples": {"records": 600}})
+
+Source: `ExecutorInput` and `ExecutorOutput` of Kubeflow's `pipeline_spec.proto`; the launcher reads
+the second at `outputs.outputFile` and merges its metadata into the artifact.
+"""
+
+import dataclasses
+import json
+import os
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from trainer_utils.format import ConfigError
+
+__all__ = [
+    "KUBEFLOW_KEYS",
+    "ExecutorInput",
+    "StepArtifact",
+    "parse_paths",
+    "plain_metadata",
+    "write_json",
+]
+
+KUBEFLOW_KEYS = ("display_name", "store_session_info")  # that Kubeflow adds to an artifact's own
+_WRAPPERS = ("list", "struct")
+_UNFILLED = "{{$"
+
+
+@dataclasses.dataclass(frozen=True)
+class StepArtifact:
+    """One artifact of a step.
+
+    Args:
+        uri: where Kubeflow keeps it.
+        path: where it lies in the pod: the launcher copies inputs there, and outputs from there.
+        metadata: that its producer gave it.
+    """
+
+    uri: str
+    path: str
+    metadata: Mapping[str, Any]
+
+
+@dataclasses.dataclass(frozen=True)
+class ExecutorInput:
+    """What a step is given.
+
+    Args:
+        parameters: by name; whole numbers are int.
+        inputs, outputs: artifacts by name; an optional input that is not given is not there.
+        output_file: where the launcher looks for the metadata of the outputs.
+    """
+
+    parameters: Mapping[str, Any]
+    inputs: Mapping[str, StepArtifact]
+    outputs: Mapping[str, StepArtifact]
+    output_file: str
+
+    @classmethod
+    def parse(cls, text: str, *, paths: Mapping[tuple[str, str], str]) -> "ExecutorInput":
+        """From the JSON of `{{$}}`.
+
+        Args:
+            text: the JSON.
+            paths: of artifacts in the pod, by side (`inputs`, `outputs`) and name.
+
+        Raises:
+            ConfigError: it is no such JSON.
+        """
+        try:
+            document = json.loads(text)
+            given = document.get("inputs", {})
+            wanted = document["outputs"]
+            return cls(
+                parameters={
+                    name: _whole(value) for name, value in given.get("parameterValues", {}).items()
+                },
+                inputs=_artifacts("inputs", given, paths),
+                outputs=_artifacts("outputs", wanted, paths),
+                output_file=wanted["outputFile"],
+            )
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise ConfigError(
+                "executor input: expected the JSON that Kubeflow's launcher puts for {{$}}, got "
+                f"{text[:200]!r} ({type(error).__name__}: {error})"
+            ) from error
+
+    def write_output(self, metadata: Mapping[str, Mapping[str, Any]]) -> None:
+        """Hands metadata to the launcher, by output; the uris stay those that it gave."""
+        artifacts = {
+            name: {"artifacts": [{"metadata": dict(values)}]} for name, values in metadata.items()
+        }
+        write_json(self.output_file, {"artifacts": artifacts})
+
+
+def _artifacts(
+    side: str, document: Mapping[str, Any], paths: Mapping[tuple[str, str], str]
+) -> dict[str, StepArtifact]:
+    found = {}
+    for name, group in document.get("artifacts", {}).items():
+        if not group.get("artifacts"):
+            continue
+        first = group["artifacts"][0]
+        found[name] = StepArtifact(
+            uri=first["uri"],
+            path=paths.get((side, name), first["uri"]),
+            metadata=plain_metadata(first.get("metadata", {})),
+        )
+    return found
+
+
+def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """An artifact's own metadata: without Kubeflow's, and lists and mappings unpacked.
+
+    Kubeflow keeps a list as `{"list": […]}` and a mapping as `{"struct": {…}}`.
+    """
+    plain = {}
+    for name, value in metadata.items():
+        if isinstance(value, Mapping) and len(value) == 1 and next(iter(value)) in _WRAPPERS:
+            value = next(iter(value.values()))
+        if name not in KUBEFLOW_KEYS:
+            plain[name] = value
+    return plain
+
+
+def _whole(value: Any) -> Any:
+    """A number of JSON, which Kubeflow writes as it likes, as int where it is whole."""
+    if not isinstance(value, float) or not value.is_integer():
+        return value
+    if abs(value) >= 2**53:
+        raise ConfigError(
+            f"parameter: expected a number below 2^53, which float64 holds exactly, got {value!r}"
+        )
+    return int(value)
+
+
+def parse_paths(given: Iterable[Sequence[str]]) -> dict[tuple[str, str], str]:
+    """Paths by side and name, from the arguments `side name path`.
+
+    The launcher leaves the placeholder of an input that is not given as it stands; such are left
+    out.
+    """
+    return {(side, name): path for side, name, path in given if not path.startswith(_UNFILLED)}
+
+
+def write_json(path: str, document: Mapping[str, Any]) -> None:
+    """Writes a file in one go, and the folder that it is in."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as stream:
+        json.dump(document, stream, sort_keys=True)
+    os.replace(stream.name, path)

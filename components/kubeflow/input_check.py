@@ -1,0 +1,79 @@
+"""Reads a dataset as a trainer will, before one is started for it.
+
+check_input("/minio/…/balanced_examples", {"batch_size": 256, "workers": 8})
+"""
+
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from components.common.source import open_source, read_shard_blocks
+from trainer_utils.format import CorruptShardError, DatasetError
+
+__all__ = ["check_input"]
+
+
+def check_input(uri: str, parameters: Mapping[str, Any]) -> dict[str, float]:
+    """Checks every record, plans an epoch and measures the input.
+
+    Args:
+        uri: of the dataset.
+        parameters: those of the component `train_input_check`.
+
+    Returns:
+        The metrics.
+
+    Raises:
+        DatasetError: the dataset is damaged or not whole, the plan is impossible, or the input is
+            slower than it was asked to be.
+    """
+    import trainer_utils
+
+    split = parameters.get("split") or "train"
+    batch_size = parameters.get("batch_size") or 64
+    workers = parameters.get("workers") or 1
+    options = {name: _value(v) for name, v in (parameters.get("input_options") or {}).items()}
+    _check_records(uri)
+    plan = trainer_utils.plan(uri, split, workers=workers, batch_size=batch_size, **options)
+    logging.info("%s", plan)
+    seconds = parameters.get("seconds") or 2.0
+    report = trainer_utils.measure_input(
+        uri, split, batch_size=batch_size, seconds=seconds, **options
+    )
+    logging.info("%s", report.render())
+    speed = report.stages[-1].records_per_second
+    wanted = parameters.get("min_records_per_second") or 0
+    if speed < wanted:
+        raise DatasetError(
+            f"min_records_per_second: expected at least {wanted:,.0f}, measured {speed:,.0f} "
+            f"({uri}). The input is bound by {report.bound}, mostly in {report.slowest}."
+        )
+    return {
+        "records": plan.records,
+        "steps": plan.steps,
+        "dropped": plan.dropped,
+        "padded": plan.padded,
+        "records_per_second": round(speed, 1),
+        "least_step_seconds": round(report.step_seconds, 6),
+    }
+
+
+def _check_records(uri: str) -> None:
+    """Reads every record with its checksums."""
+    for shards in open_source(uri).shards.values():
+        for shard in shards:
+            found = sum(len(block) for block in read_shard_blocks(shard.path))
+            if shard.records is not None and found != shard.records:
+                raise CorruptShardError(
+                    f"shard {shard.path!r}: expected {shard.records} records, found {found}. "
+                    "Write the dataset again."
+                )
+
+
+def _value(value: Any) -> Any:
+    """An option as `input_fn` takes it: JSON has no tuples, and Kubeflow no whole numbers."""
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list) and all(isinstance(part, (int, float)) for part in value):
+        return tuple(_value(part) for part in value)
+    return value

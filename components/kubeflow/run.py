@@ -1,0 +1,237 @@
+"""A container's command for our `kfp.dsl` components: runs the executor of the TFX component.
+
+python -m components.kubeflow.run shard_balancer --executor-input '{"inputs": …}' \\
+    --path inputs examples /minio/… --path outputs balanced_examples /minio/…
+
+Everything is read and written at the local paths that Kubeflow's launcher copies from and to, so
+that any store that it knows will do.
+"""
+
+import argparse
+import logging
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
+from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
+from trainer_utils.format import ConfigError, DatasetError
+
+__all__ = ["main"]
+
+_SPLIT_ORDER = ("train", "eval", "test")
+_ZERO_IS_NONE = ("max_chars", "max_pixels", "num_shards", "resize_shorter_side", "sample_rate")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs a component; 0 where it worked, 1 for bad data or settings. Other errors are raised."""
+    parser = argparse.ArgumentParser(prog="python -m components.kubeflow.run", allow_abbrev=False)
+    parser.add_argument("component", choices=sorted(_RUN))
+    parser.add_argument("--executor-input", required=True)
+    parser.add_argument("--path", nargs=3, action="append", default=[])
+    given = parser.parse_args(arguments)
+    logging.basicConfig(level=logging.INFO)
+    try:
+        step = ExecutorInput.parse(given.executor_input, paths=parse_paths(given.path))
+        step.write_output(_RUN[given.component](step))
+    except DatasetError as error:
+        print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def _image_example_gen(step: ExecutorInput) -> dict[str, dict[str, Any]]:
+    from components.image_example_gen.executor import Executor
+    from components.image_example_gen.settings import ImageSettings
+
+    return _example_gen(step, Executor, ImageSettings)
+
+
+def _text_example_gen(step: ExecutorInput) -> dict[str, dict[str, Any]]:
+    from components.text_example_gen.executor import Executor
+    from components.text_example_gen.settings import TextSettings
+
+    return _example_gen(step, Executor, TextSettings)
+
+
+def _example_gen(step: ExecutorInput, executor: Any, settings: Any) -> dict[str, dict[str, Any]]:
+    from tfx.components.example_gen import utils
+    from tfx.proto import example_gen_pb2
+    from tfx.utils import proto_utils
+
+    from components.common.checks import as_properties
+
+    given = _given(step.parameters)
+    given.pop("dataset_root", None)
+    input_base = given.pop("input_base", "")
+    if bool(input_base) == ("source" in step.inputs):
+        raise ConfigError(
+            f"input_base: expected it or source, one of the two, got {input_base!r} and "
+            f"{'a source' if 'source' in step.inputs else 'no source'}"
+        )
+    input_config = utils.make_default_input_config()
+    if patterns := given.pop("input_patterns", None):
+        input_config = example_gen_pb2.Input(
+            splits=[
+                example_gen_pb2.Input.Split(name=name, pattern=patterns[name])
+                for name in _ordered(patterns)
+            ]
+        )
+    output_config = example_gen_pb2.Output()
+    if splits := given.pop("splits", None):
+        for name in _ordered(splits):
+            output_config.split_config.splits.add(name=name, hash_buckets=_count(name, splits))
+    output_config.split_config.partition_feature_name = given.pop("split_by", "")
+    settings.from_arguments(given)  # what is wrong, before anything is looked for
+    return _fill_dataset(
+        step,
+        "examples",
+        lambda outputs: executor().Do(
+            {},
+            outputs,
+            {
+                **as_properties(given, json_names=settings.JSON_PROPERTIES),
+                "input_base": input_base or step.inputs["source"].path,
+                "input_config": proto_utils.proto_to_json(input_config),
+                "output_config": proto_utils.proto_to_json(output_config),
+            },
+        ),
+    )
+
+
+def _shard_balancer(step: ExecutorInput) -> dict[str, dict[str, Any]]:
+    from tfx.types import standard_artifacts
+
+    from components.common.checks import as_properties
+    from components.shard_balancer.executor import Executor
+    from components.shard_balancer.settings import BalancerSettings
+
+    given = _given(step.parameters)
+    given.pop("dataset_root", None)
+    if by_split := given.pop("shards_by_split", None):
+        given["num_shards"] = by_split
+    BalancerSettings(**given)
+    inputs = [
+        _tfx_artifact(standard_artifacts.Examples, step.inputs[name])
+        for name in ("examples", "more_examples")
+        if name in step.inputs
+    ]
+    return _fill_dataset(
+        step,
+        "balanced_examples",
+        lambda outputs: Executor().Do(
+            {"examples": inputs}, outputs, as_properties(given, json_names=["num_shards"])
+        ),
+    )
+
+
+def _schema_export(step: ExecutorInput) -> dict[str, dict[str, Any]]:
+    from tfx.types import standard_artifacts
+
+    from components.schema_export.executor import Executor
+
+    kinds = {
+        "examples": standard_artifacts.Examples,
+        "schema": standard_artifacts.Schema,
+        "statistics": standard_artifacts.ExampleStatistics,
+    }
+    inputs = {name: [_tfx_artifact(kinds[name], given)] for name, given in step.inputs.items()}
+    if "statistics" in inputs:  # TFX lists its splits in the metadata
+        inputs["statistics"][0].split_names = step.inputs["statistics"].metadata.get(
+            "split_names", ""
+        )
+    made = standard_artifacts.Schema()
+    made.uri = step.outputs["datum_schema"].path
+    properties = {"tfds": int(step.parameters.get("tfds", False))}
+    Executor().Do(inputs, {"datum_schema": [made]}, properties)
+    return {"datum_schema": _metadata(made)}
+
+
+def _train_input_check(step: ExecutorInput) -> dict[str, dict[str, Any]]:
+    from components.kubeflow.input_check import check_input
+
+    return {"metrics": check_input(read_from(step.inputs["examples"].path), step.parameters)}
+
+
+def _fill_dataset(
+    step: ExecutorInput, name: str, fill: Callable[[dict[str, list[Any]]], None]
+) -> dict[str, dict[str, Any]]:
+    """Lets an executor write the dataset of output `name`; returns the output's metadata."""
+    from tfx.types import standard_artifacts
+
+    from components.common.files import join, read_text
+    from trainer_utils.format import Manifest
+    from trainer_utils.format.naming import MANIFEST_FILE
+
+    output = step.outputs[name]
+    artifact = standard_artifacts.Examples()
+    artifact.uri = place_dataset(
+        output.path, output.uri, str(step.parameters.get("dataset_root", ""))
+    )
+    fill({name: [artifact]})
+    path = join(artifact.uri, MANIFEST_FILE)
+    manifest = Manifest.from_json(read_text(path), path=path)
+    metadata = {
+        **_metadata(artifact),
+        "records": manifest.total.written,
+        "shards": len(manifest.shards),
+        "splits": list(manifest.splits),
+        "rejects": manifest.total.rejected,
+    }
+    if artifact.uri != output.path:
+        leave_reference(output.path, artifact.uri)
+        metadata["dataset_uri"] = artifact.uri
+    return {name: metadata}
+
+
+def _tfx_artifact(kind: Any, given: StepArtifact) -> Any:
+    artifact = kind()
+    artifact.uri = read_from(given.path)
+    return artifact
+
+
+def _metadata(artifact: Any) -> dict[str, Any]:
+    """The properties of a TFX artifact, TFX's own and the executor's."""
+    held = artifact.mlmd_artifact
+    return {
+        name: getattr(value, value.WhichOneof("value"))
+        for properties in (held.properties, held.custom_properties)
+        for name, value in properties.items()
+        if value.WhichOneof("value")
+    }
+
+
+def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings that are given: Kubeflow knows no parameter without a value."""
+    return {
+        name: value
+        for name, value in parameters.items()
+        if value not in ("", None, [], {})
+        and not (value == 0 and name in _ZERO_IS_NONE)
+        and name != "input_version"
+    }
+
+
+def _ordered(by_split: Mapping[str, Any]) -> list[str]:
+    """Splits in one order, since Kubeflow keeps none: TFX's usual three, then others by name."""
+    known = {name: place for place, name in enumerate(_SPLIT_ORDER)}
+    return sorted(by_split, key=lambda name: (known.get(name, len(known)), name))
+
+
+def _count(name: str, splits: Mapping[str, Any]) -> int:
+    value = splits[name]
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+        raise ConfigError(f"splits[{name!r}]: expected a whole number, got {value!r}")
+    return int(value)
+
+
+_RUN: dict[str, Callable[[ExecutorInput], dict[str, dict[str, Any]]]] = {
+    "image_example_gen": _image_example_gen,
+    "schema_export": _schema_export,
+    "shard_balancer": _shard_balancer,
+    "text_example_gen": _text_example_gen,
+    "train_input_check": _train_input_check,
+}
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

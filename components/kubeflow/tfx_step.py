@@ -1,0 +1,128 @@
+"""A container's command for a step of a TFX pipeline on open-source Kubeflow.
+
+python -m components.kubeflow.tfx_step --types '{"inputs": {…}}' \\
+    --path inputs examples /minio/… -- --executor_class_path … --json_serialized_invocation_args …
+
+After `--` come the arguments of TFX's own command for Vertex AI, which runs the executor. Before
+that, what open-source Kubeflow does not tell it is filled in: the artifacts' TFX types, paths
+that TensorFlow can open (it has no `minio://` and `s3://`), and spans. No object store is written
+to through `tf.io.gfile`, so that there are none of the empty objects that stand for folders.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
+from components.kubeflow.executor_input import parse_paths, plain_metadata, write_json
+from trainer_utils.format import DatasetError
+
+__all__ = ["DRIVER_FLAG", "PATH_FLAG", "ROOT_VARIABLE", "STEP_COMMAND", "TYPES_FLAG", "main"]
+
+STEP_COMMAND = ("python", "-m", "components.kubeflow.tfx_step")
+TYPES_FLAG, PATH_FLAG, DRIVER_FLAG = "--types", "--path", "--resolve-inputs"
+_INVOCATION, _INPUTS_SPEC = "json_serialized_invocation_args", "json_serialized_inputs_spec_args"
+_EXAMPLES = "tfx.Examples"
+ROOT_VARIABLE = "TFX_SHARDS_DATASET_ROOT"
+
+_Types = Mapping[str, Mapping[str, str]]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Runs the step; 0 where it worked, 1 for bad data or settings. Other errors are raised."""
+    ours, theirs, beam_arguments = _parse(arguments)
+    try:
+        _run(ours, theirs, beam_arguments)
+    except DatasetError as error:
+        print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0
+
+
+def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, argparse.Namespace, list[str]]:
+    place = list(arguments).index("--") if "--" in arguments else len(arguments)
+    parser = argparse.ArgumentParser(prog=" ".join(STEP_COMMAND), allow_abbrev=False)
+    parser.add_argument(TYPES_FLAG, type=json.loads, required=True)
+    parser.add_argument(PATH_FLAG, nargs=3, action="append", default=[])
+    parser.add_argument(DRIVER_FLAG, action="store_true")
+    ours = parser.parse_args(arguments[:place])
+    tfx_parser = argparse.ArgumentParser(prog="TFX's arguments", allow_abbrev=False)
+    tfx_parser.add_argument("--executor_class_path", required=True)
+    tfx_parser.add_argument(f"--{_INVOCATION}", required=True)
+    tfx_parser.add_argument(f"--{_INPUTS_SPEC}")
+    theirs, beam_arguments = tfx_parser.parse_known_args(arguments[place + 1 :])
+    return ours, theirs, beam_arguments
+
+
+def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: list[str]) -> None:
+    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+    from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
+
+    document = json.loads(getattr(theirs, _INVOCATION))
+    paths = parse_paths(ours.path)
+    root = os.environ.get(ROOT_VARIABLE, "")
+    elsewhere = _localize(document, ours.types, paths, root)
+    setattr(theirs, _INVOCATION, json.dumps(document))
+    if ours.resolve_inputs:
+        driver.main(theirs)
+    kubeflow_v2_run_executor.main((theirs, beam_arguments))
+    for name, uri in elsewhere.items():
+        leave_reference(paths["outputs", name], uri)
+    _give_back(document["outputs"]["outputFile"], elsewhere)
+
+
+def _localize(
+    document: Mapping[str, Any], types: _Types, paths: Mapping[tuple[str, str], str], root: str
+) -> dict[str, str]:
+    """Sets type, path and metadata of each artifact; returns the datasets that go elsewhere."""
+    elsewhere = {}
+    for side in ("inputs", "outputs"):
+        for name, group in document.get(side, {}).get("artifacts", {}).items():
+            for artifact in group.get("artifacts", ()):
+                title, path = types[side][name], paths[side, name]
+                artifact["type"] = {"schemaTitle": title}
+                artifact["metadata"] = plain_metadata(artifact.get("metadata", {}))
+                if side == "inputs":
+                    artifact["uri"] = read_from(path)
+                    continue
+                place = place_dataset(path, artifact["uri"], root if title == _EXAMPLES else "")
+                if place != path:
+                    elsewhere[name] = place
+                artifact["uri"] = place
+                _make_folders(title, path, place)
+    return elsewhere
+
+
+def _make_folders(title: str, path: str, uri: str) -> None:
+    """Makes an output's folder, as TFX's own orchestrators do; of a value the one it is in."""
+    from tfx.dsl.io import fileio
+    from tfx.orchestration.kubeflow.v2 import compiler_utils
+    from tfx.types.value_artifact import ValueArtifact
+    from tfx.utils import import_utils
+
+    kind = import_utils.import_class_by_path(compiler_utils.TITLE_TO_CLASS_PATH.get(title, title))
+    if issubclass(kind, ValueArtifact):
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        return
+    os.makedirs(path, exist_ok=True)
+    fileio.makedirs(uri)
+
+
+def _give_back(output_file: str, elsewhere: Mapping[str, str]) -> None:
+    """Leaves metadata alone in the launcher's document: uris stay as the launcher knows them."""
+    with open(output_file, encoding="utf-8") as stream:
+        document = json.load(stream)
+    for name, group in document.get("artifacts", {}).items():
+        for artifact in group.get("artifacts", ()):
+            artifact.pop("uri", None)
+            artifact.pop("name", None)
+            if name in elsewhere:
+                artifact.setdefault("metadata", {})["dataset_uri"] = elsewhere[name]
+    write_json(output_file, document)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
