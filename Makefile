@@ -20,7 +20,7 @@ BUSY := $(VENV)/.busy
 LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 
-.PHONY: help venv demo demo-text test test-quick test-trainer lint format lock build clean
+.PHONY: help venv demo demo-text test test-quick test-trainer lint format lock build image clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -64,16 +64,33 @@ clean:  ## removes .venv and everything made
 	@rm -rf $(VENV) $(TRAINER) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-UV := uv
+IMAGE := tfx-shards
+VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)
 
-lock:  ## requirements.lock from pyproject.toml and requirements.in; UPGRADE=1 takes newer releases
+image:  ## the container images for Kubeflow, with docker or podman; IMAGE=registry/name names them
+	@engine=
+	for candidate in docker podman; do
+	  if "$$candidate" info >/dev/null 2>&1; then engine=$$candidate; break; fi
+	done
+	[ -n "$$engine" ] || {
+	  echo "make image needs docker or podman: neither is here and answers to 'docker info' or 'podman info'." >&2
+	  exit 1
+	}
+	"$$engine" build --target trainer --tag $(IMAGE)-trainer:$(VERSION) .
+	"$$engine" build --target pipelines --tag $(IMAGE):$(VERSION) .
+
+UV := uv
+COMPILE = $(UV) pip compile --python-version 3.10 --python-platform linux --generate-hashes --no-emit-index-url \
+  --custom-compile-command "make lock" --quiet
+
+lock:  ## the two locks from pyproject.toml and requirements.in; UPGRADE=1 takes newer releases
 	@command -v $(UV) >/dev/null || {
 	  echo "make lock needs uv: put it on the PATH (pip install uv) or name it, make lock UV=/path/to/uv" >&2
 	  exit 1
 	}
-	$(UV) pip compile pyproject.toml requirements.in --extra tfx --extra demo --extra dev --output-file requirements.lock \
-	  --python-version 3.10 --python-platform linux --generate-hashes --no-emit-index-url \
-	  --custom-compile-command "make lock" --quiet $(if $(UPGRADE),--upgrade)
+	$(COMPILE) pyproject.toml requirements.in --extra tfx --extra demo --extra dev --output-file requirements.lock \
+	  $(if $(UPGRADE),--upgrade)
+	$(COMPILE) pyproject.toml --extra kfp --constraint requirements.lock --output-file requirements-trainer.lock
 
 $(READY): $(LOCKED) pyproject.toml
 	@$(alone)
