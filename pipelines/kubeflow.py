@@ -16,6 +16,7 @@ from typing import Any
 
 import yaml
 
+from components.kubeflow.elsewhere import place_dataset
 from components.kubeflow.images import using_image
 from trainer_utils.format import ConfigError
 
@@ -28,7 +29,13 @@ _LINE_WIDTH = 100
 
 
 def compile_pipeline(
-    pipeline: str, output: str, *, image: str, pipeline_root: str, name: str | None = None
+    pipeline: str,
+    output: str,
+    *,
+    image: str,
+    pipeline_root: str,
+    name: str | None = None,
+    dataset_root: str | None = None,
 ) -> None:
     """Writes the package that a Kubeflow Pipelines client uploads and runs.
 
@@ -41,13 +48,18 @@ def compile_pipeline(
             of our components.
         pipeline_root: where Kubeflow keeps the artifacts: `gs://`, `minio://` or `s3://`.
         name: the pipeline's, in lower case. Default: its own.
+        dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or `gs://`, to
+            keep datasets in, so that the launcher does not copy them to and from each pod. Default:
+            they lie below `pipeline_root`, as all artifacts.
 
     Raises:
         ConfigError: an argument is not allowed; there is no such file or function; what it
             returns is no pipeline, or one that Kubeflow cannot run.
     """
     _check(output, image, pipeline_root, name)
+    place_dataset("", "", dataset_root or "")  # refuses what no step could use
     from pipelines.kubeflow_ready import READY, create_kubeflow_pipeline
+    from pipelines.kubeflow_spec import for_open_source
 
     if pipeline in READY:
         made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
@@ -57,7 +69,10 @@ def compile_pipeline(
     if hasattr(made, "pipeline_spec"):
         text = _compile_native(made, name, pipeline_root)
     else:
-        spec = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
+        compiled = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
+        spec = for_open_source(
+            compiled, made, pipeline_root=pipeline_root, dataset_root=dataset_root
+        )
         text = yaml.safe_dump(spec, sort_keys=True, width=_LINE_WIDTH)
     _write(output, text)
 
@@ -152,8 +167,6 @@ def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str) -> An
 def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str) -> Any:
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
 
-    from pipelines.kubeflow_spec import for_open_source
-
     if name is not None:
         made.pipeline_info.pipeline_name = name
     _check_name(made.pipeline_info.pipeline_name)
@@ -163,7 +176,7 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
         compiled = runner.KubeflowV2DagRunner(config).run(made, write_out=False)
     except (NotImplementedError, TypeError, ValueError) as error:
         raise ConfigError(f"pipeline: TFX cannot compile it for Kubeflow: {error}") from error
-    return for_open_source(compiled["pipelineSpec"], made, pipeline_root=pipeline_root)
+    return compiled["pipelineSpec"]
 
 
 def _compile_native(made: Any, name: str | None, pipeline_root: str) -> str:

@@ -21,7 +21,13 @@ from typing import Any
 import yaml
 from tfx.orchestration.data_types import RuntimeParameter
 
-from components.kubeflow.tfx_step import DRIVER_FLAG, PATH_FLAG, STEP_COMMAND, TYPES_FLAG
+from components.kubeflow.tfx_step import (
+    DRIVER_FLAG,
+    PATH_FLAG,
+    ROOT_VARIABLE,
+    STEP_COMMAND,
+    TYPES_FLAG,
+)
 from trainer_utils.format import ConfigError
 
 __all__ = ["for_open_source"]
@@ -37,13 +43,16 @@ _OTHER_TYPE = "system.Artifact"
 _SCHEMA_VERSION = "0.0.1"
 
 
-def for_open_source(spec: Mapping[str, Any], pipeline: Any, *, pipeline_root: str) -> Any:
+def for_open_source(
+    spec: Mapping[str, Any], pipeline: Any, *, pipeline_root: str, dataset_root: str | None = None
+) -> Any:
     """The specification as open-source Kubeflow takes it.
 
     Args:
         spec: what TFX compiled, as a dictionary.
         pipeline: TFX's pipeline, for the defaults of its runtime parameters.
         pipeline_root: where artifacts go unless a run says otherwise.
+        dataset_root: where datasets go instead; None: nowhere else.
 
     Raises:
         ConfigError: a number is too large for Kubeflow.
@@ -56,6 +65,8 @@ def for_open_source(spec: Mapping[str, Any], pipeline: Any, *, pipeline_root: st
         executor = executors.get(component.get("executorLabel"), {})
         if "container" in executor:
             _wrap(executor["container"], types)
+            if dataset_root:
+                executor["container"]["env"] = [{"name": ROOT_VARIABLE, "value": dataset_root}]
         elif "importer" in executor:
             _collapse_type(executor["importer"], "typeSchema")
     for dag in _dags(result):

@@ -67,7 +67,9 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
     elsewhere = _localize(document, ours.types, paths, root)
     setattr(theirs, _INVOCATION, json.dumps(document))
     if ours.resolve_inputs:
-        driver.main(theirs)
+        driver.main(theirs)  # leaves its findings where the executor looks for parameters
+        _take_over(document)
+        setattr(theirs, _INVOCATION, json.dumps(document))
     kubeflow_v2_run_executor.main((theirs, beam_arguments))
     for name, uri in elsewhere.items():
         leave_reference(paths["outputs", name], uri)
@@ -94,6 +96,16 @@ def _localize(
                 artifact["uri"] = place
                 _make_folders(title, path, place)
     return elsewhere
+
+
+def _take_over(document: Mapping[str, Any]) -> None:
+    """Gives the outputs the metadata, span and version, that TFX's driver found for them."""
+    outputs = document["outputs"]
+    with open(outputs["outputFile"], encoding="utf-8") as stream:
+        found = json.load(stream)
+    for name, group in found.get("artifacts", {}).items():
+        metadata = group["artifacts"][0].get("metadata", {})
+        outputs["artifacts"][name]["artifacts"][0]["metadata"].update(metadata)
 
 
 def _make_folders(title: str, path: str, uri: str) -> None:

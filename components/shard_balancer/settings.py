@@ -76,7 +76,9 @@ class BalancerSettings:
             for field in dataclasses.fields(cls)
             if values.get(field.name) not in (None, "")  # Kubeflow has no parameter without value
         }
-        if "num_shards" in known:
+        if isinstance(known.get("num_shards"), float):  # Kubeflow's numbers are float64
+            known["num_shards"] = int(known["num_shards"])
+        elif isinstance(known.get("num_shards"), str):
             try:
                 known["num_shards"] = json.loads(known["num_shards"])
             except ValueError as error:

@@ -22,7 +22,7 @@ import yaml
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-REPOSITORY = Path(__file__).parents[2]
+REPOSITORY = Path(__file__).parents[3]
 _MOUNTS = {"gs://": "gcs/", "minio://": "minio/", "s3://": "s3/"}
 
 
@@ -31,9 +31,9 @@ class StepFailed(Exception):
 
 
 class WarmPython:
-    """A process of `warm_python.py`."""
+    """A process of `warm_python.py`, with the environment that the image sets."""
 
-    def __init__(self) -> None:
+    def __init__(self, environment: Mapping[str, str]) -> None:
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("warm_python.py"))],
             stdin=subprocess.PIPE,
@@ -41,7 +41,7 @@ class WarmPython:
             stderr=subprocess.DEVNULL,
             text=True,
             cwd=REPOSITORY,
-            env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+            env={**os.environ, **environment, "PYTHONPATH": str(REPOSITORY)},
         )
 
     def run(self, command: Sequence[str], environment: Mapping[str, str], pod: "Pod") -> int:
@@ -300,7 +300,10 @@ class Run:
                 "uri": artifact["uri"],
                 "title": artifact["type"]["schemaTitle"],
                 "metadata": {
-                    **{key: _as_go_writes(_kept(value)) for key, value in artifact["metadata"].items()},
+                    **{
+                        key: _as_go_writes(_kept(value))
+                        for key, value in artifact["metadata"].items()
+                    },
                     "display_name": output,
                     "store_session_info": "{}",
                 },

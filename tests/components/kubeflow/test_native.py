@@ -1,0 +1,138 @@
+"""Our `kfp.dsl` components as their users meet them."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from kfp import compiler, components, dsl
+
+import components as ours
+from components.kubeflow import (
+    image_example_gen,
+    schema_export,
+    shard_balancer,
+    text_example_gen,
+    train_input_check,
+    using_image,
+)
+from components.kubeflow.run import main
+
+REPOSITORY = Path(__file__).parents[3]
+ALL = [image_example_gen, text_example_gen, shard_balancer, schema_export, train_input_check]
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
+    )
+
+
+def test_importing_and_using_them_imports_no_tfx_beam_or_tensorflow():
+    finished = run(
+        "import sys\n"
+        "from components.kubeflow import image_example_gen, train_input_check\n"
+        "print([n for n in ('tfx', 'apache_beam', 'tensorflow') if n in sys.modules])"
+    )
+    assert finished.stdout == "[]\n", finished.stderr
+
+
+def test_without_tfx_they_are_there_and_the_tfx_components_say_what_is_missing():
+    finished = run(
+        "import importlib.util as u\n"
+        "real = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name == 'tfx' else real(name, *rest)\n"
+        "from components.kubeflow import shard_balancer\n"
+        "import components\n"
+        "components.ShardBalancer"
+    )
+    last = finished.stderr.strip().splitlines()[-1]
+    assert last == (
+        "ImportError: components needs TFX: run pip install 'tfx-shards[tfx]' on Python 3.10"
+    )
+
+
+@pytest.mark.parametrize("component", ALL, ids=lambda component: component.name)
+def test_each_is_a_component_that_kfp_reads_back(component, tmp_path):
+    package = str(tmp_path / "component.yaml")
+    compiler.Compiler().compile(component, package)
+    loaded = components.load_component_from_file(package)
+    assert loaded.name == component.name
+    assert {
+        name: (spec.type, spec.default) for name, spec in loaded.component_spec.inputs.items()
+    } == {name: (spec.type, spec.default) for name, spec in component.component_spec.inputs.items()}
+
+
+def pipeline_of(function, folder: Path, image: str = "example/it:1") -> dict:
+    with using_image(image):
+        made = dsl.pipeline(function, name="p")
+    compiler.Compiler().compile(made, str(folder / "p.yaml"))
+    return yaml.safe_load((folder / "p.yaml").read_text())
+
+
+def test_the_image_is_that_of_the_place_where_they_are_used(tmp_path):
+    def two():
+        schema_export(examples=image_example_gen(input_base="/photos").outputs["examples"])
+
+    for image in ("example/one:1", "example/two:2"):
+        spec = pipeline_of(two, tmp_path, image)
+        executors = spec["deploymentSpec"]["executors"].values()
+        assert [executor["container"]["image"] for executor in executors] == [image] * 2
+
+
+def test_what_reads_raw_data_is_cached_only_where_its_version_is_given(tmp_path):
+    def reading(version: str):
+        image_example_gen(input_base="/photos").set_display_name("plain")
+        text_example_gen(input_base="/texts", input_version=version)
+        examples = image_example_gen(input_base="/photos", input_version="3").outputs["examples"]
+        shard_balancer(examples=examples)
+
+    tasks = pipeline_of(reading, tmp_path)["root"]["dag"]["tasks"]
+    cached = {
+        name: task["cachingOptions"].get("enableCache", False) for name, task in tasks.items()
+    }
+    assert cached == {
+        "image-example-gen": False,
+        "image-example-gen-2": True,
+        "shard-balancer": True,
+        "text-example-gen": True,
+    }
+
+
+def test_a_wrong_argument_is_refused_where_the_pipeline_is_written(tmp_path):
+    with pytest.raises(TypeError, match='unexpected keyword argument "inputbase"'):
+        pipeline_of(lambda: image_example_gen(inputbase="/photos"), tmp_path)
+
+
+def executor_input(folder: Path, **parameters) -> str:
+    outputs = {"examples": {"artifacts": [{"uri": f"{folder}/examples"}]}}
+    output_file = str(folder / "output.json")
+    return json.dumps(
+        {
+            "inputs": {"parameterValues": parameters},
+            "outputs": {"artifacts": outputs, "outputFile": output_file},
+        }
+    )
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({}, "ConfigError: input_base: expected it or source, one of the two, got ''"),
+        ({"input_base": "/x", "layout": "zip"}, "ConfigError: layout: expected one of"),
+        ({"input_base": "/x", "quality": 0}, "ConfigError: quality: expected int from 1 to 100"),
+        ({"input_base": "/x", "splits": {"a": 0.5}}, r"splits['a']: expected a whole number"),
+        ({"input_base": "/no/x"}, "InputError: input_base '/no/x': expected a folder"),
+    ],
+)
+def test_wrong_settings_end_the_step_with_one_line(tmp_path, capsys, parameters, message):
+    given = executor_input(tmp_path, **parameters)
+    assert main(["image_example_gen", "--executor-input", given]) == 1
+    assert message in capsys.readouterr().err.strip().splitlines()[-1]
+    assert not (tmp_path / "output.json").exists()
+
+
+def test_the_package_names_what_it_has():
+    assert [name for name in ours.kubeflow.__all__ if not hasattr(ours.kubeflow, name)] == []

@@ -1,0 +1,82 @@
+"""Pipelines as their authors write them: what `PATH.py:FUNCTION` names."""
+
+from kfp import dsl
+from tfx import v1 as tfx
+
+from components import ImageExampleGen, ShardBalancer
+from components.kubeflow import image_example_gen, shard_balancer, text_example_gen
+
+RUNNER = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
+
+
+def stock(pipeline_root: str) -> tfx.dsl.Pipeline:
+    """A stock ExampleGen whose input pattern has a span, which TFX's driver resolves."""
+    config = tfx.proto.Input(
+        splits=[tfx.proto.Input.Split(name="all", pattern="span-{SPAN}/*.csv")]
+    )
+    base = tfx.dsl.experimental.RuntimeParameter(name="tables", ptype=str)
+    examples = tfx.components.CsvExampleGen(input_base=base, input_config=config)
+    return tfx.dsl.Pipeline(
+        pipeline_name="stock",
+        pipeline_root=pipeline_root,
+        components=[examples],
+        beam_pipeline_args=RUNNER,
+    )
+
+
+def without_training() -> tfx.dsl.Pipeline:
+    """Parameters without a default, and settings as the LocalDagRunner's pipeline of the tests."""
+    photos = tfx.dsl.experimental.RuntimeParameter(name="photos", ptype=str)
+    images = ImageExampleGen(input_base=photos, max_reject_fraction=0.1)
+    examples = images.outputs["examples"]
+    balanced = ShardBalancer(examples=examples, num_shards=2)
+    statistics = tfx.components.StatisticsGen(examples=balanced.outputs["balanced_examples"])
+    return tfx.dsl.Pipeline(
+        pipeline_name="without-training",
+        pipeline_root="unused",
+        components=[images, balanced, statistics],
+        enable_cache=True,
+        beam_pipeline_args=RUNNER,
+    )
+
+
+def large_seed() -> tfx.dsl.Pipeline:
+    examples = ImageExampleGen(input_base="/photos", seed=2**60 + 1)
+    return tfx.dsl.Pipeline(
+        pipeline_name="large-seed", pipeline_root="unused", components=[examples]
+    )
+
+
+def badly_named() -> tfx.dsl.Pipeline:
+    return tfx.dsl.Pipeline(pipeline_name="My Pipeline", pipeline_root="unused", components=[])
+
+
+def needs_more(photos: str) -> tfx.dsl.Pipeline:
+    raise AssertionError("never called")
+
+
+def no_pipeline() -> dict:
+    return {}
+
+
+@dsl.pipeline(name="native")
+def native(
+    input_base: str, num_shards: int, dataset_root: str = "", max_reject_fraction: float = 0.01
+):
+    """What the LocalDagRunner's pipeline of the tests does, natively."""
+    examples = image_example_gen(
+        input_base=input_base, max_reject_fraction=max_reject_fraction, dataset_root=dataset_root
+    ).outputs["examples"]
+    shard_balancer(examples=examples, num_shards=num_shards, dataset_root=dataset_root)
+
+
+@dsl.pipeline(name="texts")
+def texts(input_base: str, version: str):
+    """Two tables as one dataset; the first may be taken from Kubeflow's cache."""
+    first = text_example_gen(input_base=input_base, input_version=version, columns={"n": "int"})
+    second = text_example_gen(input_base=input_base, seed=1, splits={"test": 1, "train": 3})
+    shard_balancer(
+        examples=first.outputs["examples"],
+        more_examples=second.outputs["examples"],
+        shards_by_split={"train": 3},
+    )

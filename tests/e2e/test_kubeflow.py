@@ -1,0 +1,260 @@
+"""Compiled pipelines, run to a trained model as open-source Kubeflow runs them: no cluster."""
+
+import itertools
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tfx import v1 as tfx
+
+import trainer_utils
+from components import ImageExampleGen, ShardBalancer
+from pipelines.demo_photos import REGIONS, make_photos
+from pipelines.kubeflow import compile_pipeline
+from pipelines.training_pipeline import BEAM_ARGUMENTS, run_locally
+from tests.e2e.kubeflow.launcher import REPOSITORY, Cluster, Run, StepFailed, WarmPython
+from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
+
+pytestmark = pytest.mark.e2e
+OTHERS = Path(__file__).parent / "kubeflow/pipelines_of_others.py"
+ROOTS = {"image": "minio://mlpipeline/v2", "text": "gs://bucket", "sample": "s3://bucket/a/b"}
+ALLOWED = 0.1  # 3 of the 63 photos are bad
+
+
+def image_environment() -> dict[str, str]:
+    """What the Dockerfile sets for TensorFlow."""
+    text = (REPOSITORY / "Dockerfile").read_text()
+    return dict(re.findall(r"\b(TF_\w+)=(\S+)", text))
+
+
+@pytest.fixture(scope="module")
+def python() -> Iterator[WarmPython]:
+    warm = WarmPython(image_environment())
+    yield warm
+    warm.close()
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> str:
+    folder = str(tmp_path_factory.mktemp("photos"))
+    make_photos(folder, count=60)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def local(photos, tmp_path_factory) -> dict[str, bytes]:
+    """The files of the dataset that TFX's LocalDagRunner makes, by path."""
+    root = tmp_path_factory.mktemp("local")
+    images = ImageExampleGen(input_base=photos, max_reject_fraction=ALLOWED)
+    balanced = ShardBalancer(examples=images.outputs["examples"], num_shards=2)
+    metadata = tfx.orchestration.metadata.sqlite_metadata_connection_config(str(root / "db"))
+    run_locally(
+        tfx.dsl.Pipeline(
+            pipeline_name="local",
+            pipeline_root=str(root / "artifacts"),
+            components=[images, balanced],
+            metadata_connection_config=metadata,
+            beam_pipeline_args=list(BEAM_ARGUMENTS),
+        )
+    )
+    (dataset,) = (root / "artifacts/ShardBalancer/balanced_examples").iterdir()
+    return files_of(dataset)
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    paths = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): path.read_bytes() for path in paths}
+
+
+def compiled(folder: Path, pipeline: str, root: str, **options: str) -> Path:
+    package = folder / "pipeline.yaml"
+    compile_pipeline(pipeline, str(package), image="example/it:1", pipeline_root=root, **options)
+    return package
+
+
+@pytest.fixture(scope="module")
+def image_run(python, photos, tmp_path_factory) -> Run:
+    folder = tmp_path_factory.mktemp("image")
+    cluster = Cluster(folder / "pods", python)
+    return cluster.run(
+        compiled(folder, "image", ROOTS["image"]),
+        {
+            "input_base": photos,
+            "num_shards": "2",
+            "max_reject_fraction": ALLOWED,
+            "batch_size": 8,
+            "train_steps": 3,
+        },
+    )
+
+
+def test_the_image_pipeline_trains_a_model(image_run):
+    tasks = {task for task, _ in image_run.artifacts}
+    assert tasks == {
+        "ImageExampleGen",
+        "StatisticsGen",
+        "SchemaGen",
+        "ShardBalancer",
+        "SchemaExport",
+        "Trainer",
+    }
+    model = image_run.cluster.below(image_run.uri("Trainer", "model"))
+    assert "Format-Serving/saved_model.pb" in model
+    run = image_run.cluster.below(image_run.uri("Trainer", "model_run"))
+    assert json.loads(run["metrics.json"])["num_classes"] == len(REGIONS)
+    log = image_run.pods["Trainer"].log.read_text()
+    assert re.search(r"^3/3 ", log, re.MULTILINE), "train_steps"
+    assert '"batch_size": 8' in log.replace("\\", "")
+
+
+def test_the_dataset_is_byte_for_byte_that_of_the_local_runner(image_run, local):
+    made = image_run.cluster.below(image_run.uri("ShardBalancer", "balanced_examples"))
+    assert made == local
+
+
+def test_every_type_of_tfx_comes_back_from_the_six_that_kubeflow_knows(image_run):
+    titles = {output: kept["title"] for (_, output), kept in image_run.artifacts.items()}
+    assert titles == {
+        "examples": "system.Dataset",
+        "balanced_examples": "system.Dataset",
+        "statistics": "system.Artifact",
+        "schema": "system.Artifact",
+        "datum_schema": "system.Artifact",
+        "model": "system.Model",
+        "model_run": "system.Artifact",
+    }
+    metadata = image_run.metadata("ShardBalancer", "balanced_examples")
+    assert json.loads(metadata["split_names"]) == ["train", "eval"]
+    assert metadata["payload_format"] == "FORMAT_TF_EXAMPLE"
+    assert (metadata["written"], metadata["num_shards"]) == (60, 4)
+    assert image_run.metadata("ImageExampleGen", "examples")["rejected"] == 3
+    statistics = image_run.cluster.below(image_run.uri("StatisticsGen", "statistics"))
+    assert {path.split("/")[0] for path in statistics} == {"Split-train", "Split-eval"}
+
+
+def test_the_store_holds_no_object_that_stands_for_a_folder(image_run):
+    keys = sorted(image_run.cluster.objects)
+    assert not [key for key in keys if key.endswith("/")]
+    assert not [a for a, b in itertools.pairwise(keys) if b.startswith(f"{a}/")]
+
+
+def test_what_the_launcher_does_with_such_an_object_is_what_breaks_downloads(tmp_path):
+    cluster = Cluster(tmp_path)
+    cluster.objects = {"gs://b/model": b"", "gs://b/model/saved_model.pb": b"graph"}
+    with pytest.raises((FileExistsError, NotADirectoryError)):
+        cluster.download("gs://b/model", tmp_path / "model")
+
+
+def test_the_text_pipeline_trains_where_artifacts_have_other_types(python, tmp_path):
+    rows = [f"{('warm', 'cold')[n % 2]} word{n % 7},{('sun', 'ice')[n % 2]}" for n in range(60)]
+    (tmp_path / "texts.csv").write_text("\n".join(["text,label", *rows]))
+    cluster = Cluster(tmp_path / "pods", python, generation="api")
+    run = cluster.run(
+        compiled(tmp_path, "text", ROOTS["text"], name="my-texts"),
+        {"input_base": str(tmp_path / "texts.csv"), "batch_size": 16, "train_steps": 2},
+    )
+    assert run.root.startswith("gs://bucket/my-texts/")
+    assert "Format-Serving/saved_model.pb" in cluster.below(run.uri("Trainer", "model"))
+    assert run.metadata("TextExampleGen", "examples")["written"] == 60
+
+
+def test_the_sample_of_kfp_mixes_our_components_with_its_authors(python, photos, tmp_path):
+    package = compiled(
+        tmp_path, f"{REPOSITORY}/pipelines/kubeflow_sample.py:photos", ROOTS["sample"]
+    )
+    cluster = Cluster(tmp_path / "pods", python)
+    cluster.environment = image_environment()
+    run = cluster.run(
+        package,
+        {"input_base": photos, "max_reject_fraction": ALLOWED, "batch_size": 8, "steps": 2},
+    )
+    examples = run.metadata("image-example-gen", "examples")
+    assert (examples["records"], examples["rejects"], examples["shards"]) == (60, 3, 2)
+    assert examples["splits"] == {"list": ["train", "eval"]}
+    assert run.metadata("shard-balancer", "balanced_examples")["shards"] == 8
+    assert run.metadata("train-input-check", "metrics")["records"] == examples["train_written"]
+    assert run.metadata("train-input-check", "metrics")["records_per_second"] > 0
+    assert 0 <= run.metadata("train", "metrics")["accuracy"] <= 1
+    assert list(cluster.below(run.uri("train", "model"))) == ["model.keras"]
+    schema = cluster.below(run.uri("schema-export", "datum_schema"))
+    assert {"schema.pbtxt", "shard_info.json"} <= set(schema)
+
+
+def test_native_components_make_the_same_bytes_and_may_keep_them_elsewhere(
+    python, photos, local, tmp_path
+):
+    package = compiled(tmp_path, f"{OTHERS}:native", "minio://mlpipeline/runs")
+    cluster = Cluster(tmp_path / "pods", python)
+    given = {"input_base": photos, "num_shards": 2, "max_reject_fraction": ALLOWED}
+    run = cluster.run(package, given)
+    assert cluster.below(run.uri("shard-balancer", "balanced_examples")) == local
+
+    volume = tmp_path / "volume"
+    cluster = Cluster(tmp_path / "others", python)
+    run = cluster.run(package, {**given, "dataset_root": str(volume)})
+    uri = run.metadata("shard-balancer", "balanced_examples")["dataset_uri"]
+    assert uri.startswith(f"{volume}/mlpipeline/runs/native/")
+    assert files_of(Path(uri)) == local
+    assert not [key for key in cluster.objects if SPLIT_PREFIX in key], "copied by the launcher"
+
+
+def test_a_tfx_pipeline_may_keep_its_datasets_elsewhere(python, photos, local, tmp_path):
+    volume = tmp_path / "volume"
+    package = compiled(tmp_path, f"{OTHERS}:without_training", "gs://b", dataset_root=str(volume))
+    cluster = Cluster(tmp_path / "pods", python)
+    run = cluster.run(package, {"photos": photos})
+    balanced = run.metadata("ShardBalancer", "balanced_examples")["dataset_uri"]
+    assert files_of(Path(balanced)) == local
+    assert not [key for key in cluster.objects if "data_tfrecord" in key], "copied by the launcher"
+    assert "Split-train/FeatureStats.pb" in cluster.below(run.uri("StatisticsGen", "statistics"))
+
+
+def test_tables_become_one_dataset_natively(python, tmp_path):
+    (tmp_path / "t.csv").write_text("n,text\n" + "".join(f"{n},text {n}\n" for n in range(40)))
+    cluster = Cluster(tmp_path / "pods", python)
+    run = cluster.run(
+        compiled(tmp_path, f"{OTHERS}:texts", "gs://bucket"),
+        {"input_base": str(tmp_path / "t.csv"), "version": "2026-11-21"},
+    )
+    assert run.metadata("text-example-gen-2", "examples")["splits"] == {"list": ["train", "test"]}
+    balanced = run.uri("shard-balancer", "balanced_examples")
+    cluster.download(balanced, tmp_path / "out")
+    train = trainer_utils.input_fn(str(tmp_path / "out"), "train+eval+test", batch_size=None)
+    assert len(train) == 80
+    manifest = json.loads(cluster.below(balanced)[MANIFEST_FILE])
+    assert sum(shard["split"] == "train" for shard in manifest["shards"]) == 3
+
+
+def test_a_stock_example_gen_finds_its_span_without_a_driver(python, tmp_path):
+    for span in (1, 2):
+        (tmp_path / f"in/span-{span}").mkdir(parents=True)
+        (tmp_path / f"in/span-{span}/t.csv").write_text("n\n" + f"{span}\n" * 30)
+    cluster = Cluster(tmp_path / "pods", python)
+    run = cluster.run(
+        compiled(tmp_path, f"{OTHERS}:stock", "gs://bucket"), {"tables": str(tmp_path / "in")}
+    )
+    metadata = run.metadata("CsvExampleGen", "examples")
+    assert metadata.get("span", metadata.get("custom:span")) == 2
+    cluster.download(run.uri("CsvExampleGen", "examples"), tmp_path / "out")
+    records = trainer_utils.input_fn(str(tmp_path / "out"), "train", batch_size=None)
+    assert {int(record["n"]) for record in records} == {2}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "given", "message"),
+    [
+        ("image", {"input_base": "/no/photos"}, r"InputError: input_base '/no/photos': expected"),
+        ("image", {"max_reject_fraction": 0.0}, r"InputError: 3 of 63 inputs were rejected"),
+        (f"{OTHERS}:native", {"num_shards": -1}, r"ConfigError: num_shards: .* got -1"),
+        (f"{OTHERS}:native", {"dataset_root": "d"}, r"ConfigError: dataset_root: .* got 'd'"),
+    ],
+)
+def test_a_failing_step_shows_its_error(python, photos, tmp_path, pipeline, given, message):
+    package = compiled(tmp_path, pipeline, "gs://bucket")
+    usual = {"input_base": photos, "num_shards": 2, "max_reject_fraction": ALLOWED}
+    cluster = Cluster(tmp_path / "pods", python)
+    with pytest.raises(StepFailed, match=message) as failed:
+        cluster.run(package, {**usual, **given})
+    assert "exit status 1" in str(failed.value)

@@ -1,0 +1,151 @@
+"""Compiling: what the YAML holds, and what is refused."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+from kfp import components
+
+from pipelines.kubeflow import compile_pipeline
+from pipelines.trainer_component import as_tfx_properties
+from tests.e2e.kubeflow import launcher
+from trainer_utils.format import ConfigError
+
+OTHERS = str(launcher.REPOSITORY / "tests/e2e/kubeflow/pipelines_of_others.py")
+USUAL = {"image": "example/it:1", "pipeline_root": "minio://mlpipeline/v2"}
+
+
+def compiled(folder: Path, pipeline: str, **options: str) -> dict:
+    path = folder / "pipeline.yaml"
+    compile_pipeline(pipeline, str(path), **{**USUAL, **options})
+    return yaml.safe_load(path.read_text())
+
+
+@pytest.mark.parametrize(("pipeline", "batch_size"), [("image", 32), ("text", 64)])
+def test_kfp_reads_the_parameters_of_the_ready_pipelines_back(tmp_path, pipeline, batch_size):
+    compiled(tmp_path, pipeline)
+    loaded = components.load_component_from_file(str(tmp_path / "pipeline.yaml"))
+    inputs = loaded.component_spec.inputs
+    assert {name: (spec.type, spec.default) for name, spec in inputs.items()} == {
+        "input_base": ("String", None),
+        "max_reject_fraction": ("Float", 0.01),
+        "num_shards": ("String", ""),
+        "target_shard_bytes": ("Integer", 128 << 20),
+        "batch_size": ("Integer", batch_size),
+        "train_steps": ("Integer", 0),
+    }
+    assert [name for name, spec in inputs.items() if not spec.optional] == ["input_base"]
+
+
+def test_open_source_kubeflow_finds_nothing_that_it_does_not_know(tmp_path):
+    spec = compiled(tmp_path, "image", name="mine")
+    assert spec["pipelineInfo"]["name"] == "mine"
+    assert spec["defaultPipelineRoot"] == USUAL["pipeline_root"]
+    assert spec["schemaVersion"] == "2.1.0"
+    for component in spec["components"].values():
+        for side in ("inputDefinitions", "outputDefinitions"):
+            for artifact in component.get(side, {}).get("artifacts", {}).values():
+                assert artifact["artifactType"]["schemaTitle"].startswith("system.")
+    for executor in spec["deploymentSpec"]["executors"].values():
+        assert executor["container"]["image"] == "example/it:1"
+        assert set(executor["container"]) == {"image", "command", "args"}
+
+
+def test_only_steps_whose_inputs_kubeflow_knows_are_cached(tmp_path):
+    tasks = compiled(tmp_path, "image")["root"]["dag"]["tasks"]
+    cached = {
+        name: task.get("cachingOptions", {}).get("enableCache") for name, task in tasks.items()
+    }
+    assert cached.pop("ImageExampleGen") is None
+    assert set(cached.values()) == {True}
+
+
+def test_a_stock_example_gen_keeps_no_hook_for_a_driver(tmp_path):
+    spec = compiled(tmp_path, f"{OTHERS}:stock")
+    container = spec["deploymentSpec"]["executors"]["CsvExampleGen_executor"]["container"]
+    assert "lifecycle" not in container
+    assert "--resolve-inputs" in container["args"]
+    assert spec["root"]["inputDefinitions"]["parameters"] == {"tables": {"parameterType": "STRING"}}
+
+
+def test_datasets_elsewhere_are_an_environment_variable_of_each_step(tmp_path):
+    spec = compiled(tmp_path, f"{OTHERS}:without_training", dataset_root="/mnt/data")
+    for executor in spec["deploymentSpec"]["executors"].values():
+        variables = {"name": "TFX_SHARDS_DATASET_ROOT", "value": "/mnt/data"}
+        assert executor["container"]["env"] == [variables]
+
+
+def test_a_pipeline_of_kfp_is_compiled_too_with_the_image_that_is_given(tmp_path):
+    spec = compiled(tmp_path, f"{OTHERS}:native", image="example/other:2", name="renamed")
+    assert spec["pipelineInfo"]["name"] == "renamed"
+    assert spec["defaultPipelineRoot"] == USUAL["pipeline_root"]
+    executors = spec["deploymentSpec"]["executors"].values()
+    assert {executor["container"]["image"] for executor in executors} == {"example/other:2"}
+
+
+def test_the_same_pipeline_gives_the_same_bytes(tmp_path):
+    for name in ("a.yaml", "b.yaml"):
+        compile_pipeline("image", str(tmp_path / name), **USUAL)
+    assert (tmp_path / "a.yaml").read_bytes() == (tmp_path / "b.yaml").read_bytes()
+
+
+BAD_FILES = {
+    "broken.py": "def f(:\n",
+    "raises.py": "raise RuntimeError('not today')\n",
+    "empty.py": "value = 3\n",
+}
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "options", "message"),
+    [
+        ("audio", {}, "expected image, text or PATH.py:FUNCTION, got 'audio'"),
+        ("", {}, "expected image, text or PATH.py:FUNCTION, got ''"),
+        ("mine.txt:f", {}, "expected image, text or PATH.py:FUNCTION, got 'mine.txt:f'"),
+        ("nowhere.py:f", {}, "expected a file, found none at 'nowhere.py'"),
+        ("broken.py:f", {}, "'broken.py' cannot be imported: SyntaxError"),
+        ("raises.py:f", {}, "'raises.py' cannot be imported: RuntimeError: not today"),
+        ("empty.py:f", {}, "expected a function 'f' in 'empty.py', found none"),
+        ("empty.py:value", {}, "expected a function 'value' in 'empty.py', found int"),
+        (f"{OTHERS}:no_pipeline", {}, "expected a TFX pipeline or one of kfp.dsl, got dict"),
+        (f"{OTHERS}:needs_more", {}, "got one that needs photos"),
+        (f"{OTHERS}:badly_named", {}, "name: expected lower-case .* got 'My Pipeline'"),
+        (f"{OTHERS}:large_seed", {}, r"ImageExampleGen, seed: expected a number below 2\^53"),
+        ("image", {"name": "Mine"}, "name: expected lower-case .* got 'Mine'"),
+        ("image", {"image": ""}, "image: expected a container image, got ''"),
+        ("image", {"image": "a b"}, "image: expected a container image, got 'a b'"),
+        ("image", {"pipeline_root": "/data"}, "pipeline_root: expected gs://.* got '/data'"),
+        ("image", {"pipeline_root": "gs://"}, "pipeline_root: expected gs://.* got 'gs://'"),
+        ("image", {"dataset_root": "here"}, "dataset_root: expected an absolute path"),
+    ],
+)
+def test_what_cannot_be_compiled_is_named(tmp_path, monkeypatch, pipeline, options, message):
+    monkeypatch.chdir(tmp_path)
+    for name, text in BAD_FILES.items():
+        (tmp_path / name).write_text(text)
+    (tmp_path / "pipeline.yaml").write_text("what was there")
+    with pytest.raises(ConfigError, match=message):
+        compiled(tmp_path, pipeline, **options)
+    assert (tmp_path / "pipeline.yaml").read_text() == "what was there"
+    assert len(list(tmp_path.iterdir())) == len(BAD_FILES) + 1
+
+
+def test_the_output_is_a_yaml_file(tmp_path):
+    with pytest.raises(
+        ConfigError, match=r"output: expected the path of a .yaml file, got 'p.json'"
+    ):
+        compile_pipeline("image", "p.json", **USUAL)
+
+
+def test_batch_size_and_steps_reach_the_trainer_as_its_own_settings():
+    given = {
+        "custom_config": '{"epochs": 3}',
+        "train_args": '{"splits": ["train"]}',
+        "run_fn": "a.b",
+    }
+    assert as_tfx_properties({**given, "batch_size": 0, "train_steps": 0}) == given
+    changed = as_tfx_properties({**given, "batch_size": 8, "train_steps": 5})
+    assert yaml.safe_load(changed["custom_config"]) == {"epochs": 3, "batch_size": 8}
+    assert yaml.safe_load(changed["train_args"]) == {"splits": ["train"], "num_steps": 5}
+    with pytest.raises(ConfigError, match="batch_size: expected at least 0, got -8"):
+        as_tfx_properties({**given, "batch_size": -8})
