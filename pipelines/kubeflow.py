@@ -11,12 +11,12 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import yaml
 
-from components.kubeflow.elsewhere import place_dataset
+from components.kubeflow.elsewhere import check_dataset_root
 from components.kubeflow.images import using_image
 from trainer_utils.format import ConfigError
 
@@ -36,6 +36,7 @@ def compile_pipeline(
     pipeline_root: str,
     name: str | None = None,
     dataset_root: str | None = None,
+    volumes: Mapping[str, str] | None = None,
 ) -> None:
     """Writes the package that a Kubeflow Pipelines client uploads and runs.
 
@@ -51,15 +52,18 @@ def compile_pipeline(
         dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or `gs://`, to
             keep datasets in, so that the launcher does not copy them to and from each pod. Default:
             they lie below `pipeline_root`, as all artifacts.
+        volumes: where each container mounts persistent volume claims: paths by claim. For one step
+            of a pipeline of `kfp.dsl`, use the package kfp-kubernetes.
 
     Raises:
         ConfigError: an argument is not allowed; there is no such file or function; what it
             returns is no pipeline, or one that Kubeflow cannot run.
     """
     _check(output, image, pipeline_root, name)
-    place_dataset("", "", dataset_root or "")  # refuses what no step could use
+    check_dataset_root(dataset_root or "")
+    _check_volumes(volumes)
     from pipelines.kubeflow_ready import READY, create_kubeflow_pipeline
-    from pipelines.kubeflow_spec import for_open_source
+    from pipelines.kubeflow_spec import for_open_source, mount_volumes
 
     if pipeline in READY:
         made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
@@ -67,14 +71,16 @@ def compile_pipeline(
         with using_image(image):
             made = _call(_load(pipeline, READY), pipeline, pipeline_root)
     if hasattr(made, "pipeline_spec"):
-        text = _compile_native(made, name, pipeline_root)
+        documents = _compile_native(made, name, pipeline_root)
     else:
         compiled = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
         spec = for_open_source(
             compiled, made, pipeline_root=pipeline_root, dataset_root=dataset_root
         )
-        text = yaml.safe_dump(spec, sort_keys=True, width=_LINE_WIDTH)
-    _write(output, text)
+        documents = [spec]
+    if volumes:
+        documents = mount_volumes(documents, volumes)
+    _write(output, yaml.safe_dump_all(documents, sort_keys=True, width=_LINE_WIDTH))
 
 
 def _check(output: str, image: str, pipeline_root: str, name: str | None) -> None:
@@ -89,6 +95,15 @@ def _check(output: str, image: str, pipeline_root: str, name: str | None) -> Non
         )
     if name is not None:
         _check_name(name)
+
+
+def _check_volumes(volumes: Mapping[str, str] | None) -> None:
+    for claim, path in (volumes or {}).items():
+        if not _NAME.fullmatch(claim) or not path.startswith("/"):
+            raise ConfigError(
+                "volumes: expected absolute paths by the names of persistent volume claims, got "
+                f"{claim!r}: {path!r}"
+            )
 
 
 def _check_name(name: object) -> None:
@@ -174,12 +189,15 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
     config = runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=True)
     try:
         compiled = runner.KubeflowV2DagRunner(config).run(made, write_out=False)
-    except (NotImplementedError, TypeError, ValueError) as error:
-        raise ConfigError(f"pipeline: TFX cannot compile it for Kubeflow: {error}") from error
+    except Exception as error:  # of many kinds: TFX checks little before it compiles
+        raise ConfigError(
+            f"pipeline {made.pipeline_info.pipeline_name!r}: TFX cannot compile it for Kubeflow: "
+            f"{type(error).__name__}: {error}"
+        ) from error
     return compiled["pipelineSpec"]
 
 
-def _compile_native(made: Any, name: str | None, pipeline_root: str) -> str:
+def _compile_native(made: Any, name: str | None, pipeline_root: str) -> list[Any]:
     from kfp import compiler
 
     with tempfile.TemporaryDirectory() as folder:
@@ -188,7 +206,7 @@ def _compile_native(made: Any, name: str | None, pipeline_root: str) -> str:
         with open(path, encoding="utf-8") as stream:
             spec, *platform = yaml.safe_load_all(stream)
     spec["defaultPipelineRoot"] = pipeline_root
-    return yaml.safe_dump_all([spec, *platform], sort_keys=True, width=_LINE_WIDTH)
+    return [spec, *platform]
 
 
 def _write(output: str, text: str) -> None:

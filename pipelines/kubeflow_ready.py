@@ -3,6 +3,7 @@
 pipeline = create_kubeflow_pipeline("image", pipeline_root="minio://mlpipeline/runs")
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from tfx import v1 as tfx
@@ -14,7 +15,7 @@ from pipelines.training_pipeline import BEAM_ARGUMENTS, training_components
 
 __all__ = ["READY", "create_kubeflow_pipeline"]
 
-_KINDS = {
+_KINDS: dict[str, tuple[Any, Callable[[Any], None], int]] = {
     "image": (ImageExampleGen, image_trainer.run_fn, 32),
     "text": (TextExampleGen, text_trainer.run_fn, 64),
 }

@@ -49,7 +49,8 @@ def train(
     import trainer_utils
 
     uri = dataset.metadata.get("dataset_uri", dataset.path)  # where the shards are kept elsewhere
-    read = dict(batch_size=batch_size, features="image", label="label", image_size=(32, 32))
+    read: dict = {"features": "image", "label": "label", "image_size": (32, 32)}
+    read["batch_size"] = batch_size
     layers = tf.keras.layers
     classifier = tf.keras.Sequential(
         [

@@ -15,7 +15,7 @@ Source: `backend/src/v2/driver` and `component/launcher_v2.go` of Kubeflow Pipel
 
 import copy
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import yaml
@@ -30,7 +30,7 @@ from components.kubeflow.tfx_step import (
 )
 from trainer_utils.format import ConfigError
 
-__all__ = ["for_open_source"]
+__all__ = ["for_open_source", "mount_volumes"]
 
 _SYSTEM_TYPES = {
     "tfx.Examples": "system.Dataset",
@@ -76,6 +76,29 @@ def for_open_source(
                 task.pop("cachingOptions", None)
     _add_defaults(result["root"], pipeline)
     return result
+
+
+def mount_volumes(documents: Sequence[Any], volumes: Mapping[str, str]) -> list[Any]:
+    """A package whose containers mount volumes.
+
+    Args:
+        documents: of the package: the specification, and what is for Kubernetes where there is
+            such.
+        volumes: paths by persistent volume claim.
+
+    Source: `KubernetesExecutorConfig` of `kubernetes_executor_config.proto`, which the package
+    kfp-kubernetes writes too.
+    """
+    spec, *others = copy.deepcopy(list(documents))
+    platform = others[0] if others else {}
+    kubernetes = platform.setdefault("platforms", {}).setdefault("kubernetes", {})
+    configs = kubernetes.setdefault("deploymentSpec", {}).setdefault("executors", {})
+    mounts = [{"constant": claim, "mountPath": path} for claim, path in volumes.items()]
+    for label, executor in spec["deploymentSpec"]["executors"].items():
+        if "container" in executor:
+            config = configs.setdefault(label, {})
+            config["pvcMount"] = [*config.get("pvcMount", ()), *mounts]
+    return [spec, platform]
 
 
 def _dags(spec: Mapping[str, Any]) -> Iterator[Any]:

@@ -16,7 +16,13 @@ from components.common.files import is_remote
 from components.kubeflow.executor_input import write_json
 from trainer_utils.format import ConfigError
 
-__all__ = ["REFERENCE_FILE", "leave_reference", "place_dataset", "read_from"]
+__all__ = [
+    "REFERENCE_FILE",
+    "check_dataset_root",
+    "leave_reference",
+    "place_dataset",
+    "read_from",
+]
 
 REFERENCE_FILE = "dataset_location.json"
 _KEY = "dataset_uri"
@@ -33,15 +39,20 @@ def place_dataset(path: str, uri: str, root: str) -> str:
     Raises:
         ConfigError: `root` is relative, or a url that TensorFlow does not write to.
     """
+    check_dataset_root(root)
     if not root:
         return path
-    if not root.startswith(("/", "gs://")):
+    inside = uri.partition("://")[2] if is_remote(uri) else uri.lstrip("/")
+    return posixpath.join(root, inside)
+
+
+def check_dataset_root(root: str) -> None:
+    """Refuses a folder that not every pod would find in the same place."""
+    if root and not root.startswith(("/", "gs://")):
         raise ConfigError(
             "dataset_root: expected an absolute path on a volume that all pods share, or gs://, "
             f"got {root!r}"
         )
-    inside = uri.partition("://")[2] if is_remote(uri) else uri.lstrip("/")
-    return posixpath.join(root, inside)
 
 
 def leave_reference(path: str, uri: str) -> None:

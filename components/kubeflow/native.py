@@ -36,7 +36,9 @@ class _Component(ContainerComponent):
 
     def __call__(self, *arguments: Any, **given: Any) -> Any:
         task = super().__call__(*arguments, **given)
-        if task.container_spec is not None:
+        if hasattr(task, "set_container_image"):  # of kfp 2.8
+            task.set_container_image(default_image())
+        else:
             task.container_spec.image = default_image()
         if _VERSION in (self.component_spec.inputs or {}) and not given.get(_VERSION):
             task.set_caching_options(False)

@@ -69,6 +69,11 @@ def _example_gen(step: ExecutorInput, executor: Any, settings: Any) -> dict[str,
             f"input_base: expected it or source, one of the two, got {input_base!r} and "
             f"{'a source' if 'source' in step.inputs else 'no source'}"
         )
+    if "://" in input_base and not input_base.startswith("gs://"):
+        raise ConfigError(
+            f"input_base: expected a path on a mounted volume, or gs://, got {input_base!r}. "
+            "Import it with kfp.dsl.importer and hand it over as source: then Kubeflow fetches it."
+        )
     input_config = utils.make_default_input_config()
     if patterns := given.pop("input_patterns", None):
         input_config = example_gen_pb2.Input(

@@ -211,6 +211,14 @@ def test_a_tfx_pipeline_may_keep_its_datasets_elsewhere(python, photos, local, t
     assert "Split-train/FeatureStats.pb" in cluster.below(run.uri("StatisticsGen", "statistics"))
 
 
+def test_photos_in_an_object_store_are_imported(python, photos, tmp_path):
+    cluster = Cluster(tmp_path / "pods", python)
+    cluster.upload(Path(photos), "s3://raw/photos")
+    package = compiled(tmp_path, f"{OTHERS}:imported", "minio://mlpipeline/runs")
+    run = cluster.run(package, {"photos": "s3://raw/photos"})
+    assert run.metadata("image-example-gen", "examples")["records"] == 60
+
+
 def test_tables_become_one_dataset_natively(python, tmp_path):
     (tmp_path / "t.csv").write_text("n,text\n" + "".join(f"{n},text {n}\n" for n in range(40)))
     cluster = Cluster(tmp_path / "pods", python)

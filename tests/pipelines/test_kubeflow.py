@@ -1,6 +1,7 @@
 """Compiling: what the YAML holds, and what is refused."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -15,7 +16,7 @@ OTHERS = str(launcher.REPOSITORY / "tests/e2e/kubeflow/pipelines_of_others.py")
 USUAL = {"image": "example/it:1", "pipeline_root": "minio://mlpipeline/v2"}
 
 
-def compiled(folder: Path, pipeline: str, **options: str) -> dict:
+def compiled(folder: Path, pipeline: str, **options: Any) -> dict:
     path = folder / "pipeline.yaml"
     compile_pipeline(pipeline, str(path), **{**USUAL, **options})
     return yaml.safe_load(path.read_text())
@@ -83,6 +84,20 @@ def test_a_pipeline_of_kfp_is_compiled_too_with_the_image_that_is_given(tmp_path
     assert {executor["container"]["image"] for executor in executors} == {"example/other:2"}
 
 
+def test_volumes_are_mounted_by_every_container(tmp_path):
+    path = tmp_path / "pipeline.yaml"
+    volumes = {"photos": "/mnt/photos", "datasets": "/mnt/datasets"}
+    compile_pipeline(f"{OTHERS}:imported", str(path), **USUAL, volumes=volumes)
+    _, platform = yaml.safe_load_all(path.read_text())
+    mounts = [
+        {"constant": "photos", "mountPath": "/mnt/photos"},
+        {"constant": "datasets", "mountPath": "/mnt/datasets"},
+    ]
+    assert platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"] == {
+        "exec-image-example-gen": {"pvcMount": mounts}
+    }
+
+
 def test_the_same_pipeline_gives_the_same_bytes(tmp_path):
     for name in ("a.yaml", "b.yaml"):
         compile_pipeline("image", str(tmp_path / name), **USUAL)
@@ -117,6 +132,8 @@ BAD_FILES = {
         ("image", {"pipeline_root": "/data"}, "pipeline_root: expected gs://.* got '/data'"),
         ("image", {"pipeline_root": "gs://"}, "pipeline_root: expected gs://.* got 'gs://'"),
         ("image", {"dataset_root": "here"}, "dataset_root: expected an absolute path"),
+        ("image", {"volumes": {"raw": "mnt"}}, "volumes: expected absolute paths .* 'raw': 'mnt'"),
+        (f"{OTHERS}:module_file", {}, "'module-file': TFX cannot compile it for Kubeflow"),
     ],
 )
 def test_what_cannot_be_compiled_is_named(tmp_path, monkeypatch, pipeline, options, message):

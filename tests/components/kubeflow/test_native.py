@@ -124,6 +124,7 @@ def executor_input(folder: Path, **parameters) -> str:
         ({"input_base": "/x", "layout": "zip"}, "ConfigError: layout: expected one of"),
         ({"input_base": "/x", "quality": 0}, "ConfigError: quality: expected int from 1 to 100"),
         ({"input_base": "/x", "splits": {"a": 0.5}}, r"splits['a']: expected a whole number"),
+        ({"input_base": "s3://b/x"}, "got 's3://b/x'. Import it with kfp.dsl.importer"),
         ({"input_base": "/no/x"}, "InputError: input_base '/no/x': expected a folder"),
     ],
 )

@@ -178,6 +178,10 @@ class Run:
 
     def _run_task(self, name: str, task: Mapping[str, Any], given: Mapping[str, Any]) -> None:
         component = self.spec["components"][task["componentRef"]["name"]]
+        executor = self.spec["deploymentSpec"]["executors"][component["executorLabel"]]
+        if "importer" in executor:
+            self._import(name, component, executor["importer"], task, given)
+            return
         pod = Pod(self.cluster.folder / f"{len(self.pods)}-{name}")
         pod.folder.mkdir(parents=True)
         self.pods[name] = pod
@@ -186,8 +190,28 @@ class Run:
             "artifacts": self._artifacts(task),
         }
         outputs = self._outputs(name, component, pod)
-        executor = self.spec["deploymentSpec"]["executors"][component["executorLabel"]]
         self._launch(name, executor["container"], {"inputs": inputs, "outputs": outputs}, pod)
+
+    def _import(
+        self,
+        name: str,
+        component: Mapping[str, Any],
+        importer: Mapping[str, Any],
+        task: Mapping[str, Any],
+        given: Mapping[str, Any],
+    ) -> None:
+        """`ImporterLauncher`: an artifact of a uri, which nothing is read from."""
+        (output,) = component["outputDefinitions"]["artifacts"]
+        uri = importer["artifactUri"].get("constant")
+        if uri is None:
+            parameter = importer["artifactUri"]["runtimeParameter"]
+            uri = self._parameters(component, task, given)[parameter]
+        self.artifacts[name, output] = {
+            "name": str(len(self.artifacts) + 1),
+            "uri": uri,
+            "title": importer["typeSchema"]["schemaTitle"],
+            "metadata": {},
+        }
 
     def _parameters(
         self, component: Mapping[str, Any], task: Mapping[str, Any], given: Mapping[str, Any]

@@ -47,6 +47,20 @@ def large_seed() -> tfx.dsl.Pipeline:
     )
 
 
+def module_file() -> tfx.dsl.Pipeline:
+    """TFX would pack the file into a wheel in the store, which it cannot write to."""
+    images = ImageExampleGen(input_base="/photos")
+    trainer = tfx.components.Trainer(
+        module_file=__file__,
+        examples=images.outputs["examples"],
+        train_args=tfx.proto.TrainArgs(),
+        eval_args=tfx.proto.EvalArgs(),
+    )
+    return tfx.dsl.Pipeline(
+        pipeline_name="module-file", pipeline_root="unused", components=[images, trainer]
+    )
+
+
 def badly_named() -> tfx.dsl.Pipeline:
     return tfx.dsl.Pipeline(pipeline_name="My Pipeline", pipeline_root="unused", components=[])
 
@@ -68,6 +82,13 @@ def native(
         input_base=input_base, max_reject_fraction=max_reject_fraction, dataset_root=dataset_root
     ).outputs["examples"]
     shard_balancer(examples=examples, num_shards=num_shards, dataset_root=dataset_root)
+
+
+@dsl.pipeline(name="imported")
+def imported(photos: str):
+    """Raw data that lies in an object store, which Kubeflow's launcher fetches."""
+    raw = dsl.importer(artifact_uri=photos, artifact_class=dsl.Artifact, reimport=False)
+    image_example_gen(source=raw.output, max_reject_fraction=0.1, splits={"all": 1})
 
 
 @dsl.pipeline(name="texts")
