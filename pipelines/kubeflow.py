@@ -186,6 +186,7 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
         made.pipeline_info.pipeline_name = name
     _check_name(made.pipeline_info.pipeline_name)
     made.pipeline_info.pipeline_root = pipeline_root
+    _check_modules(made, pipeline_root)
     config = runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=True)
     try:
         compiled = runner.KubeflowV2DagRunner(config).run(made, write_out=False)
@@ -195,6 +196,19 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
             f"{type(error).__name__}: {error}"
         ) from error
     return compiled["pipelineSpec"]
+
+
+def _check_modules(made: Any, pipeline_root: str) -> None:
+    """Refuses files of code that TFX would pack and put where it cannot write."""
+    for component in made.components:
+        for name in ("module_file", "module_path"):
+            file = component.exec_properties.get(name)
+            if file and not pipeline_root.startswith("gs://"):
+                raise ConfigError(
+                    f"{component.id}, {name}: expected a function that the image has, such as "
+                    f"run_fn='my_package.trainer.run_fn', since TFX cannot put a file's code into "
+                    f"{pipeline_root!r}, got {file!r}"
+                )
 
 
 def _compile_native(made: Any, name: str | None, pipeline_root: str) -> list[Any]:

@@ -133,7 +133,7 @@ BAD_FILES = {
         ("image", {"pipeline_root": "gs://"}, "pipeline_root: expected gs://.* got 'gs://'"),
         ("image", {"dataset_root": "here"}, "dataset_root: expected an absolute path"),
         ("image", {"volumes": {"raw": "mnt"}}, "volumes: expected absolute paths .* 'raw': 'mnt'"),
-        (f"{OTHERS}:module_file", {}, "'module-file': TFX cannot compile it for Kubeflow"),
+        (f"{OTHERS}:module_file", {}, "Trainer, module_file: expected a function that the image"),
     ],
 )
 def test_what_cannot_be_compiled_is_named(tmp_path, monkeypatch, pipeline, options, message):
