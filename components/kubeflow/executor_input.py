@@ -23,11 +23,13 @@ __all__ = [
     "StepArtifact",
     "parse_paths",
     "plain_metadata",
+    "short_metadata",
     "write_json",
 ]
 
 KUBEFLOW_KEYS = ("display_name", "store_session_info")  # that Kubeflow adds to an artifact's own
 _WRAPPERS = ("list", "struct")
+_MOST_CHARACTERS = 4096
 _UNFILLED = "{{$"
 
 
@@ -93,7 +95,8 @@ class ExecutorInput:
     def write_output(self, metadata: Mapping[str, Mapping[str, Any]]) -> None:
         """Hands metadata to the launcher, by output; the uris stay those that it gave."""
         artifacts = {
-            name: {"artifacts": [{"metadata": dict(values)}]} for name, values in metadata.items()
+            name: {"artifacts": [{"metadata": short_metadata(values)}]}
+            for name, values in metadata.items()
         }
         write_json(self.output_file, {"artifacts": artifacts})
 
@@ -126,6 +129,18 @@ def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
         if name not in KUBEFLOW_KEYS:
             plain[name] = value
     return plain
+
+
+def short_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Metadata without long texts, such as vocabularies, which are in the dataset's files too.
+
+    The next step gets the metadata of its inputs as one argument, for which Linux has 128 KiB.
+    """
+    return {
+        name: value
+        for name, value in metadata.items()
+        if not (isinstance(value, str) and len(value) > _MOST_CHARACTERS)
+    }
 
 
 def _whole(value: Any) -> Any:

@@ -17,7 +17,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
-from components.kubeflow.executor_input import parse_paths, plain_metadata, write_json
+from components.kubeflow.executor_input import (
+    parse_paths,
+    plain_metadata,
+    short_metadata,
+    write_json,
+)
 from trainer_utils.format import DatasetError
 
 __all__ = ["DRIVER_FLAG", "PATH_FLAG", "ROOT_VARIABLE", "STEP_COMMAND", "TYPES_FLAG", "main"]
@@ -82,7 +87,10 @@ def _localize(
     """Sets type, path and metadata of each artifact; returns the datasets that go elsewhere."""
     elsewhere = {}
     for side in ("inputs", "outputs"):
-        for name, group in document.get(side, {}).get("artifacts", {}).items():
+        groups = document.get(side, {}).get("artifacts", {})
+        for name in groups.keys() - types[side].keys():
+            del groups[name]  # `executor-logs`, which Kubeflow may add, is the launcher's matter
+        for name, group in groups.items():
             for artifact in group.get("artifacts", ()):
                 title, path = types[side][name], paths[side, name]
                 artifact["type"] = {"schemaTitle": title}
@@ -131,8 +139,9 @@ def _give_back(output_file: str, elsewhere: Mapping[str, str]) -> None:
         for artifact in group.get("artifacts", ()):
             artifact.pop("uri", None)
             artifact.pop("name", None)
+            artifact["metadata"] = short_metadata(artifact.get("metadata", {}))
             if name in elsewhere:
-                artifact.setdefault("metadata", {})["dataset_uri"] = elsewhere[name]
+                artifact["metadata"]["dataset_uri"] = elsewhere[name]
     write_json(output_file, document)
 
 

@@ -8,7 +8,12 @@ from kfp.local.placeholder_utils import resolve_io_placeholders
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
-from components.kubeflow.executor_input import ExecutorInput, parse_paths, plain_metadata
+from components.kubeflow.executor_input import (
+    ExecutorInput,
+    parse_paths,
+    plain_metadata,
+    short_metadata,
+)
 from tests.e2e.kubeflow.launcher import Pod, placeholders
 from trainer_utils.format import ConfigError
 
@@ -59,6 +64,14 @@ def test_the_answer_is_an_executor_output_that_leaves_the_uris_alone(tmp_path):
     assert artifact.uri == ""
     assert dict(artifact.metadata)["num_features"] == 3
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["output_metadata.json"]
+
+
+def test_long_texts_are_left_out_since_a_next_step_gets_them_as_an_argument():
+    vocabulary = json.dumps([f"label {n}" for n in range(1000)])
+    assert short_metadata({"vocabulary_label": vocabulary, "a": "b", "n": 10**9}) == {
+        "a": "b",
+        "n": 10**9,
+    }
 
 
 @pytest.mark.parametrize("text", ["{{$}}", "[]", '{"inputs": {}}', '{"outputs": {}}', "null"])

@@ -11,6 +11,7 @@ Kubeflow Pipelines 2. The store keeps objects by key, as a bucket does: it knows
 import dataclasses
 import json
 import os
+import shutil
 import subprocess
 import sys
 import uuid
@@ -23,6 +24,7 @@ from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
 REPOSITORY = Path(__file__).parents[3]
+LOGS = "executor-logs"
 _MOUNTS = {"gs://": "gcs/", "minio://": "minio/", "s3://": "s3/"}
 
 
@@ -254,6 +256,9 @@ class Run:
                 "name": output,
             }
             artifacts[output] = {"artifacts": [artifact]}
+        log = {"schemaTitle": "system.Artifact"}  # where Kubeflow is told to publish logs
+        uri = f"{self.root}/{name}/{salt}/{LOGS}"
+        artifacts[LOGS] = {"artifacts": [{"uri": uri, "type": log, "metadata": {}, "name": LOGS}]}
         parameters = {
             output: {"outputFile": str(pod.folder / "tmp/kfp/outputs" / output)}
             for output in defined.get("parameters", {})
@@ -317,6 +322,8 @@ class Run:
             if listed:
                 artifact["uri"] = listed[0].get("uri") or artifact["uri"]
                 artifact["metadata"] = {**artifact["metadata"], **listed[0].get("metadata", {})}
+            if output == LOGS:
+                shutil.copy(pod.log, pod.local_path(artifact["uri"]))
             if path := pod.local_path(artifact["uri"]):
                 self.cluster.upload(path, artifact["uri"])
             self.artifacts[name, output] = {
