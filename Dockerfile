@@ -9,7 +9,7 @@ FROM ${PYTHON} AS base
 # oneDNN is off since TensorFlow 2.16's fails on several logical CPU devices, which
 # MirroredStrategy uses where there is no GPU.
 ENV HOME=/home/tfx \
-    PATH=/opt/venv/bin:/usr/local/bin:/usr/bin:/bin \
+    PATH=/opt/venv/bin:$PATH \
     PIP_DISABLE_PIP_VERSION_CHECK=1 \
     PIP_NO_CACHE_DIR=1 \
     PYTHONUNBUFFERED=1 \
