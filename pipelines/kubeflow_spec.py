@@ -132,7 +132,7 @@ def _wrap(container: dict[str, Any], types: Mapping[str, Mapping[str, str]]) -> 
     """Puts our step before TFX's arguments, which follow `--`."""
     arguments = [TYPES_FLAG, json.dumps(types, sort_keys=True)]
     for side, by_name in types.items():
-        for name in by_name:
+        for name in sorted(by_name):  # protobuf keeps no order
             arguments += [PATH_FLAG, side, name, f"{{{{$.{side}.artifacts['{name}'].path}}}}"]
     if container.pop("lifecycle", None):
         arguments.append(DRIVER_FLAG)
