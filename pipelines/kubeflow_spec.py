@@ -86,13 +86,13 @@ def mount_volumes(documents: Sequence[Any], volumes: Mapping[str, str]) -> list[
             such.
         volumes: paths by persistent volume claim.
 
-    Source: `KubernetesExecutorConfig` of `kubernetes_executor_config.proto`, which the package
-    kfp-kubernetes writes too.
+    Source: `KubernetesExecutorConfig` of `kubernetes_executor_config.proto`.
     """
     spec, *others = copy.deepcopy(list(documents))
     platform = others[0] if others else {}
     kubernetes = platform.setdefault("platforms", {}).setdefault("kubernetes", {})
     configs = kubernetes.setdefault("deploymentSpec", {}).setdefault("executors", {})
+    # `constant` is the older of two fields; the drivers of Kubeflow 2.2 stop at the newer.
     mounts = [{"constant": claim, "mountPath": path} for claim, path in volumes.items()]
     for label, executor in spec["deploymentSpec"]["executors"].items():
         if "container" in executor:

@@ -11,6 +11,7 @@ from kfp import compiler, components, dsl
 
 import components as ours
 from components.kubeflow import (
+    default_image,
     image_example_gen,
     schema_export,
     shard_balancer,
@@ -80,6 +81,15 @@ def test_the_image_is_that_of_the_place_where_they_are_used(tmp_path):
         spec = pipeline_of(two, tmp_path, image)
         executors = spec["deploymentSpec"]["executors"].values()
         assert [executor["container"]["image"] for executor in executors] == [image] * 2
+
+
+def test_the_image_may_be_named_by_the_environment(monkeypatch):
+    monkeypatch.setenv("TFX_SHARDS_IMAGE", "example/three:3")
+    assert default_image() == "example/three:3"
+    with using_image("example/two:2"):
+        assert default_image() == "example/two:2"
+    monkeypatch.delenv("TFX_SHARDS_IMAGE")
+    assert default_image().startswith("tfx-shards:")
 
 
 def test_what_reads_raw_data_is_cached_only_where_its_version_is_given(tmp_path):
