@@ -55,12 +55,12 @@ def for_open_source(
         dataset_root: where datasets go instead; None: nowhere else.
 
     Raises:
-        ConfigError: a number is too large for Kubeflow.
+        ConfigError: a number is too large for Kubeflow, or it has no such node.
     """
     result: dict[str, Any] = copy.deepcopy(dict(spec))
     result["defaultPipelineRoot"] = pipeline_root
     executors = result["deploymentSpec"]["executors"]
-    for component in result["components"].values():
+    for name, component in result["components"].items():
         types = _collapse_types(component)
         executor = executors.get(component.get("executorLabel"), {})
         if "container" in executor:
@@ -69,6 +69,11 @@ def for_open_source(
                 executor["container"]["env"] = [{"name": ROOT_VARIABLE, "value": dataset_root}]
         elif "importer" in executor:
             _collapse_type(executor["importer"], "typeSchema")
+        elif executor:
+            raise ConfigError(
+                f"{name}: expected a component or an Importer, got a node of which open-source "
+                f"Kubeflow has none ({', '.join(executor)}). Import the artifact by its uri."
+            )
     for dag in _dags(result):
         for name, task in dag["tasks"].items():
             _check_constants(name, task)

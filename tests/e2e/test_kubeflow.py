@@ -220,6 +220,15 @@ def test_photos_in_an_object_store_are_imported(python, photos, tmp_path):
     assert run.metadata("image-example-gen", "examples")["records"] == 60
 
 
+def test_a_dataset_in_the_store_is_imported_by_tfx(python, local, tmp_path):
+    cluster = Cluster(tmp_path / "pods", python, generation="api")
+    cluster.objects = {f"s3://sets/photos/{path}": data for path, data in local.items()}
+    package = compiled(tmp_path, f"{OTHERS}:imported_examples", "minio://mlpipeline/runs")
+    run = cluster.run(package, {"dataset": "s3://sets/photos"})
+    balanced = run.metadata("ShardBalancer", "balanced_examples")
+    assert (balanced["written"], balanced["num_shards"]) == (60, 2)
+
+
 def test_tables_become_one_dataset_natively(python, tmp_path):
     (tmp_path / "t.csv").write_text("n,text\n" + "".join(f"{n},text {n}\n" for n in range(40)))
     cluster = Cluster(tmp_path / "pods", python)

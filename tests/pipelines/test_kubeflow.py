@@ -126,6 +126,7 @@ BAD_FILES = {
         (f"{OTHERS}:needs_more", {}, "got one that needs photos"),
         (f"{OTHERS}:badly_named", {}, "name: expected lower-case .* got 'My Pipeline'"),
         (f"{OTHERS}:large_seed", {}, r"ImageExampleGen, seed: expected a number below 2\^53"),
+        (f"{OTHERS}:latest", {}, r"Resolver: .* of which open-source Kubeflow has none \(resolver"),
         ("image", {"name": "Mine"}, "name: expected lower-case .* got 'Mine'"),
         ("image", {"image": ""}, "image: expected a container image, got ''"),
         ("image", {"image": "a b"}, "image: expected a container image, got 'a b'"),

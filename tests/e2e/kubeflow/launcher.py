@@ -212,7 +212,7 @@ class Run:
             "name": str(len(self.artifacts) + 1),
             "uri": uri,
             "title": importer["typeSchema"]["schemaTitle"],
-            "metadata": {},
+            "metadata": dict(importer.get("metadata", {})),
         }
 
     def _parameters(

@@ -40,6 +40,32 @@ def without_training() -> tfx.dsl.Pipeline:
     )
 
 
+def imported_examples() -> tfx.dsl.Pipeline:
+    """TFX's Importer, of a dataset that lies in the store."""
+    examples = tfx.dsl.Importer(
+        source_uri=tfx.dsl.experimental.RuntimeParameter(name="dataset", ptype=str),
+        artifact_type=tfx.types.standard_artifacts.Examples,
+        properties={"split_names": '["train", "eval"]'},
+    )
+    balanced = ShardBalancer(examples=examples.outputs["result"], num_shards=1)
+    return tfx.dsl.Pipeline(
+        pipeline_name="imported-examples",
+        pipeline_root="unused",
+        components=[examples, balanced],
+        enable_cache=True,
+        beam_pipeline_args=RUNNER,
+    )
+
+
+def latest() -> tfx.dsl.Pipeline:
+    """A resolver, which Vertex AI has and open-source Kubeflow has not."""
+    model = tfx.dsl.Resolver(
+        strategy_class=tfx.dsl.experimental.LatestArtifactStrategy,
+        model=tfx.dsl.Channel(type=tfx.types.standard_artifacts.Model),
+    )
+    return tfx.dsl.Pipeline(pipeline_name="latest", pipeline_root="unused", components=[model])
+
+
 def large_seed() -> tfx.dsl.Pipeline:
     examples = ImageExampleGen(input_base="/photos", seed=2**60 + 1)
     return tfx.dsl.Pipeline(
