@@ -144,7 +144,11 @@ def short_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _whole(value: Any) -> Any:
-    """A number of JSON, which Kubeflow writes as it likes, as int where it is whole."""
+    """A value of JSON, its whole numbers as int: Kubeflow holds all as float64."""
+    if isinstance(value, dict):
+        return {name: _whole(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_whole(part) for part in value]
     if not isinstance(value, float) or not value.is_integer():
         return value
     if abs(value) >= 2**53:

@@ -71,9 +71,7 @@ def _check_records(uri: str) -> None:
 
 
 def _value(value: Any) -> Any:
-    """An option as `input_fn` takes it: JSON has no tuples, and Kubeflow no whole numbers."""
-    if isinstance(value, float) and value.is_integer():
-        return int(value)
+    """An option as `input_fn` takes it: JSON has no tuples, such as an `image_size` is."""
     if isinstance(value, list) and all(isinstance(part, (int, float)) for part in value):
-        return tuple(_value(part) for part in value)
+        return tuple(value)
     return value

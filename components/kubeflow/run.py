@@ -13,9 +13,11 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from components.common.files import is_remote, join, read_text
 from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError, DatasetError, Manifest
+from trainer_utils.format.naming import MANIFEST_FILE
 
 __all__ = ["main"]
 
@@ -55,53 +57,58 @@ def _text_example_gen(step: ExecutorInput) -> dict[str, dict[str, Any]]:
 
 
 def _example_gen(step: ExecutorInput, executor: Any, settings: Any) -> dict[str, dict[str, Any]]:
-    from tfx.components.example_gen import utils
-    from tfx.proto import example_gen_pb2
-    from tfx.utils import proto_utils
-
     from components.common.checks import as_properties
 
     given = _given(step.parameters)
     given.pop("dataset_root", None)
-    input_base = given.pop("input_base", "")
-    if bool(input_base) == ("source" in step.inputs):
+    located = {
+        "input_base": _input_base(step, given.pop("input_base", "")),
+        "input_config": _input_config(given.pop("input_patterns", {})),
+        "output_config": _output_config(given.pop("splits", {}), given.pop("split_by", "")),
+    }
+    settings.from_arguments(given)  # what is wrong, before anything is looked for
+    properties = as_properties(given, json_names=settings.JSON_PROPERTIES)
+    return _fill_dataset(
+        step, "examples", lambda outputs: executor().Do({}, outputs, {**properties, **located})
+    )
+
+
+def _input_base(step: ExecutorInput, given: str) -> str:
+    if bool(given) == ("source" in step.inputs):
         raise ConfigError(
-            f"input_base: expected it or source, one of the two, got {input_base!r} and "
+            f"input_base: expected it or source, one of the two, got {given!r} and "
             f"{'a source' if 'source' in step.inputs else 'no source'}"
         )
-    if "://" in input_base and not input_base.startswith("gs://"):
+    if is_remote(given) and not given.startswith("gs://"):
         raise ConfigError(
-            f"input_base: expected a path on a mounted volume, or gs://, got {input_base!r}. "
+            f"input_base: expected a path on a mounted volume, or gs://, got {given!r}. "
             "Import it with kfp.dsl.importer and hand it over as source: then Kubeflow fetches it."
         )
-    input_config = utils.make_default_input_config()
-    if patterns := given.pop("input_patterns", None):
-        input_config = example_gen_pb2.Input(
-            splits=[
-                example_gen_pb2.Input.Split(name=name, pattern=patterns[name])
-                for name in _ordered(patterns)
-            ]
-        )
-    output_config = example_gen_pb2.Output()
-    if splits := given.pop("splits", None):
-        for name in _ordered(splits):
-            output_config.split_config.splits.add(name=name, hash_buckets=_count(name, splits))
-    output_config.split_config.partition_feature_name = given.pop("split_by", "")
-    settings.from_arguments(given)  # what is wrong, before anything is looked for
-    return _fill_dataset(
-        step,
-        "examples",
-        lambda outputs: executor().Do(
-            {},
-            outputs,
-            {
-                **as_properties(given, json_names=settings.JSON_PROPERTIES),
-                "input_base": input_base or step.inputs["source"].path,
-                "input_config": proto_utils.proto_to_json(input_config),
-                "output_config": proto_utils.proto_to_json(output_config),
-            },
-        ),
-    )
+    return given or step.inputs["source"].path
+
+
+def _input_config(patterns: Mapping[str, str]) -> str:
+    """TFX's `input_config` as JSON: patterns by split, or all files."""
+    from tfx.components.example_gen import utils
+    from tfx.proto import example_gen_pb2
+    from tfx.utils import proto_utils
+
+    config = example_gen_pb2.Input()
+    for name in _ordered(patterns):
+        config.splits.add(name=name, pattern=patterns[name])
+    return proto_utils.proto_to_json(config if patterns else utils.make_default_input_config())
+
+
+def _output_config(splits: Mapping[str, float], split_by: str) -> str:
+    """TFX's `output_config` as JSON: shares by split, and what is hashed."""
+    from tfx.proto import example_gen_pb2
+    from tfx.utils import proto_utils
+
+    config = example_gen_pb2.Output()
+    for name in _ordered(splits):
+        config.split_config.splits.add(name=name, hash_buckets=_count(name, splits[name]))
+    config.split_config.partition_feature_name = split_by
+    return proto_utils.proto_to_json(config)
 
 
 def _shard_balancer(step: ExecutorInput) -> dict[str, dict[str, Any]]:
@@ -164,10 +171,6 @@ def _fill_dataset(
     """Lets an executor write the dataset of output `name`; returns the output's metadata."""
     from tfx.types import standard_artifacts
 
-    from components.common.files import join, read_text
-    from trainer_utils.format import Manifest
-    from trainer_utils.format.naming import MANIFEST_FILE
-
     output = step.outputs[name]
     artifact = standard_artifacts.Examples()
     artifact.uri = place_dataset(
@@ -223,11 +226,10 @@ def _ordered(by_split: Mapping[str, Any]) -> list[str]:
     return sorted(by_split, key=lambda name: (known.get(name, len(known)), name))
 
 
-def _count(name: str, splits: Mapping[str, Any]) -> int:
-    value = splits[name]
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or value != int(value):
+def _count(name: str, value: object) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
         raise ConfigError(f"splits[{name!r}]: expected a whole number, got {value!r}")
-    return int(value)
+    return value
 
 
 _RUN: dict[str, Callable[[ExecutorInput], dict[str, dict[str, Any]]]] = {

@@ -19,7 +19,7 @@ from trainer_utils.format import ConfigError
 
 GIVEN = {
     "inputs": {
-        "parameterValues": {"seed": 7.0, "fraction": 0.5, "columns": {"n": "int"}, "on": True},
+        "parameterValues": {"seed": 7.0, "fraction": 0.5, "shards": {"a": [3.0]}, "on": True},
         "artifacts": {
             "examples": {
                 "artifacts": [
@@ -45,8 +45,9 @@ def test_an_executor_input_is_read():
     json_format.ParseDict(GIVEN, pipeline_spec_pb2.ExecutorInput())  # it is one
     paths = {("inputs", "examples"): "/minio/b/examples"}
     step = ExecutorInput.parse(json.dumps(GIVEN), paths=paths)
-    assert step.parameters == {"seed": 7, "fraction": 0.5, "columns": {"n": "int"}, "on": True}
+    assert step.parameters == {"seed": 7, "fraction": 0.5, "shards": {"a": [3]}, "on": True}
     assert isinstance(step.parameters["seed"], int)
+    assert isinstance(step.parameters["shards"]["a"][0], int)
     assert set(step.inputs) == {"examples"}
     assert step.inputs["examples"].path == "/minio/b/examples"
     assert step.inputs["examples"].metadata == {"splits": ["train"]}
@@ -102,7 +103,7 @@ def test_metadata_comes_back_as_it_was_given():
     "text",
     [
         "{{$.inputs.parameters['fraction']}}",
-        "--columns={{$.inputs.parameters['columns']}}",
+        "--shards={{$.inputs.parameters['shards']}}",
         "{{$.inputs.artifacts['examples'].uri}}",
         "a {{$.outputs.artifacts['schema'].uri}} b",
     ],
