@@ -6,12 +6,8 @@ for block in read_shard_blocks(source.shards["train"][0].path):
     block.records()
 """
 
-import contextlib
 import dataclasses
-import gzip
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from typing import BinaryIO, cast
+from collections.abc import Mapping, Sequence
 
 from components.common.feature_facts import DatasetFacts, features_of_facts
 from components.common.files import (
@@ -20,24 +16,20 @@ from components.common.files import (
     is_folder,
     join,
     list_files,
-    open_for_reading,
     read_bytes,
     read_text,
 )
+from components.common.shard_blocks import framed_stream, read_shard_blocks
 from trainer_utils.format import (
-    CorruptShardError,
     DatasetError,
     Feature,
     Manifest,
-    RecordBlock,
     RecordIndex,
     Shard,
-    read_blocks,
     scan_lengths,
 )
 from trainer_utils.format.layouts import FoundShard, find_layout
 from trainer_utils.format.naming import WORKING_FOLDER, index_file
-from trainer_utils.format.tfrecord import BLOCK_BYTES
 
 __all__ = [
     "Source",
@@ -124,21 +116,6 @@ def open_source(uri: str) -> Source:
     )
 
 
-def read_shard_blocks(
-    path: str, *, block_bytes: int = BLOCK_BYTES, index: RecordIndex | None = None
-) -> Iterator[RecordBlock]:
-    """A shard's verified blocks of about `block_bytes`; gzip is told by the `.gz` suffix.
-
-    With the shard's index short records are found faster.
-
-    Raises:
-        CorruptShardError: as `read_blocks`.
-    """
-    lengths = None if index is None else index.lengths
-    with _framed_stream(path) as stream:
-        yield from read_blocks(stream, path=path, block_bytes=block_bytes, lengths=lengths)
-
-
 def index_shard(shard: SourceShard) -> RecordIndex:
     """Where a shard's records lie: from its index, else by walking from header to header.
 
@@ -149,7 +126,7 @@ def index_shard(shard: SourceShard) -> RecordIndex:
     if shard.index_path is not None:
         data = read_bytes(shard.index_path)
         return RecordIndex.from_bytes(data, path=shard.index_path, shard=shard.entry)
-    with _framed_stream(shard.path) as stream:
+    with framed_stream(shard.path) as stream:
         index = RecordIndex(scan_lengths(stream, path=shard.path))
     if shard.records is not None and len(index) != shard.records:
         raise DatasetError(
@@ -187,22 +164,6 @@ def with_facts(source: Source) -> tuple[Source, DatasetFacts]:
             shards[split].append(dataclasses.replace(shard, records=records))
     features = source.features if source.features is not None else features_of_facts(facts)
     return dataclasses.replace(source, shards=shards, features=features), facts
-
-
-@contextlib.contextmanager
-def _framed_stream(path: str) -> Iterator[BinaryIO]:
-    with open_for_reading(path) as stream:
-        if not path.endswith(".gz"):
-            yield stream
-            return
-        try:
-            with gzip.GzipFile(fileobj=stream, mode="rb") as unzipped:
-                yield cast(BinaryIO, unzipped)
-        except (EOFError, zlib.error, OSError) as error:
-            raise CorruptShardError(
-                f"{path!r}: expected a whole gzip stream: {error} "
-                f"(near byte {stream.tell()}). The file is damaged: write it again."
-            ) from error
 
 
 def _opened(uri: str, shard: FoundShard, size: int | None) -> SourceShard:

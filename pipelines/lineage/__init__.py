@@ -1,0 +1,15 @@
+"""From ML Metadata: which run made an artifact, from what and how, and what came of it.
+
+    from pipelines.lineage import describe_artifact, list_runs
+
+    print(describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4"))
+    print(list_runs("mysql://user:password@host:3306/metadb"))
+
+Stores are read and never written; those of any TFX or Kubeflow pipeline will do. Neither TFX nor
+TensorFlow is imported, unless something lies on `gs://` and the like.
+"""
+
+from pipelines.lineage.description import Lineage, describe_artifact
+from pipelines.lineage.run_list import Run, Runs, list_runs
+
+__all__ = ["Lineage", "Run", "Runs", "describe_artifact", "list_runs"]

@@ -1,0 +1,263 @@
+"""What is known of one artifact: how it came to be, and what came of it.
+
+lineage = describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4", record="cat/1.jpg")
+print(lineage)
+lineage.to_json()["made_by"]["settings"]
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from components.common.files import exists, join, read_text
+from pipelines.lineage.graph import Artifact, Execution, Graph, load_graph
+from pipelines.lineage.location import Location, locate
+from pipelines.lineage.records import Search, search_dataset
+from pipelines.lineage.source_files import SourceFile, find_source
+from pipelines.lineage.store import find_metadata, opened_store, shown_metadata
+from pipelines.lineage.values import Json
+from trainer_utils.format import ConfigError, DatasetError, InputError, Manifest
+from trainer_utils.format.naming import MANIFEST_FILE
+
+__all__ = ["Lineage", "RecordStep", "describe_artifact"]
+
+_FINGERPRINT = "input_fingerprint"  # TFX's word for it, and ours
+_DATASET = "Examples"
+_MODELS = ("Model", "PushedModel", "system.Model")
+_TFX_VERSION = "tfx_version"  # a property of each artifact that TFX makes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RecordStep:
+    """One dataset on the way, and where in it the record is."""
+
+    artifact: int
+    search: Search
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Lineage:
+    """What `describe_artifact` found; `to_json` and `str` tell it.
+
+    Args:
+        metadata: where it was looked up, without a password.
+        location: of the artifact.
+        graph: what came before and after it.
+        manifests: of those datasets that have one, by artifact.
+        record: what the record is called that was looked for.
+        source: the file that it was made of.
+        steps: the datasets on its way, the first one first.
+    """
+
+    metadata: str
+    location: Location
+    graph: Graph
+    manifests: Mapping[int, Manifest] = dataclasses.field(default_factory=dict)
+    record: str | None = None
+    source: SourceFile | None = None
+    steps: Sequence[RecordStep] = ()
+
+    @property
+    def artifact(self) -> Artifact:
+        """The artifact that was asked for."""
+        return self.graph.artifacts[self.location.artifact]
+
+    @property
+    def models(self) -> list[Artifact]:
+        """The models that came of it."""
+        found = self.graph.descendants(self.artifact.id)
+        return [a for a in map(self.graph.artifacts.__getitem__, found) if a.type in _MODELS]
+
+    def fingerprint(self, artifact: int) -> str | None:
+        """Of what an artifact was made of, where TFX or the dataset itself keeps one."""
+        told = [self.graph.artifacts[artifact].properties.get(_FINGERPRINT)]
+        told += [maker.settings.get(_FINGERPRINT) for maker in self.graph.makers(artifact)[:1]]
+        if artifact in self.manifests:
+            told.append(self.manifests[artifact].input_fingerprint)
+        return next((str(value) for value in told if value), None)
+
+    def content(self, artifact: int) -> dict[str, str]:
+        """The order-free checksum of a dataset's records, by split, where its manifest has one."""
+        manifest = self.manifests.get(artifact)
+        sums = {split: manifest.content_of(split) for split in manifest.splits} if manifest else {}
+        return {split: f"{content:016x}" for split, content in sums.items() if content is not None}
+
+    def versions(self, artifact: int) -> dict[str, str]:
+        """Of the packages that made it."""
+        if artifact in self.manifests:
+            return dict(self.manifests[artifact].versions)
+        version = self.graph.artifacts[artifact].properties.get(_TFX_VERSION)
+        return {} if version is None else {"tfx": str(version)}
+
+    def to_json(self) -> Json:
+        """Plain JSON types: the artifact, `made_by`, `ancestors`, `descendants`, `record`."""
+        found = self.artifact.id
+        return {
+            "metadata": self.metadata,
+            **self._artifact_json(found),
+            "same_uri": list(self.location.others),
+            "used_again_by": [self._execution_json(e) for e in self.graph.makers(found)[1:]],
+            "used_by": [self._execution_json(e) for e in self.graph.users(found)],
+            "ancestors": [self._artifact_json(i) for i in self.graph.ancestors(found)],
+            "descendants": [self._artifact_json(i) for i in self.graph.descendants(found)],
+            "models": [model.id for model in self.models],
+            "record": self._record_json(),
+        }
+
+    def _artifact_json(self, artifact: int) -> Json:
+        makers = self.graph.makers(artifact)
+        manifest = self.manifests.get(artifact)
+        node = self.graph.artifacts[artifact]
+        return {
+            "artifact": {**dataclasses.asdict(node), "path": self.location.path_of(node.uri)},
+            "fingerprint": self.fingerprint(artifact),
+            "content": self.content(artifact),
+            "versions": self.versions(artifact),
+            "splits": {}
+            if manifest is None
+            else {
+                split: {
+                    **dataclasses.asdict(counts),
+                    "num_shards": len(manifest.shards_of(split)),
+                }
+                for split, counts in manifest.accounting.items()
+            },
+            "made_by": self._execution_json(makers[0]) if makers else None,
+        }
+
+    def _execution_json(self, execution: Execution) -> Json:
+        ports: dict[str, Any] = {
+            side: {name: list(ids) for name, ids in getattr(execution, side).items()}
+            for side in ("inputs", "outputs")
+        }
+        return {**dataclasses.asdict(execution), **ports}
+
+    def _record_json(self) -> Json | None:
+        if self.record is None:
+            return None
+        return {
+            "name": self.record,
+            "source": None if self.source is None else dataclasses.asdict(self.source),
+            "steps": [
+                {
+                    "artifact": step.artifact,
+                    "uri": self.graph.artifacts[step.artifact].uri,
+                    **dataclasses.asdict(step.search),
+                }
+                for step in self.steps
+            ],
+        }
+
+    def __str__(self) -> str:
+        from pipelines.lineage.text import render_lineage
+
+        return render_lineage(self)
+
+
+def describe_artifact(
+    uri: str, *, metadata: str | None = None, record: str | None = None
+) -> Lineage:
+    """Looks up in ML Metadata how an artifact came to be, and what came of it.
+
+    Args:
+        uri: of the artifact.
+        metadata: a sqlite file, `mysql://user:password@host:port/database` or `grpc://host:port`;
+            None for the `metadata.sqlite` in a folder above the uri.
+        record: the `filename` or `id` of one record to be looked for in the dataset and in those
+            that it was made from, or the path of the raw file. All their shards are read.
+
+    Raises:
+        ConfigError: `metadata` or `record` is not allowed.
+        InputError: there is no such store or artifact, or the record is in none of the datasets.
+    """
+    if record == "":
+        raise ConfigError("record: expected the filename or id of a record, got ''")
+    metadata = find_metadata(uri) if metadata is None else metadata
+    with opened_store(metadata) as store:
+        location = locate(store, uri, metadata=shown_metadata(metadata))
+        graph = load_graph(store, location.artifact)
+    found = Lineage(
+        metadata=shown_metadata(metadata),
+        location=location,
+        graph=graph,
+        manifests=_manifests(graph, location),
+    )
+    return found if record is None else _with_record(found, record)
+
+
+def _manifests(graph: Graph, location: Location) -> dict[int, Manifest]:
+    """Those that are there and can be read; what is wrong with one is for others to tell."""
+    found = {}
+    for artifact in graph.artifacts.values():
+        path = join(location.path_of(artifact.uri), MANIFEST_FILE)
+        try:
+            if artifact.uri and exists(path):
+                found[artifact.id] = Manifest.from_json(read_text(path), path=path)
+        except (DatasetError, OSError):
+            continue
+    return found
+
+
+def _with_record(lineage: Lineage, record: str) -> Lineage:
+    graph, location = lineage.graph, lineage.location
+    way = [*graph.ancestors(location.artifact), location.artifact]
+    bases = [location.path_of(base) for base in _bases(graph, way)]
+    steps = []
+    names = [record, *_below(record, bases)]
+    for place in way:
+        artifact = graph.artifacts[place]
+        if artifact.type == _DATASET or place in lineage.manifests:
+            search = _searched(location.path_of(artifact.uri), names)
+            steps.append(RecordStep(artifact=place, search=search))
+    if not steps:
+        raise InputError(
+            f"record {record!r}: expected a dataset among what {lineage.artifact.uri!r} is or was "
+            "made from, found none"
+        )
+    if not any(step.search.outcome in ("found", "rejected") for step in steps):
+        told = "; ".join(
+            f"{graph.artifacts[step.artifact].uri}: {step.search.outcome}, {step.search.detail}"
+            for step in steps
+        )
+        raise InputError(
+            f"record {record!r}: expected the filename or id of a record, found none. {told}. "
+            "Give it as it stands in the records: the path relative to the input base, or file:row."
+        )
+    source = next(filter(None, (find_source(name, bases=bases) for name in reversed(names))), None)
+    return dataclasses.replace(lineage, record=record, source=source, steps=steps)
+
+
+def _searched(uri: str, names: Sequence[str]) -> Search:
+    for name in names:
+        search = search_dataset(uri, name)
+        if search.outcome in ("found", "rejected"):
+            break
+    return search
+
+
+def _bases(graph: Graph, artifacts: Sequence[int]) -> list[str]:
+    """What the first of the artifacts were made from, by the settings of what made them."""
+    bases: list[str] = []
+    for artifact in artifacts:
+        for maker in graph.makers(artifact)[:1]:
+            roots = maker.settings.get("image_roots") or []
+            for base in (
+                maker.settings.get("input_base"),
+                *(roots if isinstance(roots, list) else ()),
+            ):
+                if isinstance(base, str) and base:
+                    bases.append(base)
+    return list(dict.fromkeys(bases))
+
+
+def _below(record: str, bases: Sequence[str]) -> list[str]:
+    """The record's path as the records have it, where it was given as a path to the raw file."""
+    path = os.path.abspath(record)
+    found = []
+    for base in bases:
+        folder = os.path.dirname(base) if os.path.isfile(base) else base
+        prefix = os.path.join(os.path.abspath(folder), "")
+        if "://" not in base and path.startswith(prefix):
+            found.append(path.removeprefix(prefix))
+    return [name for name in found if name != record]

@@ -1,0 +1,177 @@
+"""Where one record is in a dataset: its split, shard, number and byte; or why it was left out.
+
+    search = search_dataset("runs/…/examples/1", "cat/1.jpg")
+    search.places[0].shard              # 'Split-train/data_tfrecord-00002-of-00008'
+
+Records are known by `filename` (images, sounds) or by `id` (texts). Every shard is read, since a
+record may be there twice. Only a record whose bytes hold the name is parsed.
+"""
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from components.common.files import display_path, exists, is_folder, join, list_files, read_text
+from components.common.shard_blocks import read_shard_blocks
+from trainer_utils.format import DatasetError, RecordBlock
+from trainer_utils.format.example import bytes_features
+from trainer_utils.format.layouts import Layout, find_layout
+from trainer_utils.format.naming import REJECTS_FILE, WORKING_FOLDER
+from trainer_utils.format.tfrecord import HEADER_BYTES
+
+__all__ = ["LINEAGE_FEATURES", "Place", "Search", "open_layout", "search_dataset"]
+
+# Where the inputs of a text dataset have an `id` of their own, the second is ours.
+LINEAGE_FEATURES = ("record_id", "filename", "id")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Place:
+    """One record.
+
+    Args:
+        split: its split.
+        shard: relative to the dataset's uri.
+        record: its number in the shard, from 0.
+        byte_offset: of its frame in the shard, before compression.
+        bytes: of the record, without its frame.
+        feature: which names it.
+    """
+
+    split: str
+    shard: str
+    record: int
+    byte_offset: int
+    bytes: int
+    feature: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Search:
+    """What was found in one dataset.
+
+    Args:
+        outcome: `found`, `rejected`, `not found`, or `unknown` where that cannot be told.
+        places: of the record; several where it is there several times.
+        rejects: lines of `rejects.jsonl` that name it.
+        detail: a sentence about an outcome that needs one.
+    """
+
+    outcome: str
+    places: Sequence[Place] = ()
+    rejects: Sequence[Mapping[str, str]] = ()
+    detail: str = ""
+
+
+def search_dataset(uri: str, name: str) -> Search:
+    """Looks for one record among the shards and the rejects of a dataset.
+
+    Args:
+        uri: of the dataset.
+        name: what its `filename` or `id` is, or what the list of rejects calls it.
+    """
+    try:
+        if not is_folder(uri):
+            return Search(outcome="unknown", detail=f"its files are gone ({uri})")
+        layout = open_layout(uri)
+        rejects = _rejects(uri, name)
+        features = _lineage_features(uri, layout)
+        places = [place for feature in features for place in _places(uri, layout, feature, name)]
+    except (DatasetError, OSError) as error:
+        return Search(outcome="unknown", detail=f"it cannot be read: {error}")
+    if places:
+        return Search(outcome="found", places=_distinct(places), rejects=rejects)
+    if rejects:
+        return Search(outcome="rejected", rejects=rejects)
+    if not features:
+        wanted = " nor ".join(sorted(LINEAGE_FEATURES))
+        return Search(
+            outcome="unknown",
+            detail=f"its records have no feature that says what they are from: neither {wanted}",
+        )
+    skipped = layout.manifest.total.skipped if layout.manifest else 0
+    told = f"; {skipped} inputs were skipped by a setting, which are not listed" if skipped else ""
+    return Search(outcome="not found", detail=f"no record has this {' or '.join(features)}{told}")
+
+
+def open_layout(uri: str) -> Layout:
+    """The shards of a dataset, whoever wrote it; reads no record.
+
+    Raises:
+        DatasetError: there is none, or it is not whole.
+    """
+    files: dict[str, int | None] = {file.path: file.size for file in list_files(uri)}
+    if exists(join(uri, WORKING_FOLDER)):
+        files[f"{WORKING_FOLDER}/"] = 0
+    return find_layout(files, lambda path: read_text(join(uri, path)), uri=uri)
+
+
+def _rejects(uri: str, name: str) -> list[Mapping[str, str]]:
+    path = join(uri, REJECTS_FILE)
+    if not exists(path):
+        return []
+    shown = display_path(name)
+    try:
+        # Not splitlines: names may hold what Unicode takes for the end of a line.
+        entries = [json.loads(line) for line in read_text(path).split("\n") if line]
+        return [dict(sorted(entry.items())) for entry in entries if entry["source"] == shown]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DatasetError(f"{path!r}: expected a list of rejects: {error!r}") from error
+
+
+def _lineage_features(uri: str, layout: Layout) -> list[str]:
+    names = {name for name, feature in (layout.features or {}).items() if feature.type == "string"}
+    if layout.features is None:
+        for shards in layout.shards.values():
+            for record in _first_records(uri, [shard.path for shard in shards]):
+                names |= {name for name, values in bytes_features(record).items() if values}
+    return [name for name in LINEAGE_FEATURES if name in names]
+
+
+def _first_records(uri: str, paths: Sequence[str]) -> Iterator[bytes]:
+    """The first record of a split."""
+    for path in paths:
+        for block in read_shard_blocks(join(uri, path)):
+            yield _payload(block, 0)
+            return
+
+
+def _payload(block: RecordBlock, number: int) -> bytes:
+    start = int(block.starts[number]) + HEADER_BYTES
+    return block.data[start : start + int(block.lengths[number])]
+
+
+def _places(uri: str, layout: Layout, feature: str, name: str) -> Iterator[Place]:
+    wanted = name.encode("utf-8", "surrogateescape")
+    for split, shards in layout.shards.items():
+        for shard in shards:
+            first = 0
+            for block in read_shard_blocks(join(uri, shard.path)):
+                for number in _holding(block, wanted):
+                    record = _payload(block, number)
+                    if wanted in bytes_features(record).get(feature, ()):
+                        yield Place(
+                            split=split,
+                            shard=shard.path,
+                            record=first + number,
+                            byte_offset=block.file_offset + int(block.starts[number]),
+                            bytes=len(record),
+                            feature=feature,
+                        )
+                first += len(block)
+
+
+def _holding(block: RecordBlock, wanted: bytes) -> Iterator[int]:
+    """The numbers of the records in whose bytes the name occurs somewhere."""
+    place = block.data.find(wanted)
+    while place >= 0:
+        number = int(block.starts.searchsorted(place, "right")) - 1
+        yield number
+        if number + 1 == len(block):
+            return
+        place = block.data.find(wanted, int(block.starts[number + 1]))
+
+
+def _distinct(places: Sequence[Place]) -> list[Place]:
+    """Each record once, though two of its features may say the same."""
+    return list({(place.shard, place.record): place for place in places}.values())

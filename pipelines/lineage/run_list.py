@@ -1,0 +1,128 @@
+"""The runs of all pipelines in a store of ML Metadata.
+
+runs = list_runs("runs/metadata.sqlite")
+print(runs)
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from ml_metadata.metadata_store import MetadataStore
+
+from pipelines.lineage.graph import Execution, read_executions
+from pipelines.lineage.store import opened_store, shown_metadata
+from pipelines.lineage.values import Json
+
+__all__ = ["Run", "Runs", "list_runs"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Run:
+    """One run of a pipeline.
+
+    Args:
+        name: of the run; None for executions that belong to none.
+        pipeline: its name, where it is known.
+        executions: in the order of their ids.
+    """
+
+    name: str | None
+    pipeline: str | None
+    executions: Sequence[Execution]
+
+    @property
+    def state(self) -> str:
+        """`FAILED`, `RUNNING`, `CANCELED` or `COMPLETE`; `UNKNOWN` where nothing says."""
+        states = {execution.state for execution in self.executions}
+        for state in ("FAILED", "RUNNING", "CANCELED"):
+            if state in states:
+                return state
+        if "NEW" in states:
+            return "RUNNING"
+        return "COMPLETE" if states and states <= {"COMPLETE", "CACHED"} else "UNKNOWN"
+
+    @property
+    def started(self) -> str | None:
+        """When the first of its components started; ISO 8601, UTC."""
+        return min((e.started for e in self.executions if e.started), default=None)
+
+    @property
+    def ended(self) -> str | None:
+        """When the store was last told of one of its components."""
+        return max((e.ended for e in self.executions if e.ended), default=None)
+
+    def to_json(self) -> Json:
+        """Plain JSON types."""
+        return {
+            "run": self.name,
+            "pipeline": self.pipeline,
+            "state": self.state,
+            "started": self.started,
+            "ended": self.ended,
+            "components": [
+                {
+                    "component": execution.component,
+                    "type": execution.type,
+                    "execution": execution.id,
+                    "state": execution.state,
+                    "outputs": {name: list(ids) for name, ids in execution.outputs.items()},
+                }
+                for execution in self.executions
+            ],
+        }
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Runs:
+    """All runs of a store, the latest first.
+
+    Args:
+        metadata: where they were looked up, without a password.
+        runs: those of pipelines, then executions that belong to none.
+    """
+
+    metadata: str
+    runs: Sequence[Run]
+
+    def to_json(self) -> Json:
+        """Plain JSON types."""
+        return {"metadata": self.metadata, "runs": [run.to_json() for run in self.runs]}
+
+    def __str__(self) -> str:
+        if not self.runs:
+            return f"{self.metadata}: no run"
+        lines = []
+        for run in self.runs:
+            name = run.name or "(of no run)"
+            pipeline = f" of {run.pipeline}" if run.pipeline else ""
+            lines.append(f"{name}{pipeline}: {run.state}, {run.started} to {run.ended}")
+            lines += [
+                f"  {execution.component} (execution {execution.id}): {execution.state}"
+                for execution in run.executions
+            ]
+        return "\n".join(lines)
+
+
+def list_runs(metadata: str) -> Runs:
+    """All runs of a store.
+
+    Args:
+        metadata: a sqlite file, `mysql://user:password@host:port/database` or `grpc://host:port`.
+
+    Raises:
+        ConfigError: `metadata` is not allowed.
+        InputError: there is no such store, or it cannot be read.
+    """
+    with opened_store(metadata) as store:
+        executions = _all_executions(store)
+    grouped: dict[tuple[str | None, str | None], list[Execution]] = {}
+    for execution in executions:
+        pipeline = execution.pipeline if execution.run else None
+        grouped.setdefault((execution.run, pipeline), []).append(execution)
+    runs = [Run(name=n, pipeline=p, executions=some) for (n, p), some in grouped.items()]
+    runs.sort(key=lambda run: (run.name is not None, run.executions[0].id), reverse=True)
+    return Runs(metadata=shown_metadata(metadata), runs=runs)
+
+
+def _all_executions(store: MetadataStore) -> list[Execution]:
+    return read_executions(store, [node.id for node in store.get_executions()])

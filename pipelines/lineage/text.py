@@ -1,0 +1,177 @@
+"""Lineage as text for a terminal.
+
+print(render_lineage(lineage))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING
+
+from pipelines.lineage.graph import Artifact, Execution
+from pipelines.lineage.source_files import SourceFile
+from pipelines.lineage.values import listed
+
+if TYPE_CHECKING:
+    from pipelines.lineage.description import Lineage, RecordStep
+
+__all__ = ["render_lineage"]
+
+_Tree = tuple[str, list["_Tree"]]
+
+
+def render_lineage(lineage: Lineage) -> str:
+    """The artifact, what it was made from, what was made of it, and where a record is in them."""
+    found = lineage.artifact.id
+    makers = lineage.graph.makers(found)
+    lines = [_artifact(lineage.artifact), *_facts(lineage, found)]
+    if lineage.location.others:
+        lines.append(f"  same uri: artifacts {', '.join(map(str, lineage.location.others))}")
+    lines += [""]
+    if makers:
+        lines += [f"Made by {_execution(makers[0])}", *_settings(makers[0])]
+        lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
+    else:
+        lines += ["Made by nothing that this store knows of"]
+    lines += ["", "Made from", *_branches(_before(lineage, found, {found}))]
+    lines += ["", "Made of it", *_branches(_after(lineage, found, {found}))]
+    if lineage.models:
+        lines += ["", "Models that came of it"]
+        lines += [f"  {_artifact(model)}" for model in lineage.models]
+    if lineage.record is not None:
+        lines += ["", *_record(lineage)]
+    return "\n".join(lines)
+
+
+def _artifact(artifact: Artifact) -> str:
+    name = f" {artifact.name!r}" if artifact.name else ""
+    state = "" if artifact.state in ("LIVE", "UNKNOWN") else f" ({artifact.state})"
+    return f"{artifact.type} {artifact.id}{name}{state}  {artifact.uri or 'without a uri'}"
+
+
+def _execution(execution: Execution) -> str:
+    run = f" in run {execution.run}" if execution.run else ""
+    pipeline = f" of {execution.pipeline}" if execution.pipeline else ""
+    state = "" if execution.state == "COMPLETE" else f", {execution.state}"
+    return f"{execution.component} (execution {execution.id}{state}){run}{pipeline}"
+
+
+def _facts(lineage: Lineage, artifact: int) -> Iterator[str]:
+    node = lineage.graph.artifacts[artifact]
+    path = lineage.location.path_of(node.uri)
+    if path != node.uri:
+        yield f"  now at {path}"
+    if node.created:
+        yield f"  made {node.created}"
+    if manifest := lineage.manifests.get(artifact):
+        for split, accounting in manifest.accounting.items():
+            yield f"  {split}: {accounting}, {len(manifest.shards_of(split))} shards"
+    if told := _fingerprints(lineage, artifact):
+        yield f"  {told}"
+    if versions := lineage.versions(artifact):
+        yield f"  versions: {listed(versions)}"
+
+
+def _fingerprints(lineage: Lineage, artifact: int) -> str:
+    told = []
+    if fingerprint := lineage.fingerprint(artifact):
+        told.append(f"fingerprint of the inputs {fingerprint}")
+    if content := lineage.content(artifact):
+        told.append(f"content {listed(content)}")
+    return "; ".join(told)
+
+
+def _settings(execution: Execution) -> Iterator[str]:
+    if execution.started:
+        yield f"  started {execution.started}, ended {execution.ended}"
+    if settings := {n: v for n, v in execution.settings.items() if v not in (None, "")}:
+        yield f"  settings: {listed(settings)}"
+
+
+def _before(lineage: Lineage, artifact: int, seen: set[int]) -> list[_Tree]:
+    """What an artifact was made from; one that stands elsewhere already is not followed again."""
+    trees: list[_Tree] = []
+    for maker in lineage.graph.makers(artifact)[:1]:
+        for port, ids in maker.inputs.items():
+            trees += [_source(lineage, port, source, seen) for source in ids]
+        if not maker.inputs and (base := maker.settings.get("input_base")):
+            trees.append((f"files in {base}", []))
+    return trees
+
+
+def _source(lineage: Lineage, port: str, source: int, seen: set[int]) -> _Tree:
+    node = lineage.graph.artifacts.get(source)
+    if node is None:
+        return f"{port}: artifact {source}, which the store no longer has", []
+    label = f"{port}: {_artifact(node)}" if port else _artifact(node)
+    if source in seen:
+        return f"{label} (see above)", []
+    seen.add(source)
+    if told := _fingerprints(lineage, source):
+        label += f"\n{told}"
+    for maker in lineage.graph.makers(source)[:1]:
+        label += f"\nby {_execution(maker)}"
+    return label, _before(lineage, source, seen)
+
+
+def _after(lineage: Lineage, artifact: int, seen: set[int]) -> list[_Tree]:
+    trees: list[_Tree] = []
+    for user in lineage.graph.users(artifact):
+        inner: list[_Tree] = []
+        for port, ids in user.outputs.items():
+            for output in ids:
+                if (node := lineage.graph.artifacts.get(output)) is None:
+                    continue
+                label = f"{port}: {_artifact(node)}" if port else _artifact(node)
+                if output in seen:
+                    inner.append((f"{label} (see above)", []))
+                    continue
+                seen.add(output)
+                inner.append((label, _after(lineage, output, seen)))
+        trees.append((_execution(user), inner))
+    return trees
+
+
+def _branches(trees: Sequence[_Tree], indent: str = "  ") -> list[str]:
+    if not trees and indent == "  ":
+        return [f"{indent}nothing"]
+    lines = []
+    for place, (label, inner) in enumerate(trees):
+        is_last = place + 1 == len(trees)
+        first, *others = label.split("\n")
+        below = indent + ("   " if is_last else "│  ")
+        lines.append(f"{indent}{'└─' if is_last else '├─'} {first}")
+        lines += [f"{below}{'│  ' if inner else '   '}{other}" for other in others]
+        lines += _branches(inner, below) if inner else []
+    return lines
+
+
+def _record(lineage: Lineage) -> Iterator[str]:
+    yield f"Record {lineage.record}"
+    yield f"  from {_source_file(lineage.source)}"
+    for step in lineage.steps:
+        yield from _step(lineage, step)
+
+
+def _source_file(source: SourceFile | None) -> str:
+    if source is None:
+        return "a file that the store does not name"
+    gone = " (which is not there any more)" if source.exists is False else ""
+    member = f", in it {source.member}" if source.member else ""
+    row = f", row {source.row}" if source.row is not None else ""
+    return f"{source.path}{gone}{member}{row}"
+
+
+def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:
+    makers = lineage.graph.makers(step.artifact)
+    by = f" by {makers[0].component}" if makers else ""
+    search = step.search
+    told = f", {search.detail}" if search.detail else ""
+    yield f"  {_artifact(lineage.graph.artifacts[step.artifact])}{by}: {search.outcome}{told}"
+    for place in search.places:
+        yield (
+            f"    split {place.split}, {place.shard}, record {place.record}, "
+            f"byte {place.byte_offset} ({place.bytes} bytes)"
+        )
+    for reject in search.rejects:
+        yield f"    split {reject.get('split')}: {reject.get('code')} ({reject.get('detail')})"
