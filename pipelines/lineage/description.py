@@ -10,7 +10,7 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.common.files import exists, join, read_text
+from components.common.files import exists, is_remote, join, os_errors, read_text
 from pipelines.lineage.graph import Artifact, Execution, Graph, load_graph
 from pipelines.lineage.location import Location, locate
 from pipelines.lineage.records import Search, search_dataset
@@ -191,9 +191,12 @@ def _manifests(graph: Graph, location: Location) -> dict[int, Manifest]:
     found = {}
     for artifact in graph.artifacts.values():
         path = join(location.path_of(artifact.uri), MANIFEST_FILE)
+        if not artifact.uri or (is_remote(path) and artifact.type != _DATASET):
+            continue
         try:
-            if artifact.uri and exists(path):
-                found[artifact.id] = Manifest.from_json(read_text(path), path=path)
+            with os_errors(path):
+                if exists(path):
+                    found[artifact.id] = Manifest.from_json(read_text(path), path=path)
         except (DatasetError, OSError):
             continue
     return found

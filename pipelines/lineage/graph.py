@@ -14,6 +14,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
+from ml_metadata import errors
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
@@ -197,10 +198,17 @@ def read_executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]
             if event.type in kinds:
                 ports[event.execution_id][side].setdefault(_port(event), []).append(event)
     return [
-        _execution(node, store.get_contexts_by_execution(node.id), *map(_in_order, ports[node.id]))
+        _execution(node, _contexts(store, node.id), *map(_in_order, ports[node.id]))
         for some in _chunks(ids)
         for node in sorted(store.get_executions_by_id(some), key=lambda node: node.id)
     ]
+
+
+def _contexts(store: MetadataStore, execution: int) -> list[metadata_store_pb2.Context]:
+    try:
+        return store.get_contexts_by_execution(execution)
+    except errors.NotFoundError:  # where another would give an empty list
+        return []
 
 
 def _artifact(node: metadata_store_pb2.Artifact) -> Artifact:

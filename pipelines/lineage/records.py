@@ -11,7 +11,15 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from components.common.files import display_path, exists, is_folder, join, list_files, read_text
+from components.common.files import (
+    display_path,
+    exists,
+    is_folder,
+    join,
+    list_files,
+    os_errors,
+    read_text,
+)
 from components.common.shard_blocks import read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example import bytes_features
@@ -71,12 +79,15 @@ def search_dataset(uri: str, name: str) -> Search:
         name: what its `filename` or `id` is, or what the list of rejects calls it.
     """
     try:
-        if not is_folder(uri):
-            return Search(outcome="unknown", detail=f"its files are gone ({uri})")
-        layout = open_layout(uri)
-        rejects = _rejects(uri, name)
-        features = _lineage_features(uri, layout)
-        places = [place for feature in features for place in _places(uri, layout, feature, name)]
+        with os_errors(uri):
+            if not is_folder(uri):
+                return Search(outcome="unknown", detail=f"its files are gone ({uri})")
+            layout = open_layout(uri)
+            rejects = _rejects(uri, name)
+            features = _lineage_features(uri, layout)
+            places = [
+                found for feature in features for found in _places(uri, layout, feature, name)
+            ]
     except (DatasetError, OSError) as error:
         return Search(outcome="unknown", detail=f"it cannot be read: {error}")
     if places:
@@ -121,7 +132,7 @@ def _rejects(uri: str, name: str) -> list[Mapping[str, str]]:
 
 def _lineage_features(uri: str, layout: Layout) -> list[str]:
     names = {name for name, feature in (layout.features or {}).items() if feature.type == "string"}
-    if layout.features is None:
+    if not layout.features:
         for shards in layout.shards.values():
             for record in _first_records(uri, [shard.path for shard in shards]):
                 names |= {name for name, values in bytes_features(record).items() if values}

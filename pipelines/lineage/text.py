@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["render_lineage"]
 
+_MOST_LEVELS = 50  # of a tree: models that each start from the one before make chains of any length
+
 _Tree = tuple[str, list["_Tree"]]
 
 
@@ -88,18 +90,20 @@ def _settings(execution: Execution) -> Iterator[str]:
         yield f"  settings: {listed(settings)}"
 
 
-def _before(lineage: Lineage, artifact: int, seen: set[int]) -> list[_Tree]:
+def _before(lineage: Lineage, artifact: int, seen: set[int], level: int = 0) -> list[_Tree]:
     """What an artifact was made from; one that stands elsewhere already is not followed again."""
     trees: list[_Tree] = []
+    if level == _MOST_LEVELS and lineage.graph.sources(artifact):
+        return [("… and more before it: ask for the lineage of that artifact", [])]
     for maker in lineage.graph.makers(artifact)[:1]:
         for port, ids in maker.inputs.items():
-            trees += [_source(lineage, port, source, seen) for source in ids]
+            trees += [_source(lineage, port, source, seen, level + 1) for source in ids]
         if not maker.inputs and (base := maker.settings.get("input_base")):
             trees.append((f"files in {base}", []))
     return trees
 
 
-def _source(lineage: Lineage, port: str, source: int, seen: set[int]) -> _Tree:
+def _source(lineage: Lineage, port: str, source: int, seen: set[int], level: int) -> _Tree:
     node = lineage.graph.artifacts.get(source)
     if node is None:
         return f"{port}: artifact {source}, which the store no longer has", []
@@ -111,11 +115,13 @@ def _source(lineage: Lineage, port: str, source: int, seen: set[int]) -> _Tree:
         label += f"\n{told}"
     for maker in lineage.graph.makers(source)[:1]:
         label += f"\nby {_execution(maker)}"
-    return label, _before(lineage, source, seen)
+    return label, _before(lineage, source, seen, level)
 
 
-def _after(lineage: Lineage, artifact: int, seen: set[int]) -> list[_Tree]:
+def _after(lineage: Lineage, artifact: int, seen: set[int], level: int = 0) -> list[_Tree]:
     trees: list[_Tree] = []
+    if level == _MOST_LEVELS and lineage.graph.users(artifact):
+        return [("… and more of it: ask for the lineage of that artifact", [])]
     for user in lineage.graph.users(artifact):
         inner: list[_Tree] = []
         for port, ids in user.outputs.items():
@@ -127,7 +133,7 @@ def _after(lineage: Lineage, artifact: int, seen: set[int]) -> list[_Tree]:
                     inner.append((f"{label} (see above)", []))
                     continue
                 seen.add(output)
-                inner.append((label, _after(lineage, output, seen)))
+                inner.append((label, _after(lineage, output, seen, level + 1)))
         trees.append((_execution(user), inner))
     return trees
 

@@ -1,0 +1,332 @@
+"""What is told of an artifact, against stores that were made by hand."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+
+from pipelines.lineage import describe_artifact
+from trainer_utils.format import InputError
+
+REPOSITORY = Path(__file__).parents[3]
+BALANCED = "ShardBalancer/balanced_examples/2"
+
+
+def ids(entries) -> list[int]:
+    return [entry["artifact"]["id"] for entry in entries]
+
+
+def test_what_made_an_artifact_is_the_run_that_did_not_use_the_cache(like_tfx, tmp_path):
+    told = describe_artifact(str(tmp_path / BALANCED)).to_json()
+    assert told["artifact"]["id"] == like_tfx["balanced"]
+    assert told["made_by"]["id"] == like_tfx["ShardBalancer COMPLETE"]
+    assert (told["made_by"]["component"], told["made_by"]["run"], told["made_by"]["pipeline"]) == (
+        "ShardBalancer",
+        "2026-01-01",
+        "photos",
+    )
+    assert [e["id"] for e in told["used_again_by"]] == [like_tfx["ShardBalancer CACHED"]]
+    assert told["made_by"]["inputs"] == {"examples": [like_tfx["raw"]]}
+    assert told["made_by"]["outputs"] == {"balanced_examples": [like_tfx["balanced"]]}
+
+
+def test_settings_versions_and_fingerprints_are_told(like_tfx, tmp_path):
+    told = describe_artifact(str(tmp_path / BALANCED)).to_json()
+    assert told["made_by"]["settings"] == {"num_shards": {"train": 8}}
+    assert told["versions"] == {"tfx": "1.16.0"}
+    (raw,) = told["ancestors"]
+    assert raw["fingerprint"] == "abc"
+    assert raw["made_by"]["settings"] == {
+        "input_base": "photos/",
+        "output_config": {"a": [1]},
+        "seed": 7,
+    }
+
+
+def test_what_came_of_an_artifact_is_told_over_all_steps_and_runs(like_tfx, tmp_path):
+    told = describe_artifact(str(tmp_path / "ImageExampleGen/examples/1")).to_json()
+    assert ids(told["descendants"]) == [
+        like_tfx[name] for name in ("balanced", "model", "model_run", "second_model")
+    ]
+    assert told["models"] == [like_tfx["model"], like_tfx["second_model"]]
+    assert [e["id"] for e in told["used_by"]] == [like_tfx["ShardBalancer COMPLETE"]]
+
+
+def test_a_model_leads_back_to_the_raw_files(like_tfx, tmp_path):
+    lineage = describe_artifact(str(tmp_path / "Trainer/model/6"))
+    assert ids(lineage.to_json()["ancestors"]) == [like_tfx["raw"], like_tfx["balanced"]]
+    assert "files in photos/" in str(lineage)
+
+
+def test_the_text_is_a_tree(like_tfx, tmp_path):
+    text = str(describe_artifact(str(tmp_path / BALANCED)))
+    assert text == "\n".join(
+        [
+            f"Examples 2  {tmp_path}/{BALANCED}",
+            f"  made {describe_artifact(str(tmp_path / BALANCED)).artifact.created}",
+            "  versions: tfx=1.16.0",
+            "",
+            "Made by ShardBalancer (execution 2) in run 2026-01-01 of photos",
+            *[line for line in text.split("\n") if line.startswith("  started ")],
+            '  settings: num_shards={"train": 8}',
+            "  used again by ShardBalancer (execution 5, CACHED) in run 2026-02-01 of photos",
+            "",
+            "Made from",
+            f"  └─ examples: Examples 1  {tmp_path}/ImageExampleGen/examples/1",
+            "     │  fingerprint of the inputs abc",
+            "     │  by ImageExampleGen (execution 1) in run 2026-01-01 of photos",
+            "     └─ files in photos/",
+            "",
+            "Made of it",
+            "  ├─ Trainer (execution 3) in run 2026-01-01 of photos",
+            f"  │  ├─ model: Model 3  {tmp_path}/Trainer/model/3",
+            f"  │  └─ model_run: ModelRun 4  {tmp_path}/Trainer/model_run/3",
+            "  └─ Trainer (execution 6) in run 2026-02-01 of photos",
+            f"     └─ model: Model 5  {tmp_path}/Trainer/model/6",
+            "",
+            "Models that came of it",
+            f"  Model 3  {tmp_path}/Trainer/model/3",
+            f"  Model 5  {tmp_path}/Trainer/model/6",
+        ]
+    )
+
+
+def test_the_json_is_plain(like_tfx, tmp_path):
+    told = describe_artifact(str(tmp_path / BALANCED)).to_json()
+    assert json.loads(json.dumps(told)) == told
+
+
+# How the uri may be spelled -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "{folder}/ShardBalancer/balanced_examples/2",
+        "{folder}/ShardBalancer/balanced_examples/2/",
+        "{folder}/ShardBalancer/../ShardBalancer/balanced_examples/2",
+        "ShardBalancer/balanced_examples/2",
+        "{folder}/ShardBalancer/balanced_examples/2/Split-train",
+        "{folder}/ShardBalancer/balanced_examples/2/Split-train/data_tfrecord-00000-of-00001",
+        "{folder}/ShardBalancer/balanced_examples/2/manifest.json",
+    ],
+)
+def test_an_artifact_is_found_by_any_spelling_and_by_what_is_in_it(
+    like_tfx, tmp_path, monkeypatch, spelling
+):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / BALANCED / "Split-train").mkdir(parents=True)
+    (tmp_path / BALANCED / "manifest.json").write_text("{}")
+    found = describe_artifact(spelling.format(folder=tmp_path))
+    assert found.artifact.id == like_tfx["balanced"]
+
+
+def test_an_artifact_through_a_link_is_found(like_tfx, tmp_path):
+    (tmp_path / BALANCED).mkdir(parents=True)
+    (tmp_path / "linked").symlink_to(tmp_path / BALANCED)
+    assert describe_artifact(str(tmp_path / "linked")).artifact.id == like_tfx["balanced"]
+
+
+@pytest.mark.parametrize("stored", ["runs/a", "/elsewhere/runs/a"], ids=["relative", "moved"])
+def test_a_store_that_moved_with_its_artifacts_is_read(tmp_path, make_store, write_dataset, stored):
+    maker = make_store()
+    raw = maker.artifact("Examples", f"{stored}/Gen/examples/1")
+    balanced = maker.artifact("Examples", f"{stored}/Balancer/balanced_examples/2")
+    maker.execution("Balancer", {"examples": [raw]}, {"balanced_examples": [balanced]})
+    for place in ("Gen/examples/1", "Balancer/balanced_examples/2"):
+        write_dataset(tmp_path / "runs/a" / place, {"train": [[{"label": [1]}]]}, {})
+    told = describe_artifact(str(tmp_path / "runs/a/Balancer/balanced_examples/2")).to_json()
+    assert told["artifact"]["id"] == balanced
+    assert told["artifact"]["path"] == str(tmp_path / "runs/a/Balancer/balanced_examples/2")
+    assert told["ancestors"][0]["artifact"]["path"] == str(tmp_path / "runs/a/Gen/examples/1")
+    assert told["ancestors"][0]["splits"]["train"]["written"] == 1
+
+
+def test_a_uri_that_two_moved_artifacts_could_be_is_none(tmp_path, make_store):
+    maker = make_store()
+    for root in ("/one", "/two"):
+        maker.artifact("Examples", f"{root}/Gen/examples/1")
+    with pytest.raises(InputError, match=r"which has 2\. The newest: /two/Gen.*, /one/Gen"):
+        describe_artifact(str(tmp_path / "Gen/examples/1"))
+
+
+def test_another_uri_is_an_error_that_names_the_newest_artifacts(like_tfx, tmp_path):
+    with pytest.raises(InputError, match=r"/nowhere'.*which has 5\. The newest: .*Trainer/model/6"):
+        describe_artifact(str(tmp_path / "nowhere"))
+
+
+def test_remote_datasets_are_looked_into(tmp_path, make_store, write_dataset):
+    write_dataset(tmp_path / "e", {"train": [[{"filename": [b"a"]}]]}, {})
+    for path in (tmp_path / "e").rglob("*.*"):
+        remote = f"ram://bucket/e/{path.relative_to(tmp_path / 'e')}"
+        tf.io.gfile.makedirs(os.path.dirname(remote))
+        tf.io.gfile.copy(str(path), remote, overwrite=True)
+    for path in (tmp_path / "e/Split-train").iterdir():
+        tf.io.gfile.makedirs("ram://bucket/e/Split-train")
+        tf.io.gfile.copy(str(path), f"ram://bucket/e/Split-train/{path.name}", overwrite=True)
+    make_store().artifact("Examples", "ram://bucket/e")
+    told = describe_artifact("ram://bucket/e", metadata=str(tmp_path), record="a").to_json()
+    assert told["splits"]["train"]["written"] == 1
+    assert told["record"]["steps"][0]["outcome"] == "found"
+
+
+def test_remote_uris_are_compared_as_they_are(tmp_path, make_store):
+    made = make_store().artifact("Model", "gs://bucket/model/1/")
+    metadata = str(tmp_path / "metadata.sqlite")
+    assert describe_artifact("gs://bucket/model/1", metadata=metadata).artifact.id == made
+    with pytest.raises(InputError, match="gs://bucket/model/2"):
+        describe_artifact("gs://bucket/model/2", metadata=metadata)
+
+
+def test_of_several_artifacts_at_one_uri_the_last_that_was_made_is_told(tmp_path, make_store):
+    maker = make_store()
+    first, second, imported = (maker.artifact("Model", "/m") for _ in range(3))
+    maker.execution("Trainer", outputs={"model": [first]})
+    maker.execution("Trainer", outputs={"model": [second]})
+    maker.execution("Pusher", {"model": [imported]})
+    lineage = describe_artifact("/m", metadata=str(tmp_path))
+    assert lineage.artifact.id == second
+    assert lineage.to_json()["same_uri"] == [first, imported]
+    assert "same uri: artifacts 1, 3" in str(lineage)
+
+
+# Stores of others, with little in them ------------------------------------------------------------
+
+
+def test_an_artifact_without_anything_is_told(tmp_path, make_store):
+    made = make_store().artifact("Thing", "/thing", state="UNKNOWN")
+    told = describe_artifact("/thing", metadata=str(tmp_path))
+    assert told.to_json()["artifact"]["id"] == made
+    assert told.to_json()["made_by"] is None
+    assert "Made by nothing that this store knows of" in str(told)
+    assert "Made from\n  nothing" in str(told)
+
+
+def test_executions_without_contexts_names_or_ports_are_told_by_their_type(tmp_path, make_store):
+    maker = make_store()
+    source, made = maker.artifact("DataSet"), maker.artifact("SavedModel", "/m", name="mine")
+    maker.execution("my.Train", {"": [source]}, {"": [made]}, state="UNKNOWN")
+    lineage = describe_artifact("/m", metadata=str(tmp_path))
+    assert lineage.to_json()["made_by"]["component"] == "Train"
+    assert lineage.to_json()["made_by"]["run"] is None
+    assert "Made by Train (execution 1, UNKNOWN)\n" in str(lineage)
+    assert "SavedModel 2 'mine'  /m" in str(lineage)
+    assert "└─ DataSet 1  without a uri" in str(lineage)
+
+
+def test_kubeflows_own_contexts_and_names_are_known(tmp_path, make_store):
+    maker = make_store()
+    contexts = [maker.context("system.Pipeline", "p"), maker.context("system.PipelineRun", "r-1")]
+    made = maker.artifact("system.Model", "/m", display_name="model")
+    maker.execution(
+        "system.ContainerExecution",
+        outputs={"model": [made]},
+        contexts=contexts,
+        display_name="train",
+    )
+    lineage = describe_artifact("/m", metadata=str(tmp_path))
+    assert "Made by train (execution 1) in run r-1 of p" in str(lineage)
+
+
+def test_deleted_artifacts_and_failed_runs_are_told_as_such(tmp_path, make_store):
+    maker = make_store()
+    gone = maker.artifact("Examples", "/e", state="DELETED")
+    pending = maker.artifact("Model", "/m", state="ABANDONED")
+    failed = maker.execution(
+        "Trainer",
+        {"examples": [gone]},
+        {"model": [pending]},
+        state="FAILED",
+        output_event=mlmd.Event.PENDING_OUTPUT,
+    )
+    lineage = describe_artifact("/e", metadata=str(tmp_path))
+    assert str(lineage).startswith("Examples 1 (DELETED)  /e\n")
+    assert [e["id"] for e in lineage.to_json()["used_by"]] == [failed]
+    assert lineage.to_json()["descendants"] == []
+    assert "└─ Trainer (execution 1, FAILED)" in str(lineage)
+
+
+def test_what_is_reached_on_two_ways_is_told_once(tmp_path, make_store):
+    maker = make_store()
+    examples, schema, model = (
+        maker.artifact(kind, f"/{kind}") for kind in ("Examples", "Schema", "Model")
+    )
+    maker.execution("SchemaGen", {"examples": [examples]}, {"schema": [schema]})
+    maker.execution("Trainer", {"examples": [examples], "schema": [schema]}, {"model": [model]})
+    back = describe_artifact("/Model", metadata=str(tmp_path))
+    assert ids(back.to_json()["ancestors"]) == [examples, schema]
+    assert str(back).count("Examples 1  /Examples") == 2
+    assert str(back).count("(see above)") == 1
+    forth = describe_artifact("/Examples", metadata=str(tmp_path))
+    assert ids(forth.to_json()["descendants"]) == [schema, model]
+
+
+def test_a_circle_comes_to_an_end(tmp_path, make_store):
+    maker = make_store()
+    one, other = maker.artifact("A", "/a"), maker.artifact("B", "/b")
+    maker.execution("Forth", {"x": [one]}, {"y": [other]})
+    maker.execution("Back", {"y": [other]}, {"x": [one]})
+    maker.execution("Same", {"y": [other]}, {"y": [other]})
+    lineage = describe_artifact("/a", metadata=str(tmp_path))
+    assert ids(lineage.to_json()["ancestors"]) == [other]
+    assert ids(lineage.to_json()["descendants"]) == [other]
+    assert "(see above)" in str(lineage)
+
+
+def test_a_long_chain_is_followed_to_its_end(tmp_path, make_store):
+    maker = make_store()
+    chain = [maker.artifact("Model", f"/e/{number}") for number in range(300)]
+    for one, next_one in zip(chain, chain[1:], strict=False):
+        maker.execution("Train", {"base_model": [one]}, {"model": [next_one]})
+    lineage = describe_artifact("/e/150", metadata=str(tmp_path))
+    assert ids(lineage.to_json()["ancestors"]) == chain[:150]
+    assert ids(lineage.to_json()["descendants"]) == chain[151:]
+    assert "Model 201  /e/200\n" in str(lineage)  # 50 levels
+    assert str(lineage).count("ask for the lineage of that artifact") == 2
+
+
+def test_a_manifest_tells_counts_versions_and_content(tmp_path, make_store, write_dataset):
+    rows = [{"filename": [b"a"]}, {"filename": [b"b"]}]
+    write_dataset(tmp_path / "e", {"train": [rows, rows[:1]], "eval": [[]]}, {})
+    make_store().artifact("Examples", str(tmp_path / "e"))
+    told = describe_artifact(str(tmp_path / "e")).to_json()
+    assert told["splits"]["train"] == {
+        "found": 3,
+        "written": 3,
+        "rejected": 0,
+        "skipped": 0,
+        "num_shards": 2,
+    }
+    assert set(told["content"]) == {"train", "eval"}
+    assert told["content"]["train"] != told["content"]["eval"] == "0" * 16
+
+
+def test_a_damaged_manifest_does_not_hide_the_lineage(tmp_path, make_store):
+    (tmp_path / "e").mkdir()
+    (tmp_path / "e/manifest.json").write_text("{")
+    made = make_store().artifact("Examples", str(tmp_path / "e"))
+    assert describe_artifact(str(tmp_path / "e")).artifact.id == made
+
+
+def test_neither_tfx_nor_tensorflow_is_imported(like_tfx, tmp_path, write_dataset):
+    write_dataset(tmp_path / BALANCED, {"train": [[{"filename": [b"a"]}]]}, {})
+    code = (
+        "import sys; from pipelines.lineage import describe_artifact, list_runs\n"
+        f"str(describe_artifact({str(tmp_path / BALANCED)!r}, record='a'))\n"
+        f"str(list_runs({str(tmp_path)!r}))\n"
+        "print([n for n in ('tfx', 'tensorflow', 'apache_beam', 'tfx_bsl') if n in sys.modules])"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.strip() == "[]"

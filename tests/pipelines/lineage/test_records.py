@@ -1,0 +1,248 @@
+"""Where a record is in each dataset, by TensorFlow's own reader and by the bytes at that place."""
+
+import gzip
+import json
+import re
+import struct
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+from pipelines.lineage import describe_artifact
+from pipelines.lineage.records import search_dataset
+from trainer_utils.format import ConfigError, Feature, InputError
+
+NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
+
+
+def record_at(shard: Path, offset: int) -> bytes:
+    """The payload of the frame at a place, by the format's description."""
+    data = shard.read_bytes()
+    data = gzip.decompress(data) if shard.suffix == ".gz" else data
+    (length,) = struct.unpack_from("<Q", data, offset)
+    return data[offset + 12 : offset + 12 + length]
+
+
+def records_of(shard: Path) -> list[bytes]:
+    compression = "GZIP" if shard.suffix == ".gz" else ""
+    return [r.numpy() for r in tf.data.TFRecordDataset(str(shard), compression)]
+
+
+@pytest.mark.parametrize("compressed", [False, True], ids=["plain", "gzip"])
+def test_each_record_is_found_where_tensorflow_reads_it(tmp_path, write_dataset, compressed):
+    # Each name begins another and stands in the image of another: only the feature counts.
+    rows = [
+        {"filename": [f"a/{number}".encode()], "image": [f"a/{number + 1}a/12".encode() * number]}
+        for number in range(23)
+    ]
+    splits = {"train": [rows[:10], rows[10:19]], "eval": [[], rows[19:]]}
+    write_dataset(tmp_path, splits, NAMES, gzip=compressed)
+    for number in range(23):
+        search = search_dataset(str(tmp_path), f"a/{number}")
+        assert search.outcome == "found"
+        (place,) = search.places
+        shard = tmp_path / place.shard
+        record = records_of(shard)[place.record]
+        example = tf.train.Example.FromString(record)
+        assert example.features.feature["filename"].bytes_list.value == [f"a/{number}".encode()]
+        assert record_at(shard, place.byte_offset) == record
+        assert place.bytes == len(record)
+        assert place.split == ("train" if number < 19 else "eval")
+    assert search_dataset(str(tmp_path), "a/23").outcome == "not found"
+
+
+def test_a_record_is_found_in_each_of_many_blocks_of_a_shard(tmp_path, write_dataset):
+    rows = [{"id": [b"%d" % number], "text": [bytes(1 << 20)]} for number in range(20)]
+    write_dataset(tmp_path, {"train": [rows]}, NAMES)
+    for number in (0, 7, 8, 9, 19):
+        (place,) = search_dataset(str(tmp_path), str(number)).places
+        assert (place.record, place.feature) == (number, "id")
+
+
+def test_a_record_that_is_there_twice_is_found_twice(tmp_path, write_dataset):
+    row, other = {"filename": [b"a"]}, {"filename": [b"b"]}
+    write_dataset(tmp_path, {"train": [[row, other, row]], "eval": [[row]]}, NAMES)
+    places = search_dataset(str(tmp_path), "a").places
+    assert [(place.split, place.record) for place in places] == [
+        ("train", 0),
+        ("train", 2),
+        ("eval", 0),
+    ]
+
+
+def test_names_that_are_no_utf8_are_found(tmp_path, write_dataset):
+    write_dataset(tmp_path, {"train": [[{"filename": [b"caf\xe9.jpg"]}]]}, NAMES)
+    assert search_dataset(str(tmp_path), "caf\udce9.jpg").outcome == "found"
+
+
+def test_rejected_inputs_are_found_with_what_was_wrong(tmp_path, write_dataset):
+    write_dataset(tmp_path, {"train": [[{"filename": [b"a"]}]]}, NAMES)
+    rejects = [
+        {"split": "train", "source": "b\u2028.jpg", "code": "EMPTY_FILE", "detail": "0 bytes"},
+        {"split": "eval", "source": "b", "code": "NOT_AN_IMAGE", "detail": "…"},
+    ]
+    text = "".join(json.dumps(reject, ensure_ascii=False) + "\n" for reject in rejects)
+    (tmp_path / "rejects.jsonl").write_text(text, encoding="utf-8")
+    search = search_dataset(str(tmp_path), "b\u2028.jpg")
+    assert (search.outcome, list(search.rejects)) == ("rejected", rejects[:1])
+    assert search_dataset(str(tmp_path), "b").rejects == rejects[1:]
+
+
+def test_a_dataset_that_skipped_inputs_says_so_of_what_it_lacks(tmp_path, write_dataset):
+    write_dataset(tmp_path, {"train": [[{"filename": [b"a"]}]]}, NAMES)
+    path = tmp_path / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["splits"]["train"] |= {"found": 4, "skipped": 3}
+    path.write_text(json.dumps(manifest))
+    assert "3 inputs were skipped by a setting" in search_dataset(str(tmp_path), "b").detail
+
+
+def test_datasets_of_others_say_that_they_do_not_tell(tmp_path, serialize):
+    (tmp_path / "Split-train").mkdir()
+    with tf.io.TFRecordWriter(str(tmp_path / "Split-train" / "data")) as writer:
+        writer.write(serialize(age=[1], name=[b"a"], id=[7]))
+    search = search_dataset(str(tmp_path), "a")
+    assert search.outcome == "unknown"
+    assert "neither filename nor id nor record_id" in search.detail
+
+
+def test_datasets_of_others_with_a_filename_are_searched(tmp_path, serialize):
+    (tmp_path / "Split-train").mkdir()
+    with tf.io.TFRecordWriter(str(tmp_path / "Split-train" / "data.gz"), "GZIP") as writer:
+        for name in (b"a", b"b"):
+            writer.write(serialize(filename=[name], weight=[0.5]))
+    (place,) = search_dataset(str(tmp_path), "b").places
+    assert (place.shard, place.record) == ("Split-train/data.gz", 1)
+
+
+@pytest.mark.parametrize(
+    ("damage", "detail"),
+    [
+        (lambda uri: (uri / "manifest.json").write_text("{"), "expected a manifest"),
+        (lambda uri: (uri / "rejects.jsonl").write_text("{"), "expected a list of rejects"),
+        (lambda uri: next(uri.rglob("data_*")).write_bytes(b"x"), "expected .* bytes, got 1"),
+        (lambda uri: next(uri.rglob("data_*")).unlink(), "is missing"),
+    ],
+    ids=["manifest", "rejects", "cut short", "lost"],
+)
+def test_a_damaged_dataset_says_what_is_wrong(tmp_path, write_dataset, damage, detail):
+    write_dataset(tmp_path, {"train": [[{"filename": [b"a"]}]]}, NAMES)
+    damage(tmp_path)
+    search = search_dataset(str(tmp_path), "a")
+    assert search.outcome == "unknown"
+    assert re.search(detail, search.detail)
+
+
+def test_a_flipped_bit_is_found_before_the_record(tmp_path, write_dataset):
+    write_dataset(tmp_path, {"train": [[{"filename": [b"abc"]}]]}, NAMES)
+    shard = next(tmp_path.rglob("data_*"))
+    shard.write_bytes(shard.read_bytes().replace(b"abc", b"abd"))
+    search = search_dataset(str(tmp_path), "abd")
+    assert search.outcome == "unknown"
+    assert "byte 0" in search.detail
+
+
+def test_a_dataset_whose_files_are_gone_says_so(tmp_path):
+    assert "files are gone" in search_dataset(str(tmp_path / "gone"), "a").detail
+
+
+# Along the chain ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chain(tmp_path, make_store, write_dataset) -> Path:
+    """Photos, a table of texts, and a dataset and a balanced one of them; and a schema."""
+    photos = tmp_path / "photos"
+    (photos / "cat").mkdir(parents=True)
+    (photos / "cat/1.jpg").touch()
+    (photos / "more.tar").touch()
+    names = [b"cat/1.jpg", b"cat/2.jpg", b"more.tar/3.jpg"]
+    rows = [{"filename": [name]} for name in names]
+    write_dataset(tmp_path / "raw", {"train": [rows[:1]], "eval": [rows[1:]]}, NAMES)
+    write_dataset(tmp_path / "balanced", {"train": [[], rows[:1]], "eval": [rows[:0:-1]]}, NAMES)
+    (tmp_path / "raw/rejects.jsonl").write_text(
+        '{"split": "train", "source": "cat/bad.jpg", "code": "EMPTY_FILE", "detail": "0 bytes"}\n'
+    )
+    maker = make_store()
+    raw = maker.artifact("Examples", str(tmp_path / "raw"))
+    balanced = maker.artifact("Examples", str(tmp_path / "balanced"))
+    model = maker.artifact("Model", str(tmp_path / "model"))
+    maker.execution("ImageExampleGen", outputs={"examples": [raw]}, input_base=str(photos))
+    maker.execution("ShardBalancer", {"examples": [raw]}, {"balanced_examples": [balanced]})
+    maker.execution("Trainer", {"examples": [balanced]}, {"model": [model]})
+    return tmp_path
+
+
+def record_of(chain: Path, artifact: str, name: str) -> dict:
+    found = describe_artifact(str(chain / artifact), metadata=str(chain), record=name)
+    return found.to_json()["record"]
+
+
+def test_a_record_is_followed_from_the_file_through_each_dataset(chain):
+    record = record_of(chain, "model", "cat/2.jpg")
+    assert [
+        (Path(step["uri"]).name, p["split"], p["shard"], p["record"])
+        for step in record["steps"]
+        for p in step["places"]
+    ] == [
+        ("raw", "eval", "Split-eval/data_tfrecord-00000-of-00001", 0),
+        ("balanced", "eval", "Split-eval/data_tfrecord-00000-of-00001", 1),
+    ]
+    assert record["source"] == {
+        "path": str(chain / "photos/cat/2.jpg"),
+        "exists": False,
+        "member": None,
+        "row": None,
+    }
+
+
+def test_only_what_an_artifact_was_made_from_is_searched(chain):
+    assert len(record_of(chain, "raw", "cat/1.jpg")["steps"]) == 1
+
+
+def test_a_member_of_an_archive_leads_to_the_archive(chain):
+    source = record_of(chain, "balanced", "more.tar/3.jpg")["source"]
+    assert (source["path"], source["member"]) == (str(chain / "photos/more.tar"), "3.jpg")
+
+
+def test_a_record_may_be_given_by_the_path_of_its_file(chain, monkeypatch):
+    monkeypatch.chdir(chain)
+    for name in ("photos/cat/1.jpg", str(chain / "photos/cat/1.jpg")):
+        record = record_of(chain, "balanced", name)
+        assert [step["outcome"] for step in record["steps"]] == ["found", "found"]
+        assert record["source"]["path"] == str(chain / "photos/cat/1.jpg")
+
+
+def test_a_rejected_file_is_told_as_such(chain):
+    record = record_of(chain, "balanced", "cat/bad.jpg")
+    assert [step["outcome"] for step in record["steps"]] == ["rejected", "not found"]
+    lineage = describe_artifact(str(chain / "balanced"), metadata=str(chain), record="cat/bad.jpg")
+    assert "split train: EMPTY_FILE (0 bytes)" in str(lineage)
+    assert "bad.jpg (which is not there any more)" in str(lineage)
+
+
+def test_a_row_of_a_table_leads_to_the_table(tmp_path, make_store, write_dataset):
+    (tmp_path / "reviews.csv").touch()
+    write_dataset(tmp_path / "raw", {"train": [[{"id": [b"reviews.csv:17"]}]]}, NAMES)
+    maker = make_store()
+    raw = maker.artifact("Examples", str(tmp_path / "raw"))
+    maker.execution("Gen", outputs={"examples": [raw]}, input_base=str(tmp_path / "reviews.csv"))
+    source = record_of(tmp_path, "raw", "reviews.csv:17")["source"]
+    assert (source["path"], source["row"]) == (str(tmp_path / "reviews.csv"), 17)
+
+
+def test_a_record_that_is_nowhere_is_an_error_that_names_each_dataset(chain):
+    with pytest.raises(InputError, match=r"'dog\.jpg'.*raw: not found.*balanced: not found"):
+        record_of(chain, "model", "dog.jpg")
+
+
+def test_without_a_dataset_on_the_way_there_is_no_record(tmp_path, make_store):
+    make_store().artifact("Schema", str(tmp_path / "schema"))
+    with pytest.raises(InputError, match="expected a dataset among what .*schema"):
+        record_of(tmp_path, "schema", "a")
+
+
+def test_an_empty_name_is_refused(chain):
+    with pytest.raises(ConfigError, match="record: expected the filename or id of a record"):
+        record_of(chain, "raw", "")
