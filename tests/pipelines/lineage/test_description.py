@@ -1,5 +1,6 @@
 """What is told of an artifact, against stores that were made by hand."""
 
+import itertools
 import json
 import os
 import subprocess
@@ -281,7 +282,7 @@ def test_a_circle_comes_to_an_end(tmp_path, make_store):
 def test_a_long_chain_is_followed_to_its_end(tmp_path, make_store):
     maker = make_store()
     chain = [maker.artifact("Model", f"/e/{number}") for number in range(300)]
-    for one, next_one in zip(chain, chain[1:], strict=False):
+    for one, next_one in itertools.pairwise(chain):
         maker.execution("Train", {"base_model": [one]}, {"model": [next_one]})
     lineage = describe_artifact("/e/150", metadata=str(tmp_path))
     assert ids(lineage.to_json()["ancestors"]) == chain[:150]

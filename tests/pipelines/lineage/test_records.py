@@ -239,7 +239,7 @@ def test_a_record_that_is_nowhere_is_an_error_that_names_each_dataset(chain):
 
 def test_without_a_dataset_on_the_way_there_is_no_record(tmp_path, make_store):
     make_store().artifact("Schema", str(tmp_path / "schema"))
-    with pytest.raises(InputError, match="expected a dataset among what .*schema"):
+    with pytest.raises(InputError, match=r"expected a dataset among what .*schema"):
         record_of(tmp_path, "schema", "a")
 
 

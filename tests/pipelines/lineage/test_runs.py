@@ -1,0 +1,75 @@
+"""The runs of a store, against stores that were made by hand."""
+
+import pytest
+
+from pipelines.lineage import list_runs
+
+
+def test_runs_come_with_their_components_the_latest_first(like_tfx, tmp_path):
+    runs = list_runs(str(tmp_path)).to_json()["runs"]
+    assert [(run["run"], run["pipeline"], run["state"]) for run in runs] == [
+        ("2026-02-01", "photos", "COMPLETE"),
+        ("2026-01-01", "photos", "COMPLETE"),
+    ]
+    assert [(c["component"], c["state"]) for c in runs[0]["components"]] == [
+        ("ImageExampleGen", "CACHED"),
+        ("ShardBalancer", "CACHED"),
+        ("Trainer", "COMPLETE"),
+    ]
+    assert runs[1]["components"][2]["outputs"] == {
+        "model": [like_tfx["model"]],
+        "model_run": [like_tfx["model_run"]],
+    }
+
+
+def test_the_text_has_a_line_a_component(like_tfx, tmp_path):
+    lines = str(list_runs(str(tmp_path))).split("\n")
+    assert lines[0].startswith("2026-02-01 of photos: COMPLETE, 20")
+    assert lines[1] == "  ImageExampleGen (execution 4): CACHED"
+    assert len(lines) == 8
+
+
+@pytest.mark.parametrize(
+    ("states", "state"),
+    [
+        (["COMPLETE", "CACHED"], "COMPLETE"),
+        (["COMPLETE", "FAILED", "RUNNING"], "FAILED"),
+        (["COMPLETE", "RUNNING"], "RUNNING"),
+        (["COMPLETE", "NEW"], "RUNNING"),
+        (["COMPLETE", "CANCELED"], "CANCELED"),
+        (["COMPLETE", "UNKNOWN"], "UNKNOWN"),
+    ],
+)
+def test_the_state_of_a_run_is_that_of_its_components_together(tmp_path, make_store, states, state):
+    maker = make_store()
+    run = maker.context("pipeline_run", "one")
+    for each in states:
+        maker.execution("Step", contexts=[run], state=each)
+    assert list_runs(str(tmp_path)).to_json()["runs"][0]["state"] == state
+
+
+def test_runs_of_the_same_name_in_two_pipelines_are_two(tmp_path, make_store):
+    maker = make_store()
+    run = maker.context("pipeline_run", "one")
+    for name in ("photos", "texts"):
+        maker.execution("Step", contexts=[maker.context("pipeline", name), run])
+    runs = list_runs(str(tmp_path)).to_json()["runs"]
+    assert [(entry["pipeline"], entry["run"]) for entry in runs] == [
+        ("texts", "one"),
+        ("photos", "one"),
+    ]
+
+
+def test_executions_of_no_run_come_last(tmp_path, make_store):
+    maker = make_store()
+    maker.execution("Before", contexts=[maker.context("pipeline_run", "one")])
+    maker.execution("Alone")
+    runs = list_runs(str(tmp_path))
+    assert [run.name for run in runs.runs] == ["one", None]
+    assert "(of no run): COMPLETE" in str(runs)
+
+
+def test_an_empty_store_has_no_run(tmp_path, make_store):
+    make_store()
+    assert list_runs(str(tmp_path)).to_json()["runs"] == []
+    assert str(list_runs(str(tmp_path))).endswith(": no run")
