@@ -4,15 +4,19 @@ A Beam worker cannot hand values back to the executor, but both see the output's
 
     write_summary(folder, "train-00000", {"records": 12})
     read_summaries(folder)      # [{'records': 12}, …], sorted by name
+
+Where a worker does not see it, as with a local path on another machine, `check_shared` refuses.
 """
 
 import json
 import os
-from collections.abc import Mapping
+import socket
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from components.common.files import (
     exists,
+    is_remote,
     join,
     list_files,
     list_names,
@@ -22,6 +26,7 @@ from components.common.files import (
     remove_tree,
     write_text,
 )
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.naming import (
     DATASET_FILES,
     INDEX_FOLDER,
@@ -32,6 +37,8 @@ from trainer_utils.format.naming import (
 )
 
 __all__ = [
+    "check_finished",
+    "check_shared",
     "finished_names",
     "read_summaries",
     "read_summary",
@@ -40,6 +47,9 @@ __all__ = [
     "write_summary",
 ]
 
+_SHARE = (
+    "Give an absolute path on a file system that is mounted alike on all of them, or gs://bucket/…"
+)
 _FOLDERS = (INDEX_FOLDER, VOCABULARY_FOLDER, WORKING_FOLDER)
 
 
@@ -59,6 +69,38 @@ def start_working(uri: str) -> None:
         elif name.startswith(SPLIT_PREFIX) or name in _FOLDERS:
             remove_tree(join(uri, name))
     make_folder(working_folder(uri))
+
+
+def check_shared(uri: str) -> None:
+    """Refuses to write where the executor would not see it; for workers, before each element.
+
+    Raises:
+        ConfigError: the folder in which the executor began is not there.
+    """
+    if not is_remote(uri) and not exists(working_folder(uri)):
+        raise ConfigError(
+            "pipeline_root: expected storage that all workers share, but on "
+            f"{socket.gethostname()}, in {os.getcwd()!r}, there is no {working_folder(uri)!r}, "
+            f"which the executor made. {_SHARE}"
+        )
+
+
+def check_finished(uri: str, names: Collection[str]) -> None:
+    """Refuses a run in which a part of the work is missing; for the executor, after it.
+
+    Args:
+        uri: of the dataset.
+        names: of the summaries that must be there.
+
+    Raises:
+        DatasetError: one is not.
+    """
+    if missing := sorted(set(names) - set(finished_names(working_folder(uri)))):
+        raise DatasetError(
+            f"{uri!r}: expected {len(names)} parts, got {len(names) - len(missing)}; the first "
+            f"that is missing: {missing[0]!r}. The Beam runner lost it, or a worker wrote to a "
+            f"disk of its own. {_SHARE}"
+        )
 
 
 def write_summary(folder: str, name: str, summary: Mapping[str, Any]) -> None:

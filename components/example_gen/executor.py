@@ -19,7 +19,12 @@ from components.common.listing import Listing, join_listings
 from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.rejects import Reject
-from components.common.summaries import read_summaries, start_working, working_folder
+from components.common.summaries import (
+    check_finished,
+    read_summaries,
+    start_working,
+    working_folder,
+)
 from components.example_gen.conclusion import (
     account,
     check_outcome,
@@ -174,6 +179,7 @@ def _work(plan: Plan) -> dict[str, Work]:
 
 
 def _read_summaries(uri: str, plan: Plan) -> list[ShardSummary]:
+    check_finished(uri, [task.name for task in plan.tasks])
     found = {
         (summary.split, summary.shard_index): summary
         for summary in map(ShardSummary.from_json, read_summaries(working_folder(uri)))

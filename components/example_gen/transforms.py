@@ -21,7 +21,7 @@ from components.common.files import (
 )
 from components.common.listing import Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
-from components.common.summaries import working_folder, write_summary
+from components.common.summaries import check_shared, working_folder, write_summary
 from components.example_gen.media import described, store_media
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.plan import Plan
@@ -79,6 +79,7 @@ class _WriteMediaShardFn(beam.DoFn):
         self._rejects = beam.metrics.Metrics.counter("tfx_shards", "inputs_rejected")
 
     def process(self, name: str) -> None:
+        check_shared(self._uri)
         task = read_task(working_folder(self._uri), name)
         summary = write_media_shard(
             task, self._plan, base=self._base, uri=self._uri, settings=self._settings

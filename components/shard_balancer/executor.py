@@ -12,7 +12,7 @@ from components.common.beam import LocalFirstBeamExecutor
 from components.common.feature_facts import DatasetFacts
 from components.common.files import join, write_atomically
 from components.common.publish import describe_artifact, package_versions, publish_dataset
-from components.common.summaries import start_working, working_folder
+from components.common.summaries import check_finished, start_working, working_folder
 from components.shard_balancer.inputs import Inputs, check_apart, open_inputs
 from components.shard_balancer.planning import SplitPlan, needs_survey, plan_split
 from components.shard_balancer.reports import raise_reported
@@ -61,6 +61,7 @@ class Executor(LocalFirstBeamExecutor):
                 plans, uri=artifact.uri, settings=settings, infer=inputs.without_features
             )
         summaries = raise_reported(artifact.uri, STEPS)
+        check_finished(artifact.uri, [f"gather-{t.key}" for plan in plans for t in plan.tasks])
         manifest = _manifest(inputs, plans, summaries, settings)
         describe_artifact(
             artifact,

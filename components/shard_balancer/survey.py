@@ -23,7 +23,7 @@ from tfx_bsl.coders import example_coder
 
 from components.common.files import join, make_folder, read_bytes, write_atomically
 from components.common.source import SourceShard, index_shard, read_shard_blocks
-from components.common.summaries import working_folder
+from components.common.summaries import check_shared, working_folder
 from components.shard_balancer.reports import reported
 from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
 from trainer_utils.format.tfrecord import Lengths, compact
@@ -73,6 +73,7 @@ class _SurveyFn(beam.DoFn):
         self._uri, self._stratify_by = uri, stratify_by
 
     def process(self, element: tuple[int, SourceShard]) -> None:
+        check_shared(self._uri)
         number, shard = element
         with reported(self._uri, f"survey-{number:06d}"):
             _write_survey(self._uri, number, survey_shard(shard, stratify_by=self._stratify_by))

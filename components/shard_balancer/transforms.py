@@ -12,7 +12,7 @@ from typing import Any
 
 import apache_beam as beam
 
-from components.common.summaries import working_folder, write_summary
+from components.common.summaries import check_shared, working_folder, write_summary
 from components.shard_balancer.layout import Task
 from components.shard_balancer.moves import (
     Reading,
@@ -96,6 +96,7 @@ class _ScatterFn(beam.DoFn):
     def process(
         self, element: tuple[int, int]
     ) -> Iterator[tuple[tuple[int, int], tuple[int, RunPart]]]:
+        check_shared(self._uri)
         place, number = element
         plan = self._plans[place]
         lot = plan.lots[number]
@@ -120,6 +121,7 @@ class _GatherFn(beam.DoFn):
         self._records = beam.metrics.Metrics.counter("tfx_shards", "records_balanced")
 
     def process(self, element: tuple[tuple[int, int], Iterable[tuple[int, RunPart]]]) -> None:
+        check_shared(self._uri)
         (place, number), found = element
         task = self._plans[place].tasks[number]
         parts: dict[int, list[RunPart]] = collections.defaultdict(list)
@@ -143,6 +145,7 @@ class _GatherSplitFn(beam.DoFn):
         self._records = beam.metrics.Metrics.counter("tfx_shards", "records_balanced")
 
     def process(self, plan: SplitPlan) -> None:
+        check_shared(self._uri)
         (task,) = plan.tasks
         name = f"gather-{task.key}"
         reading = Reading.of(self._infer)

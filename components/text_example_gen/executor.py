@@ -13,7 +13,7 @@ from components.common.files import list_names
 from components.common.listing import LeftOut
 from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
-from components.common.summaries import read_summary, start_working, working_folder
+from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.example_gen.conclusion import account, check_outcome, located_inputs, set_span
 from components.example_gen.inputs import LocatedInputs, layout_inputs, refuse_overlap
 from components.example_gen.partition import Partition, partition_of
@@ -127,6 +127,7 @@ class Executor(LocalFirstBeamExecutor):
         }
         with shown_progress(uri, work, unit="pieces"), self._make_beam_pipeline() as pipeline:
             pipeline | InspectPieces(pieces, base=base, uri=uri, settings=settings)  # type: ignore[operator]
+        check_finished(uri, work)
         summaries = [
             read_summary(working_folder(uri), summary_name("inspect", number))
             for number in range(len(pieces))
@@ -150,15 +151,14 @@ class Executor(LocalFirstBeamExecutor):
         }
         with shown_progress(uri, work, unit="rows"), self._make_beam_pipeline() as pipeline:
             pipeline | WriteRows(plan, len(pieces), uri=uri, settings=settings)  # type: ignore[operator]
+        buckets = [summary_name("gather", number) for number in range(len(plan.buckets))]
+        check_finished(uri, [*work, *buckets])
         folder = working_folder(uri)
         encoded = [
             EncodingReport(**read_summary(folder, summary_name("encode", number)))
             for number in range(len(pieces))
         ]
-        gathered = [
-            read_summary(folder, summary_name("gather", number))
-            for number in range(len(plan.buckets))
-        ]
+        gathered = [read_summary(folder, name) for name in buckets]
         return encoded, [Shard(**shard) for bucket in gathered for shard in bucket["shards"]]
 
 

@@ -15,7 +15,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from components.common.files import join, read_text, write_text
-from components.common.summaries import working_folder, write_summary
+from components.common.summaries import check_shared, working_folder, write_summary
 from components.text_example_gen.encoding import encode_piece, gather_bucket
 from components.text_example_gen.inspection import inspect_piece
 from components.text_example_gen.pieces import Piece
@@ -95,6 +95,7 @@ class _InspectFn(beam.DoFn):
         self._base, self._uri, self._settings = base, uri, settings
 
     def process(self, numbers: list[int]) -> None:
+        check_shared(self._uri)
         _side_by_side(self._inspect, numbers)
 
     def _inspect(self, number: int) -> None:
@@ -143,6 +144,7 @@ class _EncodeFn(beam.DoFn):
         self._plan, self._uri, self._settings = plan, uri, settings
 
     def process(self, numbers: list[int]) -> Iterator[int]:
+        check_shared(self._uri)
         _side_by_side(self._encode, numbers)
         yield len(numbers)
 
@@ -168,6 +170,7 @@ class _GatherFn(beam.DoFn):
         self._rows = beam.metrics.Metrics.counter("tfx_shards", "records_written")
 
     def process(self, number: int, encoded: Any) -> None:
+        check_shared(self._uri)
         shards = gather_bucket(
             number,
             plan=self._plan,

@@ -1,0 +1,262 @@
+"""Beam's arguments reach Beam as they were given, and what goes to workers is found by its name."""
+
+import base64
+import pickletools
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import pytest
+from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability import common_urns
+from apache_beam.portability.api import beam_runner_api_pb2
+from apache_beam.runners.portability.fn_api_runner import FnApiRunner
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+from tfx.types import standard_artifacts
+
+from components.common.beam import LocalFirstBeamExecutor
+from components.common.summaries import check_finished, check_shared, start_working
+from components.image_example_gen.executor import Executor as ImageExecutor
+from components.shard_balancer.executor import Executor as BalancerExecutor
+from components.text_example_gen.executor import Executor as TextExecutor
+from trainer_utils.format import ConfigError, DatasetError
+
+IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
+DATAFLOW = [
+    "--runner=DataflowRunner",
+    "--project=my-project",
+    "--region=europe-west1",
+    "--temp_location=gs://bucket/temp",
+    "--staging_location=gs://bucket/staging",
+    "--experiments=use_runner_v2",
+    "--dry_run=True",
+    IMAGE,
+]
+
+
+@pytest.fixture(autouse=True)
+def without_pytests_arguments(monkeypatch):
+    monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX parses them together with Beam's
+
+
+def context(arguments: list[Any], folder: Path) -> BaseBeamExecutor.Context:
+    return BaseBeamExecutor.Context(
+        beam_pipeline_args=arguments, tmp_dir=str(folder / "tmp"), unique_id="1"
+    )
+
+
+class Anything(LocalFirstBeamExecutor):
+    def Do(self, *_: Any) -> None:
+        raise NotImplementedError
+
+
+def pipeline_of(arguments: list[str], folder: Path) -> beam.Pipeline:
+    return Anything(context(arguments, folder))._make_beam_pipeline()
+
+
+# Arguments ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [
+            "--runner=FlinkRunner",
+            "--flink_master=http://flink:8081",
+            "--flink_version=1.20",
+            "--parallelism=8",
+            "--environment_type=EXTERNAL",
+            "--environment_config=localhost:50000",
+        ],
+        [
+            "--runner=SparkRunner",
+            "--spark_master_url=spark://spark:7077",
+            "--spark_version=3",
+            "--environment_type=PROCESS",
+            '--environment_config={"command": "/opt/apache/beam/boot"}',
+        ],
+        ["--runner", "PortableRunner", "--job_endpoint", "localhost:8099"],
+        [*DATAFLOW, "--experiments=shuffle_mode=service", "--labels=team=vision"],
+        ["--runner=PrismRunner", "--option_of_tomorrow=7"],
+    ],
+    ids=["flink", "spark", "portable", "dataflow", "prism"],
+)
+def test_arguments_are_beams_own_options_unchanged(tmp_path, arguments):
+    arguments = [*arguments, IMAGE]
+    pipeline = pipeline_of(arguments, tmp_path)
+    own = PipelineOptions(arguments).get_all_options(retain_unknown_options=True)
+    got = pipeline._options.get_all_options(retain_unknown_options=True)
+    wanted_labels = {*(own.pop("labels") or [])}
+    assert wanted_labels <= {*got.pop("labels")}  # TFX adds its version to them
+    for name in ("sdk_container_image", "worker_harness_container_image"):  # Beam sets both alike
+        assert got.pop(name) == "registry/image:1"
+        own.pop(name)
+    changed = {name: (own.get(name), got[name]) for name in got if got[name] != own.get(name)}
+    assert changed == {}
+    assert type(pipeline.runner).__name__ == own["runner"]
+
+
+@pytest.mark.parametrize(
+    "arguments", [[], ["--runner=DirectRunner"], ["--direct_num_workers=2"]], ids=str
+)
+def test_without_another_engine_all_runs_in_process(tmp_path, arguments):
+    pipeline = pipeline_of([*arguments, IMAGE], tmp_path)
+    assert isinstance(pipeline.runner, FnApiRunner)
+
+
+@pytest.mark.parametrize(
+    ("argument", "message"),
+    [
+        ("--project=", "Missing required option: project|Invalid Project ID"),
+        ("--temp_location=/local", r"Invalid GCS path \(/local\)"),
+        ("--num_workers=-1", "num_workers"),
+        ("--job_name=Not_A_Name", r"Invalid job_name \(Not_A_Name\)"),
+    ],
+)
+def test_dataflow_refuses_what_it_cannot_run_by_its_own_rules(tmp_path, argument, message):
+    name = argument.partition("=")[0]
+    arguments = [a for a in DATAFLOW if not a.startswith(f"{name}=")] + [argument]
+    with pytest.raises(ValueError, match=message):
+        pipeline_of(arguments, tmp_path)
+
+
+# What workers get ---------------------------------------------------------------------------------
+
+
+class Recorder(FnApiRunner):
+    """The in-process runner, which keeps what it was given as other engines would get it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.protos: list[beam_runner_api_pb2.Pipeline] = []
+
+    def run_pipeline(self, pipeline: Any, options: Any) -> Any:
+        self.protos.append(pipeline.to_runner_api())
+        return super().run_pipeline(pipeline, options)
+
+
+def run(executor: type, given: dict[str, Any], uri: Path, context: Any, **settings: Any) -> None:
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(uri)
+    output = "balanced_examples" if given else "examples"
+    executor(context).Do(given, {output: [artifact]}, settings)
+
+
+EXAMPLE_GEN = {
+    "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
+    "output_config": "{}",
+    "max_reject_fraction": 0.5,
+}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory) -> Path:
+    path = tmp_path_factory.mktemp("in") / "table.csv"
+    path.write_text("text,label\n" + "".join(f"text {n},{n % 3}\n" for n in range(50)))
+    return path
+
+
+def photos_in(folder: Path, photos: list[Any]) -> str:
+    from PIL import Image
+
+    for number, photo in enumerate(photos[:6]):
+        path = folder / f"photos/{number % 2}/{number}.png"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(photo).save(path)
+    return str(folder / "photos")
+
+
+@pytest.fixture(scope="module")
+def protos(tmp_path_factory, table, photos) -> list[beam_runner_api_pb2.Pipeline]:
+    """Every pipeline of the components, as engines get them."""
+    recorder, folder = Recorder(), tmp_path_factory.mktemp("out")
+    recording = BaseBeamExecutor.Context(
+        make_beam_pipeline_fn=lambda: beam.Pipeline(runner=recorder)
+    )
+    base = photos_in(folder, photos)
+    run(ImageExecutor, {}, folder / "images", recording, input_base=base, **EXAMPLE_GEN)
+    run(TextExecutor, {}, folder / "texts", recording, input_base=str(table), **EXAMPLE_GEN)
+    given = standard_artifacts.Examples()
+    given.uri = str(folder / "texts")
+    settings = {"stratify_by": "label", "num_shards": "2"}
+    run(BalancerExecutor, {"examples": [given]}, folder / "balanced", recording, **settings)
+    return recorder.protos
+
+
+def pickles_in(proto: beam_runner_api_pb2.Pipeline) -> list[bytes]:
+    """The functions of every `ParDo`, as they are pickled."""
+    found = []
+    for transform in proto.components.transforms.values():
+        if transform.spec.urn == common_urns.primitives.PAR_DO.urn:
+            payload = beam_runner_api_pb2.ParDoPayload.FromString(transform.spec.payload)
+            found.append(zlib.decompress(base64.b64decode(payload.do_fn.payload)))
+    return found
+
+
+def names_in(pickle: bytes) -> set[str]:
+    """What a pickle finds by its name, as `module.name`."""
+    names, strings = set(), []
+    for opcode, argument, _ in pickletools.genops(pickle):
+        if opcode.name == "GLOBAL":
+            names.add(argument.replace(" ", "."))
+        elif opcode.name == "STACK_GLOBAL":
+            names.add(".".join(strings[-2:]))
+        elif isinstance(argument, str):
+            strings.append(argument)
+    return names
+
+
+def test_functions_go_to_workers_by_name_and_none_from_main(protos):
+    assert len(protos) == 5  # images; texts inspected and written; a survey and the balancing
+    own: set[str] = set()
+    for proto in protos:
+        for pickle in pickles_in(proto):
+            names = names_in(pickle)
+            assert not any(name.startswith(("__main__", "tests", "test_")) for name in names)
+            # What has no name goes as code; all that may be so is Beam's own, of Reshuffle.
+            if any("_make_skeleton_class" in n or "_make_function" in n for n in names):
+                assert not any(name.startswith("components.") for name in names)
+            own |= {name for name in names if name.startswith("components.")}
+    assert own >= {
+        "components.example_gen.transforms._WriteMediaShardFn",
+        "components.text_example_gen.transforms._InspectFn",
+        "components.text_example_gen.transforms._GatherFn",
+        "components.shard_balancer.survey._SurveyFn",
+        "components.shard_balancer.transforms._GatherSplitFn",
+    }
+
+
+def test_dataflow_takes_the_whole_job_and_a_run_that_made_nothing_is_an_error(tmp_path, table):
+    # A dry run makes the description of the job, and runs it nowhere.
+    with pytest.raises(DatasetError, match=r"expected 1 parts, got 0.*'inspect-000000'"):
+        run(
+            TextExecutor,
+            {},
+            tmp_path / "out",
+            context(DATAFLOW, tmp_path),
+            input_base=str(table),
+            **EXAMPLE_GEN,
+        )
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+# Where workers write ------------------------------------------------------------------------------
+
+
+def test_a_worker_that_does_not_see_the_output_says_what_to_give(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    start_working("out")
+    check_shared("out")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    with pytest.raises(ConfigError, match=r"pipeline_root: .*there is no 'out/\.tfx-.*gs://"):
+        check_shared("out")
+    assert list((tmp_path / "elsewhere").iterdir()) == []
+
+
+def test_parts_that_are_missing_are_counted_and_the_first_is_named(tmp_path):
+    start_working(str(tmp_path / "out"))
+    with pytest.raises(DatasetError, match=r"expected 3 parts, got 0.*missing: 'a'"):
+        check_finished(str(tmp_path / "out"), ["c", "a", "b"])

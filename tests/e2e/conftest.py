@@ -1,0 +1,89 @@
+"""What the tests of Beam engines share: inputs, what is made of them in process, and workers."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from PIL import Image
+
+REPOSITORY = Path(__file__).parents[2]
+IN_THE_SOURCES = (
+    "components",
+    "pipelines",
+    "trainer_utils",
+    "pyproject.toml",
+    "README.md",
+    "LICENSE",
+)
+
+# Tells what a worker imports of ours, and from where.
+GUARD = """
+import importlib.machinery, os, sys
+
+class Guard:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name.partition(".")[0] in ("components", "pipelines", "trainer_utils", "tests"):
+            spec = importlib.machinery.PathFinder.find_spec(name, path)
+            with open(os.path.join(os.path.dirname(__file__), "imported.txt"), "a") as seen:
+                seen.write(f"{name} {spec and spec.origin}\\n")
+
+sys.meta_path.insert(0, Guard)
+"""
+
+
+@pytest.fixture(scope="session")
+def inputs(tmp_path_factory, photos) -> Any:
+    from tests.e2e import engines  # which imports TFX
+
+    folder = tmp_path_factory.mktemp("inputs")
+    for number in range(engines.PHOTOS):
+        path = folder / f"photos/class-{number % 3}/{number:03d}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(photos[number % len(photos)]).save(path, quality=50 + number % 50)
+    (folder / "photos/class-0/bad.jpg").write_bytes(b"no photo")
+    rows = [f"text number {number},{number % 5}\n" for number in range(engines.ROWS)]
+    (folder / "table.csv").write_text("text,label\n" + "".join(rows))
+    made = engines.Inputs(folder / "photos", folder / "table.csv", folder / "out")
+    for kind in engines.KINDS:
+        engines.convert(kind, made, made.made(kind), engines.IN_PROCESS)
+        assert engines.records_in(made.made(kind)) == engines.RECORDS[kind]
+    return made
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory) -> Path:
+    """A folder with what the wheel holds, made of a copy of the sources."""
+    folder = tmp_path_factory.mktemp("wheel")
+    shutil.copytree(
+        REPOSITORY,
+        folder / "sources",
+        ignore=lambda path, names: [
+            name
+            for name in names
+            if name == "__pycache__" or (Path(path) == REPOSITORY and name not in IN_THE_SOURCES)
+        ],
+    )
+    subprocess.run(
+        [
+            *(sys.executable, "-m", "pip", "install", "--quiet", "--no-deps"),
+            *("--no-build-isolation", "--target", folder / "installed", folder / "sources"),
+        ],
+        check=True,
+        timeout=300,
+    )
+    (folder / "installed/sitecustomize.py").write_text(GUARD)
+    return folder / "installed"
+
+
+@pytest.fixture(scope="session")
+def pool(wheel, tmp_path_factory) -> Iterator[str]:
+    """Workers that have the wheel, and start in a folder where there is nothing."""
+    from tests.e2e import engines
+
+    with engines.worker_pool(tmp_path_factory.mktemp("pool"), python_path=wheel) as address:
+        yield address

@@ -1,0 +1,209 @@
+"""Beam engines with processes of their own, and the conversions that the tests run on them.
+
+with worker_pool(folder, python_path=wheel) as pool, job_service(folder) as endpoint:
+    convert_all(inputs, folder / "out", portable(endpoint, pool))
+"""
+
+import contextlib
+import dataclasses
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import tensorflow as tf
+from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
+from tfx.types import standard_artifacts
+
+from components.image_example_gen.executor import Executor as ImageExecutor
+from components.shard_balancer.executor import Executor as BalancerExecutor
+from components.text_example_gen.executor import Executor as TextExecutor
+
+# TFX hands workers a package of itself, made anew for each component, unless told of an image.
+NO_PACKAGE = "--sdk_container_image=unused"
+IN_PROCESS = ("--runner=DirectRunner", NO_PACKAGE)
+PHOTOS, ROWS = 97, 2003
+KINDS = ("images", "texts", "balanced")
+RECORDS = {"images": PHOTOS, "texts": ROWS, "balanced": PHOTOS}
+EXAMPLE_GEN = {
+    "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
+    "output_config": "{}",
+    "max_reject_fraction": 0.5,
+    "target_shard_bytes": 10_000,
+}
+
+
+def portable(endpoint: str, pool: str) -> list[str]:
+    """The arguments for a job service whose workers come from a pool."""
+    return [
+        "--runner=PortableRunner",
+        f"--job_endpoint={endpoint}",
+        "--environment_type=EXTERNAL",
+        f"--environment_config={pool}",
+        NO_PACKAGE,
+    ]
+
+
+@contextlib.contextmanager
+def worker_pool(folder: Path, *, python_path: Path) -> Iterator[str]:
+    """Beam's pool of Python workers, each a process that starts in `folder`; its address."""
+    port = free_port()
+    module = "apache_beam.runners.worker.worker_pool_main"
+    command = [sys.executable, "-m", module, f"--service_port={port}"]
+    # The pool calls its workers `python`.
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PYTHONPATH": str(python_path), "PATH": path}
+    with running(command, port, folder / "pool.log", cwd=folder, env=environment):
+        yield f"localhost:{port}"
+
+
+@contextlib.contextmanager
+def job_service(folder: Path) -> Iterator[str]:
+    """Beam's own job service, in a process of its own; its address."""
+    port = free_port()
+    module = "apache_beam.runners.portability.local_job_service_main"
+    with running([sys.executable, "-m", module, f"--port={port}"], port, folder / "job.log"):
+        yield f"localhost:{port}"
+
+
+@contextlib.contextmanager
+def prism(binary: str, folder: Path) -> Iterator[str]:
+    """Beam's engine in Go; its job service's address."""
+    port = free_port()
+    command = [binary, f"--job_port={port}", "--serve_http=false"]
+    with running(command, port, folder / "prism.log"):
+        yield f"localhost:{port}"
+
+
+@contextlib.contextmanager
+def flink(jar: str, folder: Path) -> Iterator[str]:
+    """Beam's Flink job server, with a Flink cluster of one process in it; its address."""
+    port = free_port()
+    opened = ("java.lang", "java.nio", "java.time", "java.util", "java.util.concurrent")
+    command = [
+        "java",
+        *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),  # for Flink's Kryo
+        *("-jar", jar, "--flink-master=[local]", f"--job-port={port}"),
+        *("--artifact-port=0", "--expansion-port=0", f"--artifacts-dir={folder}/artifacts"),
+    ]
+    with running(command, port, folder / "flink.log"):
+        yield f"localhost:{port}"
+
+
+@contextlib.contextmanager
+def running(command: Sequence[str], port: int, log: Path, **options: Any) -> Iterator[None]:
+    """A server, until the block ends; with all processes that it started."""
+    with log.open("wb") as stream:
+        process = subprocess.Popen(
+            command, stdout=stream, stderr=subprocess.STDOUT, start_new_session=True, **options
+        )
+        try:
+            wait_for(port, process, log)
+            yield
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGTERM)
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(900):
+        if process.poll() is not None:
+            raise RuntimeError(f"{process.args}: {log.read_text(errors='replace')[-3000:]}")
+        try:
+            socket.create_connection(("localhost", port), timeout=1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise RuntimeError(f"{process.args}: no answer: {log.read_text(errors='replace')[-3000:]}")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
+
+
+@dataclasses.dataclass(frozen=True)
+class Inputs:
+    """Photos and a table, and what the in-process runner makes of them in `out`, by kind."""
+
+    photos: Path
+    table: Path
+    out: Path
+
+    @property
+    def images(self) -> Path:
+        return self.out / "images"
+
+    def made(self, kind: str) -> Path:
+        return self.out / kind
+
+
+# Conversions --------------------------------------------------------------------------------------
+
+
+def convert(kind: str, inputs: Inputs, uri: Path | str, arguments: Sequence[str]) -> None:
+    """Makes `images` or `texts` of the inputs, or `balanced` of the images."""
+    if kind == "images":
+        run(ImageExecutor, {}, uri, arguments, input_base=str(inputs.photos), **EXAMPLE_GEN)
+    elif kind == "texts":
+        run(TextExecutor, {}, uri, arguments, input_base=str(inputs.table), **EXAMPLE_GEN)
+    else:
+        given = {"examples": [examples(inputs.images)]}
+        # So little memory that records cross the shuffle between scattering and gathering.
+        run(BalancerExecutor, given, uri, arguments, num_shards="5", memory_bytes=1 << 20)
+
+
+def run(
+    executor: type,
+    given: dict[str, Any],
+    uri: Path | str,
+    arguments: Sequence[str],
+    **settings: Any,
+) -> None:
+    """Runs an executor with Beam's arguments as TFX hands them to it."""
+    context = BaseBeamExecutor.Context(
+        beam_pipeline_args=list(arguments), tmp_dir=f"{uri}.tmp", unique_id="1"
+    )
+    output = "balanced_examples" if given else "examples"
+    with mock.patch.object(sys, "argv", sys.argv[:1]):  # TFX parses it with Beam's arguments
+        executor(context).Do(given, {output: [examples(uri)]}, settings)
+
+
+def examples(uri: Path | str) -> standard_artifacts.Examples:
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(uri)
+    return artifact
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file's bytes below a folder."""
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def records_in(uri: Path) -> int:
+    """By TensorFlow's own reader."""
+    shards = sorted(map(str, uri.glob("Split-*/*")))
+    return sum(1 for _ in tf.data.TFRecordDataset(shards))
+
+
+def check_engine(inputs: Inputs, arguments: Sequence[str], folder: Path) -> None:
+    """Images, texts and balancing give the same bytes as in process, and so the same records."""
+    for kind in KINDS:
+        convert(kind, inputs, folder / kind, arguments)
+        assert contents(folder / kind) == contents(inputs.made(kind)), kind
