@@ -20,7 +20,7 @@ BUSY := $(VENV)/.busy
 LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 
-.PHONY: help venv demo demo-text test test-quick test-trainer lint format lock build image clean
+.PHONY: help venv demo demo-text test test-quick test-trainer test-flink test-prism lint format lock build image clean
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -47,6 +47,21 @@ TRAINER := .venv-trainer
 test-trainer: $(TRAINER)/.ready  ## trainer_utils alone: the newest TensorFlow on the newest Python here, no TFX
 	@$(TRAINER)/bin/python -m pytest tests/trainer_utils $(ARGS)
 
+# The engines are those of the Beam that is pinned. Maven takes its settings from ~/.m2, Go from its
+# environment; both keep what they fetched, and the files lie here until `make clean`.
+BEAM_VERSION := $(shell sed -n 's/.*"apache-beam==\([0-9.]*\).*/\1/p' pyproject.toml)
+FLINK_VERSION := 1.20
+FLINK := .flink
+FLINK_JAR := $(FLINK)/beam-runners-flink-$(FLINK_VERSION)-job-server-$(BEAM_VERSION).jar
+PRISM := .prism/$(BEAM_VERSION)/prism
+
+test-flink: $(READY) $(FLINK_JAR)  ## the components on Apache Flink; needs Java 11 or 17 and Maven; FLINK_VERSION=1.19
+	@command -v java >/dev/null || { echo "make test-flink needs java on the PATH: Java 11 or 17." >&2; exit 1; }
+	TFX_SHARDS_FLINK_JAR=$(abspath $(FLINK_JAR)) $(BIN)/python -m pytest -m flink $(ARGS)
+
+test-prism: $(READY) $(PRISM)  ## the components on Prism, Beam's engine in Go; needs Go
+	@TFX_SHARDS_PRISM=$(abspath $(PRISM)) $(BIN)/python -m pytest -m prism $(ARGS)
+
 lint: $(READY)  ## ruff check, ruff format --check, mypy
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -61,8 +76,24 @@ build: $(READY)  ## the wheel and the sdist, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:  ## removes .venv and everything made
-	@rm -rf $(VENV) $(TRAINER) build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(TRAINER) .flink .prism build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(FLINK_JAR):
+	@command -v mvn >/dev/null || { echo "make test-flink needs mvn on the PATH, to fetch Beam's Flink job server." >&2; exit 1; }
+	echo "Fetching Beam's Flink job server, some 200 MB, from Maven Central."
+	mvn --batch-mode --quiet dependency:copy -DoutputDirectory=$(abspath $(FLINK)) \
+	  -Dartifact=org.apache.beam:beam-runners-flink-$(FLINK_VERSION)-job-server:$(BEAM_VERSION) || {
+	  echo "Maven has no such job server: the reason stands above." >&2
+	  echo "make test-flink FLINK_VERSION=... takes another that Beam $(BEAM_VERSION) is published for;" >&2
+	  echo "a jar from elsewhere goes to $@." >&2
+	  exit 1
+	}
+
+$(PRISM):
+	@command -v go >/dev/null || { echo "make test-prism needs go on the PATH, to build Beam's Prism." >&2; exit 1; }
+	echo "Building Beam's Prism, which takes a minute or two."
+	GOBIN=$(abspath $(dir $@)) go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$(BEAM_VERSION)
 
 IMAGE := tfx-shards
 VERSION := $(shell sed -n 's/^version = "\(.*\)"/\1/p' pyproject.toml)

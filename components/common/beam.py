@@ -1,11 +1,15 @@
-"""A TFX Beam executor that keeps to the in-process runner unless told otherwise.
+"""A TFX Beam executor that hands on what it is given, and keeps to the in-process runner without.
 
 class Executor(LocalFirstBeamExecutor):
     def Do(self, input_dict, output_dict, exec_properties): …
 """
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions
+from apache_beam.options.pipeline_options import (
+    PipelineOptions,
+    SetupOptions,
+    StandardOptions,
+)
 from tfx.dsl.components.base import base_beam_executor
 
 __all__ = ["IN_PROCESS_RUNNER", "LocalFirstBeamExecutor"]
@@ -15,13 +19,21 @@ IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 
 
 class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
-    """TFX's Beam executor; without a `--runner`, or with `DirectRunner`, all runs in process."""
+    """TFX's Beam executor; without a `--runner`, or with `DirectRunner`, all runs in process.
+
+    All of `beam_pipeline_args` goes to Beam as it is. What is added where nothing is said of it:
+    the in-process runner, and that nothing of the main module is pickled for workers, which Beam
+    would do on Dataflow, and which no component needs.
+    """
 
     def _make_beam_pipeline(self) -> beam.Pipeline:
         if self._make_beam_pipeline_fn is not None:
             return self._make_beam_pipeline_fn()
         arguments = [str(argument) for argument in self._beam_pipeline_args or []]
-        runner = PipelineOptions(arguments).view_as(StandardOptions).runner
+        options = PipelineOptions(arguments)
+        if options.view_as(SetupOptions).save_main_session is None:
+            arguments.append("--no_save_main_session")
+        runner = options.view_as(StandardOptions).runner
         if runner is None or runner.lower() in ("direct", "directrunner", "switchingdirectrunner"):
             arguments.append(f"--runner={IN_PROCESS_RUNNER}")
         return beam.Pipeline(argv=arguments)

@@ -30,7 +30,7 @@ def test_workers_took_all_of_ours_from_the_wheel(inputs, portable, wheel, tmp_pa
     assert {name: origin for name, origin in imported.items() if str(wheel) not in origin} == {}
 
 
-@pytest.mark.parametrize("kind", engines.KINDS)
+@pytest.mark.parametrize("kind", ["images", "balanced"])
 def test_workers_that_do_not_see_the_output_are_an_error(
     inputs, portable, tmp_path, monkeypatch, kind
 ):
