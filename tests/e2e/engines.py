@@ -89,8 +89,9 @@ def flink(jar: str, folder: Path) -> Iterator[str]:
     command = [
         "java",
         *(f"--add-opens=java.base/{package}=ALL-UNNAMED" for package in opened),  # for Flink's Kryo
-        *("-jar", jar, "--flink-master=[local]", f"--job-port={port}"),
-        *("--artifact-port=0", "--expansion-port=0", f"--artifacts-dir={folder}/artifacts"),
+        *("-jar", jar, "--flink-master", "[local]", "--job-port", str(port)),
+        *("--artifact-port", "0", "--expansion-port", "0"),
+        *("--artifacts-dir", str(folder / "artifacts")),
     ]
     with running(command, port, folder / "flink.log"):
         yield f"localhost:{port}"

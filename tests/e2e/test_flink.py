@@ -19,4 +19,5 @@ def test_flink_gives_the_same_bytes(inputs, pool, tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX parses it together with Beam's arguments
     assert os.path.isfile(GIVEN)
     with engines.flink(GIVEN, tmp_path) as endpoint:
-        engines.check_engine(inputs, engines.portable(endpoint, pool), tmp_path / "out")
+        arguments = [*engines.portable(endpoint, pool), "--parallelism=2"]
+        engines.check_engine(inputs, arguments, tmp_path / "out")
