@@ -3,6 +3,7 @@
 import base64
 import bz2
 import pickletools
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -24,16 +25,20 @@ from components.text_example_gen.executor import Executor as TextExecutor
 from trainer_utils.format import ConfigError, DatasetError
 
 IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
-DATAFLOW = [
-    "--runner=DataflowRunner",
-    "--project=my-project",
-    "--region=europe-west1",
-    "--temp_location=gs://bucket/temp",
-    "--staging_location=gs://bucket/staging",
-    "--experiments=use_runner_v2",
-    "--dry_run=True",
-    IMAGE,
-]
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "engines.md"
+
+
+def documented() -> list[str]:
+    """The arguments that the documentation gives for Dataflow."""
+    (block,) = re.findall(
+        r"```python\n(beam_pipeline_args = .*?)```", DOCUMENTATION.read_text(), re.DOTALL
+    )
+    names: dict[str, Any] = {}
+    exec(block, names)
+    return names["beam_pipeline_args"]
+
+
+DATAFLOW = [*documented(), "--dry_run=True"]
 
 
 @pytest.fixture(autouse=True)
@@ -92,7 +97,7 @@ def test_arguments_reach_beam_as_they_are(tmp_path, monkeypatch, arguments):
         return make(argv=argv)
 
     monkeypatch.setattr(beam, "Pipeline", pipeline)
-    arguments = [*arguments, IMAGE]
+    arguments = arguments if arguments[0] == DATAFLOW[0] else [*arguments, IMAGE]
     made = pipeline_of(arguments, tmp_path)
     (argv,) = given
     assert argv[: len(arguments)] == arguments

@@ -59,8 +59,8 @@ def found(name: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def mariadb(tmp_path_factory) -> Iterator[int]:
-    """The port of a MariaDB of the tests' own, with a user that may write and one that may read."""
+def mariadb(tmp_path_factory) -> Iterator[tuple[int, Path]]:
+    """Port and socket of a MariaDB of the tests' own, with a user that may write and one that may read."""
     server, install = found("mariadbd"), found("mariadb-install-db")
     folder = tmp_path_factory.mktemp("mariadb")
     user = f"--user={getpass.getuser()}"
@@ -73,10 +73,11 @@ def mariadb(tmp_path_factory) -> Iterator[int]:
     secret = f"IDENTIFIED VIA mysql_native_password USING PASSWORD('{PASSWORD}')"
     (folder / "init.sql").write_text(
         "CREATE DATABASE metadata;\nCREATE DATABASE nothing_in_it;\n"
-        f"CREATE USER 'writer'@'127.0.0.1' {secret};\n"
-        "GRANT ALL ON *.* TO 'writer'@'127.0.0.1';\n"
-        f"CREATE USER 'reader'@'127.0.0.1' {secret};\n"
-        "GRANT SELECT ON *.* TO 'reader'@'127.0.0.1';\n"
+        + "".join(
+            f"CREATE USER '{name}'@'{host}' {secret};\nGRANT {right} ON *.* TO '{name}'@'{host}';\n"
+            for name, right in (("writer", "ALL"), ("reader", "SELECT"))
+            for host in ("127.0.0.1", "localhost")
+        )
     )
     port = free_port()
     log = (folder / "log").open("wb")
@@ -91,7 +92,7 @@ def mariadb(tmp_path_factory) -> Iterator[int]:
     )
     try:
         wait_for(port, process, folder / "log")
-        yield port
+        yield port, folder / "data/mysqld.sock"
     finally:
         process.terminate()
         process.wait(60)
@@ -111,21 +112,30 @@ def wait_for(port: int, process: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def filled_mariadb(mariadb, fill_store) -> int:
+def filled_mariadb(mariadb, fill_store) -> tuple[int, Path]:
     config = mlmd.ConnectionConfig()
-    config.mysql.host, config.mysql.port, config.mysql.database = "127.0.0.1", mariadb, "metadata"
+    config.mysql.host, config.mysql.port, config.mysql.database = (
+        "127.0.0.1",
+        mariadb[0],
+        "metadata",
+    )
     config.mysql.user, config.mysql.password = "writer", PASSWORD
     fill_store(metadata_store.MetadataStore(config), "/runs")
     return mariadb
 
 
 @pytest.mark.parametrize("user", ["writer", "reader"])
-def test_mysql_tells_what_sqlite_tells(filled_mariadb, by_sqlite, user):
-    metadata = f"mysql://{user}:{IN_URL}@127.0.0.1:{filled_mariadb}/metadata"
+@pytest.mark.parametrize("way", ["port", "socket"])
+def test_mysql_tells_what_sqlite_tells(filled_mariadb, by_sqlite, user, way):
+    port, socket_path = filled_mariadb
+    place = f"127.0.0.1:{port}/metadata"
+    if way == "socket":
+        place = f"/metadata?socket={socket_path}"
+    metadata = f"mysql://{user}:{IN_URL}@{place}"
     lineage = describe_artifact("/runs/Trainer/model/3", metadata=metadata)
     runs = list_runs(metadata)
     assert (without_times(lineage.to_json()), without_times(runs.to_json())) == by_sqlite
-    assert lineage.metadata == f"mysql://{user}@127.0.0.1:{filled_mariadb}/metadata"
+    assert lineage.metadata == f"mysql://{user}@{place}"
 
 
 @pytest.mark.parametrize(
@@ -138,7 +148,7 @@ def test_mysql_tells_what_sqlite_tells(filled_mariadb, by_sqlite, user):
     ids=["password", "database", "empty"],
 )
 def test_mysql_without_such_a_store_is_an_error_and_nothing_is_made(filled_mariadb, place):
-    metadata = f"mysql://{place.format(filled_mariadb)}"
+    metadata = f"mysql://{place.format(filled_mariadb[0])}"
     for _ in range(2):  # a database or tables that the first had made would change the second
         with pytest.raises(InputError, match="cannot be read") as caught:
             list_runs(metadata)
