@@ -3,6 +3,7 @@
 import itertools
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -331,3 +332,39 @@ def test_neither_tfx_nor_tensorflow_is_imported(like_tfx, tmp_path, write_datase
     )
     assert finished.returncode == 0, finished.stderr
     assert finished.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("table", ["Artifact", "Execution", "Event"])
+def test_rows_that_were_deleted_are_left_out_and_the_rest_is_told(tmp_path, make_store, table):
+    maker = make_store()
+    first, second, third = (maker.artifact("Examples", f"/{name}") for name in "abc")
+    maker.execution("One", {"x": [first]}, {"y": [second]})
+    maker.execution("Two", {"x": [second]}, {"y": [third]})
+    column = "execution_id" if table == "Event" else "id"
+    with sqlite3.connect(tmp_path / "metadata.sqlite") as store:
+        store.execute(f"DELETE FROM {table} WHERE {column} = 1")
+    lineage = describe_artifact("/c", metadata=str(tmp_path))
+    assert second in ids(lineage.to_json()["ancestors"])
+    assert first not in ids(lineage.to_json()["ancestors"])
+    assert "Made by Two" in str(lineage)
+
+
+def test_what_a_store_no_longer_has_is_told_by_its_number(tmp_path, make_store):
+    maker = make_store()
+    first, second = maker.artifact("Examples", "/a"), maker.artifact("Examples", "/b")
+    maker.execution("One", {"x": [first]}, {"y": [second]})
+    with sqlite3.connect(tmp_path / "metadata.sqlite") as store:
+        store.execute("DELETE FROM Artifact WHERE id = 1")
+    text = str(describe_artifact("/b", metadata=str(tmp_path)))
+    assert "x: artifact 1, which the store no longer has" in text
+
+
+def test_a_type_that_was_deleted_is_told_by_its_number(tmp_path, make_store):
+    maker = make_store()
+    made = maker.artifact("Thing", "/a")
+    maker.execution("One", outputs={"y": [made]})
+    with sqlite3.connect(tmp_path / "metadata.sqlite") as store:
+        store.execute("DELETE FROM Type WHERE name IN ('Thing', 'One')")
+    lineage = describe_artifact("/a", metadata=str(tmp_path))
+    assert lineage.artifact.type.startswith("type ")
+    assert lineage.to_json()["made_by"]["component"].startswith("type ")

@@ -60,7 +60,7 @@ def found(name: str) -> str:
 
 @pytest.fixture(scope="module")
 def mariadb(tmp_path_factory) -> Iterator[tuple[int, Path]]:
-    """Port and socket of a MariaDB of the tests' own, with a user that may write and one that may read."""
+    """Port and socket of a MariaDB of the tests' own: one user may write, another only read."""
     server, install = found("mariadbd"), found("mariadb-install-db")
     folder = tmp_path_factory.mktemp("mariadb")
     user = f"--user={getpass.getuser()}"
