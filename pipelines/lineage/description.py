@@ -6,34 +6,26 @@ lineage.to_json()["made_by"]["settings"]
 """
 
 import dataclasses
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.common.files import exists, is_remote, join, os_errors, read_text
-from pipelines.lineage.graph import Artifact, Execution, Graph, load_graph
+from pipelines.lineage.graph import Artifact, Execution, Graph
 from pipelines.lineage.location import Location, locate
-from pipelines.lineage.records import Search, search_dataset
-from pipelines.lineage.source_files import SourceFile, find_source
+from pipelines.lineage.reading import load_graph
+from pipelines.lineage.record_way import RecordStep, follow_record
+from pipelines.lineage.source_files import SourceFile
 from pipelines.lineage.store import find_metadata, opened_store, shown_metadata
 from pipelines.lineage.values import Json
-from trainer_utils.format import ConfigError, DatasetError, InputError, Manifest
+from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
 
-__all__ = ["Lineage", "RecordStep", "describe_artifact"]
+__all__ = ["Lineage", "describe_artifact"]
 
 _FINGERPRINT = "input_fingerprint"  # TFX's word for it, and ours
 _DATASET = "Examples"
 _MODELS = ("Model", "PushedModel", "system.Model")
 _TFX_VERSION = "tfx_version"  # a property of each artifact that TFX makes
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordStep:
-    """One dataset on the way, and where in it the record is."""
-
-    artifact: int
-    search: Search
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -143,7 +135,7 @@ class Lineage:
                 {
                     "artifact": step.artifact,
                     "uri": self.graph.artifacts[step.artifact].uri,
-                    **dataclasses.asdict(step.search),
+                    **step.search.to_json(),
                 }
                 for step in self.steps
             ],
@@ -183,7 +175,20 @@ def describe_artifact(
         graph=graph,
         manifests=_manifests(graph, location),
     )
-    return found if record is None else _with_record(found, record)
+    if record is None:
+        return found
+    way = follow_record(record, graph, location, datasets=_datasets(found))
+    return dataclasses.replace(found, record=record, source=way.source, steps=way.steps)
+
+
+def _datasets(lineage: Lineage) -> list[int]:
+    """The datasets that an artifact was made from, the first one first, and itself if it is one."""
+    found = lineage.artifact.id
+    return [
+        place
+        for place in [*lineage.graph.ancestors(found), found]
+        if lineage.graph.artifacts[place].type == _DATASET or place in lineage.manifests
+    ]
 
 
 def _manifests(graph: Graph, location: Location) -> dict[int, Manifest]:
@@ -197,70 +202,6 @@ def _manifests(graph: Graph, location: Location) -> dict[int, Manifest]:
             with os_errors(path):
                 if exists(path):
                     found[artifact.id] = Manifest.from_json(read_text(path), path=path)
-        except (DatasetError, OSError):
+        except (ValueError, OSError):
             continue
     return found
-
-
-def _with_record(lineage: Lineage, record: str) -> Lineage:
-    graph, location = lineage.graph, lineage.location
-    way = [*graph.ancestors(location.artifact), location.artifact]
-    bases = [location.path_of(base) for base in _bases(graph, way)]
-    steps = []
-    names = [record, *_below(record, bases)]
-    for place in way:
-        artifact = graph.artifacts[place]
-        if artifact.type == _DATASET or place in lineage.manifests:
-            search = _searched(location.path_of(artifact.uri), names)
-            steps.append(RecordStep(artifact=place, search=search))
-    if not steps:
-        raise InputError(
-            f"record {record!r}: expected a dataset among what {lineage.artifact.uri!r} is or was "
-            "made from, found none"
-        )
-    if not any(step.search.outcome in ("found", "rejected") for step in steps):
-        told = "; ".join(
-            f"{graph.artifacts[step.artifact].uri}: {step.search.outcome}, {step.search.detail}"
-            for step in steps
-        )
-        raise InputError(
-            f"record {record!r}: expected the filename or id of a record, found none. {told}. "
-            "Give it as it stands in the records: the path relative to the input base, or file:row."
-        )
-    source = next(filter(None, (find_source(name, bases=bases) for name in reversed(names))), None)
-    return dataclasses.replace(lineage, record=record, source=source, steps=steps)
-
-
-def _searched(uri: str, names: Sequence[str]) -> Search:
-    for name in names:
-        search = search_dataset(uri, name)
-        if search.outcome in ("found", "rejected"):
-            break
-    return search
-
-
-def _bases(graph: Graph, artifacts: Sequence[int]) -> list[str]:
-    """What the first of the artifacts were made from, by the settings of what made them."""
-    bases: list[str] = []
-    for artifact in artifacts:
-        for maker in graph.makers(artifact)[:1]:
-            roots = maker.settings.get("image_roots") or []
-            for base in (
-                maker.settings.get("input_base"),
-                *(roots if isinstance(roots, list) else ()),
-            ):
-                if isinstance(base, str) and base:
-                    bases.append(base)
-    return list(dict.fromkeys(bases))
-
-
-def _below(record: str, bases: Sequence[str]) -> list[str]:
-    """The record's path as the records have it, where it was given as a path to the raw file."""
-    path = os.path.abspath(record)
-    found = []
-    for base in bases:
-        folder = os.path.dirname(base) if os.path.isfile(base) else base
-        prefix = os.path.join(os.path.abspath(folder), "")
-        if "://" not in base and path.startswith(prefix):
-            found.append(path.removeprefix(prefix))
-    return [name for name in found if name != record]

@@ -21,6 +21,7 @@ from components.common.files import (
     read_text,
 )
 from components.common.shard_blocks import read_shard_blocks
+from pipelines.lineage.values import Json
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example import bytes_features
 from trainer_utils.format.layouts import Layout, find_layout
@@ -70,6 +71,15 @@ class Search:
     rejects: Sequence[Mapping[str, str]] = ()
     detail: str = ""
 
+    def to_json(self) -> Json:
+        """Plain JSON types."""
+        return {
+            "outcome": self.outcome,
+            "places": [dataclasses.asdict(place) for place in self.places],
+            "rejects": [dict(reject) for reject in self.rejects],
+            "detail": self.detail,
+        }
+
 
 def search_dataset(uri: str, name: str) -> Search:
     """Looks for one record among the shards and the rejects of a dataset.
@@ -88,7 +98,7 @@ def search_dataset(uri: str, name: str) -> Search:
             places = [
                 found for feature in features for found in _places(uri, layout, feature, name)
             ]
-    except (DatasetError, OSError) as error:
+    except (ValueError, OSError) as error:
         return Search(outcome="unknown", detail=f"it cannot be read: {error}")
     if places:
         return Search(outcome="found", places=_distinct(places), rejects=rejects)

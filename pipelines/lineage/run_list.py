@@ -9,7 +9,8 @@ from collections.abc import Sequence
 
 from ml_metadata.metadata_store import MetadataStore
 
-from pipelines.lineage.graph import Execution, read_executions
+from pipelines.lineage.graph import Execution
+from pipelines.lineage.reading import read_executions
 from pipelines.lineage.store import opened_store, shown_metadata
 from pipelines.lineage.values import Json
 

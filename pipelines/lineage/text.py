@@ -9,11 +9,12 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from pipelines.lineage.graph import Artifact, Execution
+from pipelines.lineage.record_way import RecordStep
 from pipelines.lineage.source_files import SourceFile
 from pipelines.lineage.values import listed
 
 if TYPE_CHECKING:
-    from pipelines.lineage.description import Lineage, RecordStep
+    from pipelines.lineage.description import Lineage
 
 __all__ = ["render_lineage"]
 

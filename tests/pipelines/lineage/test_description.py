@@ -308,9 +308,10 @@ def test_a_manifest_tells_counts_versions_and_content(tmp_path, make_store, writ
     assert told["content"]["train"] != told["content"]["eval"] == "0" * 16
 
 
-def test_a_damaged_manifest_does_not_hide_the_lineage(tmp_path, make_store):
+@pytest.mark.parametrize("content", [b"{", b"\xff", b"[]"])
+def test_a_damaged_manifest_does_not_hide_the_lineage(tmp_path, make_store, content):
     (tmp_path / "e").mkdir()
-    (tmp_path / "e/manifest.json").write_text("{")
+    (tmp_path / "e/manifest.json").write_bytes(content)
     made = make_store().artifact("Examples", str(tmp_path / "e"))
     assert describe_artifact(str(tmp_path / "e")).artifact.id == made
 

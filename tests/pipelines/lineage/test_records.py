@@ -120,11 +120,12 @@ def test_datasets_of_others_with_a_filename_are_searched(tmp_path, serialize):
     ("damage", "detail"),
     [
         (lambda uri: (uri / "manifest.json").write_text("{"), "expected a manifest"),
+        (lambda uri: (uri / "manifest.json").write_bytes(b"\xff"), "can't decode byte 0xff"),
         (lambda uri: (uri / "rejects.jsonl").write_text("{"), "expected a list of rejects"),
         (lambda uri: next(uri.rglob("data_*")).write_bytes(b"x"), "expected .* bytes, got 1"),
         (lambda uri: next(uri.rglob("data_*")).unlink(), "is missing"),
     ],
-    ids=["manifest", "rejects", "cut short", "lost"],
+    ids=["manifest", "no text", "rejects", "cut short", "lost"],
 )
 def test_a_damaged_dataset_says_what_is_wrong(tmp_path, write_dataset, damage, detail):
     write_dataset(tmp_path, {"train": [[{"filename": [b"a"]}]]}, NAMES)
@@ -176,7 +177,9 @@ def chain(tmp_path, make_store, write_dataset) -> Path:
 
 def record_of(chain: Path, artifact: str, name: str) -> dict:
     found = describe_artifact(str(chain / artifact), metadata=str(chain), record=name)
-    return found.to_json()["record"]
+    told = found.to_json()
+    assert json.loads(json.dumps(told)) == told
+    return told["record"]
 
 
 def test_a_record_is_followed_from_the_file_through_each_dataset(chain):
