@@ -4,6 +4,7 @@ check_number("seed", seed, -(2**63), 2**63 - 1)
 """
 
 import json
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -45,9 +46,9 @@ def known_now(settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_runtime_parameter(value: object) -> bool:
-    from tfx.orchestration.data_types import RuntimeParameter  # brings TensorFlow, which takes long
-
-    return isinstance(value, RuntimeParameter)
+    """Whether it is one of TFX's; where TFX has not been imported, as in workers, there is none."""
+    types = sys.modules.get("tfx.orchestration.data_types")
+    return types is not None and isinstance(value, types.RuntimeParameter)
 
 
 def as_properties(settings: Mapping[str, Any], *, json_names: Collection[str]) -> dict[str, Any]:

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from tfx_bsl.coders import example_coder
 
 from components.common.image_size import ImageSize, image_size
 from trainer_utils.format import DatasetError, Feature, RecordBlock
@@ -200,6 +199,8 @@ def _image(facts: ImageFacts) -> Feature:
 
 
 def _decoder() -> Any:
+    from tfx_bsl.coders import example_coder  # with TensorFlow; few workers decode examples
+
     return example_coder.ExamplesToRecordBatchDecoder()
 
 

@@ -12,10 +12,6 @@ import os
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from tfx.proto import example_gen_pb2
-from tfx.types import standard_component_specs
-from tfx.utils import proto_utils
-
 from components.common.listing import Column
 from components.example_gen.vocabularies import label_column
 from trainer_utils.format import ConfigError, keyed_hash
@@ -69,6 +65,10 @@ def partition_of(exec_properties: Mapping[str, Any]) -> Partition | None:
     Raises:
         ConfigError: a split's name or share is not allowed.
     """
+    from tfx.proto import example_gen_pb2  # here, so that workers need not import TFX
+    from tfx.types import standard_component_specs
+    from tfx.utils import proto_utils
+
     output_config = example_gen_pb2.Output()
     proto_utils.json_to_proto(
         exec_properties[standard_component_specs.OUTPUT_CONFIG_KEY], output_config

@@ -19,7 +19,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tfx_bsl.coders import example_coder
 
 from components.common.files import join, make_folder, read_bytes, write_atomically
 from components.common.source import SourceShard, index_shard, read_shard_blocks
@@ -108,7 +107,10 @@ class _ClassReader:
 
     def __init__(self, feature: str, path: str) -> None:
         self._feature, self._path = feature, path
-        self._decoder = example_coder.ExamplesToRecordBatchDecoder()
+        from tfx_bsl.coders import example_coder  # with TensorFlow; few workers decode examples
+
+        self._make_decoder = example_coder.ExamplesToRecordBatchDecoder
+        self._decoder = self._make_decoder()
         self._knows_type = False
         self.codes: dict[str, int] = {}
 
@@ -158,7 +160,7 @@ class _ClassReader:
         if not self._knows_type:
             schema = schema_pb2.Schema()
             schema.feature.add(name=self._feature, type=_TFMD_TYPES[kind])
-            self._decoder = example_coder.ExamplesToRecordBatchDecoder(schema.SerializeToString())
+            self._decoder = self._make_decoder(schema.SerializeToString())
             self._knows_type = True
 
 

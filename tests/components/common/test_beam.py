@@ -4,6 +4,7 @@ import base64
 import bz2
 import pickletools
 import re
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -244,6 +245,26 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
         "components.shard_balancer.survey._SurveyFn",
         "components.shard_balancer.transforms._GatherSplitFn",
     }
+
+
+@pytest.mark.parametrize(
+    "module",
+    ["example_gen.transforms", "text_example_gen.transforms", "shard_balancer.transforms"],
+)
+def test_workers_start_without_importing_tfx_or_tensorflow(module):
+    # Importing them takes some five seconds, and a worker is a process for each job.
+    code = (
+        f"import sys, components.{module}\n"
+        "print([n for n in ('tfx', 'tensorflow', 'tfx_bsl') if n in sys.modules])"
+    )
+    finished = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=DOCUMENTATION.parents[1],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert (finished.returncode, finished.stdout.strip()) == (0, "[]"), finished.stderr
 
 
 def test_dataflow_takes_the_whole_job_and_a_run_that_made_nothing_is_an_error(tmp_path, table):
