@@ -9,8 +9,15 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, settings
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before any test imports TensorFlow
+
+# A busy machine is no failure; and the same examples each time, so that a run can be repeated.
+settings.register_profile(
+    "timeless", deadline=None, suppress_health_check=[HealthCheck.too_slow], derandomize=True
+)
+settings.load_profile("timeless")
 
 _LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 

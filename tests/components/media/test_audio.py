@@ -630,7 +630,7 @@ def test_the_least_rate_and_the_most_are_resampled():
 # Anything -----------------------------------------------------------------------------------------
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(st.binary(max_size=300), st.sampled_from([b"", b"RIFF0000WAVE", b"fLaC", b"OggS", b"ID3"]))
 def test_any_bytes_are_rejected_or_heard(tail, head):
     if stored := stored_or_none(head + tail):
@@ -640,7 +640,7 @@ def test_any_bytes_are_rejected_or_heard(tail, head):
 HEADERS = {"LIST": KEPT["LIST before the samples"], "RF64": WHOLE["RF64"], **OF_KIND}
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=250)
 @given(
     st.sampled_from(sorted(HEADERS)),
     st.lists(st.tuples(st.integers(0, 120), st.integers(0, 255)), min_size=1, max_size=4),

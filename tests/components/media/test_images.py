@@ -241,7 +241,7 @@ def test_damage_that_only_decoding_finds():
         store(data, verify="decode")
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.sampled_from([*KEPT.values(), *(case[0] for case in CONVERTED.values())]),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=4),
@@ -257,7 +257,7 @@ def test_hostile_bytes_are_an_image_or_a_reject(data, flips, keep):
         store(bytes(changed), resize_shorter_side=10)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_rejects(data):
     for start in (b"", b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF89a", b"BM", b"II*\0"):

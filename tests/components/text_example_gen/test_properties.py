@@ -11,7 +11,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.text_example_gen import pieces
@@ -41,9 +41,7 @@ PARQUET = {
     "strings": [pa.list_(pa.string()), pa.list_(pa.large_string())],
 }
 PIECE_BYTES = st.sampled_from([pieces.PIECE_BYTES, 1, 50, 200])
-quickly = settings(
-    max_examples=12, deadline=None, suppress_health_check=[HealthCheck.too_slow], database=None
-)
+quickly = settings(max_examples=12, database=None)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -14,7 +14,7 @@ FEATURES = st.dictionaries(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(FEATURES)
 def test_integers_are_those_of_tensorflow(serialize, features):
     record = serialize(**features)
