@@ -14,6 +14,7 @@ from typing import Any
 from components.common.files import open_for_reading
 from components.example_gen.tables import SUFFIXES, flattened
 from components.media.audio import AUDIO_EXTENSIONS
+from components.media.image_headers import IMAGE_HEADS
 from components.media.images import IMAGE_EXTENSIONS
 
 __all__ = ["kind_of_bytes", "kinds_in_table"]
@@ -22,14 +23,13 @@ _HEAD_BYTES = 256 << 10
 _ROWS = 50
 _NAMES = {"image_uri": "image", "image": "image", "audio_uri": "audio", "audio": "audio"}
 _ENDINGS = {"image": IMAGE_EXTENSIONS, "audio": AUDIO_EXTENSIONS}
-_IMAGE_HEADS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*")
 _AUDIO_HEADS = (b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")
 _RIFF = {b"WAVE": "audio", b"WEBP": "image"}
 
 
 def kind_of_bytes(head: bytes) -> str | None:
     """`image`, `audio` or `text`, by how a file begins; None for anything else."""
-    if head.startswith(_IMAGE_HEADS):
+    if head.startswith(IMAGE_HEADS):
         return "image"
     if head.startswith(_AUDIO_HEADS):
         return "audio"

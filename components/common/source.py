@@ -9,13 +9,13 @@ for block in read_shard_blocks(source.shards["train"][0].path):
 import dataclasses
 from collections.abc import Mapping, Sequence
 
+from components.common.dataset_layout import open_layout
 from components.common.feature_facts import DatasetFacts, features_of_facts
 from components.common.files import (
     exists,
     file_size,
     is_folder,
     join,
-    list_files,
     read_bytes,
     read_text,
 )
@@ -28,8 +28,8 @@ from trainer_utils.format import (
     Shard,
     scan_lengths,
 )
-from trainer_utils.format.layouts import FoundShard, find_layout
-from trainer_utils.format.naming import WORKING_FOLDER, index_file
+from trainer_utils.format.layouts import FoundShard
+from trainer_utils.format.naming import index_file
 
 __all__ = [
     "Source",
@@ -97,14 +97,11 @@ def open_source(uri: str) -> Source:
     """
     if not is_folder(uri):
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
-    files = {file.path: file.size for file in list_files(uri)}
-    if exists(join(uri, WORKING_FOLDER)):
-        files[f"{WORKING_FOLDER}/"] = 0
-    found = find_layout(files, lambda path: read_text(join(uri, path)), uri=uri)
+    found, sizes = open_layout(uri)
     return Source(
         uri=uri,
         shards={
-            split: [_opened(uri, shard, files.get(shard.path)) for shard in shards]
+            split: [_opened(uri, shard, sizes.get(shard.path)) for shard in shards]
             for split, shards in found.shards.items()
         },
         features=found.features,

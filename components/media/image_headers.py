@@ -11,7 +11,7 @@ from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  the latte
 
 from components.common.rejects import RejectedInputError
 
-__all__ = ["MAX_PIXELS", "channels_of", "check_structure", "frames_of", "open_image"]
+__all__ = ["IMAGE_HEADS", "MAX_PIXELS", "channels_of", "check_structure", "frames_of", "open_image"]
 
 MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
 # Others stay unopened: EPS, for one, would run Ghostscript.
@@ -21,7 +21,9 @@ _PNG_BIT_DEPTH, _BMP_BITS = 24, slice(28, 30)  # where they stand in the file
 _SIXTEEN = 16
 _CHANNELS = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 3, "YCbCr": 3}  # by mode
 _REASONS = {"1": "BIT_DEPTH", "P": "PALETTE", "CMYK": "CMYK"}
-_OURS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*", b"RIFF")
+IMAGE_HEADS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*")
+"""How files of images begin, but for WebP, which is in a RIFF as sounds are."""
+_OURS = (*IMAGE_HEADS, b"RIFF")
 _OTHERS = (
     *(b"P%d" % number for number in range(1, 8)),  # PNM
     b"8BPS",

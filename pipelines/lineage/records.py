@@ -11,12 +11,12 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
+from components.common.dataset_layout import open_layout
 from components.common.files import (
     display_path,
     exists,
     is_folder,
     join,
-    list_files,
     os_errors,
     read_text,
 )
@@ -24,11 +24,11 @@ from components.common.shard_blocks import read_shard_blocks
 from pipelines.lineage.values import Json
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example import bytes_features
-from trainer_utils.format.layouts import Layout, find_layout
-from trainer_utils.format.naming import REJECTS_FILE, WORKING_FOLDER
+from trainer_utils.format.layouts import Layout
+from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.format.tfrecord import HEADER_BYTES
 
-__all__ = ["LINEAGE_FEATURES", "Place", "Search", "open_layout", "search_dataset"]
+__all__ = ["LINEAGE_FEATURES", "Place", "Search", "search_dataset"]
 
 # Where the inputs of a text dataset have an `id` of their own, the second is ours.
 LINEAGE_FEATURES = ("record_id", "filename", "id")
@@ -92,7 +92,7 @@ def search_dataset(uri: str, name: str) -> Search:
         with os_errors(uri):
             if not is_folder(uri):
                 return Search(outcome="unknown", detail=f"its files are gone ({uri})")
-            layout = open_layout(uri)
+            layout, _ = open_layout(uri)
             rejects = _rejects(uri, name)
             features = _lineage_features(uri, layout)
             places = [
@@ -113,18 +113,6 @@ def search_dataset(uri: str, name: str) -> Search:
     skipped = layout.manifest.total.skipped if layout.manifest else 0
     told = f"; {skipped} inputs were skipped by a setting, which are not listed" if skipped else ""
     return Search(outcome="not found", detail=f"no record has this {' or '.join(features)}{told}")
-
-
-def open_layout(uri: str) -> Layout:
-    """The shards of a dataset, whoever wrote it; reads no record.
-
-    Raises:
-        DatasetError: there is none, or it is not whole.
-    """
-    files: dict[str, int | None] = {file.path: file.size for file in list_files(uri)}
-    if exists(join(uri, WORKING_FOLDER)):
-        files[f"{WORKING_FOLDER}/"] = 0
-    return find_layout(files, lambda path: read_text(join(uri, path)), uri=uri)
 
 
 def _rejects(uri: str, name: str) -> list[Mapping[str, str]]:

@@ -16,12 +16,13 @@ from typing import cast
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["bytes_features", "encode_example"]
+__all__ = ["bytes_features", "encode_example", "message_fields", "read_varint"]
 
 Scalar = bytes | int | float
 
 # Field number << 3 | 2: all that stands here is length-delimited.
 _FIRST, _SECOND, _THIRD = b"\x0a", b"\x12", b"\x1a"
+_VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = _FIRST, _SECOND, _THIRD  # of Feature
 
 
@@ -106,45 +107,70 @@ def bytes_features(example: bytes) -> dict[str, list[memoryview]]:
     Raises:
         DatasetError: it is none.
     """
+    view = memoryview(example)
     found: dict[str, list[memoryview]] = {}
     try:
-        for features in _fields(memoryview(example), 1):
-            for entry in _fields(features, 1):
-                name = b"".join([*_fields(entry, 1)][-1:]).decode()
-                lists = [kind for feature in _fields(entry, 2) for kind in _fields(feature, 1)]
-                found[name] = [value for values in lists for value in _fields(values, 1)]
-    except (IndexError, ValueError) as error:
+        for features in _parts(example, 1, 0, len(example)):
+            for entry in _parts(example, 1, *features):
+                keys = [example[slice(*key)] for key in _parts(example, 1, *entry)]
+                lists = [
+                    kind for f in _parts(example, 2, *entry) for kind in _parts(example, 1, *f)
+                ]
+                found[b"".join(keys[-1:]).decode()] = [
+                    view[slice(*value)] for values in lists for value in _parts(example, 1, *values)
+                ]
+    except ValueError as error:
         raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
     return found
 
 
-def _fields(message: memoryview, number: int) -> Iterator[memoryview]:
-    """The length-delimited fields of that number."""
-    place = 0
-    while place < len(message):
-        tag, place = _read_varint(message, place)
-        if (kind := tag & 7) == 2:
-            size, place = _read_varint(message, place)
-        elif kind == 0:
-            size = _read_varint(message, place)[1] - place
-        elif kind in (1, 5):
-            size = 8 if kind == 1 else 4
+def _parts(message: bytes, number: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where the length-delimited fields of that number begin and end."""
+    for found, wire, begin, end in message_fields(message, start, stop):
+        if found == number and wire == _DELIMITED:
+            yield begin, end
+
+
+def message_fields(message: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+    """The fields of a protocol buffer that lies in `message`, from `start` to `stop`.
+
+    Yields:
+        Number, wire type, and where the content begins and ends.
+
+    Raises:
+        ValueError: it is none.
+    """
+    while start < stop:
+        tag, start = read_varint(message, start)
+        wire = tag & 7
+        if wire == _DELIMITED:
+            length, start = read_varint(message, start)
+            end = start + length
+        elif wire == _VARINT:
+            _, end = read_varint(message, start)
+        elif wire in (_FIXED64, _FIXED32):
+            end = start + (8 if wire == _FIXED64 else 4)
         else:
-            raise ValueError(f"wire type {kind}")
-        if place + size > len(message):
-            raise ValueError(f"a field of {size} bytes where {len(message) - place} are left")
-        if kind == 2 and tag >> 3 == number:
-            yield message[place : place + size]
-        place += size
+            raise ValueError(f"expected tf.train.Example, got a field of wire type {wire}")
+        if end > stop:
+            raise ValueError("expected tf.train.Example, got a message that is cut short")
+        yield tag >> 3, wire, start, end
+        start = end
 
 
-def _read_varint(message: memoryview, place: int) -> tuple[int, int]:
-    """A number, and where it ends."""
+def read_varint(message: bytes, place: int) -> tuple[int, int]:
+    """A number, and where it ends.
+
+    Raises:
+        ValueError: there is none.
+    """
     number = shift = 0
-    while shift < 64:
+    while True:
+        if place >= len(message) or shift > 63:
+            raise ValueError("expected tf.train.Example, got no whole number")
         group = message[place]
+        place += 1
         number |= (group & 0x7F) << shift
-        place, shift = place + 1, shift + 7
         if group < 0x80:
             return number, place
-    raise ValueError("a number of more than 64 bits")
+        shift += 7
