@@ -14,7 +14,7 @@ import tensorflow as tf
 from trainer_utils.dataset import FileRange
 from trainer_utils.machine import usable_cores
 from trainer_utils.options import InputOptions
-from trainer_utils.pieces import Piece, Pieces
+from trainer_utils.pieces import Piece, columns_of
 
 __all__ = ["served"]
 
@@ -37,7 +37,7 @@ def served(
         options: of the input.
         window_records: how many each worker holds to shuffle them.
     """
-    pieces = tf.data.Dataset.from_tensor_slices(Pieces.of(ranges).columns())
+    pieces = tf.data.Dataset.from_tensor_slices(columns_of(ranges))
     if options.shuffle:
         pieces = pieces.shuffle(max(len(ranges), 1), seed=options.seed)
     records = pieces.interleave(

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["flat_mapped", "interleaved", "mapped", "unbatched"]
+__all__ = ["flat_mapped", "interleaved", "mapped", "rebatched", "unbatched"]
 
 _LIGHT = {"experimental_ints_on_device": True}
 
@@ -87,6 +87,29 @@ def unbatched(dataset: tf.data.Dataset) -> tf.data.Dataset:
     )
     variant = tf.raw_ops.UnbatchDataset(
         input_dataset=tf.data.experimental.to_variant(dataset), **_types(spec)
+    )
+    return _kept(tf.data.experimental.from_variant(variant, spec), dataset)
+
+
+def rebatched(
+    dataset: tf.data.Dataset, sizes: tf.Tensor | int, *, drop_remainder: bool = False
+) -> tf.data.Dataset:
+    """As `Dataset.rebatch`, for datasets of vectors; and with many sizes, in turn.
+
+    Args:
+        dataset: `(any,)` tensors, equally long ones of an element.
+        sizes: of what comes out.
+        drop_remainder: whether to leave out a last one that is shorter.
+    """
+    rows = sizes if drop_remainder and isinstance(sizes, int) else None
+    spec = tf.nest.map_structure(
+        lambda part: tf.TensorSpec([rows], part.dtype), dataset.element_spec
+    )
+    variant = tf.raw_ops.RebatchDatasetV2(
+        input_dataset=tf.data.experimental.to_variant(dataset),
+        batch_sizes=tf.constant(sizes, tf.int64) if isinstance(sizes, int) else sizes,
+        drop_remainder=drop_remainder,
+        **_types(spec),
     )
     return _kept(tf.data.experimental.from_variant(variant, spec), dataset)
 

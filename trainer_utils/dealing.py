@@ -7,9 +7,8 @@ from collections.abc import Callable
 
 import tensorflow as tf
 
-from trainer_utils.dataflow import mapped
+from trainer_utils.dataflow import mapped, rebatched
 from trainer_utils.layout import Share
-from trainer_utils.records import rebatched
 
 __all__ = ["deal"]
 

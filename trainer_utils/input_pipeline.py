@@ -28,8 +28,9 @@ from trainer_utils.mixing import mixed_ranges
 from trainer_utils.options import InputOptions
 from trainer_utils.orders import Order, order_of, window_records_of
 from trainer_utils.parsing import ExampleParser
-from trainer_utils.pieces import Pieces
+from trainer_utils.pieces import columns_of
 from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
+from trainer_utils.ranges import cut
 from trainer_utils.readers import readers_of
 from trainer_utils.records import ReadPiece, stream
 from trainer_utils.shard_reader import ShardReader
@@ -257,7 +258,7 @@ class _Input:
 
     def _filler(self) -> tf.data.Dataset:
         """One record, whichever, to fill up batches with."""
-        return stream(Pieces.of(self.ranges).cut(0, 1).columns(), self.read)
+        return stream(columns_of(cut(self.ranges, 0, 1)), self.read)
 
     def _told(self, epoch: tf.Tensor) -> tf.data.Dataset:
         """No records, which come last, and a word on those that were skipped."""

@@ -1,13 +1,12 @@
-"""Parts of files as columns: cut, reordered, and handed to the graph.
+"""Parts of files as columns, which a graph reads one after the other.
 
-pieces = Pieces.of(source.ranges)
-pieces.take_rows([2, 0, 1]).cut(100, 500).columns()     # {"path": …, "skip": …, …}
+columns_of(ranges)                            # {"path": …, "compression": …, "skip": …, …}
+pieces, numbers = planned(plan, epoch, step)  # the same of what `plan` says when the graph runs
 
-In numpy, since TensorFlow looks through every operation of a graph again for each new iterator,
-which would take longer than to start reading.
+Plans are made in Python, since TensorFlow looks through every operation of a graph again for each
+new iterator, which would take longer than to start reading.
 """
 
-import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ import tensorflow as tf
 
 from trainer_utils.dataset import FileRange
 
-__all__ = ["COLUMNS", "Piece", "Pieces", "planned"]
+__all__ = ["Piece", "columns_of", "planned"]
 
 Piece = dict[str, tf.Tensor]
 """`path` and `compression` (string), `skip`, `take` and `limit` (int64), each `()`.
@@ -26,7 +25,7 @@ Piece = dict[str, tf.Tensor]
 records than it should have is found.
 """
 
-COLUMNS = {
+_COLUMNS = {
     "path": tf.string,
     "compression": tf.string,
     "skip": tf.int64,
@@ -35,95 +34,35 @@ COLUMNS = {
 }
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Pieces:
-    """Parts of files, in order; all columns are `(parts,)`.
-
-    Args:
-        path: of the files, as bytes.
-        skip: records of the file that come before the part.
-        take: records of the part.
-        to_end: whether the file should end with the part.
-    """
-
-    path: npt.NDArray[Any]
-    skip: npt.NDArray[np.int64]
-    take: npt.NDArray[np.int64]
-    to_end: npt.NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, ranges: Sequence[FileRange]) -> "Pieces":
-        """Those of ranges."""
-        return cls(
-            path=np.array([part.path.encode() for part in ranges], object),
-            skip=np.array([part.skip for part in ranges], np.int64),
-            take=np.array([part.take for part in ranges], np.int64),
-            to_end=np.array([part.to_end for part in ranges], bool),
-        )
-
-    def __len__(self) -> int:
-        return len(self.path)
-
-    def take_rows(self, rows: Any) -> "Pieces":
-        """Some of them, or others of their order; `rows` is an index of numpy's."""
-        return self._map(lambda column: column[rows])
-
-    def cut(self, start: int, stop: int) -> "Pieces":
-        """The parts that hold the records `start` to `stop` of all of theirs."""
-        first = np.cumsum(self.take) - self.take
-        begin = np.clip(start - first, 0, self.take)
-        end = np.clip(stop - first, 0, self.take)
-        cut = Pieces(
-            path=self.path,
-            skip=self.skip + begin,
-            take=end - begin,
-            to_end=self.to_end & (end == self.take),
-        )
-        return cut.take_rows(end > begin)
-
-    @staticmethod
-    def joined(groups: Sequence["Pieces"]) -> "Pieces":
-        """All of the groups, one after the other."""
-        return Pieces(
-            **{
-                field.name: np.concatenate([getattr(group, field.name) for group in groups])
-                for field in dataclasses.fields(Pieces)
-            }
-        )
-
-    def columns(self) -> dict[str, npt.NDArray[Any]]:
-        """What `COLUMNS` lists, for `tf.data.Dataset.from_tensor_slices`."""
-        gzip = [b"GZIP" if path.endswith(b".gz") else b"" for path in self.path]
-        return {
-            "path": self.path,
-            "compression": np.array(gzip, object),
-            "skip": self.skip,
-            "take": self.take,
-            "limit": np.where(self.to_end, -1, self.take),
-        }
-
-    def _map(self, change: Callable[[npt.NDArray[Any]], npt.NDArray[Any]]) -> "Pieces":
-        fields = dataclasses.fields(self)
-        return Pieces(**{field.name: change(getattr(self, field.name)) for field in fields})
+def columns_of(ranges: Sequence[FileRange]) -> dict[str, npt.NDArray[Any]]:
+    """What `Piece` lists, `(parts,)` each, for `tf.data.Dataset.from_tensor_slices`."""
+    gzip = [b"GZIP" if part.path.endswith(".gz") else b"" for part in ranges]
+    return {
+        "path": np.array([part.path.encode() for part in ranges], object),
+        "compression": np.array(gzip, object),
+        "skip": np.array([part.skip for part in ranges], np.int64),
+        "take": np.array([part.take for part in ranges], np.int64),
+        "limit": np.array([-1 if part.to_end else part.take for part in ranges], np.int64),
+    }
 
 
 def planned(
-    plan: Callable[..., tuple[Pieces, npt.NDArray[np.int64]]], *arguments: tf.Tensor
+    plan: Callable[..., tuple[Sequence[FileRange], Sequence[int]]], *arguments: tf.Tensor
 ) -> tuple[Piece, tf.Tensor]:
     """Calls a plan when the graph runs.
 
     Args:
-        plan: of the arguments as numbers, to pieces and some int64 numbers.
+        plan: of the arguments as numbers, to parts of files and some numbers.
         arguments: `()` each.
 
     Returns:
-        The pieces' columns, and the numbers, `(any,) int64`.
+        The parts' columns, and the numbers, `(any,) int64`.
     """
 
     def call(*values: Any) -> list[Any]:
-        pieces, numbers = plan(*map(int, values))
-        return [*pieces.columns().values(), numbers.astype(np.int64)]
+        ranges, numbers = plan(*map(int, values))
+        return [*columns_of(ranges).values(), np.array(numbers, np.int64)]
 
-    columns = tf.numpy_function(call, list(arguments), [*COLUMNS.values(), tf.int64])
+    columns = tf.numpy_function(call, list(arguments), [*_COLUMNS.values(), tf.int64])
     *columns, numbers = [tf.ensure_shape(column, [None]) for column in columns]
-    return dict(zip(COLUMNS, columns, strict=True)), numbers
+    return dict(zip(_COLUMNS, columns, strict=True)), numbers

@@ -13,7 +13,9 @@ def cut(ranges: Sequence[FileRange], start: int, stop: int) -> list[FileRange]:
     first = 0
     for part in ranges:
         begin, end = max(start, first), min(stop, first + part.take)
-        if begin < end:
+        if begin == first and end == first + part.take:
+            parts.append(part)
+        elif begin < end:
             to_end = part.to_end and end == first + part.take
             parts.append(FileRange(part.path, part.skip + begin - first, end - begin, to_end))
         first += part.take

@@ -1,6 +1,6 @@
 """Serialized records of parts of files, as a `tf.data.Dataset` of vectors of strings.
 
-vectors = stream(Pieces.of(source.ranges).columns(), reader(source.mean_bytes))
+vectors = stream(columns_of(source.ranges), reader(source.mean_bytes))
 
 Files are read by TensorFlow's own reader, which checks every checksum; where one is wrong, the
 error names file, record and offset. A file that is read to its end must hold no more records than
@@ -11,20 +11,19 @@ Records come many at a time, since each one alone costs as much as 100 bytes of 
 from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.dataflow import flat_mapped, mapped
+from trainer_utils.dataflow import flat_mapped, mapped, rebatched
 from trainer_utils.dataset import FileRange
 from trainer_utils.format import CorruptShardError
-from trainer_utils.pieces import Piece, Pieces, planned
+from trainer_utils.pieces import Piece, planned
+from trainer_utils.ranges import cut
 from trainer_utils.shard_reader import ShardReader
 
 __all__ = [
     "ReadPiece",
     "in_order",
     "reader",
-    "rebatched",
     "records_at_once",
     "stream",
     "turns",
@@ -133,14 +132,13 @@ def in_order(
     Returns:
         A function of the epoch and of the first step in it, to vectors of serialized records.
     """
-    pieces = Pieces.of(ranges)
     total = sum(part.take for part in ranges)
 
-    def plan(epoch: int, step: int) -> tuple[Pieces, npt.NDArray[np.int64]]:
+    def plan(epoch: int, step: int) -> tuple[list[FileRange], list[int]]:
         first = epoch * later % max(total, 1)
         start, stop = first + step * rows * num_workers, first + used
-        around = pieces.cut(max(start - total, 0), stop - total)  # again from the first file on
-        return Pieces.joined([pieces.cut(start, min(stop, total)), around]), np.zeros(0, np.int64)
+        around = cut(ranges, max(start - total, 0), stop - total)  # again from the first file on
+        return [*cut(ranges, start, stop), *around], []
 
     def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         wanted, _ = planned(plan, epoch, step)
@@ -150,32 +148,6 @@ def in_order(
         return batches
 
     return order
-
-
-def rebatched(
-    vectors: tf.data.Dataset, sizes: tf.Tensor | int, *, drop_remainder: bool = False
-) -> tf.data.Dataset:
-    """Vectors cut to a size, or to many, over and over.
-
-    `Dataset.rebatch` knows one size, and adds a step for ragged tensors, which costs a new
-    iterator 5 ms.
-
-    Args:
-        vectors: `(any,)` tensors, equally long ones of an element.
-        sizes: of what comes out.
-        drop_remainder: whether to leave out a last one that is shorter.
-    """
-    rows = sizes if drop_remainder and isinstance(sizes, int) else None
-    spec = tf.nest.map_structure(lambda t: tf.TensorSpec([rows], t.dtype), vectors.element_spec)
-    parts = tf.nest.flatten(spec)
-    variant = tf.raw_ops.RebatchDatasetV2(
-        input_dataset=tf.data.experimental.to_variant(vectors),
-        batch_sizes=tf.constant(sizes, tf.int64) if isinstance(sizes, int) else sizes,
-        drop_remainder=drop_remainder,
-        output_types=[part.dtype for part in parts],
-        output_shapes=[part.shape for part in parts],
-    )
-    return tf.data.experimental.from_variant(variant, spec)
 
 
 def turns(sizes: Sequence[int]) -> list[int]:

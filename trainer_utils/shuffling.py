@@ -11,6 +11,7 @@ windows are small, so that the first batch comes soon, and each is read while th
 being used.
 """
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,13 +19,13 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.dataflow import flat_mapped, interleaved, mapped
+from trainer_utils.dataflow import flat_mapped, interleaved, mapped, rebatched
 from trainer_utils.dataset import FileRange
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
-from trainer_utils.pieces import Pieces, planned
+from trainer_utils.pieces import planned
 from trainer_utils.ranges import cut
-from trainer_utils.records import ReadPiece, rebatched
+from trainer_utils.records import ReadPiece
 
 __all__ = ["permuted", "windowed"]
 
@@ -61,7 +62,7 @@ def windowed(
         worker's share of each batch, equally many of each lane.
     """
     lanes = layout.lanes_of(worker)
-    parts = [Pieces.of(cut(ranges, *layout.lane_bounds(lane))) for lane in lanes]
+    parts = [cut(ranges, *layout.lane_bounds(lane)) for lane in lanes]
     takes = layout.lane_takes(worker)
     rows = layout.rows_per_worker
     block = rows // len(lanes)
@@ -70,17 +71,19 @@ def windowed(
     window_steps = _window_steps(layout, most=steps, first=first)
     starts = np.cumsum(window_steps) - window_steps
 
-    def plan(epoch: int, step: int) -> tuple[Pieces, npt.NDArray[np.int64]]:
+    def plan(epoch: int, step: int) -> tuple[list[FileRange], list[int]]:
         """Lane after lane, from the window on that the step is in."""
         number = int(np.searchsorted(starts, step, side="right")) - 1
         first = int(starts[number]) * block
         wanted = [
-            _reordered(part, _seed(seed, epoch, lane)).cut(first, take)
-            for part, lane, take in zip(parts, lanes, takes, strict=True)
+            cut(_reordered(own, _seed(seed, epoch, lane)), first, take)
+            for own, lane, take in zip(parts, lanes, takes, strict=True)
         ]
-        counts = np.array([len(pieces) for pieces in wanted])
-        facts = [number, step - starts[number], *(np.cumsum(counts) - counts), *counts]
-        return Pieces.joined(wanted), np.concatenate([facts, window_steps[number:] * rows])
+        counts = list(map(len, wanted))
+        begins = list(itertools.accumulate(counts, initial=0))[:-1]
+        sizes = (window_steps[number:] * rows).tolist()
+        facts = [number, step - int(starts[number]), *begins, *counts, *sizes]
+        return list(itertools.chain.from_iterable(wanted)), facts
 
     def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         pieces, numbers = planned(plan, epoch, step)
@@ -166,14 +169,14 @@ def _random(seed: int, count: int) -> npt.NDArray[np.uint64]:
     return value
 
 
-def _reordered(pieces: Pieces, seed: int) -> Pieces:
-    """A lane's pieces in a random order, the first from somewhere in it on; its head comes last."""
-    pieces = pieces.take_rows(permuted(len(pieces), seed))
-    if not len(pieces):
-        return pieces
-    total, head = int(pieces.take.sum()), int(pieces.take[0])
-    begin = int(_random(seed - 1, 1)[0]) % head
-    return Pieces.joined([pieces.cut(begin, total), pieces.cut(0, begin)])
+def _reordered(ranges: Sequence[FileRange], seed: int) -> list[FileRange]:
+    """A lane's parts in a random order, the first from somewhere in it on; its head comes last."""
+    parts = [ranges[index] for index in permuted(len(ranges), seed).tolist()]
+    if not parts:
+        return parts
+    total = sum(part.take for part in parts)
+    begin = int(_random(seed - 1, 1)[0]) % parts[0].take
+    return [*cut(parts, begin, total), *cut(parts, 0, begin)]
 
 
 def _window_steps(layout: Layout, *, most: int, first: int) -> npt.NDArray[np.int64]:
