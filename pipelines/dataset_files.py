@@ -66,6 +66,10 @@ class DatasetFiles:
             return int(_gfile().stat(path).length) if _gfile().exists(path) else None
         return os.path.getsize(path) if os.path.isfile(path) else None
 
+    def without(self, name: str) -> "DatasetFiles":
+        """The same, as if one of the files were not there."""
+        return DatasetFiles(self.uri, {n: size for n, size in self.sizes.items() if n != name})
+
     def layout(self) -> Layout:
         """Which of the files are shards, and what says so.
 

@@ -6,15 +6,14 @@ print(facts)
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.dataset_files import DatasetFiles, list_dataset
 from pipelines.tables import as_table, counted, human_bytes
 from trainer_utils.format import Feature, Manifest
+from trainer_utils.format.json_text import parse_json_object
 from trainer_utils.format.layouts import Layout
-from trainer_utils.format.manifest import FORMAT_VERSION
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
 from trainer_utils.format.tfds import TFDS_INFO_FILE
 
@@ -110,7 +109,7 @@ class DatasetFacts:
         }
         if manifest := self.manifest:
             facts |= {
-                "format_version": FORMAT_VERSION,
+                "format_version": manifest.format_version,
                 "accounting": {n: dataclasses.asdict(a) for n, a in manifest.accounting.items()},
                 "rejects": dict(manifest.reject_counts),
                 "conversions": dict(manifest.conversions),
@@ -214,8 +213,7 @@ def inspect_dataset(uri: str) -> DatasetFacts:
         },
         features=found.features,
         classes={
-            name: len(files.read_text(path).splitlines())
-            for name, path in found.vocabulary_files.items()
+            name: files.read_text(path).count("\n") for name, path in found.vocabulary_files.items()
         },
         manifest=found.manifest,
     )
@@ -225,7 +223,8 @@ def _writer(found: Layout, files: DatasetFiles) -> str:
     if found.manifest is not None:
         return found.manifest.producer
     if found.named_in == TFDS_INFO_FILE:
-        return f"TFDS ({json.loads(files.read_text(TFDS_INFO_FILE)).get('name', '?')})"
+        info = parse_json_object(files.read_text(TFDS_INFO_FILE), path=TFDS_INFO_FILE)
+        return f"TFDS ({info.get('name', '?')})"
     return _WRITERS.get(found.named_in, "others, without a manifest")
 
 

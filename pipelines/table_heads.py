@@ -106,7 +106,7 @@ def _csv_rows(text: str, kind: str) -> Iterator[dict[str, Any]]:
 
 
 def _json_rows(text: str) -> Iterator[dict[str, Any]]:
-    for line in text.splitlines():
+    for line in text.split("\n"):  # not splitlines(), which splits inside of texts too
         if line.strip():
             value = json.loads(line)
             if isinstance(value, dict):

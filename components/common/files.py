@@ -191,10 +191,17 @@ class _BytesOnly:
 
 
 @contextmanager
-def write_atomically(path: str, *, temporary_folder: str) -> Iterator[BinaryIO]:
+def write_atomically(
+    path: str, *, temporary_folder: str, is_durable: bool = False
+) -> Iterator[BinaryIO]:
     """A stream to a temporary file that gets its name once all is written, or is removed.
 
     Concurrent writers of one file, such as a retry beside a straggler, do not disturb each other.
+
+    Args:
+        path: of the file.
+        temporary_folder: on the same file system.
+        is_durable: whether all is on the disk before the file gets its name.
     """
     temporary = join(temporary_folder, uuid.uuid4().hex)
     try:
@@ -203,6 +210,9 @@ def write_atomically(path: str, *, temporary_folder: str) -> Iterator[BinaryIO]:
         )
         with stream:
             yield cast(BinaryIO, _BytesOnly(stream)) if is_remote(temporary) else stream
+            if is_durable and not is_remote(temporary):
+                stream.flush()
+                os.fsync(stream.fileno())
         rename(temporary, path)
     except BaseException:
         if exists(temporary):
@@ -210,11 +220,11 @@ def write_atomically(path: str, *, temporary_folder: str) -> Iterator[BinaryIO]:
         raise
 
 
-def write_text(path: str, text: str, *, temporary_folder: str) -> None:
+def write_text(path: str, text: str, *, temporary_folder: str, is_durable: bool = False) -> None:
     """A whole UTF-8 file, and the folder it is in; a reader sees all of it or none."""
     data = text.encode()
     make_folder(os.path.dirname(path))
-    with write_atomically(path, temporary_folder=temporary_folder) as stream:
+    with write_atomically(path, temporary_folder=temporary_folder, is_durable=is_durable) as stream:
         stream.write(data)
 
 

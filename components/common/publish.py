@@ -4,8 +4,9 @@ publish_dataset(uri, manifest, features, vocabularies={"label": labels}, rejects
 describe_artifact(artifact, manifest, gzip=False)
 """
 
+import dataclasses
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -15,9 +16,10 @@ from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
+from components.common.durability import sync_files, sync_folder
 from components.common.files import join, make_folder, remove_tree, write_text
 from components.common.rejects import Reject, render_rejects
-from components.common.summaries import working_folder
+from components.common.summaries import announce_files, working_folder
 from components.common.tfmd import render_schema, schema_from_features
 from trainer_utils.format import (
     Feature,
@@ -31,8 +33,11 @@ from trainer_utils.format.naming import (
     MANIFEST_FILE,
     REJECTS_FILE,
     SCHEMA_FILE,
+    check_inner_path,
     vocabulary_file,
 )
+from trainer_utils.format.printable import printable
+from trainer_utils.format.sealing import FileDigest
 
 __all__ = ["describe_artifact", "package_versions", "publish_dataset", "write_feature_files"]
 
@@ -59,7 +64,7 @@ def write_feature_files(
     vocabularies: Mapping[str, Sequence[str]],
     schema: Any = None,
     others: Mapping[str, str] | None = None,
-) -> None:
+) -> dict[str, FileDigest]:
     """Writes vocabularies, Datum's two JSON files and `schema.pbtxt`, by way of a working folder.
 
     Args:
@@ -69,30 +74,37 @@ def write_feature_files(
         vocabularies: values by feature; a value's place is its id.
         schema: a TFMD schema to write; None for the one that the features make.
         others: further texts by path relative to `uri`.
+
+    Returns:
+        What was written, by path relative to `uri`.
+
+    Raises:
+        ConfigError: a feature's name is too long for a file to be called after it.
     """
-    write = _writer(uri)
-    for feature, values in vocabularies.items():
-        write(vocabulary_file(feature), "".join(f"{value}\n" for value in values))
+    texts = {
+        vocabulary_file(feature): "".join(f"{value}\n" for value in values)
+        for feature, values in vocabularies.items()
+    }
     if schema is None:
         sizes = {feature: len(values) for feature, values in vocabularies.items()}
         schema = schema_from_features(features, num_classes=sizes)
         for feature, values in vocabularies.items():
             schema.string_domain.add(name=feature, value=values)
-    write(SCHEMA_FILE, render_schema(schema))
-    write(DATUM_TYPES_FILE, render_features(features))
-    write(DATUM_SHARDS_FILE, render_shard_info(records_by_shard))
-    for path, text in (others or {}).items():
-        write(path, text)
+    texts[SCHEMA_FILE] = render_schema(schema)
+    texts[DATUM_TYPES_FILE] = render_features(features)
+    texts[DATUM_SHARDS_FILE] = render_shard_info(records_by_shard)
+    return _write_texts(uri, texts | dict(others or {}))
 
 
-def _writer(uri: str) -> Callable[[str, str], None]:
-    """Writes texts below `uri`; what a killed run leaves half-written is in its working folder."""
+def _write_texts(uri: str, texts: Mapping[str, str]) -> dict[str, FileDigest]:
+    """Writes below `uri`; what a killed run leaves half-written is in its working folder."""
     make_folder(working_folder(uri))
-
-    def write(path: str, text: str) -> None:
+    for path in texts:
+        check_inner_path(path)
+    announce_files(uri, texts)
+    for path, text in texts.items():
         write_text(join(uri, path), text, temporary_folder=working_folder(uri))
-
-    return write
+    return {path: FileDigest.of(text.encode()) for path, text in texts.items()}
 
 
 def publish_dataset(
@@ -103,19 +115,35 @@ def publish_dataset(
     vocabularies: Mapping[str, Sequence[str]],
     rejects: Iterable[Reject] = (),
 ) -> None:
-    """Makes a dataset of the shards at `uri`, and logs its accounting as the last line."""
+    """Makes a dataset of the shards at `uri`, and logs its accounting as the last line.
+
+    All of it is on the disk before the manifest gets its name, and then that name is.
+    """
     records_by_shard = {
         split: {shard.path: shard.records for shard in manifest.shards_of(split)}
         for split in manifest.splits
     }
-    write_feature_files(uri, features, records_by_shard, vocabularies=vocabularies)
-    write = _writer(uri)
-    if text := render_rejects(rejects):
-        write(REJECTS_FILE, text)
-    write(MANIFEST_FILE, manifest.to_json())
+    text = render_rejects(rejects)
+    files = write_feature_files(
+        uri,
+        features,
+        records_by_shard,
+        vocabularies=vocabularies,
+        others={REJECTS_FILE: text} if text else {},
+    )
+    manifest = dataclasses.replace(manifest, files=files)
+    shards = [shard.path for shard in manifest.shards]
+    sync_files(uri, [*shards, *manifest.published])
+    write_text(
+        join(uri, MANIFEST_FILE),
+        manifest.to_json(),
+        temporary_folder=working_folder(uri),
+        is_durable=True,
+    )
+    sync_folder(uri)
     # Last of all: what lies here without a manifest is known for unfinished by this folder.
     remove_tree(working_folder(uri))
-    logging.info("%s: %s (%s)", manifest.producer, manifest.total, uri)
+    logging.info("%s: %s (%s)", manifest.producer, manifest.total, printable(uri))
 
 
 def describe_artifact(

@@ -11,11 +11,12 @@ Where a worker does not see it, as with a local path on another machine, `check_
 import json
 import os
 import socket
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from components.common.files import (
     exists,
+    is_folder,
     is_remote,
     join,
     list_files,
@@ -26,7 +27,7 @@ from components.common.files import (
     remove_tree,
     write_text,
 )
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.naming import (
     DATASET_FILES,
     INDEX_FOLDER,
@@ -34,9 +35,13 @@ from trainer_utils.format.naming import (
     SPLIT_PREFIX,
     VOCABULARY_FOLDER,
     WORKING_FOLDER,
+    is_index_file,
+    is_shard_file,
+    vocabulary_of,
 )
 
 __all__ = [
+    "announce_files",
     "check_finished",
     "check_shared",
     "finished_names",
@@ -50,7 +55,9 @@ __all__ = [
 _SHARE = (
     "Give an absolute path on a file system that is mounted alike on all of them, or gs://bucket/…"
 )
-_FOLDERS = (INDEX_FOLDER, VOCABULARY_FOLDER, WORKING_FOLDER)
+_FOLDERS = (INDEX_FOLDER, VOCABULARY_FOLDER)
+_ANNOUNCED = "published.json"
+_SHOWN = 5
 
 
 def working_folder(uri: str) -> str:
@@ -59,16 +66,73 @@ def working_folder(uri: str) -> str:
 
 
 def start_working(uri: str) -> None:
-    """Makes the working folder, and removes what an earlier attempt or run left of a dataset."""
+    """Makes the working folder, and removes what an earlier attempt or run left of a dataset.
+
+    Raises:
+        ConfigError: in a folder of a dataset's are files that no run of this program wrote; they
+            are named, and nothing is removed.
+    """
+    found = [*_files_in_folders(uri)]
+    if others := sorted(set(found) - _own_files(uri, found)):
+        more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
+        raise ConfigError(
+            f"output {uri!r}: expected a folder without files of others, since a dataset's "
+            f"{SPLIT_PREFIX}*/, {INDEX_FOLDER}/ and {VOCABULARY_FOLDER}/ are its own, got "
+            f"{', '.join(map(repr, others[:_SHOWN]))}{more}. "
+            "Move them away, or name another output."
+        )
+    make_folder(working_folder(uri))
     if exists(join(uri, MANIFEST_FILE)):
         remove_file(join(uri, MANIFEST_FILE))  # first, so that nothing passes for whole
-    make_folder(working_folder(uri))
     for name in list_names(uri):
         if name in DATASET_FILES:
             remove_file(join(uri, name))
         elif name.startswith(SPLIT_PREFIX) or name in _FOLDERS:
             remove_tree(join(uri, name))
+    # Known for ours by it until now: a run that is killed here is cleaned up by the next.
+    remove_tree(working_folder(uri))
     make_folder(working_folder(uri))
+
+
+def _files_in_folders(uri: str) -> Iterator[str]:
+    """What lies in the folders of a dataset, by path relative to `uri`."""
+    if not exists(uri):
+        return
+    for folder in list_names(uri):
+        if (folder.startswith(SPLIT_PREFIX) or folder in _FOLDERS) and is_folder(join(uri, folder)):
+            yield from (f"{folder}/{name}" for name in list_names(join(uri, folder)))
+
+
+def _own_files(uri: str, found: Collection[str]) -> set[str]:
+    """Those that a run of this program wrote: a manifest or a working folder tells that one did."""
+    manifest = _read_manifest(uri)
+    if manifest is None and not exists(working_folder(uri)):
+        return set()
+    own = {path for path in found if is_shard_file(path) or is_index_file(path)}
+    own |= _announced(uri)
+    if manifest is not None and manifest.files is None:  # one that lists no files
+        return own | {path for path in found if vocabulary_of(path) is not None}
+    return own | (set(manifest.published) if manifest is not None else set())
+
+
+def _read_manifest(uri: str) -> Manifest | None:
+    path = join(uri, MANIFEST_FILE)
+    try:
+        text = read_text(path) if exists(path) else ""
+        return Manifest.from_json(text, path=path, is_checked=False)
+    except (OSError, ValueError):  # none, or one of somebody else's
+        return None
+
+
+def announce_files(uri: str, paths: Iterable[str]) -> None:
+    """Says which small files a run is about to write: if it is killed, the next knows them."""
+    folder = working_folder(uri)
+    write_text(join(folder, _ANNOUNCED), json.dumps(sorted(paths)), temporary_folder=folder)
+
+
+def _announced(uri: str) -> set[str]:
+    path = join(working_folder(uri), _ANNOUNCED)
+    return set(json.loads(read_text(path))) if exists(path) else set()
 
 
 def check_shared(uri: str) -> None:

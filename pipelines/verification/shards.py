@@ -127,10 +127,9 @@ def check_shard(task: ShardTask) -> ShardOutcome:
         outcome.problems.append(_told(error, task.path))
         if found := _RECORD.search(str(error)):  # those before it are whole
             outcome.records = int(found[1])
-    except Exception as error:
-        if not type(error).__module__.startswith("tensorflow."):  # of its file systems
-            raise
-        outcome.problems.append(f"{task.path!r}: cannot be read: {error}")
+    except Exception as error:  # of file systems, or of what was never foreseen
+        told = f"{type(error).__name__}: {error}"
+        outcome.problems.append(f"{task.path!r}: cannot be read: {told}")
     return outcome
 
 

@@ -14,7 +14,13 @@ from pipelines.dataset_files import DatasetFiles, list_dataset
 from pipelines.tables import human_bytes
 from pipelines.verification.problems import Problem
 from pipelines.verification.shards import ShardOutcome, ShardTask, check_shard
-from pipelines.verification.whole import check_labels, check_small_files, label_features
+from pipelines.verification.whole import (
+    check_labels,
+    check_no_manifest,
+    check_small_files,
+    label_features,
+    unchecked_files,
+)
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file
 
@@ -37,6 +43,7 @@ class Verification:
         records: that are whole, by split.
         bytes: that were read.
         problems: what is amiss, in the order of the files.
+        unchecked: small files of which the manifest has no sum, being of format version 1.
     """
 
     uri: str
@@ -45,6 +52,7 @@ class Verification:
     records: dict[str, int]
     bytes: int
     problems: Sequence[Problem]
+    unchecked: Sequence[str] = ()
 
     @property
     def is_good(self) -> bool:
@@ -61,6 +69,7 @@ class Verification:
             "records": self.records,
             "bytes": self.bytes,
             "problems": [problem.to_json() for problem in self.problems],
+            "unchecked": list(self.unchecked),
         }
 
     def __str__(self) -> str:
@@ -72,6 +81,11 @@ class Verification:
         )
         if self.is_good and not self.has_manifest:
             lines.append("It has no manifest: whether all records are there cannot be told.")
+        if self.unchecked:
+            lines.append(
+                "Its manifest is of format version 1, without sums of itself and of "
+                f"{', '.join(self.unchecked)}: not every change of them can be told."
+            )
         return "\n".join(lines)
 
 
@@ -110,23 +124,28 @@ def verify_dataset(
         records=records,
         bytes=sum(sizes),
         problems=problems,
+        unchecked=[] if manifest is None else unchecked_files(files, manifest),
     )
 
 
 def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardTask], list[Problem]]:
     """What to read, and what is amiss in the names alone."""
+    problems: list[Problem] = []
     if MANIFEST_FILE in files.sizes:
-        text = files.read_text(MANIFEST_FILE)
-        manifest = Manifest.from_json(text, path=files.path(MANIFEST_FILE))
-        return manifest, _own_tasks(files, manifest), []
+        manifest, problems = _read_manifest(files)
+        if manifest is not None:
+            return manifest, _own_tasks(files, manifest), problems
+        files = files.without(MANIFEST_FILE)
+    else:
+        problems += check_no_manifest(files)
     try:
         found = files.layout()
     except DatasetError as error:
         names = [name for name in sorted(files.sizes) if _LIKE_A_SHARD.search(name)]
-        if not names:
+        if not names and not problems:
             raise
         tasks = [ShardTask(name=n, path=files.path(n), split="unknown") for n in names]
-        return None, tasks, [Problem("", str(error))]
+        return None, tasks, [*problems, Problem("", str(error))]
     tasks = [
         ShardTask(
             name=shard.path,
@@ -138,7 +157,20 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardTask], list[P
         for split, group in found.shards.items()
         for shard in group
     ]
-    return None, tasks, []
+    return None, tasks, problems
+
+
+def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]:
+    """The manifest, even a changed one as far as it can be read, and what is amiss with it."""
+    path = files.path(MANIFEST_FILE)
+    problems: list[Problem] = []
+    for is_checked in (True, False):
+        try:
+            text = files.read_text(MANIFEST_FILE)
+            return Manifest.from_json(text, path=path, is_checked=is_checked), problems
+        except DatasetError as error:
+            problems = problems or [Problem(MANIFEST_FILE, str(error))]
+    return None, problems
 
 
 def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardTask]:

@@ -1,42 +1,128 @@
-"""What must agree in a dataset beside its shards: JSON files, counts, labels.
+"""What must agree in a dataset beside its shards: small files, counts, labels.
 
 for problem in check_small_files(files, manifest):
     print(problem.message)
 """
 
 import collections
-import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from pipelines.dataset_files import DatasetFiles
 from pipelines.verification.problems import Problem
 from pipelines.verification.shards import ShardOutcome
-from trainer_utils.format import DatasetError, Feature, Manifest, parse_features, parse_shard_info
+from trainer_utils.format import (
+    ConfigError,
+    DatasetError,
+    Feature,
+    Manifest,
+    parse_features,
+    parse_shard_info,
+)
+from trainer_utils.format.json_text import json_lines
 from trainer_utils.format.naming import (
+    DATASET_FILES,
     DATUM_SHARDS_FILE,
     DATUM_TYPES_FILE,
+    EXAMPLE_SCHEMA_FILE,
+    INDEX_FOLDER,
     MANIFEST_FILE,
     REJECTS_FILE,
     SPLIT_PREFIX,
+    VOCABULARY_FOLDER,
+    is_index_file,
+    is_shard_file,
     vocabulary_file,
+    vocabulary_of,
 )
+from trainer_utils.format.sealing import FileDigest
+from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 
-__all__ = ["check_labels", "check_small_files", "label_features"]
+__all__ = [
+    "check_labels",
+    "check_no_manifest",
+    "check_small_files",
+    "label_features",
+    "unchecked_files",
+]
 
 _LABELS = ("label", "labels")
+_OWN_FOLDERS = (SPLIT_PREFIX, f"{INDEX_FOLDER}/", f"{VOCABULARY_FOLDER}/")
+# What readers look for at the top: one that no manifest names would be believed.
+_KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_INFO_FILE}
 
 
 def check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
     """Compares the files of a dataset with its manifest; shards by their names alone."""
-    named = {shard.path for shard in manifest.shards}
-    for path in sorted(files.sizes):
-        if path.startswith(SPLIT_PREFIX) and path not in named:
+    named = {MANIFEST_FILE, *(shard.path for shard in manifest.shards)}
+    named |= set(unchecked_files(files, manifest)).union(manifest.published)
+    for path in sorted(set(files.sizes) - named):
+        if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:
             yield Problem(
                 path, f"{files.path(path)!r}: is no part of the dataset by its manifest. Remove it."
             )
-    yield from _accounting(files, manifest)
-    yield from _datum(files, manifest)
-    yield from _rejects(files, manifest)
+    told = [
+        *_accounting(files, manifest),
+        *_datum(files, manifest),
+        *_rejects(files, manifest),
+    ]
+    yield from told
+    yield from _sums(files, manifest, known={problem.path for problem in told})
+
+
+def unchecked_files(files: DatasetFiles, manifest: Manifest) -> list[str]:
+    """The small files of which a manifest of format version 1 has no sum."""
+    if manifest.files is not None:
+        return []
+    return [
+        path
+        for path in sorted(files.sizes)
+        if path in _KNOWN_FILES or vocabulary_of(path) is not None
+    ]
+
+
+def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
+    """Says that a manifest is missing, where only this program writes what is there."""
+    names = list(files.sizes)
+    own = [name for name in names if is_index_file(name)]
+    if any(name.startswith(SPLIT_PREFIX) for name in names):
+        own += [name for name in names if name == REJECTS_FILE or vocabulary_of(name)]
+    if not own and DATUM_SHARDS_FILE in names:
+        try:
+            info = parse_shard_info(files.read_text(DATUM_SHARDS_FILE), path=DATUM_SHARDS_FILE)
+        except DatasetError:
+            return  # told elsewhere
+        own = [path for shards in info.values() for path in shards if is_shard_file(path)]
+    if own:
+        yield Problem(
+            MANIFEST_FILE,
+            f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} is of a dataset that "
+            "has one. What it should hold cannot be told: write the dataset again.",
+        )
+
+
+def _sums(files: DatasetFiles, manifest: Manifest, *, known: set[str]) -> Iterator[Problem]:
+    """Compares the content of small files with their sums."""
+    for path, digest in (manifest.files or {}).items():
+        if path in known:
+            continue
+        where = files.path(path)
+        if path not in files.sizes:
+            yield Problem(
+                path, f"{where!r}: is missing, though {MANIFEST_FILE} names it. Write it again."
+            )
+            continue
+        try:
+            found = FileDigest.of(files.read_bytes(path))
+        except OSError as error:
+            yield Problem(path, f"{where!r}: cannot be read: {error.strerror or error}")
+            continue
+        if found != digest:
+            yield Problem(
+                path,
+                f"{where!r}: expected {digest.size} bytes with checksum {digest.crc32c:08x} as the "
+                f"manifest says, got {found.size} with {found.crc32c:08x}. It was changed: write "
+                "the dataset again.",
+            )
 
 
 def _accounting(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
@@ -88,9 +174,9 @@ def _rejects(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
             yield Problem(REJECTS_FILE, f"{where!r}: is missing: {rejected} inputs were rejected")
         return
     try:
-        lines = files.read_text(REJECTS_FILE).splitlines()
-        codes = dict(collections.Counter(json.loads(line)["code"] for line in lines))
-    except (DatasetError, ValueError, KeyError, TypeError) as error:
+        entries = json_lines(files.read_text(REJECTS_FILE), path=where)
+        codes = dict(collections.Counter(entry["code"] for entry in entries))
+    except (ValueError, KeyError, TypeError) as error:
         yield Problem(REJECTS_FILE, f"{where!r}: expected an object a line: {error}")
         return
     if codes != manifest.reject_counts:
@@ -118,7 +204,14 @@ def label_features(files: DatasetFiles, manifest: Manifest) -> tuple[str, ...]:
         integers = [name for name, feature in features(files).items() if feature.type == "int"]
     except DatasetError:
         return ()  # told elsewhere
-    return tuple(n for n in integers if n in _LABELS or vocabulary_file(n) in files.sizes)
+    return tuple(n for n in integers if n in _LABELS or _vocabulary(n) in files.sizes)
+
+
+def _vocabulary(feature: str) -> str | None:
+    try:
+        return vocabulary_file(feature)
+    except ConfigError:  # no file can be called after it
+        return None
 
 
 def check_labels(
@@ -128,12 +221,13 @@ def check_labels(
     names = label_features(files, manifest)
     try:
         vocabularies = {
-            name: files.read_text(vocabulary_file(name)).split("\n")[:-1]
+            name: files.read_text(path).split("\n")[:-1]
             for name in names
-            if vocabulary_file(name) in files.sizes
+            if (path := _vocabulary(name)) is not None and path in files.sizes
         }
     except DatasetError as error:
-        yield Problem(MANIFEST_FILE, str(error))
+        if manifest.files is None:  # else told elsewhere
+            yield Problem(MANIFEST_FILE, str(error))
         return
     for split in manifest.splits:
         of_split = [outcome for outcome in outcomes if outcome.split == split]

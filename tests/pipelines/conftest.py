@@ -1,5 +1,6 @@
 """A small dataset of ours, with labels, an index and Datum's JSON; and the command line."""
 
+import dataclasses
 import json
 import os
 import shutil
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from trainer_utils import format as ours
+from trainer_utils.format.sealing import FileDigest
 
 REPOSITORY = Path(__file__).parents[2]
 LABELS = ["cat", "dog"]
@@ -61,7 +63,10 @@ def whole_dataset(tmp_path_factory) -> Path:
     (uri / "rejects.jsonl").write_text(json.dumps({"code": "EMPTY_FILE", "source": "a"}) + "\n")
     (uri / "vocab").mkdir()
     (uri / "vocab/label.txt").write_text("".join(f"{label}\n" for label in LABELS))
-    (uri / "manifest.json").write_text(manifest.to_json())
+    (uri / "schema.pbtxt").write_text("feature { name: 'image' }\n")
+    small = [*uri.glob("*.*"), *uri.glob("vocab/*")]
+    files = {str(path.relative_to(uri)): FileDigest.of(path.read_bytes()) for path in small}
+    (uri / "manifest.json").write_text(dataclasses.replace(manifest, files=files).to_json())
     return uri
 
 

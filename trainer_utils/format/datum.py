@@ -10,11 +10,11 @@ Keys that Datum does not know are kept in `Feature.extra`; Datum ignores them.
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from typing import Any
 
 from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.json_text import parse_json_object, render_json
 
 __all__ = [
     "Feature",
@@ -70,15 +70,13 @@ def parse_features(text: str, *, path: str) -> dict[str, Feature]:
         DatasetError: it is no such JSON; the message names the feature and `path`.
     """
     features = {}
-    for name, entry in _object(text, path).items():
+    for name, entry in parse_json_object(text, path=path).items():
         try:
             known = dict(entry)
-            features[name] = Feature(
-                type=known.pop("type"),
-                shape=tuple(int(size) for size in known.pop("shape")),
-                dense=bool(known.pop("dense")),
-                extra=known,
-            )
+            kind, shape, dense = (known.pop(key) for key in ("type", "shape", "dense"))
+            if type(dense) is not bool or not all(type(size) is int for size in shape):
+                raise TypeError("shape is a list of integers, dense is true or false")
+            features[name] = Feature(type=kind, shape=tuple(shape), dense=dense, extra=known)
         except (KeyError, TypeError, ValueError) as error:
             raise DatasetError(
                 f"feature {name!r}: expected type, shape and dense, got {entry!r} ({path}): {error}"
@@ -88,7 +86,7 @@ def parse_features(text: str, *, path: str) -> dict[str, Feature]:
 
 def render_features(features: Mapping[str, Feature]) -> str:
     """`datum_to_type_and_shape_mapping.json` as text."""
-    return _render(
+    return render_json(
         {
             name: {**f.extra, "type": f.type, "shape": list(f.shape), "dense": f.dense}
             for name, f in features.items()
@@ -102,10 +100,10 @@ def parse_shard_info(text: str, *, path: str) -> dict[str, dict[str, int]]:
     Raises:
         DatasetError: it is no such JSON; the message names `path`.
     """
-    info = _object(text, path)
+    info = parse_json_object(text, path=path)
     for split, shards in info.items():
         if not isinstance(shards, dict) or not all(
-            isinstance(count, int) and count >= 0 for count in shards.values()
+            type(count) is int and count >= 0 for count in shards.values()
         ):
             raise DatasetError(
                 f"split {split!r}: expected records by shard path, got {shards!r} ({path})"
@@ -115,18 +113,4 @@ def parse_shard_info(text: str, *, path: str) -> dict[str, dict[str, int]]:
 
 def render_shard_info(records_by_shard: Mapping[str, Mapping[str, int]]) -> str:
     """`shard_info.json` as text. Shards keep their order, which slices follow."""
-    return json.dumps(records_by_shard, indent=2, ensure_ascii=False) + "\n"
-
-
-def _object(text: str, path: str) -> dict[str, Any]:
-    try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise DatasetError(f"{path!r}: expected JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise DatasetError(f"{path!r}: expected a JSON object, got {type(value).__name__}")
-    return value
-
-
-def _render(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return render_json(records_by_shard, sort_keys=False)

@@ -7,11 +7,11 @@ Bytes are strings; images are arrays of height, width and channels.
 Source: JSON Schema, draft 2020-12.
 """
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format.datum import Feature
+from trainer_utils.format.json_text import render_json
 
 __all__ = ["render_example_schema"]
 
@@ -46,7 +46,7 @@ def render_example_schema(
         "required": sorted(properties),
         "additionalProperties": False,
     }
-    return json.dumps(schema, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return render_json(schema)
 
 
 def _property(feature: Feature, classes: Sequence[str] | None) -> dict[str, Any]:

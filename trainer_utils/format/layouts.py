@@ -19,10 +19,12 @@ from trainer_utils.format.manifest import Manifest, Shard
 from trainer_utils.format.naming import (
     DATUM_SHARDS_FILE,
     DATUM_TYPES_FILE,
+    EXAMPLE_SCHEMA_FILE,
     MANIFEST_FILE,
     SPLIT_PREFIX,
     WORKING_FOLDER,
     canonical_split,
+    check_inner_path,
     vocabulary_of,
 )
 from trainer_utils.format.tfds import (
@@ -46,7 +48,8 @@ class FoundShard:
     """One file of records.
 
     Args:
-        path: relative to the dataset's uri, as its own files name it; Datum's may lead out of it.
+        path: relative to the dataset's uri, as its own files name it; those that SchemaExport
+            writes may lead out of it.
         records: None where only reading it can tell.
         entry: what the manifest says of it, if there is one.
     """
@@ -79,6 +82,9 @@ def find_layout(
     files: Mapping[str, int | None], read_text: Callable[[str], str], *, uri: str
 ) -> Layout:
     """Finds a dataset among files.
+
+    What JSON of others names lies inside of the folder. The exception is SchemaExport's artifact,
+    known by `example.schema.json`: it describes shards that lie elsewhere.
 
     Args:
         files: bytes by path relative to `uri`, with `/`: at least those of its own folder and of
@@ -116,6 +122,7 @@ def find_layout(
     if DATUM_SHARDS_FILE in files:
         path = f"{uri}/{DATUM_SHARDS_FILE}"
         shards = _counted(parse_shard_info(read_text(DATUM_SHARDS_FILE), path=path))
+        _check_inside(shards, files, path)
         return Layout(
             shards=shards,
             features=features,
@@ -135,14 +142,25 @@ def _counted(info: Mapping[str, Mapping[str, int]]) -> dict[str, list[FoundShard
     }
 
 
+def _check_inside(
+    shards: Mapping[str, Sequence[FoundShard]], files: Mapping[str, int | None], named_in: str
+) -> None:
+    if EXAMPLE_SCHEMA_FILE not in files:
+        for group in shards.values():
+            for shard in group:
+                check_inner_path(shard.path, named_in=named_in)
+
+
 def _tfds(files: Mapping[str, int | None], read_text: Callable[[str], str], uri: str) -> Layout:
-    info = parse_tfds_splits(read_text(TFDS_INFO_FILE), path=f"{uri}/{TFDS_INFO_FILE}")
+    path = f"{uri}/{TFDS_INFO_FILE}"
+    shards = _counted(parse_tfds_splits(read_text(TFDS_INFO_FILE), path=path))
+    _check_inside(shards, files, path)
     features = None
     if TFDS_FEATURES_FILE in files:
         path = f"{uri}/{TFDS_FEATURES_FILE}"
         features = parse_tfds_features(read_text(TFDS_FEATURES_FILE), path=path)
     return Layout(
-        shards=_counted(info),
+        shards=shards,
         features=features,
         named_in=TFDS_INFO_FILE,
         vocabulary_files={

@@ -5,19 +5,32 @@
 
 It holds no clock, no host and no absolute path, and its keys are sorted: equal datasets have
 equal manifests, byte for byte.
+
+Since format version 2 it has the size and CRC-32C of every other small file that is published
+(`files`), and a sum of itself: `checksum` is the CRC-32C of the manifest's own bytes with zeros
+for the eight digits of it. Version 1 had neither, and is still read.
 """
 
 import dataclasses
-import json
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.json_text import parse_json_object, render_json
 from trainer_utils.format.multiset import combine_checksums
+from trainer_utils.format.naming import check_inner_path, index_file
+from trainer_utils.format.sealing import (
+    NO_CHECKSUM,
+    ChangedManifestError,
+    FileDigest,
+    check_seal,
+    seal,
+)
 
 __all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_FIRST_VERSION = 1  # without sums of the manifest and of small files
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
 
 
@@ -51,10 +64,11 @@ class Shard:
     def __post_init__(self) -> None:
         texts, numbers = (self.path, self.split), [self.records, self.bytes, self.crc32c]
         numbers += [sum for sum in (self.content, self.index_crc32c) if sum is not None]
-        if not all(isinstance(text, str) for text in texts) or not all(
-            isinstance(number, int) and number >= 0 for number in numbers
-        ):
+        if not all(isinstance(text, str) for text in texts) or not all(map(_is_count, numbers)):
             raise DatasetError(f"shard {self.path!r}: expected texts and counts, got {self}")
+        check_inner_path(self.path)
+        if self.index_crc32c is not None:
+            index_file(self.path)  # refuses a path that has none
 
     def to_entry(self) -> dict[str, Any]:
         """The shard as the manifest has it: sums in hexadecimal, without what is not known."""
@@ -87,6 +101,8 @@ class Accounting:
     skipped: int = 0
 
     def __post_init__(self) -> None:
+        if not all(map(_is_count, vars(self).values())):
+            raise DatasetError(f"accounting: expected counts, got {self}")
         if self.found != self.written + self.rejected + self.skipped:
             raise DatasetError(f"accounting: expected found = written + rejected + skipped: {self}")
 
@@ -114,11 +130,14 @@ class Manifest:
         accounting: by split.
         producer: the component that wrote it.
         config: the settings that shaped it, without paths.
-        input_fingerprint: of the content of the inputs, hexadecimal.
+        input_fingerprint: of the names and contents of the inputs, hexadecimal: the same for every
+            conversion of the same inputs, whatever the settings.
         label_counts: how often each label occurs, by split; empty where there is no label.
         conversions: inputs that are not kept byte for byte, by what was done to them.
         reject_counts: rejected inputs by code.
         versions: of the packages that shaped its bytes.
+        files: every other file that is published, by path relative to the dataset's uri, but for
+            shards' indices; None where they are not known, as in format version 1.
     """
 
     shards: tuple[Shard, ...]
@@ -130,6 +149,21 @@ class Manifest:
     conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
     reject_counts: Mapping[str, int] = dataclasses.field(default_factory=dict)
     versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    files: Mapping[str, FileDigest] | None = None
+
+    @property
+    def format_version(self) -> int:
+        """Of its form: the first that has what is known."""
+        return _FIRST_VERSION if self.files is None else FORMAT_VERSION
+
+    @property
+    def published(self) -> dict[str, FileDigest | None]:
+        """All files but itself and the shards, by path; None where the content is not known."""
+        files: dict[str, FileDigest | None] = dict(self.files or {})
+        for shard in self.shards:
+            if shard.index_crc32c is not None:
+                files[index_file(shard.path)] = None
+        return files
 
     @property
     def total(self) -> Accounting:
@@ -155,27 +189,23 @@ class Manifest:
 
     def to_json(self) -> str:
         """The manifest as it lies on disk: JSON with sorted keys, ending with a newline."""
-        return (
-            json.dumps(
-                {
-                    "format_version": FORMAT_VERSION,
-                    "producer": self.producer,
-                    "config": dict(self.config),
-                    "input_fingerprint": self.input_fingerprint,
-                    "versions": dict(self.versions),
-                    "shards": [shard.to_entry() for shard in self.shards],
-                    "split_order": list(self.splits),
-                    "splits": {name: self._split_entry(name) for name in self.splits},
-                    "total": dataclasses.asdict(self.total),
-                    "conversions": dict(self.conversions),
-                    "rejects": dict(self.reject_counts),
-                },
-                indent=2,
-                sort_keys=True,
-                ensure_ascii=False,
-            )
-            + "\n"
-        )
+        value = {
+            "format_version": self.format_version,
+            "producer": self.producer,
+            "config": dict(self.config),
+            "input_fingerprint": self.input_fingerprint,
+            "versions": dict(self.versions),
+            "shards": [shard.to_entry() for shard in self.shards],
+            "split_order": list(self.splits),
+            "splits": {name: self._split_entry(name) for name in self.splits},
+            "total": dataclasses.asdict(self.total),
+            "conversions": dict(self.conversions),
+            "rejects": dict(self.reject_counts),
+        }
+        if self.files is None:
+            return render_json(value)
+        value["files"] = {path: digest.to_entry() for path, digest in self.files.items()}
+        return seal(render_json(value | {"checksum": NO_CHECKSUM}))
 
     def _split_entry(self, split: str) -> dict[str, Any]:
         shards = self.shards_of(split)
@@ -190,48 +220,62 @@ class Manifest:
         }
 
     @classmethod
-    def from_json(cls, text: str, *, path: str) -> "Manifest":
+    def from_json(cls, text: str, *, path: str, is_checked: bool = True) -> "Manifest":
         """Reads what `to_json` made.
 
+        Args:
+            text: of the file, as it lies there.
+            path: its name, for messages.
+            is_checked: whether its own sum must agree, as it should for whoever relies on it.
+
         Raises:
-            DatasetError: it is no manifest, or of a newer format; the message names `path`.
+            DatasetError: it is no manifest, was changed, or is of a newer format; the message
+                names `path`.
         """
         try:
-            value = json.loads(text)
-            version = value["format_version"]
-            if version != FORMAT_VERSION:
+            value = parse_json_object(text, path=path)
+            version = value.get("format_version")
+            if type(version) is not int or version < _FIRST_VERSION:
+                raise ValueError(f"format_version: {version!r}")
+            if version > FORMAT_VERSION:
                 raise _NewerFormatError(
-                    f"{path!r}: expected format version {FORMAT_VERSION}, got {version!r}. "
+                    f"{path!r}: expected at most format version {FORMAT_VERSION}, got {version}. "
                     "Read it with the tfx-shards that wrote it, or a newer one."
                 )
-            entries = value["splits"]
-            manifest = cls(
-                shards=tuple(map(Shard.from_entry, value["shards"])),
-                accounting={
-                    name: Accounting(
-                        **{
-                            field.name: entries[name][field.name]
-                            for field in dataclasses.fields(Accounting)
-                        }
-                    )
-                    for name in value["split_order"]
-                },
-                producer=value["producer"],
-                config=value["config"],
-                input_fingerprint=value["input_fingerprint"],
-                label_counts={n: e["labels"] for n, e in entries.items() if e["labels"]},
-                conversions=value["conversions"],
-                reject_counts=value["rejects"],
-                versions=value["versions"],
-            )
-        except _NewerFormatError:
+            if is_checked and (version != _FIRST_VERSION or "checksum" in value):
+                check_seal(text, path=path)
+            return cls._from_value(value)
+        except (_NewerFormatError, ChangedManifestError):
             raise
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DatasetError(
                 f"{path!r}: expected a manifest: {type(error).__name__}: {error}. "
                 "The dataset was not written whole, or was changed: write it again."
             ) from error
-        return manifest
+
+    @classmethod
+    def _from_value(cls, value: Mapping[str, Any]) -> "Manifest":
+        entries, files = value["splits"], value.get("files")
+        if (files is None) != (value["format_version"] == _FIRST_VERSION):
+            raise ValueError("files: expected those of format version 2, and of no other")
+        names = [field.name for field in dataclasses.fields(Accounting)]
+        return cls(
+            shards=tuple(map(Shard.from_entry, value["shards"])),
+            accounting={
+                split: Accounting(**{name: entries[split][name] for name in names})
+                for split in _texts(value["split_order"])
+            },
+            producer=value["producer"],
+            config=_object(value["config"]),
+            input_fingerprint=value["input_fingerprint"],
+            label_counts={n: _counts(e["labels"]) for n, e in entries.items() if e["labels"]},
+            conversions=_counts(value["conversions"]),
+            reject_counts=_counts(value["rejects"]),
+            versions=_object(value["versions"]),
+            files=None
+            if files is None
+            else {path: FileDigest.from_entry(path, entry) for path, entry in files.items()},
+        )
 
     def check_files(self, sizes: Mapping[str, int]) -> None:
         """Compares the manifest with the shards that are there.
@@ -252,6 +296,28 @@ class Manifest:
                     f"(byte {min(size, sizes[shard_path])}). "
                     "It was cut short or changed: write the dataset again."
                 )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, dict):
+        raise TypeError(f"expected an object, got {value!r}")
+    return value
+
+
+def _counts(value: Any) -> Mapping[str, int]:
+    if not all(map(_is_count, _object(value).values())):
+        raise TypeError(f"expected counts, got {value!r}")
+    return _object(value)
+
+
+def _texts(value: Any) -> list[str]:
+    if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
+        raise TypeError(f"expected a list of texts, got {value!r}")
+    return value
 
 
 def _refuse(what: str, paths: Iterable[str]) -> None:

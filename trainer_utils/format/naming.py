@@ -6,12 +6,18 @@
 
 Source: TFX keeps an Examples artifact as `Split-<name>/` folders of sharded TFRecord files
 (`tfx.types.artifact_utils.get_split_uri`); Datum keeps its two JSON files at the top.
+
+Whatever becomes part of a path is checked here. A feature may be called anything: in the name of
+its vocabulary's file, what a file system, a shell or a terminal would take for more than a letter
+is percent-encoded (RFC 3986, section 2.1). A path that a file of a dataset names is inside it.
 """
 
 import dataclasses
 import re
+import urllib.parse
 
 from trainer_utils.format.errors import ConfigError, DatasetError
+from trainer_utils.format.printable import is_printable
 
 __all__ = [
     "DATASET_FILES",
@@ -28,9 +34,14 @@ __all__ = [
     "WORKING_FOLDER",
     "ShardName",
     "canonical_split",
+    "check_inner_path",
     "check_split_name",
+    "escape_name",
     "index_file",
+    "is_index_file",
+    "is_shard_file",
     "split_folder",
+    "unescape_name",
     "vocabulary_file",
     "vocabulary_of",
 ]
@@ -46,9 +57,15 @@ REJECTS_FILE = "rejects.jsonl"
 DATASET_FILES = (MANIFEST_FILE, DATUM_TYPES_FILE, DATUM_SHARDS_FILE, SCHEMA_FILE, REJECTS_FILE)
 VOCABULARY_FOLDER = "vocab"
 INDEX_FOLDER = "index"
+_VOCABULARY_SUFFIX = ".txt"
 WORKING_FOLDER = ".tfx-shards-tmp"  # while a dataset is being written
 
+_MOST_NAME_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
+_MOST_SPLIT_CHARACTERS = 200  # a shard's name has more than its split's
 _SPLIT_NAME = re.compile(r"\w+", re.ASCII)
+_INDEX_PATH = re.compile(rf"{INDEX_FOLDER}/\w+-\d{{5,}}-of-\d{{5,}}\.npy", re.ASCII)
+# Separators, what shells and Windows keep for themselves, and the escape itself.
+_RESERVED = frozenset('%/\\<>:"|?*')
 _SHARD_PATH = re.compile(
     rf"{SPLIT_PREFIX}(?P<split>\w+)/{SHARD_PREFIX}"
     r"-(?P<shard_index>\d{5,})-of-(?P<num_shards>\d{5,})(?P<gzip>\.gz)?",
@@ -116,6 +133,66 @@ class ShardName:
         )
 
 
+def check_inner_path(path: str, *, named_in: str = "") -> str:
+    """`path` itself, if it leads to a file inside of the folder that it is relative to.
+
+    Args:
+        path: with `/` between its parts.
+        named_in: what names it, for the message.
+
+    Raises:
+        DatasetError: it is absolute, leads out, or has a part that no file can be called.
+    """
+    parts = path.split("/")
+    if (
+        any(part in ("", ".", "..") or len(_octets(part)) > _MOST_NAME_BYTES for part in parts)
+        or not is_printable(path)
+        or "\\" in path
+        or re.match(r"[A-Za-z]:", path)
+    ):
+        where = f" ({named_in})" if named_in else ""
+        raise DatasetError(
+            f"path {path[:1000]!r}: expected a file inside of the dataset's folder{where}. "
+            "The dataset was changed, or is none: write it again."
+        )
+    return path
+
+
+def _octets(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def escape_name(name: str) -> str:
+    """A feature's name as part of a file's name; `unescape_name` leads back.
+
+    Letters, digits, blanks and signs of any script stay. Percent-encoded are separators, control
+    and direction marks, what Windows refuses, and dots or blanks at either end.
+
+    Raises:
+        ConfigError: no file can have so long a name.
+    """
+    middle = range(1, len(name) - 1)
+    escaped = "".join(
+        character
+        if is_printable(character)
+        and character not in _RESERVED
+        and (character not in ". " or place in middle)
+        else "".join(f"%{octet:02X}" for octet in _octets(character))
+        for place, character in enumerate(name)
+    )
+    if not 0 < len(_octets(escaped)) <= _MOST_NAME_BYTES - len(".labels.txt"):
+        raise ConfigError(
+            f"feature {name[:100]!r}: expected a name of 1 to some {_MOST_NAME_BYTES} bytes, since "
+            f"a file is called after it, got {len(_octets(name))}. Rename the column."
+        )
+    return escaped
+
+
+def unescape_name(escaped: str) -> str:
+    """The feature's name that `escape_name` made into part of a file's."""
+    return urllib.parse.unquote(escaped, errors="surrogatepass") if "%" in escaped else escaped
+
+
 def split_folder(split: str) -> str:
     """The folder of a split's shards, relative to the dataset's uri."""
     return f"{SPLIT_PREFIX}{split}"
@@ -135,27 +212,46 @@ def index_file(shard_path: str) -> str:
     return f"{INDEX_FOLDER}/{name.split}-{numbers}.npy"
 
 
+def is_shard_file(path: str) -> bool:
+    """Whether a relative path is one that `ShardName` makes."""
+    return _SHARD_PATH.fullmatch(path) is not None
+
+
+def is_index_file(path: str) -> bool:
+    """Whether a relative path is one that `index_file` makes."""
+    return _INDEX_PATH.fullmatch(path) is not None
+
+
 def vocabulary_file(feature: str) -> str:
-    """The file of a feature's vocabulary, relative to the dataset's uri."""
-    return f"{VOCABULARY_FOLDER}/{feature}.txt"
+    """The file of a feature's vocabulary, relative to the dataset's uri.
+
+    Raises:
+        ConfigError: as `escape_name`.
+    """
+    return f"{VOCABULARY_FOLDER}/{escape_name(feature)}{_VOCABULARY_SUFFIX}"
 
 
 def vocabulary_of(path: str) -> str | None:
     """The feature whose vocabulary a relative path is; None where it is another file's."""
-    prefix, suffix = vocabulary_file("\0").split("\0")
-    is_one = path.startswith(prefix) and path.endswith(suffix)
-    return path.removeprefix(prefix).removesuffix(suffix) if is_one else None
+    folder, _, name = path.partition("/")
+    if folder != VOCABULARY_FOLDER or not name.endswith(_VOCABULARY_SUFFIX):
+        return None
+    try:
+        return unescape_name(name.removesuffix(_VOCABULARY_SUFFIX))
+    except UnicodeDecodeError:  # percent signs of somebody else's
+        return None
 
 
 def check_split_name(split: str) -> str:
     """`split` itself, if it can be a folder's name and stand in a slice such as `train[:80%]`.
 
     Raises:
-        ConfigError: it holds anything but ASCII letters, digits and underscores.
+        ConfigError: it holds anything but ASCII letters, digits and underscores, or is too long.
     """
-    if not _SPLIT_NAME.fullmatch(split):
+    if not _SPLIT_NAME.fullmatch(split) or len(split) > _MOST_SPLIT_CHARACTERS:
         raise ConfigError(
-            f"split {split!r}: expected a name of letters, digits and underscores, such as 'train'"
+            f"split {split[:1000]!r}: expected a name of letters, digits and underscores, such as "
+            f"'train', of at most {_MOST_SPLIT_CHARACTERS}"
         )
     return split
 

@@ -11,13 +11,14 @@ Source: `tensorflow_datasets/core/{dataset_info,example_serializer,naming}.py` o
 `core/proto/{dataset_info,feature}.proto`.
 """
 
-import json
 import math
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format.datum import Feature
 from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.json_text import parse_json_object, render_json
 
 __all__ = [
     "TFDS_FEATURES_FILE",
@@ -33,6 +34,7 @@ TFDS_INFO_FILE = "dataset_info.json"
 TFDS_FEATURES_FILE = "features.json"
 
 _TEMPLATE = "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}"
+_FIELD = re.compile(r"\{(\w+)\}")
 _UNKNOWN = -1
 _FEATURES = "tensorflow_datasets.core.features"
 
@@ -49,7 +51,7 @@ def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
         DatasetError: it is no such JSON, or the shards are no TFRecord files.
     """
     try:
-        info = json.loads(text)
+        info = parse_json_object(text, path=path)
         file_format = info.get("fileFormat", "tfrecord")
         if file_format != "tfrecord":
             raise DatasetError(
@@ -57,9 +59,9 @@ def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
                 "Convert it: tfds build --file_format=tfrecord, or `tfds convert_format`."
             )
         return {split["name"]: _shards(info, split) for split in info.get("splits", ())}
+    except DatasetError:
+        raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        if isinstance(error, DatasetError):
-            raise
         raise DatasetError(
             f"{path!r}: expected TFDS's dataset_info.json: {type(error).__name__}: {error}"
         ) from error
@@ -68,17 +70,22 @@ def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
 def _shards(info: Mapping[str, Any], split: Mapping[str, Any]) -> dict[str, int]:
     lengths = [int(number) for number in split.get("shardLengths", ())]
     count = len(lengths)
+    if min(lengths, default=0) < 0:
+        raise ValueError(f"shardLengths: {min(lengths)} records")
+    template = split.get("filepathTemplate") or _TEMPLATE
     digits = max(5, len(str(count)))
     shards = {}
     for index, records in enumerate(lengths):
-        name = (split.get("filepathTemplate") or _TEMPLATE).format(
-            DATASET=info["name"],
-            SPLIT=split["name"],
-            FILEFORMAT="tfrecord",
-            SHARD_INDEX=f"{index:0{digits}d}",
-            NUM_SHARDS=f"{count:0{digits}d}",
-            SHARD_X_OF_Y=f"{index:0{digits}d}-of-{count:0{digits}d}",
-        )
+        fields = {
+            "DATASET": info["name"],
+            "SPLIT": split["name"],
+            "FILEFORMAT": "tfrecord",
+            "SHARD_INDEX": f"{index:0{digits}d}",
+            "NUM_SHARDS": f"{count:0{digits}d}",
+            "SHARD_X_OF_Y": f"{index:0{digits}d}-of-{count:0{digits}d}",
+        }
+        # Not `str.format`, by which a template reaches for attributes, or asks for gigabytes.
+        name = _FIELD.sub(lambda found, of=fields: of[found[1]], template)
         shards[name] = records
     return shards
 
@@ -95,10 +102,12 @@ def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
         DatasetError: it is no such JSON; the message names `path`.
     """
     try:
-        root = json.loads(text)
+        root = parse_json_object(text, path=path)
         features: dict[str, Feature] = {}
         is_known = _collect("", root, (), features)
-    except (KeyError, TypeError, AttributeError, ValueError) as error:
+    except DatasetError:
+        raise
+    except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise DatasetError(
             f"{path!r}: expected TFDS's features.json: {type(error).__name__}: {error}"
         ) from error
@@ -198,7 +207,7 @@ def render_tfds_features(
     entries = {
         name: _entry(feature, (classes or {}).get(name)) for name, feature in features.items()
     }
-    return _render(_of_kind("features_dict.FeaturesDict", featuresDict={"features": entries}))
+    return render_json(_of_kind("features_dict.FeaturesDict", featuresDict={"features": entries}))
 
 
 def _entry(feature: Feature, num_classes: int | None) -> dict[str, Any]:
@@ -255,8 +264,6 @@ def render_tfds_info(
         }
         for split, (template, records, num_bytes) in splits.items()
     ]
-    return _render({"fileFormat": "tfrecord", "name": name, "splits": entries, "version": version})
-
-
-def _render(value: Mapping[str, Any]) -> str:
-    return json.dumps(value, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    return render_json(
+        {"fileFormat": "tfrecord", "name": name, "splits": entries, "version": version}
+    )

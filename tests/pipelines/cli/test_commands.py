@@ -8,6 +8,7 @@ import pytest
 from click.testing import CliRunner
 
 from pipelines.cli.app import COMMANDS, app
+from tests.pipelines.rewriting import rewrite
 
 
 @pytest.fixture
@@ -89,10 +90,8 @@ def test_inspect_shows_what_is_in_a_dataset(invoke, whole_dataset):
 
 
 def test_inspect_shows_the_commonest_of_many_labels(invoke, dataset):
-    manifest = json.loads((dataset / "manifest.json").read_text())
     labels = {f"class {number:03d}": number for number in range(1, 101)}
-    manifest["splits"]["train"]["labels"] = labels
-    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    rewrite(dataset / "manifest.json", lambda m: m["splits"]["train"].update(labels=labels))
     text = invoke("inspect", dataset).stdout
     assert "class 100" in text
     assert "class 050" not in text

@@ -11,6 +11,7 @@ from pipelines.doctor.cluster import cluster_checks, workers_of
 from pipelines.doctor.dataset import dataset_checks
 from pipelines.doctor.machine import disk_check, machine_checks, memory_limit
 from pipelines.doctor.packages import package_checks
+from tests.pipelines.rewriting import rewrite
 from trainer_utils.format import ConfigError, Feature
 
 
@@ -213,10 +214,11 @@ def test_what_is_amiss_in_a_dataset(dataset, change, name, level, said):
     ],
 )
 def test_classes_out_of_balance_are_told(dataset, labels, said):
-    manifest = json.loads((dataset / "manifest.json").read_text())
-    manifest["splits"]["train"]["labels"] = labels
-    manifest["splits"]["eval"]["labels"] = {}
-    (dataset / "manifest.json").write_text(json.dumps(manifest))
+    def change(manifest):
+        manifest["splits"]["train"]["labels"] = labels
+        manifest["splits"]["eval"]["labels"] = {}
+
+    rewrite(dataset / "manifest.json", change)
     assert said in by_name(dataset_checks(str(dataset)))["classes"].message
 
 

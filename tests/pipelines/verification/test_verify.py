@@ -4,6 +4,7 @@ import json
 import pytest
 
 from pipelines.verification import verify_dataset
+from tests.pipelines.rewriting import rewrite
 from trainer_utils.format import DatasetError
 
 TRAIN = "Split-train/data_tfrecord-00001-of-00002"
@@ -18,12 +19,6 @@ def flip(path, place):
 
 def cut(path, number):
     path.write_bytes(path.read_bytes()[:-number])
-
-
-def edit(path, change):
-    value = json.loads(path.read_text())
-    change(value)
-    path.write_text(json.dumps(value))
 
 
 def test_a_whole_dataset_is_good(whole_dataset):
@@ -61,12 +56,12 @@ def test_a_whole_dataset_is_good(whole_dataset):
         ),
         (lambda d: (d / "index/eval-00000-of-00001.npy").unlink(), EVAL, "npy.*is missing"),
         (
-            lambda d: edit(d / "shard_info.json", lambda v: v["eval"].update({EVAL: 4})),
+            lambda d: rewrite(d / "shard_info.json", lambda v: v["eval"].update({EVAL: 4})),
             "shard_info.json",
             "split 'eval': expected 5 records of .* got 4",
         ),
         (
-            lambda d: edit(d / "shard_info.json", lambda v: v.pop("eval")),
+            lambda d: rewrite(d / "shard_info.json", lambda v: v.pop("eval")),
             "shard_info.json",
             "expected 5 records .* got none",
         ),
@@ -78,19 +73,19 @@ def test_a_whole_dataset_is_good(whole_dataset):
             "expected {'EMPTY_FILE': 1} .* got {'NOT_UTF8': 1}",
         ),
         (
-            lambda d: edit(
+            lambda d: rewrite(
                 d / "manifest.json", lambda v: v["splits"]["eval"]["labels"].update(dog=3)
             ),
             "manifest.json",
             "split 'eval': expected 3 records of label 'dog' .* got 2",
         ),
         (
-            lambda d: edit(d / "manifest.json", lambda v: v["shards"][0].update(content="ff")),
+            lambda d: rewrite(d / "manifest.json", lambda v: v["shards"][0].update(content="ff")),
             "Split-train/data_tfrecord-00000-of-00002",
             "expected records with the sum 00000000000000ff",
         ),
         (
-            lambda d: edit(
+            lambda d: rewrite(
                 d / "manifest.json", lambda v: v["splits"]["eval"].update(written=4, found=4)
             ),
             "manifest.json",

@@ -1,0 +1,110 @@
+"""JSON of a dataset's files is read strictly: what is doubtful is an error that names the file."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer_utils.format import DatasetError, Manifest, parse_features, parse_shard_info
+from trainer_utils.format.json_text import json_lines, parse_json, render_json
+from trainer_utils.format.tfds import parse_tfds_features, parse_tfds_splits
+
+HOSTILE = {
+    "nothing": "",
+    "no JSON": "{",
+    "a name twice": '{"a": 1, "a": 2}',
+    "a name twice within": '{"a": {"b": 1, "b": 1}}',
+    "NaN": '{"a": NaN}',
+    "infinite": '{"a": -Infinity}',
+    "too large a float": '{"a": 1e999}',
+    "65 bits": '{"a": 18446744073709551616}',
+    "a million digits": '{"a": ' + "9" * 10**6 + "}",
+    "deep lists": '{"a": ' + "[" * 10**5 + "]" * 10**5 + "}",
+    "deep objects": '{"a":' * 10**5 + "1" + "}" * 10**5,
+    "half a pair": '{"a": "\\ud800"}',
+    "half a pair as a name": '{"\\uDFFF": 1}',
+    "two values": "{} {}",
+    "a mark before it": "\ufeff{}",
+}
+PARSERS = [
+    parse_json,
+    parse_features,
+    parse_shard_info,
+    parse_tfds_splits,
+    parse_tfds_features,
+    Manifest.from_json,
+]
+
+
+@pytest.mark.parametrize("parse", PARSERS, ids=lambda parse: parse.__qualname__)
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_what_readers_disagree_about_is_refused(text, parse):
+    with pytest.raises(DatasetError, match="the/file") as raised:
+        parse(text, path="the/file")
+    assert len(str(raised.value)) < 2000
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False,
+    allow_infinity=False) | st.text(st.characters(blacklist_categories=("Cs",))),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(
+    blacklist_categories=("Cs",))), inner),
+    max_leaves=8,
+)  # fmt: skip
+
+
+@given(st.dictionaries(st.text(st.characters(blacklist_categories=("Cs",))), JSON))
+def test_what_is_written_is_read(value):
+    assert parse_json(render_json(value), path="x") == value
+
+
+@pytest.mark.parametrize("parse", PARSERS[1:], ids=lambda parse: parse.__qualname__)
+@given(value=JSON)
+def test_any_other_json_is_read_or_refused_with_its_path(value, parse):
+    try:
+        parse(json.dumps(value), path="the/file")
+    except DatasetError as error:
+        assert "the/file" in str(error)  # noqa: PT017 - most are refused, not all
+
+
+WRONG = [None, True, 3, -1, 2.5, "x", "", [], [1], {}, {"a": 1}]
+
+
+@pytest.mark.parametrize("wrong", WRONG, ids=repr)
+def test_wrong_types_within_a_manifest_are_refused_with_its_path(wrong):
+    from tests.trainer_utils.format.test_manifest import MANIFEST
+
+    good = json.loads(MANIFEST.to_json())
+    changes = [{key: wrong} for key in good] + [{"shards": [wrong]}, {"splits": {"train": wrong}}]
+    changes += [{"shards": [{**good["shards"][0], key: wrong}]} for key in good["shards"][0]]
+    changes += [
+        {"splits": {**good["splits"], "train": {**good["splits"]["train"], key: wrong}}}
+        for key in good["splits"]["train"]
+    ]
+    for change in changes:
+        try:
+            Manifest.from_json(json.dumps({**good, **change}), path="the/file").to_json()
+        except DatasetError as error:
+            assert "the/file" in str(error)  # noqa: PT017 - some are as good as others
+
+
+def test_lines_end_at_newlines_alone():
+    text = "".join(json.dumps({"a": mark}, ensure_ascii=False) + "\n" for mark in "\u2028\x85\x0b")
+    assert json_lines(text, path="x") == [{"a": mark} for mark in "\u2028\x85\x0b"]
+    for bad in ("{}", "{}\n\n", "[]\n", "{}\n{"):
+        with pytest.raises(DatasetError, match="x"):
+            json_lines(bad, path="x")
+
+
+def test_a_template_of_tfds_is_filled_in_and_nothing_else():
+    def info(template):
+        split = {"name": "train", "shardLengths": ["1"], "filepathTemplate": template}
+        return json.dumps({"name": "set", "splits": [split]})
+
+    found = parse_tfds_splits(info("{DATASET}-{SPLIT}-{SHARD_X_OF_Y}"), path="x")
+    assert found == {"train": {"set-train-00000-of-00001": 1}}
+    for template in ("{DATASET.__class__}", "{DATASET:>9999999999}", "{DATASET!r}"):
+        assert parse_tfds_splits(info(template), path="x") == {"train": {template: 1}}
+    with pytest.raises(DatasetError, match="OTHER"):
+        parse_tfds_splits(info("{OTHER}"), path="x")

@@ -1,0 +1,104 @@
+"""JSON of a dataset's own files, read strictly and written in one form.
+
+    parse_json('{"a": 1}', path="manifest.json")     # refuses what JSON readers disagree about
+    json_lines('{"a": 1}\\n{"a": 2}\\n', path="rejects.jsonl")
+
+Refused are a name that comes twice, NaN and infinities, integers beyond 64 bits, half of a
+surrogate pair, and nesting that no file of a dataset has: two readers could make two things of
+them, or one of them fall over.
+
+Source: RFC 8259, section 4 on names, 6 on numbers and 8.2 on characters.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from trainer_utils.format.errors import DatasetError
+
+__all__ = ["json_lines", "parse_json", "parse_json_object", "render_json"]
+
+_MOST_DIGITS = 20  # of an integer of 64 bits, with its sign
+
+
+def parse_json(text: str, *, path: str) -> Any:
+    """What a text of JSON says.
+
+    Raises:
+        DatasetError: it is none, or is ambiguous; the message names `path`.
+    """
+    try:
+        value = json.loads(
+            text,
+            object_pairs_hook=_without_twins,
+            parse_int=_integer,
+            parse_float=_finite,
+            parse_constant=_refuse_constant,
+        )
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()  # refuses half a pair
+    except (ValueError, RecursionError) as error:
+        told = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise DatasetError(f"{path!r}: expected JSON: {told}") from error
+    return value
+
+
+def parse_json_object(text: str, *, path: str) -> dict[str, Any]:
+    """What a text of JSON says, which must be an object.
+
+    Raises:
+        DatasetError: it is none; the message names `path`.
+    """
+    value = parse_json(text, path=path)
+    if not isinstance(value, dict):
+        raise DatasetError(f"{path!r}: expected a JSON object, got {type(value).__name__}")
+    return value
+
+
+def json_lines(text: str, *, path: str) -> list[dict[str, Any]]:
+    """The objects of a file with one a line.
+
+    Lines end at a newline alone: `str.splitlines` also splits at characters that a name may hold.
+
+    Raises:
+        DatasetError: a line is no object; the message names `path` and the line.
+    """
+    lines = text.split("\n")
+    if lines.pop():
+        raise DatasetError(f"{path!r}: expected a newline after the last line")
+    return [
+        parse_json_object(line, path=f"{path}, line {number}")
+        for number, line in enumerate(lines, start=1)
+    ]
+
+
+def render_json(value: Mapping[str, Any], *, sort_keys: bool = True) -> str:
+    """JSON as it lies in a dataset: UTF-8, two blanks a level, a newline at the end."""
+    text = json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False)
+    return text + "\n"
+
+
+def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"the name {twice!r} comes twice")
+    return value
+
+
+def _integer(digits: str) -> int:
+    if len(digits) > _MOST_DIGITS or not -(2**63) <= (number := int(digits)) < 2**64:
+        raise ValueError(f"the integer {digits[:_MOST_DIGITS]}… has more than 64 bits")
+    return number
+
+
+def _finite(digits: str) -> float:
+    number = float(digits)
+    if number in (float("inf"), float("-inf")):
+        raise ValueError(f"the number {digits[:_MOST_DIGITS]} is none that floats hold")
+    return number
+
+
+def _refuse_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number")

@@ -1,0 +1,59 @@
+"""Texts of the data on their way to a terminal, a log or a line of a file.
+
+    printable("a\\x1b[2Jb")             # 'a\\\\x1b[2Jb'
+    printable_json('{"a": "\\u2028"}')  # the same JSON, in ASCII where it matters
+
+A name may hold whatever a file system or a table holds: controls that drive a terminal (ESC, C1),
+ends of lines (also U+2028, U+2029) with which it would forge lines, marks that turn the direction
+of what stands beside it, halves of surrogate pairs, which no UTF-8 has. Those are shown as escapes,
+as Python writes them; all other characters of any script stay.
+
+Source: Unicode Technical Report 36, sections 3.6 and 3.7; ECMA-48 for C0 and C1.
+"""
+
+import re
+
+__all__ = ["is_printable", "printable", "printable_json"]
+
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
+    "\u061c\u200b\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb"
+    "\U000e0000-\U000e007f\ud800-\udfff]"
+)
+
+
+def is_printable(text: str) -> bool:
+    """Whether a text holds nothing that `printable` escapes."""
+    return _UNPRINTABLE.search(text) is None
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """A text with escapes for what is no sign, such as `\\x1b`.
+
+    Args:
+        text: of the data, or made of some.
+        keep: characters that stay, such as a newline where lines are ours.
+    """
+    if is_printable(text):
+        return text
+    return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else _told(found[0]), text)
+
+
+def _told(character: str) -> str:
+    number = ord(character)
+    if number <= 0xFF:
+        return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character, f"\\x{number:02x}")
+    return f"\\u{number:04x}" if number <= 0xFFFF else f"\\U{number:08x}"
+
+
+def printable_json(text: str) -> str:
+    """JSON that says the same, in which only ends of lines between values are not printable."""
+    return _UNPRINTABLE.sub(
+        lambda found: found[0] if found[0] in "\n\r\t" else _units(found[0]), text
+    )
+
+
+def _units(character: str) -> str:
+    """As JSON writes a character: its units of UTF-16."""
+    octets = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{octets[at : at + 2].hex()}" for at in range(0, len(octets), 2))

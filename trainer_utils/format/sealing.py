@@ -1,0 +1,80 @@
+"""Sums of a dataset's small files, and of the manifest that holds them.
+
+    FileDigest.of(data)          # what the manifest says of vocab/label.txt
+    check_seal(text, path=…)     # of the manifest itself
+
+The manifest's `checksum` is the CRC-32C of its bytes with zeros for the eight digits of it.
+"""
+
+import dataclasses
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.naming import check_inner_path
+
+__all__ = ["NO_CHECKSUM", "ChangedManifestError", "FileDigest", "check_seal", "seal"]
+
+NO_CHECKSUM = "00000000"
+# Two blanks of indent are the top level's alone, and no text of JSON holds a newline.
+_CHECKSUM = re.compile(r'^  "checksum": "([0-9a-f]{8})"', re.MULTILINE)
+
+
+class ChangedManifestError(DatasetError):
+    """A manifest's bytes are not those that were written."""
+
+
+@dataclasses.dataclass(frozen=True)
+class FileDigest:
+    """A small file that is published: its size in bytes, and the CRC-32C of them."""
+
+    size: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, data: bytes) -> "FileDigest":
+        """Of a file's content."""
+        return cls(len(data), extend_crc32c(0, data))
+
+    def to_entry(self) -> dict[str, Any]:
+        """As the manifest has it."""
+        return {"bytes": self.size, "crc32c": f"{self.crc32c:08x}"}
+
+    @classmethod
+    def from_entry(cls, path: str, entry: Mapping[str, Any]) -> "FileDigest":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        check_inner_path(path)
+        size = entry["bytes"]
+        if type(size) is not int or size < 0:
+            raise ValueError(f"{path!r}: expected a number of bytes, got {size!r}")
+        return cls(size, int(entry["crc32c"], 16))
+
+
+def seal(text: str) -> str:
+    """A manifest with its own sum, in place of whatever sum it has.
+
+    Raises:
+        ValueError: it has no place for one, or two.
+    """
+    places = [found.span(1) for found in _CHECKSUM.finditer(text)]
+    if len(places) != 1:
+        raise ValueError(f"expected a line with its checksum, got {len(places)}")
+    start, stop = places[0]
+    crc = extend_crc32c(0, (text[:start] + NO_CHECKSUM + text[stop:]).encode())
+    return f"{text[:start]}{crc:08x}{text[stop:]}"
+
+
+def check_seal(text: str, *, path: str) -> None:
+    """Compares a manifest with its own sum.
+
+    Raises:
+        ChangedManifestError: they do not agree; the message names `path`.
+        ValueError: it has no sum.
+    """
+    if seal(text) != text:
+        raise ChangedManifestError(
+            f"{path!r}: expected a manifest whose own checksum agrees, got another. "
+            "It was changed: write the dataset again."
+        )
