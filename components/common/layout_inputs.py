@@ -10,13 +10,14 @@ import functools
 import os
 import posixpath
 import re
-from collections.abc import Iterator, Mapping, Sequence
-from typing import BinaryIO
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
 
 from components.common.files import InputFile, is_remote, join, open_for_reading, read_bytes
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
-from trainer_utils.format import InputError
+from trainer_utils.format import InputError, keyed_hash
+from trainer_utils.format.crc32c import extend_crc32c
 
 __all__ = ["ImageRoot", "LayoutInputs"]
 
@@ -45,6 +46,8 @@ class LayoutInputs:
         columns: kinds by column, as the user sets them.
         image_roots: other folders that lists may point into.
         media: what the files are, where nothing says so: `image` or `audio`.
+        contents: sums of what the layout itself read, such as annotations, by name: a part of the
+            inputs' fingerprint.
     """
 
     base: str
@@ -54,6 +57,7 @@ class LayoutInputs:
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     image_roots: tuple[ImageRoot, ...] = ()
     media: str = "image"
+    contents: dict[str, int] = dataclasses.field(default_factory=dict)
 
     def below_root(self) -> Iterator[tuple[tuple[str, ...], InputFile]]:
         """Each file below `root`, with the parts of its path from there on."""
@@ -67,8 +71,10 @@ class LayoutInputs:
         return open_for_reading(join(self.base, path))
 
     def read_bytes(self, path: str) -> bytes:
-        """A whole file."""
-        return read_bytes(join(self.base, path))
+        """A whole file; its content is kept in mind."""
+        data = read_bytes(join(self.base, path))
+        self.contents[path] = extend_crc32c(0, data)
+        return data
 
     def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
         """Whole small files, in order; those of an object store many at a time."""
@@ -91,6 +97,25 @@ class LayoutInputs:
                 f"{path!r}: expected UTF-8, got {error.object[error.start : error.end]!r} "
                 f"(byte {error.start})"
             ) from error
+
+    def note_rows(
+        self, path: str, columns: Sequence[str] | None, rows: Iterable[Sequence[Any]]
+    ) -> None:
+        """Keeps a list's rows in mind, in no order and whatever their columns are taken for.
+
+        Args:
+            path: of the list; its rows stand for its bytes.
+            columns: their names; None where a row is known by places alone.
+            rows: the values of each.
+        """
+        total = 0
+        for values in rows:
+            row: Any = list(values)
+            if columns is not None:
+                pairs = zip(columns, values, strict=False)
+                row = sorted((name, value) for name, value in pairs if value is not None)
+            total += keyed_hash(repr(row).encode(), seed=0, purpose="row")
+        self.contents[path] = total % 2**128
 
     def resolve(self, uri: str, *, folder: str) -> tuple[str, Blob]:
         """The name and the file that a row of a list means.

@@ -6,7 +6,7 @@ listing.columns       # (Column(name='label', kind='label'),)
 """
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple, NoReturn
 
 from trainer_utils.format import ConfigError, InputError
@@ -112,12 +112,14 @@ class Listing:
         left_out: before reading.
         columns: the features that `Entry.values` are of.
         blobs: the features that `Entry.blobs` are of.
+        contents: sums of what the layout read to find them, by name.
     """
 
     entries: tuple[Entry, ...]
     left_out: tuple[LeftOut, ...] = ()
     columns: tuple[Column, ...] = ()
     blobs: tuple[BlobColumn, ...] = (BlobColumn("image", "image"),)
+    contents: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def found(self) -> int:

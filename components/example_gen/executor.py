@@ -5,6 +5,7 @@ class Executor(MediaExecutor):
 """
 
 import collections
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar
 
@@ -33,6 +34,7 @@ from components.example_gen.conclusion import (
     total_counts,
 )
 from components.example_gen.features import make_features
+from components.example_gen.fingerprint import media_fingerprint
 from components.example_gen.inputs import LocatedInputs, layout_inputs, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.partition import Partition, partition_of
@@ -120,7 +122,8 @@ class MediaExecutor(LocalFirstBeamExecutor):
             looked_for=lambda: self.what_was_looked_for(list_names(located.base)),
         )
         kept = _drop_empty_shards(summaries, artifact.uri, settings.gzip)
-        manifest = _manifest(self.producer, plan, kept, rejects, settings, partition)
+        fingerprint = media_fingerprint(located, listing, plan, summaries)
+        manifest = _manifest(self.producer, plan, kept, rejects, settings, partition, fingerprint)
         features = make_features(plan, summaries)
         vocabularies = plan.vocabularies
         describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
@@ -158,15 +161,14 @@ class MediaExecutor(LocalFirstBeamExecutor):
         )
 
     def _read_listing(self, located: LocatedInputs, settings: MediaSettings) -> Listing:
-        listings = [
-            self.read_layout(inputs, settings.layout)
-            for inputs in layout_inputs(located, columns=settings.columns, media=self.media)
-        ]
-        if len(listings) == 1:
-            return listings[0]
-        listing = join_listings(listings)
-        refuse_overlap([entry.name for entry in listing.entries])
-        return listing
+        inputs = layout_inputs(located, columns=settings.columns, media=self.media)
+        listings = [self.read_layout(some, settings.layout) for some in inputs]
+        listing = listings[0]
+        if len(listings) > 1:
+            listing = join_listings(listings)
+            refuse_overlap([entry.name for entry in listing.entries])
+        contents = {name: crc for some in inputs for name, crc in some.contents.items()}
+        return dataclasses.replace(listing, contents=contents)
 
 
 def _work(plan: Plan) -> dict[str, Work]:
@@ -224,6 +226,7 @@ def _manifest(
     rejects: Sequence[Reject],
     settings: MediaSettings,
     partition: Partition | None,
+    fingerprint: str,
 ) -> Manifest:
     num_shards = collections.Counter(summary.split for summary in summaries)
     written: collections.Counter[str] = collections.Counter()
@@ -251,13 +254,9 @@ def _manifest(
         accounting=account(plan.splits, written=written, rejects=rejects, skipped=plan.skipped),
         producer=producer,
         config={**settings.for_manifest(), "splits": partition and dict(partition.buckets)},
-        input_fingerprint=_content(summaries),
+        input_fingerprint=fingerprint,
         label_counts={name: dict(counts) for name, counts in labels.items() if counts},
         conversions=total_counts(summary.conversions for summary in summaries),
         reject_counts=dict(collections.Counter(reject.code for reject in rejects)),
         versions=package_versions(),
     )
-
-
-def _content(summaries: Sequence[ShardSummary]) -> str:
-    return f"{sum(int(summary.content, 16) for summary in summaries) % 2**128:032x}"

@@ -106,6 +106,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
 
 def _read_one(inputs: LayoutInputs, path: str) -> Listing:
     table = read_table(inputs, path)
+    inputs.note_rows(path, table.columns, [values for _, values in table.rows])
     if table.columns is None and boxes.are_boxes(table.rows):
         return _read_boxes(inputs, table)
     names, rows = _header(table, inputs)

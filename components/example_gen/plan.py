@@ -19,6 +19,7 @@ from components.example_gen.partition import OWN_NAME, Partition, checked_partit
 from components.example_gen.tasks import ShardTask
 from components.example_gen.vocabularies import label_column, make_vocabularies, with_ids
 from trainer_utils.format import keyed_hash, num_shards_for, shard_bounds
+from trainer_utils.format.naming import check_feature_names
 
 __all__ = ["Plan", "plan_shards"]
 
@@ -58,6 +59,7 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Medi
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
         InputError: a label cannot be kept in a vocabulary file.
     """
+    check_feature_names([*(c.name for c in listing.columns), *(b.name for b in listing.blobs)])
     own_splits = {entry.split for entry in listing.entries if entry.split is not None}
     own_splits |= {left.split for left in listing.left_out if left.split and left.code}
     hashed = checked_partition(

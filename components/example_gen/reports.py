@@ -83,7 +83,8 @@ class ShardSummary:
         longest: of each list column, the most values.
         incomplete: columns that an example lacks.
         conversions: examples by what was done to their images or sounds.
-        content: an order-free sum over all inputs, as 32 hexadecimal digits.
+        sums: the CRC-32C of each input's files as they were read, in the task's order; None for
+            those that could not be.
         rejects: what was left out.
     """
 
@@ -99,7 +100,7 @@ class ShardSummary:
     longest: dict[str, int] = dataclasses.field(default_factory=dict)
     incomplete: list[str] = dataclasses.field(default_factory=list)
     conversions: dict[str, int] = dataclasses.field(default_factory=dict)
-    content: str = ""
+    sums: list[int | None] = dataclasses.field(default_factory=list)
     rejects: list[Reject] = dataclasses.field(default_factory=list)
 
     @classmethod

@@ -28,7 +28,8 @@ from components.example_gen.plan import Plan
 from components.example_gen.reports import ShardSummary
 from components.example_gen.tasks import ShardTask, read_task, write_task
 from components.example_gen.vocabularies import label_column
-from trainer_utils.format import ShardName, ShardWriter, encode_example, keyed_hash
+from trainer_utils.format import ShardName, ShardWriter, encode_example
+from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.naming import split_folder
 
 __all__ = ["WriteMediaShards", "write_media_shard"]
@@ -98,7 +99,6 @@ def write_media_shard(
     """
     summary = ShardSummary(task.split, task.shard_index)
     label_place = label_column(plan.columns)
-    content = 0
     gzip = settings.compression == "gzip"
     name = ShardName(
         split=task.split, shard_index=task.shard_index, num_shards=task.num_shards, gzip=gzip
@@ -108,28 +108,23 @@ def write_media_shard(
     make_folder(join(uri, split_folder(task.split)))
     with write_atomically(join(uri, name.path), temporary_folder=temporary_folder) as stream:
         writer = ShardWriter(stream, gzip=gzip)
-        for entry, blobs in _read_ahead(task.entries, base):
-            encoded_name = _text(entry.name)
+        for entry, blobs, sums in _read_ahead(task.entries, base):
+            summary.sums += sums
             try:
                 media = store_media(entry, blobs, plan.blobs, settings)
             except RejectedInputError as error:
                 summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
-                fact = encoded_name + b"\0" + error.code.encode()
             else:
                 features = encode_values(plan.columns, entry.values)
-                features |= {"filename": encoded_name, **described(media.values())}
+                features |= {"filename": _text(entry.name), **described(media.values())}
                 features |= {feature: stored.data for feature, stored in media.items()}
-                crc = writer.write(encode_example(features))
-                size = len(media[plan.blobs[0].name].data)
-                fact = encoded_name + b"\0%d\0%d" % (size, crc)
+                writer.write(encode_example(features))
                 summary.add(media, plan.columns, entry.values)
                 if label_place is not None:
                     _count(summary.labels, entry.values[label_place])
-            content += keyed_hash(fact, seed=0, purpose="content")
         digest = writer.finish()
     summary.records, summary.bytes = digest.records, digest.bytes
     summary.crc32c, summary.checksum = digest.crc32c, digest.content
-    summary.content = f"{content % 2**128:032x}"
     return summary
 
 
@@ -155,7 +150,8 @@ def _text(value: str) -> bytes:
     return value.encode("utf-8", "surrogateescape")
 
 
-_Read = tuple[Entry, list[bytes] | RejectedInputError]
+# An entry, its files, and the CRC-32C of each: of what was read, whatever becomes of it.
+_Read = tuple[Entry, list[bytes] | RejectedInputError, list[int | None]]
 
 
 def _read_ahead(entries: Sequence[Entry], base: str) -> Iterator[_Read]:
@@ -168,7 +164,7 @@ def _read_ahead(entries: Sequence[Entry], base: str) -> Iterator[_Read]:
     def read_group(group: Sequence[Entry]) -> list[_Read]:
         if not hasattr(readers, "own"):
             readers.own = BlobReader(base)
-        return [(entry, _read(readers.own, entry)) for entry in group]
+        return [_read(readers.own, entry) for entry in group]
 
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         pending: collections.deque[concurrent.futures.Future[list[_Read]]] = collections.deque()
@@ -192,8 +188,9 @@ def _groups(entries: Sequence[Entry], group_files: int) -> Iterator[Sequence[Ent
         yield entries[start:]
 
 
-def _read(reader: BlobReader, entry: Entry) -> list[bytes] | RejectedInputError:
+def _read(reader: BlobReader, entry: Entry) -> _Read:
     try:
-        return [reader.read(blob) for blob in entry.blobs]
+        blobs = [reader.read(blob) for blob in entry.blobs]
     except RejectedInputError as error:
-        return error
+        return entry, error, [None] * len(entry.blobs)
+    return entry, blobs, [extend_crc32c(0, blob) for blob in blobs]

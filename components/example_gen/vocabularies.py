@@ -11,6 +11,8 @@ from typing import Any, cast
 from components.common.files import display_path
 from components.common.listing import Column, Entry, LeftOut, Listing, Value
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.naming import vocabulary_file
+from trainer_utils.format.printable import printable
 
 __all__ = ["check_vocabulary", "label_column", "make_vocabularies", "with_ids"]
 
@@ -43,27 +45,30 @@ def make_vocabularies(
     for name, place in columns.items():
         if name in given:
             vocabularies[name] = given[name]
-            continue
-        labels = {label for entry in listing.entries for label in _labels(entry.values[place])}
-        vocabularies[name] = tuple(sorted(labels, key=os.fsencode))
+        else:
+            labels = {label for entry in listing.entries for label in _labels(entry.values[place])}
+            vocabularies[name] = tuple(sorted(labels, key=os.fsencode))
         check_vocabulary(name, vocabularies[name])
     return vocabularies
 
 
 def check_vocabulary(name: str, labels: Sequence[str]) -> None:
-    """Refuses a label that cannot be a line of a file.
+    """Refuses a label that cannot be a line of a file, or a name that no file can have.
 
     Raises:
-        InputError: the message names it.
+        InputError: the message names the label.
+        ConfigError: the message names the feature.
     """
+    vocabulary_file(name)
     for label in labels:
         if "\n" in label or "\r" in label:
             raise InputError(
-                f"{name} {label!r}: expected one line, since a vocabulary has one each"
+                f"{printable(name)} {label!r}: expected one line, since a vocabulary has one each"
             )
         if label != display_path(label):
             raise InputError(
-                f"{name} {display_path(label)!r}: expected a name in UTF-8. Rename that folder."
+                f"{printable(name)} {display_path(label)!r}: expected a name in UTF-8. "
+                "Rename that folder."
             )
 
 

@@ -11,6 +11,7 @@ from tfx.types import artifact_utils
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.feature_facts import DatasetFacts
 from components.common.files import join, write_atomically
+from components.common.fingerprint import add_facts
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.summaries import check_finished, start_working, working_folder
 from components.shard_balancer.inputs import Inputs, check_apart, open_inputs
@@ -130,7 +131,7 @@ def _manifest(
         accounting={split: Accounting(found=n, written=n) for split, n in written.items()},
         producer="ShardBalancer",
         config=config,
-        input_fingerprint=_fingerprint(summaries),
+        input_fingerprint=_fingerprint(inputs, summaries),
         label_counts=inputs.label_counts,
         versions=package_versions(),
     )
@@ -138,8 +139,19 @@ def _manifest(
     return manifest
 
 
-def _fingerprint(summaries: Sequence[Mapping[str, Any]]) -> str:
-    return f"{combine_checksums(_read(summaries).values()):016x}"
+def _fingerprint(inputs: Inputs, summaries: Sequence[Mapping[str, Any]]) -> str:
+    """Of the records of each split, in no order, and of what their labels are called.
+
+    The same however the inputs are sharded and ordered, and whatever the settings.
+    """
+    read = _read(summaries)
+    facts: dict[tuple[Any, ...], Any] = {
+        ("split", split): combine_checksums(c for (s, _), c in read.items() if s == split)
+        for split in inputs.shards
+    }
+    return add_facts(
+        facts | {("vocabulary", n): list(values) for n, values in inputs.vocabularies.items()}
+    )
 
 
 def _read(summaries: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], int]:

@@ -25,7 +25,7 @@ from components.text_example_gen.inspection import read_columns
 from components.text_example_gen.kinds import typed
 from components.text_example_gen.pieces import Piece
 from components.text_example_gen.plan import Bucket, RowPlan, read_assignment
-from trainer_utils.format import Shard, ShardName, ShardWriter, keyed_hashes, permute
+from trainer_utils.format import Shard, ShardName, ShardWriter, permute
 from trainer_utils.format.tfrecord import FOOTER_BYTES, RECORD_OVERHEAD_BYTES
 
 __all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
@@ -44,13 +44,11 @@ class EncodingReport:
         labels: examples by split and class, an id or a number.
         missing: columns that an example lacks.
         lengths: of each list column, the least and the most values.
-        content: an order-free sum over the examples, as 16 hexadecimal digits.
     """
 
     labels: dict[str, dict[str, int]]
     missing: list[str]
     lengths: dict[str, tuple[int, int]]
-    content: str
 
 
 def id_feature(names: Any) -> str:
@@ -102,7 +100,6 @@ def encode_piece(
         labels=_label_counts(plan, features, splits),
         missing=[name for name, array in features.items() if array.null_count],
         lengths=_lengths(features),
-        content=_content(piece, records + plan.first_records[number], frames),
     )
 
 
@@ -167,17 +164,6 @@ def _lengths(features: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
             sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
             lengths[name] = (int(sizes.min()), int(sizes.max()))
     return lengths
-
-
-def _content(piece: Piece, numbers: npt.NDArray[np.int64], frames: Any) -> str:
-    """A sum over what the examples hold: their sizes and their CRCs, with their identities."""
-    offsets = np.frombuffer(frames.buffers()[1], np.int32)[frames.offset :][: len(frames) + 1]
-    if not len(frames):
-        return "0"
-    sums = footers(frames.buffers()[2], offsets[1:].astype(np.int64))
-    hashes = keyed_hashes(numbers, identity=os.fsencode(piece.source), seed=0, purpose="content")
-    mixed = (hashes ^ sums.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
-    return f"{int(np.sum(mixed, dtype=np.uint64)):016x}"
 
 
 def _path(folder: str, number: int) -> str:

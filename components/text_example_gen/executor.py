@@ -20,6 +20,7 @@ from components.example_gen.partition import Partition, partition_of
 from components.example_gen.vocabularies import label_column
 from components.text_example_gen.encoding import EncodingReport
 from components.text_example_gen.features import make_features
+from components.text_example_gen.fingerprint import text_fingerprint
 from components.text_example_gen.inspection import PieceReport
 from components.text_example_gen.layouts import (
     find_pieces,
@@ -79,7 +80,8 @@ class Executor(LocalFirstBeamExecutor):
             looked_for=lambda: what_was_looked_for(list_names(located.base)),
         )
         encoded, shards = self._write(plan, pieces, reports, uri, settings)
-        manifest = _manifest(plan, encoded, shards, settings, partition)
+        fingerprint = text_fingerprint(located, pieces, reports, plan)
+        manifest = _manifest(plan, encoded, shards, settings, partition, fingerprint)
         describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=plan.vocabularies)
         set_span(artifact, located, exec_properties)
         publish_dataset(
@@ -185,6 +187,7 @@ def _manifest(
     shards: Sequence[Shard],
     settings: TextSettings,
     partition: Partition | None,
+    fingerprint: str,
 ) -> Manifest:
     for split in plan.splits:
         if not split.num_records:
@@ -199,7 +202,7 @@ def _manifest(
         ),
         producer="TextExampleGen",
         config={**settings.for_manifest(), "splits": partition and dict(partition.buckets)},
-        input_fingerprint=f"{sum(int(r.content, 16) for r in encoded) % 2**64:016x}",
+        input_fingerprint=fingerprint,
         label_counts=_label_counts(plan, encoded),
         reject_counts=dict(collections.Counter(reject.code for reject in plan.rejects)),
         versions=package_versions(),

@@ -47,6 +47,7 @@ class PieceReport:
         names: of all rows found, where they have names of their own.
         facts: by column.
         labels: values of columns that may be labels, by column.
+        sums: as of `Rows`.
     """
 
     found: int
@@ -57,6 +58,7 @@ class PieceReport:
     names: list[str] | None
     facts: dict[str, ColumnFacts]
     labels: dict[str, list[str]]
+    sums: list[Any]
 
     @classmethod
     def from_json(cls, value: dict[str, Any]) -> "PieceReport":
@@ -104,6 +106,7 @@ def inspect_piece(
             for name, array in rows.columns.items()
             if settings.columns.get(name) == "label" or name.lower() in LABEL_NAMES
         },
+        sums=rows.sums,
     )
 
 

@@ -20,6 +20,7 @@ from components.text_example_gen.inspection import PieceReport
 from components.text_example_gen.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import num_shards_for, shard_bounds
+from trainer_utils.format.naming import check_feature_names
 
 __all__ = ["Bucket", "RowPlan", "SplitShards", "bytes_per_row", "plan_rows", "read_assignment"]
 
@@ -74,6 +75,7 @@ class RowPlan:
         skipped: rows and files left out on purpose, by split.
         found: rows and files in all.
         first_records: of each piece, the number of its first row in its source.
+        left_out: files that are not read.
     """
 
     columns: tuple[Column, ...]
@@ -84,6 +86,7 @@ class RowPlan:
     skipped: Mapping[str, int]
     found: int
     first_records: tuple[int, ...]
+    left_out: tuple[LeftOut, ...] = ()
 
 
 def plan_rows(
@@ -110,6 +113,7 @@ def plan_rows(
         ConfigError: a setting names no column, or contradicts the inputs.
     """
     columns = decide_columns(pieces, reports, settings)
+    check_feature_names(column.name for column in columns)
     vocabularies = vocabularies_of(columns, reports, settings)
     assignment = Assignment(
         pieces,
@@ -146,6 +150,7 @@ def plan_rows(
         skipped=dict(skipped),
         found=sum(report.found for report in reports) + len(left_out),
         first_records=tuple(assignment.first_records),
+        left_out=tuple(left_out),
     )
 
 

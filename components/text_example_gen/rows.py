@@ -56,6 +56,8 @@ class Rows:
         names: what each of all `found` is called, where it has a name of its own.
         lines: how many line ends there are.
         texts: columns in which numbers and lists may stand as texts, as in a CSV.
+        sums: what was read of the source: first byte, number of bytes, and their CRC-32C; of
+            several files the sum of each, None where it could not be read.
     """
 
     columns: dict[str, Any]
@@ -66,6 +68,7 @@ class Rows:
     names: Sequence[str] | None = None
     lines: int = 0
     texts: Collection[str] = ()
+    sums: list[Any] = dataclasses.field(default_factory=list)
 
     def __post_init__(self) -> None:
         if self.records is None:

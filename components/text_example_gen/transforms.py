@@ -117,7 +117,7 @@ class WriteRows(beam.PTransform):
 
     def __init__(self, plan: RowPlan, pieces: int, *, uri: str, settings: TextSettings) -> None:
         super().__init__()
-        plan = dataclasses.replace(plan, rejects=())
+        plan = dataclasses.replace(plan, rejects=(), left_out=())
         self._groups, self._buckets = _grouped(pieces), range(len(plan.buckets))
         self._encode = _EncodeFn(plan, uri, settings)
         self._gather = _GatherFn(plan, pieces, uri, settings)

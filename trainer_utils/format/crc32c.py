@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "combine_crc32c",
     "extend_crc32c",
     "mask_crc32c",
     "masked_crc32c",
@@ -24,12 +25,43 @@ __all__ = [
 _MASK_DELTA = 0xA282EAD8
 _POLYNOMIAL = 0x82F63B78  # Castagnoli, bits reversed
 
+_ONE = 1 << 31  # x**0, bits reversed
+
 Buffer = bytes | npt.NDArray[np.uint8]  # what google-crc32c takes without a copy
 
 
 def extend_crc32c(crc: int, data: Buffer) -> int:
     """The CRC-32C of what `crc` is the sum of (0 for nothing), followed by `data`."""
     return int(google_crc32c.extend(crc, data))
+
+
+def combine_crc32c(first: int, second: int, second_bytes: int) -> int:
+    """The CRC-32C of two buffers end to end, of which only the sums are known.
+
+    Args:
+        first, second: their CRC-32C.
+        second_bytes: how long the second is.
+
+    Source: `crc32_combine` of zlib 1.2.12 (Mark Adler): the first sum, times x to the power of the
+    bits behind it, modulo the polynomial.
+    """
+    square, shift = _ONE >> 8, second_bytes  # x**8: a byte
+    while shift:
+        if shift & 1:
+            first = _multiply(square, first)
+        square, shift = _multiply(square, square), shift >> 1
+    return first ^ second
+
+
+def _multiply(one: int, other: int) -> int:
+    """The product of two polynomials modulo Castagnoli's, bits reversed."""
+    product = 0
+    while one:
+        if one & _ONE:
+            product ^= other
+        one = one << 1 & 0xFFFFFFFF
+        other = other >> 1 ^ (_POLYNOMIAL if other & 1 else 0)
+    return product
 
 
 def masked_crc32c(*parts: Buffer) -> int:

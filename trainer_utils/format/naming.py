@@ -15,8 +15,9 @@ is percent-encoded (RFC 3986, section 2.1). A path that a file of a dataset name
 import dataclasses
 import re
 import urllib.parse
+from collections.abc import Iterable
 
-from trainer_utils.format.errors import ConfigError, DatasetError
+from trainer_utils.format.errors import ConfigError, DatasetError, InputError
 from trainer_utils.format.printable import is_printable
 
 __all__ = [
@@ -34,6 +35,7 @@ __all__ = [
     "WORKING_FOLDER",
     "ShardName",
     "canonical_split",
+    "check_feature_names",
     "check_inner_path",
     "check_split_name",
     "escape_name",
@@ -191,6 +193,24 @@ def escape_name(name: str) -> str:
 def unescape_name(escaped: str) -> str:
     """The feature's name that `escape_name` made into part of a file's."""
     return urllib.parse.unquote(escaped, errors="surrogatepass") if "%" in escaped else escaped
+
+
+def check_feature_names(names: Iterable[str]) -> None:
+    """Refuses a name that no feature of an example can have.
+
+    Raises:
+        InputError: it is empty, or is not Unicode, as half of a surrogate pair.
+    """
+    for name in names:
+        try:
+            is_name = bool(name.encode())
+        except UnicodeEncodeError:
+            is_name = False
+        if not is_name:
+            raise InputError(
+                f"feature {name[:100]!r}: expected a name in UTF-8, of 1 character or more. "
+                "Rename the column."
+            )
 
 
 def split_folder(split: str) -> str:

@@ -22,6 +22,7 @@ from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns, read_sidecar
 from components.image_example_gen.layouts.tar_headers import holes, read_headers
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format.crc32c import extend_crc32c
 
 __all__ = ["LOOKED_FOR", "is_archive", "is_here", "read"]
 
@@ -147,11 +148,16 @@ def _read_archive(inputs: LayoutInputs, path: str, found: _Found) -> None:
         stream.seek(0)
         for member in read_headers(stream, path=path, size=file.size):
             if not member.isdir():
-                _add(stream, member, path, split, found)
+                _add(inputs, stream, member, path, split, found)
 
 
 def _add(
-    stream: BinaryIO, member: tarfile.TarInfo, path: str, split: str | None, found: _Found
+    inputs: LayoutInputs,
+    stream: BinaryIO,
+    member: tarfile.TarInfo,
+    path: str,
+    split: str | None,
+    found: _Found,
 ) -> None:
     """Puts a member where it belongs: to a sample, or to what is left out."""
     if ".." in member.name.split("/"):
@@ -189,6 +195,7 @@ def _add(
             sample.image = Blob(path, member.size, offset=member.offset_data)
         else:
             content = _content(stream, member, path)
+            inputs.contents[f"{path}/{name}"] = extend_crc32c(0, content)
             sample.sidecars[kind] = read_sidecar(kind, content, place=f"{path}/{member.name}")
 
 

@@ -28,6 +28,7 @@ from components.text_example_gen.rows import BadRow, Rows
 from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.transcoding import in_utf8
 from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.format.crc32c import extend_crc32c
 
 __all__ = ["find_pieces", "is_source_file", "read_piece", "what_was_looked_for"]
 
@@ -242,13 +243,16 @@ def read_piece(base: str, piece: Piece, settings: TextSettings) -> Rows:
         if piece.layout == "parquet":
             return parquet.read(stream, piece, ignored=ignored)
         if piece.layout == "json":
-            rows = keyed_json.read(stream.read(), piece)
+            data = stream.read()
+            rows = keyed_json.read(data, piece)
         else:
             stream.seek(piece.start)
             data = stream.read(piece.stop - piece.start)
             if len(data) != piece.stop - piece.start:
                 raise InputError(f"{piece.source!r}: became shorter while it was read")
             rows = _READERS[piece.layout](data, piece)
+    if piece.path == piece.source:  # else it is a copy
+        rows.sums = [(piece.start, len(data), extend_crc32c(0, data))]
     rows.columns = {name: column for name, column in rows.columns.items() if name not in ignored}
     return rows
 

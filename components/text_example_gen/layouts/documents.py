@@ -13,6 +13,7 @@ from components.common.rejects import RejectedInputError
 from components.example_gen import folder
 from components.text_example_gen.pieces import MAX_ROW_BYTES, PIECE_BYTES, Piece
 from components.text_example_gen.rows import BadRow, Rows, checked_texts
+from trainer_utils.format.crc32c import extend_crc32c
 
 __all__ = ["find_pieces", "read"]
 
@@ -46,24 +47,31 @@ def read(base: str, piece: Piece, *, encoding: str | None) -> Rows:
     reader = BlobReader(base)
     texts: list[bytes] = []
     labels, names, bad = [], [], []
+    sums: list[int | None] = []
     for record, (name, size, label) in enumerate(piece.details["files"]):
         names.append(name)
+        sums.append(None)
         try:
-            texts.append(_read(reader, name, size, encoding))
+            data = _read(reader, name, size)
+            sums[-1] = extend_crc32c(0, data)
+            texts.append(_text(data, encoding))
             labels.append(label)
         except RejectedInputError as error:
             bad.append(BadRow(record, error.code, error.detail))
     columns = {"text": pa.array(texts, pa.binary())}
     if piece.details["has_labels"]:
         columns["label"] = pa.array(labels, pa.string())
-    rows = Rows(columns, found=len(names), bad=bad, names=names)
+    rows = Rows(columns, found=len(names), bad=bad, names=names, sums=sums)
     return checked_texts(rows)
 
 
-def _read(reader: BlobReader, name: str, size: int, encoding: str | None) -> bytes:
+def _read(reader: BlobReader, name: str, size: int) -> bytes:
     if size > MAX_ROW_BYTES:
         raise RejectedInputError("TOO_LARGE", f"expected at most {MAX_ROW_BYTES} bytes, got {size}")
-    data = reader.read(Blob(name, size))
+    return reader.read(Blob(name, size))
+
+
+def _text(data: bytes, encoding: str | None) -> bytes:
     if encoding is not None:
         try:
             data = data.decode(encoding).encode()
