@@ -27,6 +27,7 @@ from components.text_example_gen.tables_of_files import TableOfFilesExecutor
 from pipelines.conversion import Conversion, prepare
 from pipelines.tables import as_table, human_bytes
 from trainer_utils.format import shard_bounds
+from trainer_utils.format.printable import printable
 
 __all__ = ["ConversionPlan", "SplitOutlook", "plan_conversion"]
 
@@ -99,8 +100,8 @@ class ConversionPlan:
         ]
         header = ["split", "records", "rejected", "skipped", "about", "shards", "records a shard"]
         lines = [
-            f"{self.source}: {self.kind}, layout {self.layout} ({self.seen})",
-            f"{self.found:,} inputs found; features: {', '.join(told)}",
+            printable(f"{self.source}: {self.kind}, layout {self.layout} ({self.seen})"),
+            printable(f"{self.found:,} inputs found; features: {', '.join(told)}"),
             "",
             as_table(header, rows),
         ]

@@ -15,6 +15,7 @@ from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.json_text import parse_json_object
 from trainer_utils.format.layouts import Layout
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
+from trainer_utils.format.printable import printable
 from trainer_utils.format.tfds import TFDS_INFO_FILE
 
 __all__ = ["DatasetFacts", "ShardFacts", "SplitFacts", "inspect_dataset"]
@@ -133,10 +134,11 @@ class DatasetFacts:
         splits = self.splits.values()
         counts = [split.records for split in splits]
         records = "?" if None in counts else f"{sum(n for n in counts if n is not None):,}"
+        num_bytes = human_bytes(sum(s.bytes for s in splits))
         return (
-            f"{self.uri}\n{records} examples, {human_bytes(sum(s.bytes for s in splits))} in "
+            f"{printable(self.uri)}\n{records} examples, {num_bytes} in "
             f"{sum(s.num_shards for s in splits)} {'gzip ' if self.is_gzip else ''}shards, "
-            f"written by {self.writer}"
+            f"written by {printable(self.writer)}"
         )
 
     def _split_table(self) -> str:
@@ -181,7 +183,7 @@ class DatasetFacts:
             lines.append(f"Skipped on purpose: {skipped:,}")
         if self.manifest.conversions:
             lines.append(f"Converted: {counted(self.manifest.conversions)}")
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 def _range(least: str, most: str) -> str:

@@ -7,6 +7,8 @@ as_table(["split", "records"], [["train", 404]])        # two lines, numbers to 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from trainer_utils.format.printable import printable
+
 __all__ = ["as_table", "counted", "human_bytes"]
 
 _UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
@@ -24,11 +26,11 @@ def human_bytes(number: float) -> str:
 def counted(counts: Mapping[str, int]) -> str:
     """`3 TRUNCATED_IMAGE, 1 EMPTY_FILE`: the most frequent first."""
     ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
-    return ", ".join(f"{count:,} {name}" for name, count in ordered)
+    return printable(", ".join(f"{count:,} {name}" for name, count in ordered))
 
 
 def as_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
-    """Rows in columns: numbers to the right, texts to the left; None is `?`."""
+    """Rows in columns: numbers to the right, texts to the left; None is `?`; a cell is one line."""
     lines = [list(header), *([_cell(value) for value in row] for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     right = [
@@ -46,4 +48,4 @@ def as_table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
 def _cell(value: Any) -> str:
     if value is None:
         return "?"
-    return f"{value:,}" if isinstance(value, int) else str(value)
+    return f"{value:,}" if isinstance(value, int) else printable(str(value))

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainer_utils.dataset import FileRange
+from trainer_utils.format.printable import printable
 from trainer_utils.layout import Layout
 from trainer_utils.mixing import mixed_ranges
 from trainer_utils.options import InputOptions
@@ -84,7 +85,8 @@ class InputPlan:
                 f"  {len(one.shards)}"
             )
             lines += [
-                f"{'':43}  {part.path} [{part.skip}:{part.skip + part.take}]" for part in one.shards
+                f"{'':43}  {printable(part.path)} [{part.skip}:{part.skip + part.take}]"
+                for part in one.shards
             ]
         return "\n".join(lines)
 

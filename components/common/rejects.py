@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from components.common.files import display_path
 from trainer_utils.format import InputError
+from trainer_utils.format.printable import printable_json
 
 __all__ = ["Reject", "RejectedInputError", "check_reject_fraction", "render_rejects"]
 
@@ -37,12 +38,14 @@ class Reject:
 
 
 def render_rejects(rejects: Iterable[Reject]) -> str:
-    """`rejects.jsonl` as text, sorted."""
+    """`rejects.jsonl` as text, sorted, with escapes for what a reader may take for more lines."""
     return "".join(
-        json.dumps(
-            {**dataclasses.asdict(reject), "source": display_path(reject.source)},
-            ensure_ascii=False,
-            sort_keys=True,
+        printable_json(
+            json.dumps(
+                {**dataclasses.asdict(reject), "source": display_path(reject.source)},
+                ensure_ascii=False,
+                sort_keys=True,
+            )
         )
         + "\n"
         for reject in sorted(rejects)

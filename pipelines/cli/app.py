@@ -61,8 +61,10 @@ class _Commands(click.Group):
         except KeyboardInterrupt:
             raise _Interrupted("interrupted") from None
         except Exception as error:
+            from trainer_utils.format.printable import printable
+
             if _is_verbose(ctx):
-                traceback.print_exc()
+                print(printable(traceback.format_exc(), keep="\n"), file=sys.stderr, end="")
             raise _failure(error) from error
 
 
@@ -73,6 +75,7 @@ def _is_verbose(ctx: click.Context) -> bool:
 
 def _failure(error: Exception) -> click.ClickException:
     from trainer_utils.format.errors import ConfigError, DatasetError
+    from trainer_utils.format.printable import printable
 
     if isinstance(error, ConfigError):
         return _BadUsage(str(error))
@@ -82,8 +85,8 @@ def _failure(error: Exception) -> click.ClickException:
         where = f"{error.filename!r}: " if error.filename else ""
         return _BadData(f"{where}{error.strerror}")
     if type(error).__module__.startswith("tensorflow."):  # of its file systems
-        return _BadData(str(error))
-    what = f"{type(error).__name__}: {error}"
+        return _BadData(printable(str(error)))
+    what = printable(f"{type(error).__name__}: {error}")
     return _BadData(f"unexpected {what}. Run it with --verbose to see where.")
 
 

@@ -157,10 +157,21 @@ def _restore_streams() -> None:
     kept.close()
 
 
-def print_facts(value: Any, text: str, *, as_json: bool) -> None:
-    """Prints JSON or text on stdout. A reader that has gone, such as `head`, is no error."""
+def print_facts(value: Any, text: str, *, as_json: bool, is_styled: bool = False) -> None:
+    """Prints JSON or text on stdout. A reader that has gone, such as `head`, is no error.
+
+    Args:
+        value: for JSON.
+        text: whose lines are ours; what else in it would drive a terminal is escaped.
+        as_json: which of the two.
+        is_styled: whether the text has colours, and nothing of the data that is not escaped.
+    """
+    from trainer_utils.format.printable import printable, printable_json  # brings numpy
+
+    if not is_styled:
+        text = printable(text, keep="\n")
     if as_json:
-        text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False)
+        text = printable_json(json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False))
     try:
         click.echo(text)
         sys.stdout.flush()
@@ -170,10 +181,13 @@ def print_facts(value: Any, text: str, *, as_json: bool) -> None:
         os.close(nowhere)
 
 
-def say(message: str) -> None:
-    """A message for the person at the terminal, on stderr."""
+def say(*lines: str) -> None:
+    """Messages for the person at the terminal, on stderr, a line each."""
+    from trainer_utils.format.printable import printable
+
     with contextlib.suppress(BrokenPipeError):
-        click.echo(message, err=True)
+        for line in lines:
+            click.echo(printable(line), err=True)
 
 
 @contextlib.contextmanager

@@ -106,7 +106,7 @@ def convert(
         return
     facts = {**dataclasses.asdict(made), **_outcome(made.examples, made.uri)}
     if not as_json:
-        say(_summary(facts))
+        say(*_summary(facts).split("\n"))
     print_facts(facts, made.uri, as_json=as_json)
 
 

@@ -36,6 +36,7 @@ def doctor(
     tfx-shards doctor out/ --workers 8 --strategy multi-worker
     """
     from pipelines.doctor import examine
+    from trainer_utils.format.printable import printable
 
     checks = examine(uri, workers=workers, strategy=strategy)
     is_good = all(check.level != "bad" for check in checks)
@@ -43,9 +44,9 @@ def doctor(
     lines = []
     for check in checks:
         level = click.style(f"{check.level:<4}", fg=_COLOURS[check.level])
-        lines.append(f"{level}  {check.name:<{width}}  {check.message}")
+        lines.append(f"{level}  {check.name:<{width}}  {printable(check.message)}")
         if check.cure:
-            lines.append(f"{'':4}  {'':{width}}  → {check.cure}")
+            lines.append(f"{'':4}  {'':{width}}  → {printable(check.cure)}")
     facts = {"good": is_good, "checks": [dataclasses.asdict(check) for check in checks]}
-    print_facts(facts, "\n".join(lines), as_json=as_json)
+    print_facts(facts, "\n".join(lines), as_json=as_json, is_styled=True)
     ctx.exit(0 if is_good else 1)

@@ -12,6 +12,7 @@ from pipelines.lineage.graph import Artifact, Execution
 from pipelines.lineage.record_way import RecordStep
 from pipelines.lineage.source_files import SourceFile
 from pipelines.lineage.values import listed
+from trainer_utils.format.printable import printable
 
 if TYPE_CHECKING:
     from pipelines.lineage.description import Lineage
@@ -43,20 +44,22 @@ def render_lineage(lineage: Lineage) -> str:
         lines += [f"  {_artifact(model)}" for model in lineage.models]
     if lineage.record is not None:
         lines += ["", *_record(lineage)]
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _artifact(artifact: Artifact) -> str:
     name = f" {artifact.name!r}" if artifact.name else ""
     state = "" if artifact.state in ("LIVE", "UNKNOWN") else f" ({artifact.state})"
-    return f"{artifact.type} {artifact.id}{name}{state}  {artifact.uri or 'without a uri'}"
+    return printable(
+        f"{artifact.type} {artifact.id}{name}{state}  {artifact.uri or 'without a uri'}"
+    )
 
 
 def _execution(execution: Execution) -> str:
     run = f" in run {execution.run}" if execution.run else ""
     pipeline = f" of {execution.pipeline}" if execution.pipeline else ""
     state = "" if execution.state == "COMPLETE" else f", {execution.state}"
-    return f"{execution.component} (execution {execution.id}{state}){run}{pipeline}"
+    return printable(f"{execution.component} (execution {execution.id}{state}){run}{pipeline}")
 
 
 def _facts(lineage: Lineage, artifact: int) -> Iterator[str]:
@@ -100,7 +103,7 @@ def _before(lineage: Lineage, artifact: int, seen: set[int], level: int = 0) -> 
         for port, ids in maker.inputs.items():
             trees += [_source(lineage, port, source, seen, level + 1) for source in ids]
         if not maker.inputs and (base := maker.settings.get("input_base")):
-            trees.append((f"files in {base}", []))
+            trees.append((printable(f"files in {base}"), []))
     return trees
 
 

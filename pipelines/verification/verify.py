@@ -23,6 +23,7 @@ from pipelines.verification.whole import (
 )
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file
+from trainer_utils.format.printable import printable
 
 __all__ = ["Verification", "verify_dataset"]
 
@@ -86,7 +87,7 @@ class Verification:
                 "Its manifest is of format version 1, without sums of itself and of "
                 f"{', '.join(self.unchecked)}: not every change of them can be told."
             )
-        return "\n".join(lines)
+        return "\n".join(map(printable, lines))
 
 
 def verify_dataset(

@@ -6,11 +6,19 @@ except trainer_utils.DatasetError as error:
     print(error)  # what happened, where, and how to mend it
 """
 
+from trainer_utils.format.printable import printable
+
 __all__ = ["ConfigError", "CorruptShardError", "DatasetError", "InputError"]
 
 
 class DatasetError(ValueError):
-    """What is at the uri is no dataset, is not whole, or lacks what was asked of it."""
+    """What is at the uri is no dataset, is not whole, or lacks what was asked of it.
+
+    Its text is one line that a terminal or a log can take, whatever names of the data are in it.
+    """
+
+    def __str__(self) -> str:
+        return printable(super().__str__())
 
 
 class CorruptShardError(DatasetError):

@@ -83,7 +83,7 @@ def find_pieces(
         ConfigError: a setting is for another layout.
     """
     layout, paths = _recognise(inputs, settings.layout)
-    logging.info("%s: read as %s", inputs.root or inputs.base, layout)
+    logging.info("%r: read as %s", inputs.root or inputs.base, layout)
     if layout == "folder":
         _check_unused(settings, layout, ("columns", "column_names", "delimiter"))
         pieces, listing = documents.find_pieces(inputs)

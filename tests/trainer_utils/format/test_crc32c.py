@@ -1,10 +1,19 @@
 """The sums against RFC 3720's examples and google-crc32c."""
 
+import functools
+
 import google_crc32c
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from trainer_utils.format.crc32c import extend_crc32c, masked_crc32c, masked_crc32c_of_rows
+from trainer_utils.format.crc32c import (
+    combine_crc32c,
+    extend_crc32c,
+    masked_crc32c,
+    masked_crc32c_of_rows,
+)
 
 
 @pytest.mark.parametrize(
@@ -38,3 +47,21 @@ def test_rows_are_summed_as_google_crc32c_sums_each(width):
         crc = google_crc32c.value(row.tobytes())
         expected.append(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
     assert masked_crc32c_of_rows(rows).tolist() == expected
+
+
+@given(st.binary(), st.binary(max_size=5000))
+def test_sums_of_two_parts_make_that_of_the_whole(one, other):
+    sums = extend_crc32c(0, one), extend_crc32c(0, other)
+    assert combine_crc32c(*sums, len(other)) == extend_crc32c(0, one + other)
+
+
+def test_parts_of_gigabytes_are_combined_too():
+    crc = extend_crc32c(0, b"x")
+    zeros = functools.reduce(lambda crc, n: combine_crc32c(crc, crc, 1 << n), range(32),
+                             extend_crc32c(0, b"\0"))  # fmt: skip
+    block = bytes(1 << 20)
+    by_hand = extend_crc32c(0, block)
+    for _ in range((1 << 12) - 1):
+        by_hand = extend_crc32c(by_hand, block)
+    assert zeros == by_hand
+    assert combine_crc32c(crc, zeros, 1 << 32) != zeros

@@ -1,7 +1,10 @@
 """Which files are whose shards."""
 
+import json
+
 import pytest
 
+from tests.trainer_utils.format.test_manifest import MANIFEST
 from trainer_utils.format import DatasetError
 from trainer_utils.format.layouts import find_layout
 
@@ -60,3 +63,36 @@ def test_a_tfds_folder_above_the_version_is_told_of_it():
 def test_an_unfinished_dataset_is_refused():
     with pytest.raises(DatasetError, match="never finished"):
         found(".tfx-shards-tmp/", "Split-train/data_tfrecord-00000-of-00001")
+
+
+OUTSIDE = ["../secret.tfrecord", "/secret.tfrecord", "a/../../b", "gs://other/x", "x\0", "a\\b", ""]
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_json_of_others_names_nothing_outside(path):
+    split = {"name": "train", "shardLengths": ["1"], "filepathTemplate": path}
+    texts = {
+        "shard_info.json": json.dumps({"train": {path: 1}}),
+        "dataset_info.json": json.dumps({"name": "set", "splits": [split]}),
+    }
+    if not path:  # which stands for TFDS's own template
+        del texts["dataset_info.json"]
+    for name, text in texts.items():
+        with pytest.raises(DatasetError, match=rf"inside of the dataset's folder \(the-uri/{name}"):
+            find_layout({name: 1}, {name: text}.__getitem__, uri="the-uri")
+
+
+@pytest.mark.parametrize("path", OUTSIDE)
+def test_a_manifest_names_nothing_outside(path):
+    value = json.loads(MANIFEST.to_json())
+    value["shards"][0]["path"] = path
+    text = json.dumps(value)
+    with pytest.raises(DatasetError, match="inside of the dataset's folder"):
+        find_layout({"manifest.json": 1}, lambda _: text, uri="the-uri")
+
+
+def test_schema_exports_artifact_describes_shards_that_lie_elsewhere():
+    path = "../../examples/1/Split-train/data_tfrecord-00000-of-00001"
+    texts = {"shard_info.json": json.dumps({"train": {path: 1}}), "example.schema.json": "{}"}
+    layout = find_layout(dict.fromkeys(texts, 1), texts.__getitem__, uri="the-uri")
+    assert [shard.path for shard in layout.shards["train"]] == [path]

@@ -4,8 +4,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format import ConfigError, DatasetError, ShardName, canonical_split
-from trainer_utils.format.naming import check_split_name, vocabulary_file, vocabulary_of
+from trainer_utils.format import ConfigError, DatasetError, InputError, ShardName, canonical_split
+from trainer_utils.format.naming import (
+    check_feature_names,
+    check_inner_path,
+    check_split_name,
+    escape_name,
+    unescape_name,
+    vocabulary_file,
+    vocabulary_of,
+)
 
 SPLITS = st.from_regex(r"[A-Za-z0-9_]+", fullmatch=True)
 
@@ -43,7 +51,7 @@ def test_an_index_outside_the_shards_is_refused(index, number):
         ShardName(split="train", shard_index=index, num_shards=number)
 
 
-@pytest.mark.parametrize("split", ["", "a b", "../up", "é", "a/b", "a-b", "a\n"])
+@pytest.mark.parametrize("split", ["", "a b", "../up", "é", "a/b", "a-b", "a\n", "a" * 300])
 def test_a_split_that_is_no_word_is_refused(split):
     with pytest.raises(ConfigError, match="split"):
         check_split_name(split)
@@ -73,3 +81,69 @@ def test_spellings_of_splits(name, expected):
 def test_a_vocabulary_is_known_by_its_file():
     assert vocabulary_of(vocabulary_file("label")) == "label"
     assert vocabulary_of("vocabulary/label.txt") is None
+
+
+HOSTILE = [
+    "../../../x", "/etc/passwd", "..", ".", "...", ".hidden", "trailing.", " a ", "a/b", "a\\b",
+    "C:\\x", "C:x", "nul\0here", "new\nline", "esc\x1b[2J", "\x9b2J", "\u2028", "\u202etxt.exe",
+    "\ud800", "\udc80", "%2e%2e", "100%", "%", "a?b*c", "a:b", "<a>", 'a"b', "a|b", "objects/label",
+    "~", "-rf", "$HOME", "é", "日本語", "نص", "👩‍👩‍👧", "a" * 200,
+]  # fmt: skip
+
+
+@given(st.text(st.characters(), min_size=1, max_size=20) | st.sampled_from(HOSTILE))
+def test_a_feature_of_any_name_has_a_file_of_its_own_inside(feature):
+    path = vocabulary_file(feature)
+    assert vocabulary_of(path) == feature
+    assert unescape_name(escape_name(feature)) == feature
+    folder, name = path.split("/")  # two parts and no more
+    assert folder == "vocab"
+    assert check_inner_path(path) == path
+    assert name == name.encode().decode(), "UTF-8, whatever the name is"
+    assert not name.startswith((".", "~/"))
+    assert not set(name) & set('\\<>:"|?*\0\n\r\x1b\x7f')
+
+
+@given(*[st.text(st.characters(), min_size=1, max_size=20)] * 2)
+def test_two_features_have_two_files(one, other):
+    assert (vocabulary_file(one) == vocabulary_file(other)) == (one == other)
+
+
+@pytest.mark.parametrize(
+    "name", ["label", "Main Class", "objects.label", "naïve", "日本語", "a-b_c"]
+)
+def test_a_usual_name_stays_as_it_is(name):
+    assert vocabulary_file(name) == f"vocab/{name}.txt"
+
+
+@pytest.mark.parametrize("name", ["", "a" * 252, "é" * 130, "/" * 90])
+def test_a_name_that_no_file_can_have_is_refused(name):
+    with pytest.raises(ConfigError, match=r"feature '.*expected a name of 1 to"):
+        vocabulary_file(name)
+
+
+def test_percent_signs_that_are_nobodys_escapes_are_no_vocabulary_of_ours():
+    assert vocabulary_of("vocab/%FF.txt") is None
+    assert vocabulary_of("vocab/100%.txt") == "100%"
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["", "/etc/passwd", "../x", "a/../../x", "a/..", "./a", "a//b", "a/", "a\\..\\b", "C:/x",
+     "a\0b", "a\nb", "a\x1bb", "a\u202eb", "\ud800", "a" * 256, "gs://bucket/x", "file:///x"],
+)  # fmt: skip
+def test_a_path_that_may_lead_out_is_refused(path):
+    with pytest.raises(DatasetError, match=r"inside of the dataset's folder \(the-json\)"):
+        check_inner_path(path, named_in="the-json")
+
+
+@pytest.mark.parametrize("path", ["Split-train/data_tfrecord-00000-of-00001", "a b/é.tfrecord"])
+def test_a_path_inside_is_taken(path):
+    assert check_inner_path(path) == path
+
+
+@pytest.mark.parametrize("name", ["", "\ud800", "a\udcffb"])
+def test_a_feature_that_no_example_can_have_is_refused(name):
+    with pytest.raises(InputError, match="expected a name in UTF-8"):
+        check_feature_names(["label", name])
+    check_feature_names(HOSTILE[:5])
