@@ -1,0 +1,223 @@
+"""What is published is on the disk first, and what others keep in an output folder stays."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from components.common.publish import publish_dataset
+from components.common.shards import write_shard
+from components.common.summaries import announce_files, start_working, working_folder
+from pipelines.verification import verify_dataset
+from trainer_utils.format import (
+    Accounting,
+    ConfigError,
+    Feature,
+    Manifest,
+    ShardName,
+    encode_example,
+)
+
+
+def write_dataset(uri: Path, *, shards: int = 3) -> None:
+    """As a component writes one: two splits, labels, a vocabulary, indices."""
+    start_working(str(uri))
+    written = []
+    for split, number in {"train": shards, "eval": 1}.items():
+        for index in range(number):
+            name = ShardName(split=split, shard_index=index, num_shards=number)
+            record = encode_example({"label": index % 2})
+            written.append(write_shard(name, lambda w, r=record: w.write(r), uri=str(uri)))
+    manifest = Manifest(
+        shards=tuple(written),
+        accounting={
+            "train": Accounting(found=shards, written=shards),
+            "eval": Accounting(found=1, written=1),
+        },
+        producer="test",
+        config={},
+        input_fingerprint="",
+    )
+    publish_dataset(
+        str(uri),
+        manifest,
+        {"label": Feature(type="int")},
+        vocabularies={"label": ["cat", "dog"]},
+    )
+
+
+def contents(folder: Path) -> dict[str, bytes | None]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
+        for path in folder.rglob("*")
+    }
+
+
+@pytest.fixture
+def calls(monkeypatch) -> list[tuple[str, str]]:
+    """Each fsync and rename of this process, in order, with what it is of."""
+    found: list[tuple[str, str]] = []
+    fsync, replace = os.fsync, os.replace
+
+    def record_fsync(descriptor):
+        fsync(descriptor)
+        found.append(("fsync", os.path.realpath(f"/proc/self/fd/{descriptor}")))
+
+    def record_replace(source, target):
+        found.append(("replace", os.path.realpath(target)))
+        replace(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_replace)
+    return found
+
+
+@pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="descriptors have no names here")
+def test_all_is_on_the_disk_before_the_manifest_has_its_name(tmp_path, calls):
+    uri = (tmp_path / "out").resolve()
+    write_dataset(uri)
+    manifest = str(uri / "manifest.json")
+    at = calls.index(("replace", manifest))
+    synced = {path for call, path in calls[:at] if call == "fsync"}
+    published = {path for path in uri.rglob("*") if path.name != "manifest.json"}
+    assert {str(path) for path in published} <= synced, "every file, and every folder of files"
+    assert {str(uri), str(tmp_path.resolve())} <= synced
+    for path in published:  # and with its name
+        named = [n for n, call in enumerate(calls) if call == ("replace", str(path))]
+        if named:
+            assert ("fsync", str(path)) in calls[named[-1] : at]
+    assert calls[at - 1][0] == "fsync"
+    assert "/.tfx-shards-tmp/" in calls[at - 1][1], "the manifest itself, under its other name"
+    assert ("fsync", str(uri)) in calls[at:], "and its name, before the run has ended"
+
+
+def test_a_folder_that_cannot_be_synced_is_no_error(tmp_path, monkeypatch):
+    fsync = os.fsync
+
+    def refuse(descriptor):
+        if os.path.isdir(f"/proc/self/fd/{descriptor}"):
+            raise OSError(22, "Invalid argument")
+        fsync(descriptor)
+
+    monkeypatch.setattr(os, "fsync", refuse)
+    write_dataset(tmp_path / "out")
+    assert verify_dataset(str(tmp_path / "out")).is_good
+
+
+def test_a_disk_that_fails_to_keep_a_file_leaves_no_manifest(tmp_path, monkeypatch):
+    def fail(descriptor):
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(os, "fsync", fail)
+    with pytest.raises(OSError, match="Input/output"):
+        write_dataset(tmp_path / "out")
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_a_published_dataset_is_good_and_its_manifest_lists_every_file(tmp_path):
+    write_dataset(tmp_path / "out")
+    assert verify_dataset(str(tmp_path / "out")).is_good
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    named = {shard["path"] for shard in manifest["shards"]} | set(manifest["files"])
+    found = {path for path, data in contents(tmp_path / "out").items() if data is not None}
+    assert found - named - {"manifest.json"} == {
+        "index/eval-00000-of-00001.npy",
+        *(f"index/train-0000{number}-of-00003.npy" for number in range(3)),
+    }, "which the shards' own entries have"
+
+
+OTHERS = [
+    "Split-train/notes.txt",
+    "Split-train/data_tfrecord-00000-of-00001.bak",
+    "Split-mine/x",
+    "Split-train/deep/er/x",
+    "index/my.npy",
+    "vocab/words.txt",
+    "vocab/label.md",
+]
+
+
+@pytest.mark.parametrize("state", ["nothing", "a whole dataset", "a killed run", "version 1"])
+@pytest.mark.parametrize("other", OTHERS)
+def test_files_of_others_are_named_and_nothing_is_touched(tmp_path, other, state):
+    uri = tmp_path / "out"
+    if state != "nothing":
+        write_dataset(uri)
+    if state == "a killed run":
+        (uri / "manifest.json").unlink()
+        announce_files(str(uri), ["vocab/label.txt", "schema.pbtxt"])
+    if state == "version 1":
+        value = json.loads((uri / "manifest.json").read_text())
+        del value["files"], value["checksum"]
+        (uri / "manifest.json").write_text(json.dumps(value | {"format_version": 1}))
+        if other == "vocab/words.txt":
+            pytest.skip("such a manifest does not say which vocabularies are its own")
+    (uri / other).parent.mkdir(parents=True, exist_ok=True)
+    (uri / other).write_text("mine")
+    before = contents(uri)
+    with pytest.raises(ConfigError) as raised:
+        start_working(str(uri))
+    assert "/".join(other.split("/")[:2]) in str(raised.value)
+    assert contents(uri) == before
+
+
+def test_shards_without_a_sign_that_we_wrote_them_are_others(tmp_path):
+    shard = tmp_path / "Split-train/data_tfrecord-00000-of-00001.gz"
+    shard.parent.mkdir()
+    shard.write_bytes(b"of a stock ExampleGen")
+    with pytest.raises(ConfigError, match=r"data_tfrecord-00000-of-00001\.gz"):
+        start_working(str(tmp_path))
+    assert shard.exists()
+
+
+@pytest.mark.parametrize("state", ["whole", "killed early", "killed late", "killed twice"])
+def test_what_an_earlier_run_left_is_cleaned_up(tmp_path, state):
+    uri = tmp_path / "out"
+    write_dataset(uri)
+    expected = contents(uri)
+    write_dataset(uri, shards=7)
+    (uri / "notes.md").write_text("mine, at the top")
+    if state != "whole":
+        (uri / "manifest.json").unlink()
+        (uri / ".tfx-shards-tmp").mkdir()
+        (uri / ".tfx-shards-tmp/0123456789abcdef").write_bytes(b"half a shard")
+    if state == "killed early":  # before anything but shards was written
+        (uri / "vocab/label.txt").unlink()
+        (uri / "schema.pbtxt").unlink()
+    if state == "killed late":
+        announce_files(str(uri), ["vocab/label.txt"])
+    if state == "killed twice":
+        announce_files(str(uri), ["vocab/label.txt"])
+        start_working(str(uri))
+    write_dataset(uri)
+    assert contents(uri) == expected | {"notes.md": b"mine, at the top"}
+
+
+def test_a_run_says_what_it_will_write_before_it_does(tmp_path, monkeypatch):
+    """Killed at any of its writes, it leaves what the next run knows for its own."""
+    from components.common import files
+
+    rename, uri = files.rename, tmp_path / "out"
+    write_dataset(tmp_path / "whole")
+    number = 0
+    while True:
+        left = number
+
+        def kill(source, target):
+            nonlocal left
+            if not left:
+                raise KeyboardInterrupt
+            left -= 1
+            rename(source, target)
+
+        monkeypatch.setattr(files, "rename", kill)
+        try:
+            write_dataset(uri)
+        except KeyboardInterrupt:
+            number += 1
+            continue
+        break
+    assert number > 10
+    assert contents(uri) == contents(tmp_path / "whole")
+    assert not os.path.exists(working_folder(str(uri)))
