@@ -72,8 +72,9 @@ def start_working(uri: str) -> None:
         ConfigError: in a folder of a dataset's are files that no run of this program wrote; they
             are named, and nothing is removed.
     """
-    found = [*_files_in_folders(uri)]
-    if others := sorted(set(found) - _own_files(uri, found)):
+    found = {*_files_in_folders(uri)}
+    own = _own_files(uri, found)
+    if others := sorted(found - own):
         more = f" and {len(others) - _SHOWN} more" if len(others) > _SHOWN else ""
         raise ConfigError(
             f"output {uri!r}: expected a folder without files of others, since a dataset's "
@@ -82,6 +83,7 @@ def start_working(uri: str) -> None:
             "Move them away, or name another output."
         )
     make_folder(working_folder(uri))
+    announce_files(uri, own)  # for the next run, if this one is killed among the next lines
     if exists(join(uri, MANIFEST_FILE)):
         remove_file(join(uri, MANIFEST_FILE))  # first, so that nothing passes for whole
     for name in list_names(uri):

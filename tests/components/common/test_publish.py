@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from components.common import files, publish, summaries
 from components.common.publish import publish_dataset
 from components.common.shards import write_shard
 from components.common.summaries import announce_files, start_working, working_folder
@@ -194,30 +195,39 @@ def test_what_an_earlier_run_left_is_cleaned_up(tmp_path, state):
     assert contents(uri) == expected | {"notes.md": b"mine, at the top"}
 
 
-def test_a_run_says_what_it_will_write_before_it_does(tmp_path, monkeypatch):
-    """Killed at any of its writes, it leaves what the next run knows for its own."""
-    from components.common import files
-
-    rename, uri = files.rename, tmp_path / "out"
+@pytest.mark.parametrize("before", ["nothing", "a dataset"])
+def test_a_run_that_is_killed_anywhere_leaves_what_the_next_knows_for_its_own(
+    tmp_path, monkeypatch, before
+):
+    uri, left = tmp_path / "out", -1
     write_dataset(tmp_path / "whole")
-    number = 0
-    while True:
-        left = number
+    if before == "a dataset":
+        write_dataset(uri, shards=5)
 
-        def kill(source, target):
+    def mortal(work):
+        def run(*arguments, **settings):
             nonlocal left
             if not left:
                 raise KeyboardInterrupt
             left -= 1
-            rename(source, target)
+            return work(*arguments, **settings)
 
-        monkeypatch.setattr(files, "rename", kill)
+        return run
+
+    monkeypatch.setattr(files, "rename", mortal(files.rename))
+    for module in (publish, summaries):
+        for name in {"remove_file", "remove_tree", "make_folder"} & set(vars(module)):
+            monkeypatch.setattr(module, name, mortal(getattr(module, name)))
+    kills = 0
+    while True:
+        left = kills
         try:
             write_dataset(uri)
         except KeyboardInterrupt:
-            number += 1
+            kills += 1
             continue
         break
-    assert number > 10
+    left = -1
+    assert kills > 15
     assert contents(uri) == contents(tmp_path / "whole")
     assert not os.path.exists(working_folder(str(uri)))
