@@ -3,11 +3,12 @@
     text_fingerprint(located, pieces, reports, plan)
 
 The sums of a file's pieces, as they were read to be converted, make that of the file; what lies
-between them, such as a header, is read for it. So are copies' originals, and Parquet files, of
-which Arrow reads parts.
+between them, such as a header, is read for it. So are the originals of copies. A Parquet file is
+what its columns hold, however its rows are grouped.
 """
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 from components.common.files import join, open_for_reading, os_errors
 from components.common.fingerprint import add_facts
@@ -38,10 +39,16 @@ def text_fingerprint(
     sizes = known_sizes(located)
     files: dict[Blob, int | None] = {}
     parts: dict[str, list[_Part]] = {}
+    columns: dict[tuple[str, ...], tuple[int, int]] = {}
     for piece, report in zip(pieces, reports, strict=True):
         if piece.layout == "folder":
             names = [Blob(name, size) for name, size, _ in piece.details["files"]]
             files |= dict(zip(names, report.sums, strict=True))
+        elif piece.layout == "parquet":
+            for name, stream, size, crc in report.sums:
+                before = columns.get((piece.source, name, stream), (0, 0))
+                whole = before[0] + size, combine_crc32c(before[1], crc, size)
+                columns[piece.source, name, stream] = whole
         else:
             parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
     for left in plan.left_out:
@@ -56,7 +63,8 @@ def text_fingerprint(
     for path, read in parts.items():
         size = sizes.get(path) or 0
         files[Blob(path, size)] = _whole(join(located.base, path), size, sorted(read))
-    return add_facts({(blob.path, *blob[1:]): crc for blob, crc in files.items()})
+    facts: dict[tuple[Any, ...], Any] = {(b.path, *b[1:]): crc for b, crc in files.items()}
+    return add_facts(facts | columns)
 
 
 def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:

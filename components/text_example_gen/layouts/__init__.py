@@ -251,7 +251,7 @@ def read_piece(base: str, piece: Piece, settings: TextSettings) -> Rows:
             if len(data) != piece.stop - piece.start:
                 raise InputError(f"{piece.source!r}: became shorter while it was read")
             rows = _READERS[piece.layout](data, piece)
-    if piece.path == piece.source:  # else it is a copy
+    if piece.path == piece.source:  # else it is a copy; Parquet has returned
         rows.sums = [(piece.start, len(data), extend_crc32c(0, data))]
     rows.columns = {name: column for name, column in rows.columns.items() if name not in ignored}
     return rows

@@ -10,6 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
+from components.text_example_gen.layouts.column_sums import column_sums
 from components.text_example_gen.layouts.json_lines import flatten
 from components.text_example_gen.pieces import PIECE_BYTES, Piece
 from components.text_example_gen.rows import Rows, one_array
@@ -63,7 +64,8 @@ def read(stream: BinaryIO, piece: Piece, *, ignored: frozenset[str]) -> Rows:
     file = _open(stream, piece.source)
     names = [name for name in file.schema_arrow.names if name not in ignored]
     try:
-        table = flatten(file.read_row_groups(range(piece.start, piece.stop), columns=names))
+        whole = file.read_row_groups(range(piece.start, piece.stop))
+        table = flatten(whole.select(names))
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{piece.source!r}: expected a whole Parquet file: {error}") from error
     columns = {
@@ -71,7 +73,7 @@ def read(stream: BinaryIO, piece: Piece, *, ignored: frozenset[str]) -> Rows:
         for name in table.column_names
         if name not in ignored
     }
-    return Rows(columns, found=len(table), records=np.arange(len(table)))
+    return Rows(columns, found=len(table), records=np.arange(len(table)), sums=column_sums(whole))
 
 
 def _plain(array: Any, name: str, source: str) -> Any:

@@ -1,0 +1,163 @@
+"""Whatever things are called: nothing is written elsewhere, no line is forged, and all is good."""
+
+import io
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from absl import logging
+from PIL import Image
+from tfx.proto import example_gen_pb2
+from tfx.types import standard_artifacts
+from tfx.utils import proto_utils
+
+from components.image_example_gen.executor import Executor as Images
+from components.schema_export.executor import Executor as SchemaExport
+from components.shard_balancer.executor import Executor as Balancer
+from components.text_example_gen.executor import Executor as Texts
+from pipelines.verification import verify_dataset
+from trainer_utils.format import DatasetError, InputError
+
+COLUMNS = [
+    "../../../x", "/etc/x", "..", ".", ".hidden", "trailing.", "a/b", "a\\b", "C:\\x", "new\nline",
+    "esc\x1b[2Jx", "bell\x07", "\u2028", "\u202etxt.exe", "%2e%2e%2fx", "100%", "日本語", "x" * 200,
+    "nul?*<>|", "\x9b31m",
+]  # fmt: skip
+UNPRINTABLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def convert(executor: type, base: Path, uri: Path, **settings: Any) -> standard_artifacts.Examples:
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(uri)
+    properties = {
+        "input_base": str(base),
+        "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
+        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
+        **settings,
+    }
+    executor().Do({}, {"examples": [artifact]}, properties)
+    return artifact
+
+
+def jpeg(colour: int) -> bytes:
+    stream = io.BytesIO()
+    Image.new("RGB", (8, 8), (colour, 80, 90)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def labelled(tmp_path_factory) -> Path:
+    """A dataset with a vocabulary for each of the columns, balanced, and its schema."""
+    root = tmp_path_factory.mktemp("deep") / "down" / "here" / "below"
+    (root / "in").mkdir(parents=True)
+    with (root / "in/t.jsonl").open("w") as stream:
+        for number in range(12):
+            row = {"text": f"text {number}", **dict.fromkeys(COLUMNS, f"value {number % 3}")}
+            stream.write(json.dumps(row) + "\n")
+    kinds = json.dumps(dict.fromkeys(COLUMNS, "label"))
+    examples = convert(Texts, root / "in", root / "out", columns=kinds)
+    balanced = standard_artifacts.Examples()
+    balanced.uri = str(root / "balanced")
+    Balancer().Do({"examples": [examples]}, {"balanced_examples": [balanced]}, {"num_shards": "2"})
+    schema = standard_artifacts.Schema()
+    schema.uri = str(root / "schema")
+    SchemaExport().Do({"examples": [balanced]}, {"datum_schema": [schema]}, {"tfds": 0})
+    return root
+
+
+def test_nothing_is_written_outside_whatever_a_column_is_called(labelled):
+    assert {path.name for path in labelled.iterdir()} == {"in", "out", "balanced", "schema"}
+    above = labelled.parents[2]
+    assert {path.name for path in above.iterdir()} == {"down"}
+    assert not Path("/etc/x.txt").exists()
+    for name in ("out", "balanced"):
+        folders = {path.name for path in (labelled / name).iterdir() if path.is_dir()}
+        assert folders == {"Split-train", "Split-eval", "index", "vocab"}
+        assert len(list((labelled / name / "vocab").iterdir())) == len(COLUMNS)
+
+
+@pytest.mark.parametrize("name", ["out", "balanced"])
+def test_every_vocabulary_is_found_again_by_its_features_name(labelled, name):
+    from components.common.source import open_source
+
+    vocabularies = open_source(str(labelled / name)).vocabularies
+    assert set(vocabularies) == set(COLUMNS)
+    assert all(list(v) == ["value 0", "value 1", "value 2"] for v in vocabularies.values())
+    assert verify_dataset(str(labelled / name)).is_good
+
+
+def test_a_name_over_a_files_length_is_refused_before_work_begins(tmp_path):
+    base = tmp_path / "in"
+    base.mkdir()
+    (base / "t.csv").write_text(f"text,{'y' * 400}\nhello,a\nhi,b\n")
+    with pytest.raises(DatasetError, match=r"feature 'yyy.*expected a name of 1 to"):
+        convert(Texts, base, tmp_path / "out", columns=json.dumps({"y" * 400: "label"}))
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+@pytest.fixture(scope="module")
+def photos(tmp_path_factory) -> Path:
+    """Photos, some of them bad, in folders whose names would drive a terminal."""
+    base = tmp_path_factory.mktemp("photos")
+    names = ["a\x1b[2Jb", "c\nError: forged", "d\u2028e", "f\x07", "\u202eg", "h\x9b31m", "i\rj"]
+    for place, name in enumerate(names):
+        folder = base / "class"
+        folder.mkdir(exist_ok=True)
+        (folder / f"{name}.jpg").write_bytes(jpeg(place))
+        (folder / f"{name} bad.jpg").write_bytes(b"")
+    bad = os.path.join(os.fsencode(base), b"class", b"not \xff UTF-8.jpg")
+    with open(bad, "wb") as stream:
+        stream.write(b"")
+    return base
+
+
+def test_rejects_with_such_names_are_lines_of_their_own_and_the_dataset_is_good(photos, tmp_path):
+    convert(Images, photos, tmp_path / "out", max_reject_fraction=0.9)
+    text = (tmp_path / "out/rejects.jsonl").read_text("utf-8")
+    assert len(text.splitlines()) == 8
+    assert not UNPRINTABLE.search(text)
+    sources = {json.loads(line)["source"] for line in text.splitlines()}
+    assert "class/d\u2028e bad.jpg" in sources, "escaped, and the same once it is read"
+    found = verify_dataset(str(tmp_path / "out"))
+    assert found.is_good, str(found)
+
+
+def test_errors_and_logs_with_such_names_are_single_lines(photos, tmp_path, caplog):
+    caplog.set_level("DEBUG", logger="absl")
+    logging.set_verbosity(logging.DEBUG)
+    with pytest.raises(InputError) as raised:
+        convert(Images, photos, tmp_path / "out\x1b[2J\nhere", max_reject_fraction=0.0)
+    assert "rejected" in str(raised.value)
+    assert len(str(raised.value).splitlines()) == 1
+    assert not UNPRINTABLE.search(str(raised.value))
+    convert(Images, photos, tmp_path / "out\x1b[2J\nthere", max_reject_fraction=0.9)
+    ours = [r for r in caplog.records if re.search(r"/(components|trainer_utils)/", r.pathname)]
+    assert any("written" in record.getMessage() for record in ours)
+    for record in ours:
+        assert len(record.getMessage().splitlines()) <= 1
+        assert not UNPRINTABLE.search(record.getMessage())
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["inspect"], ["verify"], ["plan", "--workers", "2", "--batch-size", "2"], ["doctor"]],
+    ids=lambda command: command[0],
+)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_no_command_passes_such_names_on(photos, labelled, tmp_path, command, as_json):
+    from click.testing import CliRunner
+
+    from pipelines.cli.app import app
+
+    uri = tmp_path / "out\x1b[2J\nError: forged"
+    convert(Images, photos, uri, max_reject_fraction=0.9)
+    for where in (str(uri), str(labelled / "balanced"), str(uri / "gone\u2028\x07")):
+        arguments = [command[0], where, *command[1:], *(["--json"] if as_json else [])]
+        result = CliRunner().invoke(app, arguments)
+        output = result.stdout + result.stderr
+        assert output
+        assert not UNPRINTABLE.search(output), (arguments, output)
+        assert not re.search("^Error: forged", output, re.MULTILINE)

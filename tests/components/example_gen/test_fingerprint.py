@@ -1,0 +1,325 @@
+"""The manifest's fingerprint is of the inputs: the same whatever is made of them."""
+
+import functools
+import io
+import json
+import os
+import shutil
+import tarfile
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from PIL import Image
+from sklearn.datasets import load_sample_images
+from tfx.proto import example_gen_pb2
+from tfx.types import standard_artifacts
+from tfx.utils import proto_utils
+
+from components.image_example_gen.executor import Executor as Images
+from components.shard_balancer.executor import Executor as Balancer
+from components.text_example_gen import pieces
+from components.text_example_gen.executor import Executor as Texts
+
+SPLITS = {
+    "output_config": '{"splitConfig": {"splits": [{"name": "a", "hashBuckets": 3}, '
+    '{"name": "b", "hashBuckets": 1}]}}'
+}
+SETTINGS: list[dict[str, Any]] = [
+    {"seed": 5},
+    {"target_shard_bytes": 900},
+    {"target_shard_bytes": 1 << 30},
+    {"compression": "gzip"},
+    {"max_reject_fraction": 1.0},
+    SPLITS,
+]
+OF_IMAGES = [
+    *SETTINGS,
+    {"verify": "structure"},
+    {"resize_shorter_side": 16},
+    {"encoding": "raw", "resize_shorter_side": 16},
+    {"max_pixels": 30 * 24},
+]
+OF_TEXTS = [
+    *SETTINGS,
+    {"lowercase": 1, "normalize": "NFC"},
+    {"min_chars": 8},
+    {"max_chars": 8},
+    {"deduplicate": 1},
+]
+
+
+@functools.cache
+def photo(number: int) -> bytes:
+    stream = io.BytesIO()
+    whole = Image.fromarray(load_sample_images().images[0])
+    width = 24 if number % 2 else 32
+    whole.crop((number, 0, number + width, 24)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def fingerprint(executor: type, base: Path, tmp_path: Path, **settings: Any) -> str:
+    """Of a conversion with these settings."""
+    uri = tmp_path / f"out-{len(os.listdir(tmp_path))}"
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(uri)
+    properties = {
+        "input_base": str(base),
+        "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
+        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
+        "max_reject_fraction": 0.9,
+        **settings,
+    }
+    executor().Do({}, {"examples": [artifact]}, properties)
+    return json.loads((uri / "manifest.json").read_text())["input_fingerprint"]
+
+
+def write(base: Path, files: dict[str, bytes]) -> Path:
+    for name, data in files.items():
+        (base / name).parent.mkdir(parents=True, exist_ok=True)
+        (base / name).write_bytes(data)
+    return base
+
+
+def in_folders(base: Path) -> Path:
+    files = {f"{'cat' if n % 3 else 'dog'}/{n}.jpg": photo(n) for n in range(12)}
+    files |= {
+        "cat/cut.jpg": photo(1)[:300],
+        "cat/empty.jpg": b"",
+        "cat/notes.txt": b"none",
+        "beside.jpg": photo(20),
+        ".hidden/x": b"1",
+    }
+    return write(base, files)
+
+
+def in_list(base: Path) -> Path:
+    rows = [f"{n}.jpg,{'cat' if n % 3 else 'dog'},{n}" for n in range(12)]
+    rows += ["gone.jpg,cat,1", "cut.jpg,dog,2", "5.jpg.txt,,3"]
+    files = {f"{n}.jpg": photo(n) for n in range(12)}
+    files |= {"cut.jpg": photo(2)[:300], "5.jpg.txt": b"x", "unlisted.jpg": photo(30)}
+    return write(base, files | {"list.csv": "\n".join(["filename,label,n", *rows]).encode()})
+
+
+def in_archive(base: Path) -> Path:
+    base.mkdir(parents=True)
+    with tarfile.open(base / "all.tar", "w") as archive:
+        for number in range(12):
+            members = {"jpg": photo(number), "cls": b"%d" % (number % 3), "json": b'{"a": 1}'}
+            for extension, data in members.items():
+                member = tarfile.TarInfo(f"{number:03d}.{extension}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    return base
+
+
+def in_parquet(base: Path) -> Path:
+    base.mkdir(parents=True)
+    images = [{"bytes": photo(n), "path": f"{n}.jpg"} for n in range(12)]
+    table = pa.table({"image": images, "label": [f"class {n % 3}" for n in range(12)]})
+    pq.write_table(table, base / "all.parquet", row_group_size=5)
+    return base
+
+
+def in_table(base: Path) -> Path:
+    rows = [f"text {'x' * (n % 9)} {n % 20},{'good' if n % 3 else 'bad'},{n}" for n in range(60)]
+    return write(base, {"t.csv": "\n".join(["text,label,n", *rows, "too,many,of,them"]).encode()})
+
+
+def of_columns(base: Path, **options: Any) -> Path:
+    base.mkdir(parents=True)
+    numbers = [None if n % 7 == 0 else n for n in range(60)]
+    columns = {
+        "text": [f"text {'x' * (n % 9)} {n % 20}" for n in range(60)],
+        "n": numbers,
+        "f": pa.array(numbers, pa.float32()),
+        "few": pa.array([["a", "b", None][n % 4 % 3] for n in range(60)]).dictionary_encode(),
+        "lists": [[n, 2][: n % 3] for n in range(60)],
+        "time": pa.array(numbers, pa.timestamp("s")),
+        "b": pa.array([None if n is None else n % 2 > 0 for n in numbers]),
+    }
+    pq.write_table(pa.table(columns), base / "t.parquet", **{"row_group_size": 7, **options})
+    return base
+
+
+def in_documents(base: Path) -> Path:
+    texts = [b"text %d" % (n % 9) + b"x" * (n % 4) for n in range(20)]
+    files = {f"{'a' if n % 3 else 'b'}/{n}.txt": text for n, text in enumerate(texts)}
+    return write(base, files | {"a/empty.txt": b"", "a/bad.txt": b"\xff\xfe\xfd", ".x": b""})
+
+
+def in_utf16(base: Path) -> Path:
+    text = "text,label\n" + "".join(f"text {n},{n % 3}\n" for n in range(30))
+    return write(base, {"t.csv": text.encode("utf-16")})
+
+
+COLUMNS: list[dict[str, Any]] = [{"columns": {"n": "float"}}, {"columns": {"n": "ignore"}}]
+INPUTS = {
+    "folders": (in_folders, Images, OF_IMAGES, "cat/4.jpg"),
+    "a list": (in_list, Images, [*OF_IMAGES, *COLUMNS], "4.jpg"),
+    "an archive": (in_archive, Images, OF_IMAGES, None),
+    "parquet": (in_parquet, Images, OF_IMAGES, None),
+    "a table": (in_table, Texts, [*OF_TEXTS, *COLUMNS], None),
+    "columns": (of_columns, Texts, [*OF_TEXTS, *COLUMNS], None),
+    "documents": (in_documents, Texts, OF_TEXTS, "a/4.txt"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_it_is_the_same_whatever_the_settings(kind, tmp_path):
+    make, executor, settings, _ = INPUTS[kind]
+    base = make(tmp_path / "in")
+    one = fingerprint(executor, base, tmp_path)
+    assert len(one) == 32
+    for chosen in settings:
+        as_json = {k: json.dumps(v) if isinstance(v, dict) else v for k, v in chosen.items()}
+        assert fingerprint(executor, base, tmp_path, **as_json) == one, chosen
+    if kind in ("folders", "a list"):
+        given = json.dumps({"label": ["cat"]})  # all others are rejected, and not read
+        assert fingerprint(executor, base, tmp_path, vocabulary=given) == one
+    moved = shutil.copytree(base, tmp_path / "elsewhere" / "in")
+    assert fingerprint(executor, moved, tmp_path) == one, "wherever the inputs lie"
+
+
+def change_of(data: bytes, at: int) -> bytes:
+    return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]
+
+
+@pytest.mark.parametrize("kind", INPUTS)
+def test_it_differs_where_an_input_does(kind, tmp_path):
+    make, executor, _, one_file = INPUTS[kind]
+    base = make(tmp_path / "in")
+    seen = {fingerprint(executor, base, tmp_path)}
+    changes: list[Any] = []
+    if one_file:
+        path = base / one_file
+        changes += [
+            lambda: path.write_bytes(change_of(path.read_bytes(), len(path.read_bytes()) - 3)),
+            lambda: path.write_bytes(path.read_bytes() + b"\n"),
+        ]
+    if kind == "folders":
+        changes += [
+            lambda: path.rename(path.with_name("another.jpg")),
+            lambda: (base / "cat/cut.jpg").write_bytes(photo(1)[:301]),
+            lambda: (base / "cat/notes.txt").write_bytes(b"some"),
+            lambda: (base / "cat/empty.jpg").unlink(),
+            lambda: (base / "beside.jpg").write_bytes(photo(22)),
+            lambda: (base / ".hidden/y").write_bytes(b""),
+            lambda: (base / "dog").rename(base / "cow"),
+        ]
+    if kind == "a list":
+        text = (base / "list.csv").read_text()
+        changes += [
+            lambda: (base / "list.csv").write_text(text.replace("7.jpg,cat", "7.jpg,dog")),
+            lambda: (base / "list.csv").write_text(text.replace("gone.jpg", "none.jpg")),
+            lambda: (base / "cut.jpg").write_bytes(photo(2)[:301]),
+        ]
+    if kind == "an archive":
+        data = (base / "all.tar").read_bytes()
+        for found in (photo(3)[-40:], b'{"a": 1}'):
+            at = data.index(found) + (7 if len(found) == 40 else 6)
+            changes.append(lambda at=at: (base / "all.tar").write_bytes(change_of(data, at)))
+    if kind in ("a table", "a list"):
+        name = "t.csv" if kind == "a table" else "list.csv"
+        changes.append(
+            lambda: (base / name).write_text((base / name).read_text().replace("label", "class"))
+        )
+    for change in changes:
+        change()
+        now = fingerprint(executor, base, tmp_path, **SPLITS)
+        assert now not in seen
+        seen.add(now)
+
+
+def test_files_that_no_list_names_are_no_inputs(tmp_path):
+    base = in_list(tmp_path / "in")
+    one = fingerprint(Images, base, tmp_path)
+    (base / "unlisted.jpg").unlink()
+    assert fingerprint(Images, base, tmp_path) == one
+
+
+def test_a_file_counts_alike_however_it_is_cut(tmp_path, monkeypatch):
+    base = in_table(tmp_path / "in")
+    one = fingerprint(Texts, base, tmp_path)
+    for name, size in (("PIECE_BYTES", 100), ("_BLOCK_BYTES", 64)):
+        monkeypatch.setattr(pieces, name, size)
+    monkeypatch.setattr(
+        pieces.cut, "__kwdefaults__", {**pieces.cut.__kwdefaults__, "piece_bytes": 100}
+    )
+    assert fingerprint(Texts, base, tmp_path) == one
+
+
+def test_a_parquet_file_is_what_its_columns_hold(tmp_path):
+    base = of_columns(tmp_path / "in")
+    one = fingerprint(Texts, base, tmp_path)
+    for number, options in enumerate(({"row_group_size": 60}, {"compression": "gzip"})):
+        other = of_columns(tmp_path / f"other {number}", **options)
+        assert fingerprint(Texts, other, tmp_path) == one
+    table = pq.read_table(base / "t.parquet")
+    for place, name in enumerate(table.column_names):
+        changed = table.column(name).to_pylist()
+        changed[5], changed[10] = changed[10], changed[5]
+        values = pa.array(changed, table.column(name).type)
+        pq.write_table(table.set_column(place, name, values), base / "t.parquet")
+        assert fingerprint(Texts, base, tmp_path) != one, name
+
+
+def test_a_file_in_another_encoding_counts_as_it_lies_there(tmp_path):
+    base = in_utf16(tmp_path / "in")
+    one = fingerprint(Texts, base, tmp_path, encoding="utf-16")
+    assert fingerprint(Texts, base, tmp_path, encoding="utf-16", seed=3) == one
+    data = (base / "t.csv").read_bytes()
+    (base / "t.csv").write_bytes(
+        data.replace("text 7".encode("utf-16-le"), "text 8".encode("utf-16-le"))
+    )
+    assert fingerprint(Texts, base, tmp_path, encoding="utf-16") != one
+
+
+def test_inputs_are_not_read_twice(tmp_path, monkeypatch):
+    """Those that are converted; what was rejected before that is read once for the sum."""
+    from components.common import files
+
+    base = in_folders(tmp_path / "in")
+    opened: list[str] = []
+    os_open = os.open
+
+    def record(path, *arguments, **settings):
+        if str(path).startswith(str(base)):
+            opened.append(os.path.relpath(path, base))
+        return os_open(path, *arguments, **settings)
+
+    monkeypatch.setattr(files.os, "open", record)
+    fingerprint(Images, base, tmp_path)
+    photos = [name for name in opened if name[:4] in ("cat/", "dog/") and name[4].isdigit()]
+    assert len(photos) == 12
+    assert len(set(photos)) == 12
+
+
+def balanced(uris: list[Path], tmp_path: Path, **settings: Any) -> str:
+    """The fingerprint of a balancing of datasets."""
+    given = []
+    for uri in uris:
+        examples = standard_artifacts.Examples()
+        examples.uri = str(uri)
+        given.append(examples)
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(tmp_path / f"out-{len(os.listdir(tmp_path))}")
+    Balancer().Do({"examples": given}, {"balanced_examples": [artifact]}, settings)
+    return json.loads(Path(artifact.uri, "manifest.json").read_text())["input_fingerprint"]
+
+
+def test_a_balancer_has_that_of_the_records_it_was_given(tmp_path):
+    base = in_folders(tmp_path / "in")
+    fingerprint(Images, base, tmp_path, target_shard_bytes=900)
+    first = max(tmp_path.glob("out-*"))
+    one = balanced([first], tmp_path)
+    for settings in ({"seed": 9}, {"target_shard_bytes": 500}, {"compression": "gzip"}):
+        assert balanced([first], tmp_path, **settings) == one
+    again = tmp_path / "in-other-shards"
+    shutil.move(first, again)
+    assert balanced([again], tmp_path) == one
+    fingerprint(Images, base, tmp_path, **SPLITS)  # the same records, in other splits
+    other = max(tmp_path.glob("out-*"), key=os.path.getmtime)
+    assert balanced([other], tmp_path) != one
