@@ -25,9 +25,9 @@ __all__ = ["verify"]
 def verify(uri: str, as_json: bool, processes: int | None) -> None:
     """Read a whole dataset and check all of it; exit 1 where anything is amiss.
 
-    Checks each file's size and checksum, both checksums of each record, record counts, record
-    indices, Datum's JSON, rejects and label counts, and lists every problem with file, record and
-    byte. Without a manifest, as others write datasets, it checks the records.
+    Checks the size and checksum of each published file, both checksums of each record, record
+    counts, record indices, Datum's JSON, rejects and label counts, and lists every problem with
+    file, record and byte. Without a manifest, as others write datasets, it checks the records.
 
     \b
     tfx-shards verify out/

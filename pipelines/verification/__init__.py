@@ -5,9 +5,10 @@
     print(found)
 
 Of each shard: size and checksum of the file, both checksums of each record, their number, the
-order-free sum of the contents, and the record index. Of the dataset: missing and extra shards,
-Datum's JSON, the accounting, rejects and label counts. Without a manifest, whatever of that can
-be told. TensorFlow is not imported, but for remote files.
+order-free sum of the contents, and the record index. Of the dataset: missing and extra files, the
+sums of the manifest and of all others, Datum's JSON, the accounting, rejects and label counts.
+Without a manifest, whatever of that can be told, and that one is missing where there was one.
+TensorFlow is not imported, but for remote files.
 """
 
 from pipelines.verification.problems import Problem
