@@ -3,9 +3,11 @@
 import dataclasses
 import json
 
+import google_crc32c
 import pytest
 
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard
+from trainer_utils.format.sealing import FileDigest, seal
 
 SHARDS = tuple(
     Shard(path=f"Split-train/{n}", split="train", records=3, bytes=100 + n, crc32c=n)
@@ -36,6 +38,68 @@ def test_its_keys_are_sorted_and_its_text_is_plain():
     assert text == json.dumps(json.loads(text), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
     assert json.loads(text)["total"] == {"found": 8, "written": 6, "rejected": 1, "skipped": 1}
     assert json.loads(text)["shards"][1]["crc32c"] == "00000001"
+
+
+FILES = {"vocab/label.txt": FileDigest.of(b"cat\n"), "schema.pbtxt": FileDigest.of(b"")}
+SEALED = dataclasses.replace(MANIFEST, files=FILES)
+
+
+def test_a_manifest_with_sums_is_of_version_2_and_read_as_it_was_written():
+    text = SEALED.to_json()
+    assert Manifest.from_json(text, path="x") == SEALED
+    assert Manifest.from_json(text, path="x").to_json() == text
+    value = json.loads(text)
+    assert value["format_version"] == 2
+    assert value["files"]["vocab/label.txt"] == {
+        "bytes": 4,
+        "crc32c": f"{google_crc32c.value(b'cat' + bytes([10])):08x}",
+    }
+    assert list(value) == sorted(value)
+
+
+def test_the_sum_of_a_manifest_is_the_crc_of_its_bytes_with_zeros_for_the_sum():
+    text = SEALED.to_json()
+    said = json.loads(text)["checksum"]
+    zeroed = text.replace(f'"checksum": "{said}"', '"checksum": "00000000"')
+    assert f"{google_crc32c.value(zeroed.encode()):08x}" == said
+    assert seal(zeroed) == text == seal(text)
+
+
+def test_a_text_that_looks_like_the_sum_does_not_pass_for_it():
+    forged = '\n  "checksum": "12345678"'
+    manifest = dataclasses.replace(SEALED, config={"a": forged, "checksum": "12345678"})
+    assert Manifest.from_json(manifest.to_json(), path="x") == manifest
+
+
+def test_a_manifest_of_version_1_is_as_it_was_and_one_half_of_each_is_refused():
+    old, new = json.loads(MANIFEST.to_json()), json.loads(SEALED.to_json())
+    assert old["format_version"] == 1
+    assert set(new) - set(old) == {"checksum", "files"}
+    mixed = [
+        {**old, "format_version": 2},
+        {**new, "format_version": 1},
+        {**old, "files": new["files"]},
+        {**old, "checksum": "00000000"},
+        {name: value for name, value in new.items() if name != "files"},
+        {name: value for name, value in new.items() if name != "checksum"},
+    ]
+    for value in mixed:
+        text = json.dumps(value, indent=2, sort_keys=True) + "\n"
+        with pytest.raises(DatasetError, match="the/file"):
+            Manifest.from_json(text, path="the/file")
+
+
+def test_a_newer_format_is_told_from_damage():
+    text = SEALED.to_json().replace('"format_version": 2', '"format_version": 3')
+    with pytest.raises(DatasetError, match=r"expected at most format version 2, got 3\. Read it"):
+        Manifest.from_json(text, path="x")
+
+
+def test_a_changed_manifest_can_be_looked_at_by_who_asks_for_it():
+    text = SEALED.to_json().replace("EMPTY_FILE", "FULL_FILE")
+    with pytest.raises(DatasetError, match="own checksum"):
+        Manifest.from_json(text, path="x")
+    assert Manifest.from_json(text, path="x", is_checked=False).reject_counts == {"FULL_FILE": 1}
 
 
 @pytest.mark.parametrize("field", ["found", "written", "rejected", "skipped"])
