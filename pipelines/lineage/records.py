@@ -23,7 +23,7 @@ from components.common.files import (
 from components.common.shard_blocks import read_shard_blocks
 from pipelines.lineage.values import Json
 from trainer_utils.format import DatasetError, RecordBlock
-from trainer_utils.format.example import bytes_features
+from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.layouts import Layout
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.format.tfrecord import HEADER_BYTES
@@ -133,7 +133,10 @@ def _lineage_features(uri: str, layout: Layout) -> list[str]:
     if not layout.features:
         for shards in layout.shards.values():
             for record in _first_records(uri, [shard.path for shard in shards]):
-                names |= {name for name, values in bytes_features(record).items() if values}
+                features = decode_example(record).items()
+                names |= {
+                    n for n, values in features if isinstance(next(iter(values), 0), memoryview)
+                }
     return [name for name in LINEAGE_FEATURES if name in names]
 
 
@@ -158,7 +161,7 @@ def _places(uri: str, layout: Layout, feature: str, name: str) -> Iterator[Place
             for block in read_shard_blocks(join(uri, shard.path)):
                 for number in _holding(block, wanted):
                     record = _payload(block, number)
-                    if wanted in bytes_features(record).get(feature, ()):
+                    if wanted in decode_example(record, {feature}).get(feature, ()):
                         yield Place(
                             split=split,
                             shard=shard.path,
