@@ -9,6 +9,7 @@ TensorFlow is not imported.
 """
 
 import base64
+import bisect
 import contextlib
 import csv
 import dataclasses
@@ -20,21 +21,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, BinaryIO, cast
 
 from components.common.image_size import image_size
-from pipelines.dataset_files import DatasetFiles, list_dataset
+from pipelines.dataset_files import list_dataset
 from pipelines.tables import human_bytes
 from trainer_utils.format import (
     DatasetError,
     Feature,
     RecordIndex,
-    read_record_at,
     resolve_slices,
     scan_lengths,
 )
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.layouts import FoundShard, Layout
+from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import index_file
 
-__all__ = ["Example", "Value", "as_text", "export_examples", "read_examples"]
+__all__ = ["Example", "ExampleReader", "Value", "as_text", "export_examples", "read_examples"]
 
 EXAMPLES_FILE = "examples.csv"
 _MOST_SHOWN = 72  # characters of a value on the terminal
@@ -96,66 +96,73 @@ def read_examples(uri: str, split: str | None = None, *, count: int = 20) -> Ite
         DatasetError: there is no such dataset or split.
         CorruptShardError: a record on the way is damaged.
     """
-    files = list_dataset(uri)
-    layout = files.layout()
-    labels = {name: files.read_lines(path) for name, path in layout.vocabulary_files.items()}
-    shards = _Shards(files, layout)
-    spec = next(iter(layout.shards)) if split is None else split
-    for wanted in resolve_slices(spec, _Counts(shards, layout)):
+    reader = ExampleReader(uri)
+    spec = next(iter(reader.layout.shards)) if split is None else split
+    for wanted in resolve_slices(spec, _Counts(reader)):
         stop = min(wanted.stop, wanted.start + count)
         count -= max(stop - wanted.start, 0)
-        for number, shard, record in shards.read(wanted.split, wanted.start, stop):
-            yield Example(
-                split=wanted.split,
-                number=number,
-                shard=shard,
-                values=_values(record, layout.features or {}, labels),
-            )
+        yield from reader.read(wanted.split, range(wanted.start, stop))
 
 
-class _Counts(Mapping[str, int]):
-    """Records by split; a split's shards are looked at only if it is asked for."""
+class ExampleReader:
+    """Reads any records of a dataset, wherever they are; what was opened once is remembered.
 
-    def __init__(self, shards: "_Shards", layout: Layout) -> None:
-        self._shards, self._layout = shards, layout
+    Args:
+        uri: of any dataset that `inspect_dataset` reads.
 
-    def __getitem__(self, split: str) -> int:
-        return sum(map(self._shards.records, self._layout.shards[split]))
+    Raises:
+        DatasetError: there is none, or it is not whole.
+    """
 
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._layout.shards)
-
-    def __len__(self) -> int:
-        return len(self._layout.shards)
-
-
-class _Shards:
-    """The shards of a dataset, and where the records in them are."""
-
-    def __init__(self, files: DatasetFiles, layout: Layout) -> None:
-        self._files, self._layout = files, layout
+    def __init__(self, uri: str) -> None:
+        self._files = list_dataset(uri)
+        self.layout = self._files.layout()
+        self.labels: Mapping[str, Sequence[str]] = {
+            name: self._files.read_lines(path)
+            for name, path in self.layout.vocabulary_files.items()
+        }
         self._indexes: dict[str, RecordIndex] = {}
 
-    def records(self, shard: FoundShard) -> int:
-        return len(self._index(shard)) if shard.records is None else shard.records
+    def count(self, split: str) -> int:
+        """Records of a split."""
+        return sum(map(self._records, self.layout.shards[split]))
 
-    def read(self, split: str, start: int, stop: int) -> Iterator[tuple[int, str, bytes]]:
-        """Records `start` to `stop` of a split: number, the shard's path, payload."""
-        first = 0
-        for shard in self._layout.shards[split]:
-            if start >= stop:
-                return
-            after = first + self.records(shard)
-            if start < after:
+    def read(self, split: str, numbers: Sequence[int]) -> Iterator[Example]:
+        """Some records of a split.
+
+        Args:
+            split: its name.
+            numbers: in [0, count), in increasing order.
+
+        Raises:
+            CorruptShardError: one of them is damaged.
+        """
+        first = done = 0
+        for shard in self.layout.shards[split]:
+            after = first + self._records(shard)
+            here = [n - first for n in numbers[done : bisect.bisect_left(numbers, after)]]
+            if here:
                 path, index = self._files.path(shard.path), self._index(shard)
                 with self._open(shard) as stream:
-                    for number in range(start, min(stop, after)):
-                        place = number - first
-                        offset, length = int(index.offsets[place]), int(index.lengths[place])
-                        record = read_record_at(stream, offset=offset, length=length, path=path)
-                        yield number, shard.path, record
-                start = min(stop, after)
+                    for place in here:
+                        yield Example(
+                            split=split,
+                            number=first + place,
+                            shard=shard.path,
+                            values=self._values(index.read(stream, place, path=path)),
+                        )
+            done += len(here)
             first = after
+
+    def _values(self, record: bytes) -> dict[str, Value]:
+        found, features = decode_example(record), self.layout.features or {}
+        return {
+            name: _value(found[name], features.get(name), self.labels.get(name, ()))
+            for name in sorted(found, key=lambda name: (name not in features, name))
+        }
+
+    def _records(self, shard: FoundShard) -> int:
+        return len(self._index(shard)) if shard.records is None else shard.records
 
     def _index(self, shard: FoundShard) -> RecordIndex:
         if shard.path not in self._indexes:
@@ -182,14 +189,20 @@ class _Shards:
                 yield cast(BinaryIO, unzipped)
 
 
-def _values(
-    record: bytes, features: Mapping[str, Feature], labels: Mapping[str, Sequence[str]]
-) -> dict[str, Value]:
-    found = decode_example(record)
-    return {
-        name: _value(found[name], features.get(name), labels.get(name, ()))
-        for name in sorted(found, key=lambda name: (name not in features, name))
-    }
+class _Counts(Mapping[str, int]):
+    """Records by split; a split's shards are looked at only if it is asked for."""
+
+    def __init__(self, reader: ExampleReader) -> None:
+        self._reader = reader
+
+    def __getitem__(self, split: str) -> int:
+        return self._reader.count(split)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reader.layout.shards)
+
+    def __len__(self) -> int:
+        return len(self._reader.layout.shards)
 
 
 def _value(values: Sequence[Any], feature: Feature | None, labels: Sequence[str]) -> Value:
