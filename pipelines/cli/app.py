@@ -20,6 +20,7 @@ COMMANDS = {
     "convert": "pipelines.cli.convert_command",
     "inspect": "pipelines.cli.inspect_command",
     "show": "pipelines.cli.show_command",
+    "report": "pipelines.cli.report_command",
     "verify": "pipelines.cli.verify_command",
     "plan": "pipelines.cli.plan_command",
     "bench": "pipelines.cli.bench_command",

@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from pipelines.cli.app import app
-from pipelines.records_shown import as_text, export_examples, read_examples
+from pipelines.records import as_text, export_examples, read_examples
 from trainer_utils.format import DatasetError, Feature
 
 HOSTILE = "red \x1b[31m bell \x07 line \u2028 end\nforged"
@@ -100,7 +100,7 @@ def test_the_terminal_sees_what_values_are(dataset):
     assert lines["text"] == '"text number 1"'
     assert lines["sound"].startswith("WAV, ")
     assert lines["boxes"] == "[0.5, 0.25]"
-    assert lines["pixels"] == "pixels, 40 x 48 x 3"
+    assert lines["pixels"] == "RAW, 40 x 48 x 3, 5.8 kB"
     assert lines["many"] == "[0, 1, 2, 3, 4, 5, 6, 7, … 20 values]"
 
 
