@@ -21,6 +21,7 @@ COMMANDS = {
     "inspect": "pipelines.cli.inspect_command",
     "show": "pipelines.cli.show_command",
     "report": "pipelines.cli.report_command",
+    "browse": "pipelines.cli.browse_command",
     "verify": "pipelines.cli.verify_command",
     "plan": "pipelines.cli.plan_command",
     "bench": "pipelines.cli.bench_command",

@@ -8,7 +8,7 @@ import click
 from pipelines.cli.console import dataset_argument, quiet, say, verbose_option
 from pipelines.cli.extra import require_tfx
 
-__all__ = ["report"]
+__all__ = ["lineage_of", "report"]
 
 
 @click.command(short_help="A page that shows what is in a dataset.")
@@ -42,11 +42,11 @@ def report(ctx: click.Context, uri: str, output: str, sample: int) -> None:
     require_tfx("report")
     write_report = importlib.import_module("pipelines.report").write_report
     with quiet(ctx):
-        write_report(uri, output, sample_records=sample, lineage=_lineage_of(uri))
+        write_report(uri, output, sample_records=sample, lineage=lineage_of(uri))
     say(f"Written: {output}")
 
 
-def _lineage_of(uri: str) -> str | None:
+def lineage_of(uri: str) -> str | None:
     """Where it comes from, if a store of ML Metadata above it says so."""
     lineage = importlib.import_module("pipelines.lineage")
     with contextlib.suppress(ValueError, OSError):

@@ -14,10 +14,10 @@ from pipelines.records.values import Value
 from pipelines.tables import human_bytes
 from trainer_utils.format import DatasetError
 
-__all__ = ["EXAMPLES_FILE", "as_text", "export_examples"]
+__all__ = ["EXAMPLES_FILE", "MOST_SHOWN", "as_text", "describe_value", "export_examples"]
 
 EXAMPLES_FILE = "examples.csv"
-_MOST_SHOWN = 72  # characters of a text
+MOST_SHOWN = 72  # characters of a text
 _MOST_VALUES = 8  # of a list
 _MOST_IN_A_CELL = 32_767  # characters: what spreadsheets take
 
@@ -28,12 +28,14 @@ def as_text(examples: Iterable[Example]) -> str:
     for example in examples:
         width = max((len(_escaped(name)) for name in example.values), default=0)
         lines = [f"{example.split} {example.number:,}"]
-        lines += [f"  {_escaped(n).ljust(width)}  {_shown(v)}" for n, v in example.values.items()]
+        lines += [
+            f"  {_escaped(n).ljust(width)}  {describe_value(v)}" for n, v in example.values.items()
+        ]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) if blocks else "no records"
 
 
-def _shown(value: Value) -> str:
+def describe_value(value: Value) -> str:
     """What a value is, in one line."""
     if value.kind == "image":
         size = " x ".join(map(str, value.shape))
@@ -59,7 +61,7 @@ def _listed(texts: Sequence[str], count: int) -> str:
 
 
 def _quoted(text: str) -> str:
-    shown = text if len(text) <= _MOST_SHOWN else text[: _MOST_SHOWN - 1] + "…"
+    shown = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
     return f'"{_escaped(shown)}"'
 
 

@@ -3,17 +3,14 @@
 write_report("datasets/photos", "report.html")
 """
 
-import functools
-import importlib.resources
 import itertools
 import json
 import os
 import uuid
 from typing import Any
 
-import jinja2
-
 from pipelines.doctor.dataset import dataset_checks
+from pipelines.html import load_template
 from pipelines.inspection import DatasetFacts, inspect_dataset
 from pipelines.records import ExampleReader
 from pipelines.report.charts import (
@@ -25,7 +22,6 @@ from pipelines.report.charts import (
     wave_path,
 )
 from pipelines.report.sample import FeatureSample, draw_sample
-from pipelines.tables import human_bytes
 from trainer_utils.format.naming import REJECTS_FILE
 
 __all__ = ["render_report", "write_report"]
@@ -69,7 +65,7 @@ def render_report(
     splits = list(facts.splits)
     labels, num_labels = label_rows(facts.labels, splits, most=_MOST_LABELS)
     checks = [check for check in dataset_checks(uri) if not check.name.startswith("disk")]
-    return _template().render(
+    return load_template("pipelines.report", "page.html").render(
         facts=facts,
         name=_name(facts.uri),
         splits=splits,
@@ -88,39 +84,8 @@ def render_report(
         checks=checks,
         settings=_settings(facts),
         lineage=lineage,
+        wave=wave_path,
     )
-
-
-@functools.lru_cache(maxsize=1)
-def _template() -> jinja2.Template:
-    folder = importlib.resources.files(__package__)
-    environment = jinja2.Environment(
-        autoescape=True,  # names and texts of the data are anybody's
-        trim_blocks=True,
-        lstrip_blocks=True,
-        undefined=jinja2.StrictUndefined,
-    )
-    environment.filters |= {
-        "bytes": human_bytes,
-        "visible": _visible,
-        "number": _number,
-        "wave": wave_path,
-    }
-    environment.globals["style"] = folder.joinpath("style.css").read_text("utf-8")
-    return environment.from_string(folder.joinpath("page.html").read_text("utf-8"))
-
-
-def _visible(text: object) -> str:
-    """Without characters that hide themselves or turn the text that follows round."""
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode()
-        for c in str(text)
-    )
-
-
-def _number(value: float) -> str:
-    """Four digits are enough to compare."""
-    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e12 else f"{value:,.4g}"
 
 
 def _name(uri: str) -> str:

@@ -21,13 +21,17 @@ _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # of Feature
 _VALUES = 1  # of BytesList, FloatList and Int64List
 
 
+Buffer = bytes | memoryview
+
+
 def decode_example(
-    record: bytes, names: Collection[str] | None = None
+    record: Buffer, names: Collection[str] | None = None
 ) -> dict[str, list[int] | list[float] | list[memoryview]]:
     """The values of an example's features.
 
     Args:
-        record: a serialized `tf.train.Example`.
+        record: a serialized `tf.train.Example`; of a read-only view only those pages are touched
+            that hold what is wanted.
         names: of the features that are wanted; None: all. The others are jumped over.
 
     Returns:
@@ -51,7 +55,7 @@ def decode_example(
 
 
 def _decode_entry(
-    record: bytes, start: int, stop: int, wanted: dict[bytes, str] | None, found: dict[str, Any]
+    record: Buffer, start: int, stop: int, wanted: dict[bytes, str] | None, found: dict[str, Any]
 ) -> None:
     """One feature by its name; the last of several fields counts, as in any protocol buffer."""
     key, values = b"", []
@@ -59,7 +63,7 @@ def _decode_entry(
         if wire != _DELIMITED:
             continue
         if number == _KEY:
-            key = record[begin:end]
+            key = bytes(record[begin:end])
             if wanted is not None and key not in wanted:
                 return
         elif number == _VALUE:
@@ -68,7 +72,7 @@ def _decode_entry(
         found[key.decode()] = [v for bounds in values[-1:] for v in _list_values(record, *bounds)]
 
 
-def _list_values(record: bytes, start: int, stop: int) -> list[Any]:
+def _list_values(record: Buffer, start: int, stop: int) -> list[Any]:
     values: list[Any] = []
     for kind, wire, begin, end in _fields(record, start, stop):
         read = _READERS.get(kind) if wire == _DELIMITED else None
@@ -82,11 +86,11 @@ def _list_values(record: bytes, start: int, stop: int) -> list[Any]:
     return values
 
 
-def _read_bytes(record: bytes, wire: int, start: int, stop: int) -> list[memoryview]:
+def _read_bytes(record: Buffer, wire: int, start: int, stop: int) -> list[memoryview]:
     return [memoryview(record)[start:stop]] if wire == _DELIMITED else []
 
 
-def _read_floats(record: bytes, wire: int, start: int, stop: int) -> tuple[float, ...]:
+def _read_floats(record: Buffer, wire: int, start: int, stop: int) -> tuple[float, ...]:
     if wire not in (_DELIMITED, _FIXED32):
         return ()
     count, rest = divmod(stop - start, 4)
@@ -95,7 +99,7 @@ def _read_floats(record: bytes, wire: int, start: int, stop: int) -> tuple[float
     return struct.unpack_from(f"<{count}f", record, start)
 
 
-def _read_integers(record: bytes, wire: int, start: int, stop: int) -> Iterator[int]:
+def _read_integers(record: Buffer, wire: int, start: int, stop: int) -> Iterator[int]:
     while start < stop and wire in (_DELIMITED, _VARINT):  # packed, or a single one
         value, start = _read_varint(record, start, stop)
         yield value - (1 << 64) if value >> 63 else value
@@ -104,7 +108,7 @@ def _read_integers(record: bytes, wire: int, start: int, stop: int) -> Iterator[
 _READERS = {_BYTES: _read_bytes, _FLOATS: _read_floats, _INTEGERS: _read_integers}
 
 
-def _fields(record: bytes, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+def _fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
     """The fields of the message from `start` to `stop`: number, wire type, content's bounds."""
     while start < stop:
         tag, start = _read_varint(record, start, stop)
@@ -124,7 +128,7 @@ def _fields(record: bytes, start: int, stop: int) -> Iterator[tuple[int, int, in
         start = end
 
 
-def _read_varint(record: bytes, place: int, stop: int) -> tuple[int, int]:
+def _read_varint(record: Buffer, place: int, stop: int) -> tuple[int, int]:
     """A number of 64 bits in base 128, and where it ends."""
     number = shift = 0
     while place < stop and shift < 64 + 6:
