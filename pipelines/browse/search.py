@@ -8,11 +8,10 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
-from pipelines.records import Example, ExampleReader, Value
+from pipelines.records import NAME_FEATURES, Example, ExampleReader, Value
 
 __all__ = ["Found", "Query", "find_examples"]
 
-_NAME_FEATURES = ("filename", "id")
 _LABEL_FEATURES = ("label", "labels")
 _PATIENCE_SECONDS = 2.0  # then the page shows what there is, and how to go on
 
@@ -74,9 +73,9 @@ def _matching(
     """The numbers of records that match, and the first that was not looked at."""
     numbers: list[int] = []
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    for number, values in reader.scan(
-        query.split, query.start, (*_NAME_FEATURES, *_LABEL_FEATURES)
-    ):
+    wanted = (*NAME_FEATURES, *_LABEL_FEATURES)
+    for number, _, found in reader.scan(query.split, wanted, start=query.start):
+        values = {name: reader.value(name, found[name]) for name in found}
         if _has_label(values, query.label) and _has_text(values, query.text):
             numbers.append(number)
         if len(numbers) == most or time.monotonic() > deadline:
@@ -95,6 +94,6 @@ def _has_label(values: dict[str, Value], label: str) -> bool:
 
 
 def _has_text(values: dict[str, Value], text: str) -> bool:
-    found = [values[name] for name in _NAME_FEATURES if name in values]
+    found = [values[name] for name in NAME_FEATURES if name in values]
     names = [name for value in found if value.kind == "text" for name in value.texts]
     return any(text.casefold() in name.casefold() for name in names) or not text

@@ -23,6 +23,7 @@ COMMANDS = {
     "report": "pipelines.cli.report_command",
     "browse": "pipelines.cli.browse_command",
     "verify": "pipelines.cli.verify_command",
+    "diff": "pipelines.cli.diff_command",
     "plan": "pipelines.cli.plan_command",
     "bench": "pipelines.cli.bench_command",
     "doctor": "pipelines.cli.doctor_command",

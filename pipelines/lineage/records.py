@@ -22,16 +22,14 @@ from components.common.files import (
 )
 from components.common.shard_blocks import read_shard_blocks
 from pipelines.lineage.values import Json
+from pipelines.records import NAME_FEATURES
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.layouts import Layout
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.format.tfrecord import HEADER_BYTES
 
-__all__ = ["LINEAGE_FEATURES", "Place", "Search", "search_dataset"]
-
-# Where the inputs of a text dataset have an `id` of their own, the second is ours.
-LINEAGE_FEATURES = ("record_id", "filename", "id")
+__all__ = ["Place", "Search", "search_dataset"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,7 +103,7 @@ def search_dataset(uri: str, name: str) -> Search:
     if rejects:
         return Search(outcome="rejected", rejects=rejects)
     if not features:
-        wanted = " nor ".join(sorted(LINEAGE_FEATURES))
+        wanted = " nor ".join(sorted(NAME_FEATURES))
         return Search(
             outcome="unknown",
             detail=f"its records have no feature that says what they are from: neither {wanted}",
@@ -137,7 +135,7 @@ def _lineage_features(uri: str, layout: Layout) -> list[str]:
                 names |= {
                     n for n, values in features if isinstance(next(iter(values), 0), memoryview)
                 }
-    return [name for name in LINEAGE_FEATURES if name in names]
+    return [name for name in NAME_FEATURES if name in names]
 
 
 def _first_records(uri: str, paths: Sequence[str]) -> Iterator[bytes]:

@@ -14,7 +14,14 @@ from pipelines.records.values import Value
 from pipelines.tables import human_bytes
 from trainer_utils.format import DatasetError
 
-__all__ = ["EXAMPLES_FILE", "MOST_SHOWN", "as_text", "describe_value", "export_examples"]
+__all__ = [
+    "EXAMPLES_FILE",
+    "MOST_SHOWN",
+    "as_text",
+    "describe_value",
+    "export_examples",
+    "make_printable",
+]
 
 EXAMPLES_FILE = "examples.csv"
 MOST_SHOWN = 72  # characters of a text
@@ -26,10 +33,11 @@ def as_text(examples: Iterable[Example]) -> str:
     """Examples for a terminal: a head line each, and a line a feature."""
     blocks = []
     for example in examples:
-        width = max((len(_escaped(name)) for name in example.values), default=0)
+        width = max((len(make_printable(name)) for name in example.values), default=0)
         lines = [f"{example.split} {example.number:,}"]
         lines += [
-            f"  {_escaped(n).ljust(width)}  {describe_value(v)}" for n, v in example.values.items()
+            f"  {make_printable(n).ljust(width)}  {describe_value(v)}"
+            for n, v in example.values.items()
         ]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) if blocks else "no records"
@@ -47,7 +55,7 @@ def describe_value(value: Value) -> str:
     else:
         texts = [_number(number) for number in value.values[:_MOST_VALUES]]
         for place, name in enumerate(value.names[:_MOST_VALUES]):
-            texts[place] += f" ({_escaped(name)})"
+            texts[place] += f" ({make_printable(name)})"
     return texts[0] if len(value.values) == 1 else _listed(texts, len(value.values))
 
 
@@ -62,10 +70,10 @@ def _listed(texts: Sequence[str], count: int) -> str:
 
 def _quoted(text: str) -> str:
     shown = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
-    return f'"{_escaped(shown)}"'
+    return f'"{make_printable(shown)}"'
 
 
-def _escaped(text: str) -> str:
+def make_printable(text: str) -> str:
     """Without what would move a terminal's cursor, colour it, or forge a line."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 

@@ -14,7 +14,7 @@ import gzip
 import itertools
 import mmap
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, cast
+from typing import Any, BinaryIO, NamedTuple, cast
 
 from pipelines.dataset_files import list_dataset
 from pipelines.records.values import Value, value_of
@@ -24,7 +24,24 @@ from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import index_file
 from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 
-__all__ = ["Example", "ExampleReader", "read_examples"]
+__all__ = ["NAME_FEATURES", "Example", "ExampleReader", "Glance", "read_examples"]
+
+NAME_FEATURES = ("record_id", "filename", "id")
+"""What says where a record is from. Where texts have an `id` of their own, the first is ours."""
+
+
+class Glance(NamedTuple):
+    """A record at a glance.
+
+    Args:
+        number: in its split.
+        checksum: of its bytes: length and masked CRC-32C, as its frame has them; not compared.
+        values: of the features that were asked for, as `decode_example` gives them.
+    """
+
+    number: int
+    checksum: int
+    values: Mapping[str, Sequence[Any]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +56,7 @@ class Example:
     @property
     def name(self) -> str:
         """What it was made of, as far as it says so; else its split and number."""
-        named = [self.values[key] for key in ("filename", "id") if key in self.values]
+        named = [self.values[key] for key in NAME_FEATURES if key in self.values]
         texts = [value.texts[0] for value in named if value.kind == "text" and value.values]
         return texts[0] if texts else f"{self.split} {self.number}"
 
@@ -127,12 +144,12 @@ class ExampleReader:
             first = after
 
     def scan(
-        self, split: str, start: int, names: Collection[str]
-    ) -> Iterator[tuple[int, dict[str, Value]]]:
-        """Some features of every record from `start` on, quickly, for a search.
+        self, split: str, names: Collection[str] | None, *, start: int = 0
+    ) -> Iterator[Glance]:
+        """Some features, or all, of every record from `start` on, for searching and comparing.
 
         Images beside them are jumped over where a shard is local and not compressed; checksums are
-        not checked, as `read` does of what was found.
+        not checked, as `read` does.
 
         Raises:
             DatasetError: a record is no `tf.train.Example`.
@@ -141,15 +158,20 @@ class ExampleReader:
         for shard in self.layout.shards[split]:
             after = first + self._records(shard)
             if start < after:
-                offsets = self._index(shard).offsets[start - first :]
+                offsets = self._index(shard).offsets[start - first :].tolist()
                 with self._view(shard) as view:
-                    for number, (begin, end) in enumerate(
-                        itertools.pairwise(offsets.tolist()), start
-                    ):
+                    for number, (begin, end) in enumerate(itertools.pairwise(offsets), start):
                         payload = view[begin + HEADER_BYTES : end - FOOTER_BYTES]
-                        yield number, self._values(payload, names)
+                        crc = int.from_bytes(view[end - FOOTER_BYTES : end], "little")
+                        found = decode_example(payload, names)
+                        yield Glance(number, len(payload) << 32 | crc, found)
                 start = after
             first = after
+
+    def value(self, name: str, values: Sequence[Any]) -> Value:
+        """What some values of a feature are."""
+        feature = (self.layout.features or {}).get(name)
+        return value_of(values, feature, self.labels.get(name, ()))
 
     @contextlib.contextmanager
     def _view(self, shard: FoundShard) -> Iterator[memoryview]:
@@ -161,14 +183,10 @@ class ExampleReader:
         with open(path, "rb") as stream:
             yield memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
 
-    def _values(
-        self, record: bytes | memoryview, names: Collection[str] | None = None
-    ) -> dict[str, Value]:
-        found, features = decode_example(record, names), self.layout.features or {}
-        return {
-            name: value_of(found[name], features.get(name), self.labels.get(name, ()))
-            for name in sorted(found, key=lambda name: (name not in features, name))
-        }
+    def _values(self, record: bytes) -> dict[str, Value]:
+        found, features = decode_example(record), self.layout.features or {}
+        ordered = sorted(found, key=lambda name: (name not in features, name))
+        return {name: self.value(name, found[name]) for name in ordered}
 
     def _records(self, shard: FoundShard) -> int:
         return len(self._index(shard)) if shard.records is None else shard.records
