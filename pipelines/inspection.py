@@ -215,7 +215,7 @@ def inspect_dataset(uri: str) -> DatasetFacts:
         },
         features=found.features,
         classes={
-            name: files.read_text(path).count("\n") for name, path in found.vocabulary_files.items()
+            name: len(files.read_lines(path)) for name, path in found.vocabulary_files.items()
         },
         manifest=found.manifest,
     )
