@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from pipelines.diff.digests import Digests, content_at, read_digests, spill_digests
 from pipelines.records import Example, ExampleReader
-from pipelines.records.display import make_printable
 from pipelines.tables import as_table
+from trainer_utils.format.printable import printable
 
 __all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
 
@@ -92,9 +92,7 @@ class Difference:
         head = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())
         if not self.changes:
             return head
-        rows = [
-            [change.kind, make_printable(change.name), _told(change)] for change in self.changes
-        ]
+        rows = [[change.kind, change.name, _told(change)] for change in self.changes]
         parts = [head, as_table(["change", "record", "where"], rows)]
         if more := sum(self.counts[kind] for kind in KINDS) - len(self.changes):
             parts.append(f"… and {more:,} more (--most N)")
@@ -104,7 +102,7 @@ class Difference:
 def _told(change: Change) -> str:
     places = [place.split for place in (change.before, change.after) if place is not None]
     what = " to ".join(dict.fromkeys(places))
-    return f"{what}: {', '.join(map(make_printable, change.features))}" if change.features else what
+    return f"{what}: {', '.join(map(printable, change.features))}" if change.features else what
 
 
 def compare_datasets(before: str, after: str, *, most: int = 100) -> Difference:

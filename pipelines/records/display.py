@@ -13,6 +13,7 @@ from pipelines.records.reader import Example
 from pipelines.records.values import Value
 from pipelines.tables import human_bytes
 from trainer_utils.format import DatasetError
+from trainer_utils.format.printable import printable
 
 __all__ = [
     "EXAMPLES_FILE",
@@ -20,7 +21,6 @@ __all__ = [
     "as_text",
     "describe_value",
     "export_examples",
-    "make_printable",
 ]
 
 EXAMPLES_FILE = "examples.csv"
@@ -33,11 +33,10 @@ def as_text(examples: Iterable[Example]) -> str:
     """Examples for a terminal: a head line each, and a line a feature."""
     blocks = []
     for example in examples:
-        width = max((len(make_printable(name)) for name in example.values), default=0)
+        width = max((len(printable(name)) for name in example.values), default=0)
         lines = [f"{example.split} {example.number:,}"]
         lines += [
-            f"  {make_printable(n).ljust(width)}  {describe_value(v)}"
-            for n, v in example.values.items()
+            f"  {printable(n).ljust(width)}  {describe_value(v)}" for n, v in example.values.items()
         ]
         blocks.append("\n".join(lines))
     return "\n\n".join(blocks) if blocks else "no records"
@@ -55,7 +54,7 @@ def describe_value(value: Value) -> str:
     else:
         texts = [_number(number) for number in value.values[:_MOST_VALUES]]
         for place, name in enumerate(value.names[:_MOST_VALUES]):
-            texts[place] += f" ({make_printable(name)})"
+            texts[place] += f" ({printable(name)})"
     return texts[0] if len(value.values) == 1 else _listed(texts, len(value.values))
 
 
@@ -70,12 +69,7 @@ def _listed(texts: Sequence[str], count: int) -> str:
 
 def _quoted(text: str) -> str:
     shown = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
-    return f'"{make_printable(shown)}"'
-
-
-def make_printable(text: str) -> str:
-    """Without what would move a terminal's cursor, colour it, or forge a line."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
+    return f'"{printable(shown)}"'
 
 
 def export_examples(examples: Iterable[Example], folder: str) -> int:

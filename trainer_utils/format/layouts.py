@@ -145,9 +145,11 @@ def _counted(info: Mapping[str, Mapping[str, int]]) -> dict[str, list[FoundShard
 def _check_inside(
     shards: Mapping[str, Sequence[FoundShard]], files: Mapping[str, int | None], named_in: str
 ) -> None:
-    if EXAMPLE_SCHEMA_FILE not in files:
-        for group in shards.values():
-            for shard in group:
+    for split, group in shards.items():
+        if "/" in check_inner_path(split, named_in=named_in):
+            raise DatasetError(f"split {split!r}: expected a name without '/' ({named_in})")
+        for shard in group:
+            if EXAMPLE_SCHEMA_FILE not in files:
                 check_inner_path(shard.path, named_in=named_in)
 
 

@@ -82,6 +82,18 @@ def test_json_of_others_names_nothing_outside(path):
             find_layout({name: 1}, {name: text}.__getitem__, uri="the-uri")
 
 
+@pytest.mark.parametrize("split", ["../../x", "a/b", "..", "a\nb", ""])
+def test_a_split_of_others_is_no_path(split):
+    entry = {"name": split, "shardLengths": ["1"], "filepathTemplate": "x"}
+    texts = {
+        "shard_info.json": json.dumps({split: {"x": 1}}),
+        "dataset_info.json": json.dumps({"name": "set", "splits": [entry]}),
+    }
+    for name, text in texts.items():
+        with pytest.raises(DatasetError, match=f"expected .* \\(the-uri/{name}"):
+            find_layout({name: 1}, {name: text}.__getitem__, uri="the-uri")
+
+
 @pytest.mark.parametrize("path", OUTSIDE)
 def test_a_manifest_names_nothing_outside(path):
     value = json.loads(MANIFEST.to_json())
