@@ -18,7 +18,7 @@ from typing import Any
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import parse_json_object, render_json
 from trainer_utils.format.multiset import combine_checksums
-from trainer_utils.format.naming import check_inner_path, index_file
+from trainer_utils.format.naming import check_inner_path, check_split_name, index_file
 from trainer_utils.format.sealing import (
     NO_CHECKSUM,
     ChangedManifestError,
@@ -262,7 +262,7 @@ class Manifest:
         return cls(
             shards=tuple(map(Shard.from_entry, value["shards"])),
             accounting={
-                split: Accounting(**{name: entries[split][name] for name in names})
+                check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
                 for split in _texts(value["split_order"])
             },
             producer=value["producer"],

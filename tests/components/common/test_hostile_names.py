@@ -143,7 +143,14 @@ def test_errors_and_logs_with_such_names_are_single_lines(photos, tmp_path, capl
 
 @pytest.mark.parametrize(
     "command",
-    [["inspect"], ["verify"], ["plan", "--workers", "2", "--batch-size", "2"], ["doctor"]],
+    [
+        ["inspect"],
+        ["verify"],
+        ["plan", "--workers", "2", "--batch-size", "2"],
+        ["doctor"],
+        ["show"],
+        ["diff", "{uri}"],
+    ],
     ids=lambda command: command[0],
 )
 @pytest.mark.parametrize("as_json", [False, True])
@@ -155,7 +162,8 @@ def test_no_command_passes_such_names_on(photos, labelled, tmp_path, command, as
     uri = tmp_path / "out\x1b[2J\nError: forged"
     convert(Images, photos, uri, max_reject_fraction=0.9)
     for where in (str(uri), str(labelled / "balanced"), str(uri / "gone\u2028\x07")):
-        arguments = [command[0], where, *command[1:], *(["--json"] if as_json else [])]
+        options = [option.replace("{uri}", where) for option in command[1:]]
+        arguments = [command[0], where, *options, *(["--json"] if as_json else [])]
         result = CliRunner().invoke(app, arguments)
         output = result.stdout + result.stderr
         assert output

@@ -103,6 +103,13 @@ def test_a_manifest_names_nothing_outside(path):
         find_layout({"manifest.json": 1}, lambda _: text, uri="the-uri")
 
 
+@pytest.mark.parametrize("split", ["../../x", "a/b", "a b", ""])
+def test_a_split_of_a_manifest_is_a_word(split):
+    text = MANIFEST.to_json().replace('"eval"', json.dumps(split))
+    with pytest.raises(DatasetError, match=r"the-uri/manifest\.json.*split '.*expected a name"):
+        find_layout({"manifest.json": 1}, lambda _: text, uri="the-uri")
+
+
 def test_schema_exports_artifact_describes_shards_that_lie_elsewhere():
     path = "../../examples/1/Split-train/data_tfrecord-00000-of-00001"
     texts = {"shard_info.json": json.dumps({"train": {path: 1}}), "example.schema.json": "{}"}
