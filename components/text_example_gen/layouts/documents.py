@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from components.common.blobs import BlobReader
+from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Listing
 from components.common.rejects import RejectedInputError
@@ -49,7 +50,9 @@ def read(base: str, piece: Piece, *, encoding: str | None) -> Rows:
     for record, (name, size, label) in enumerate(piece.details["files"]):
         names.append(name)
         try:
-            texts.append(_read(reader, name, size, encoding))
+            with one_input():
+                text = _read(reader, name, size, encoding)
+            texts.append(text)
             labels.append(label)
         except RejectedInputError as error:
             bad.append(BadRow(record, error.code, error.detail))
