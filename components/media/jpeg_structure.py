@@ -12,13 +12,16 @@ Source: ITU-T T.81, annex B; `jdmarker.c` and `jdhuff.c` of libjpeg-turbo.
 import functools
 import re
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
+
+import numpy as np
 
 from components.common.rejects import RejectedInputError
 
 __all__ = ["JpegStructure", "scan_jpeg"]
 
-_SOF_LOSSLESS, _SOF_ARITHMETIC = 0xC3, (0xC9, 0xCA)
+_SOF_LOSSLESS = 0xC3
 _BASELINE_TO_PROGRESSIVE = (0xC0, 0xC1, 0xC2)
 _PROGRESSIVE = (0xC2, 0xCA)
 _UNREAD = (0xC5, 0xC6, 0xC7, 0xCB, 0xCD, 0xCE, 0xCF)  # hierarchical, and lossless arithmetic
@@ -80,8 +83,9 @@ class _Frame(NamedTuple):
     process: int
     width: int
     height: int
-    sampling: dict[int, int]  # by a component's id
+    sampling: Mapping[int, int]  # by a component's id
     quantizers: tuple[int, ...]
+    doubt: str | None
 
 
 def scan_jpeg(data: bytes) -> JpegStructure:
@@ -98,10 +102,13 @@ def scan_jpeg(data: bytes) -> JpegStructure:
     tables: set[int] = set()  # Huffman tables by class and number, quantizers from 0x100
     doubts: list[str | None] = []
     has_metadata = has_exif = False
-    is_complete = False  # whether a scan had all there is
-    scans, position = 0, 2
+    is_complete = False  # whether the last scan had all there is
+    scans, position, last = 0, 2, len(data) - _SEGMENT.size
     while True:
-        start, marker, length = _segment_at(data, position)
+        start = position
+        first, marker, length = _SEGMENT.unpack_from(data, start) if start <= last else (0, 0, 0)
+        if first != 0xFF or marker in (0, 0xFF):
+            start, marker, length = _search(data, start)
         if marker == _EOI and scans:
             break
         if marker in _ALONE:
@@ -137,9 +144,9 @@ def scan_jpeg(data: bytes) -> JpegStructure:
             if is_complete:
                 doubts.append("a second scan after one of all components")
             doubts.append(_scan_doubt(segment, frame, tables))
-            is_complete = frame.process not in _PROGRESSIVE and segment[0] == len(frame.sampling)
-            match = _AFTER_SCAN.search(data, position)
-            position = len(data) if match is None else match.start()
+            has_all = segment[:1] == bytes([len(frame.sampling)])
+            is_complete = has_all and frame.process not in _PROGRESSIVE
+            position = _after_scan(data, position, is_last=is_complete)
         elif scans:
             doubts.append(f"the marker {marker:#04x} between its scans")
             break
@@ -153,19 +160,24 @@ def scan_jpeg(data: bytes) -> JpegStructure:
         frame.height,
         len(frame.sampling),
         frame.process,
-        next(filter(None, doubts), None) or _frame_doubt(frame),
+        next(filter(None, doubts), None) or frame.doubt,
         has_metadata,
     )
 
 
-def _segment_at(data: bytes, position: int) -> tuple[int, int, int]:
+def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
+    """Where the first marker after a scan's header is, but for those that restart; or the end."""
+    if is_last and position < len(data):
+        # Zeros follow what is no marker. This takes 10 µs for 80 KB, the pattern 25 to 35.
+        octets = np.frombuffer(data, np.uint8, offset=position)
+        is_marker = (octets == 0xFF)[:-1] > (octets == 0)[1:]
+        position += int(is_marker.argmax()) if len(is_marker) else 0
+    match = _AFTER_SCAN.search(data, position)
+    return len(data) if match is None else match.start()
+
+
+def _search(data: bytes, position: int) -> tuple[int, int, int]:
     """Where the next marker is, which, and the length of its segment; 0 where the file ends."""
-    try:
-        first, marker, length = _SEGMENT.unpack_from(data, position)
-        if first == 0xFF and marker not in (0, 0xFF):
-            return position, marker, length
-    except struct.error:
-        pass
     match = _MARKER.search(data, position)
     start = len(data) if match is None else match.start()
     marker = data[start + 1] if start < len(data) else 0
@@ -205,21 +217,29 @@ def _frame(process: int, segment: bytes) -> _Frame:
         raise RejectedInputError(
             "DAMAGED_IMAGE", f"expected 1 to {_MOST_EDGE} pixels, got {width} x {height}"
         )
-    sampling = dict(zip(segment[6::3], segment[7::3], strict=True))
+    sampling, quantizers, doubt = _components(segment[6:])
+    return _Frame(process, width, height, sampling, quantizers, _process_doubt(process) or doubt)
+
+
+@functools.lru_cache(maxsize=256)  # of photos there are but a few
+def _components(data: bytes) -> tuple[Mapping[int, int], tuple[int, ...], str | None]:
+    """Sampling by id, quantizers, and what is odd about a frame's components."""
+    sampling = dict(zip(data[::3], data[1::3], strict=True))
     factors = [part for factor in sampling.values() for part in (factor >> 4, factor & 15)]
-    if len(sampling) != segment[5] or not 1 <= min(factors) <= max(factors) <= 4:
+    if 3 * len(sampling) != len(data) or not 1 <= min(factors) <= max(factors) <= 4:
         raise RejectedInputError("DAMAGED_IMAGE", "its components contradict each other")
-    return _Frame(process, width, height, sampling, tuple(segment[8::3]))
+    by_component = tuple(sampling.values())
+    doubt = None
+    if len(by_component) > 1:
+        usual = len(set(by_component[1:])) == 1 and by_component[:2] in _USUAL_SAMPLING
+        doubt = None if usual or len(by_component) == 4 else f"the sampling {by_component}"
+    return sampling, tuple(data[2::3]), doubt
 
 
-def _frame_doubt(frame: _Frame) -> str | None:
-    if frame.process not in _BASELINE_TO_PROGRESSIVE:
-        return "lossless" if frame.process == _SOF_LOSSLESS else "arithmetic coding"
-    factors = tuple(frame.sampling.values())
-    usual = len(factors) == 1 or factors[1:] == factors[2:] + factors[1:2]
-    if not usual or (len(factors) == 3 and factors[:2] not in _USUAL_SAMPLING):
-        return f"the sampling {factors}"
-    return None
+def _process_doubt(process: int) -> str | None:
+    if process in _BASELINE_TO_PROGRESSIVE:
+        return None
+    return "lossless" if process == _SOF_LOSSLESS else "arithmetic coding"
 
 
 @functools.lru_cache(maxsize=256)  # nearly all cameras write the tables of the standard's annex K

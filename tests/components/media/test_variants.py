@@ -8,10 +8,13 @@ import sys
 import numpy as np
 import pytest
 import tensorflow as tf
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from components.common.rejects import RejectedInputError
 from components.media.images import ImageOptions, StoredImage, store_image, store_label_map
+from components.media.jpeg_structure import scan_jpeg
 from tests.components.media import damage, variants
 
 VARIANTS = variants.variants()
@@ -185,6 +188,7 @@ def test_of_damaged_files_nothing_is_stored_that_tensorflow_refuses(verify):
 _SWEEP = """
 import random, sys
 from components.common.rejects import RejectedInputError
+from components.media.jpeg_structure import scan_jpeg
 from components.media.images import ImageOptions, store_image
 from tests.components.media.variants import jpegs
 
@@ -246,3 +250,34 @@ def test_no_header_of_a_jpeg_ends_the_process():
     tried, stored = map(int, done.stdout.split()[-2:])
     assert tried > 5000
     assert stored > 300
+
+
+@settings(max_examples=400)
+@given(
+    st.sampled_from([data for data in VARIANTS.values() if data[:2] == b"\xff\xd8"]),
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(max_size=9)), max_size=4),
+)
+def test_whatever_bytes_a_jpeg_has_its_scan_ends_with_a_structure_or_a_reject(data, inserted):
+    for place, more in inserted:
+        cut = int(place * len(data))
+        data = data[:cut] + more + data[cut:]
+    for stop in (len(data), len(data) // 2, 700, 30):
+        try:
+            structure = scan_jpeg(data[:stop])
+        except RejectedInputError:
+            continue
+        assert structure.width > 0 < structure.height
+        assert structure.components in (1, 3, 4)
+
+
+def test_exif_that_cannot_turn_an_image_is_told_without_reading_it():
+    for orientation in range(1, 9):
+        turned = VARIANTS[f"JPEG, turned {orientation}"]
+        assert scan_jpeg(turned).has_metadata == (orientation > 1)
+    assert scan_jpeg(VARIANTS["JPEG, two EXIF"]).has_metadata
+    assert scan_jpeg(VARIANTS["JPEG, turned by XMP"]).has_metadata
+    # The number of the tag where no entry is: Pillow has to look.
+    exif = variants.exif(1) + b"\x01\x12"
+    assert scan_jpeg(
+        variants.after_start(VARIANTS["JPEG 2"], variants.app1_exif(exif))
+    ).has_metadata
