@@ -4,9 +4,19 @@ reader = BlobReader("photos/")
 reader.read(Blob("cat/1.jpg", size=81_234))
 """
 
+import os
+from collections.abc import Sequence
 from typing import Any
 
-from components.common.files import join, open_for_reading, os_errors, read_bytes_of_size
+from components.common.files import (
+    FileRefusedError,
+    is_remote,
+    join,
+    open_for_reading,
+    os_errors,
+    problem_of,
+    read_bytes_of_size,
+)
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
 
@@ -19,17 +29,24 @@ class BlobReader:
     """Reads blobs below a base; not for several threads at once.
 
     It holds the last row group of a Parquet file, so rows should come in their order.
+
+    Args:
+        base: that paths are relative to.
+        image_roots: other folders, which whole paths lie below.
     """
 
-    def __init__(self, base: str) -> None:
+    def __init__(self, base: str, image_roots: Sequence[str] = ()) -> None:
         self._base = base
+        roots = [root for root in (base, *image_roots) if not is_remote(root)]
+        self._roots = [(os.path.abspath(root), os.path.realpath(root)) for root in roots]
         self._group: tuple[str, str, int, Any] = ("", "", 0, ())  # path, column, first row, values
 
     def read(self, blob: Blob) -> bytes:
         """A blob's bytes.
 
         Raises:
-            RejectedInputError: TOO_LARGE, VANISHED or UNREADABLE.
+            RejectedInputError: TOO_LARGE, VANISHED, UNREADABLE, or, of what is no longer as it
+                was listed, CHANGED_FILE, NOT_A_FILE or OUTSIDE_INPUT_BASE.
         """
         if blob.size > _MAX_BLOB_BYTES:
             raise RejectedInputError(
@@ -39,26 +56,36 @@ class BlobReader:
         try:
             with os_errors(path):
                 return self._read(path, blob)
-        except FileNotFoundError as error:
-            raise RejectedInputError(
-                "VANISHED", "listed, but gone when it was to be read"
-            ) from error
         except OSError as error:
-            raise RejectedInputError("UNREADABLE", error.strerror or str(error)) from error
+            raise RejectedInputError(*problem_of(error)) from error
 
     def _read(self, path: str, blob: Blob) -> bytes:
         if blob.row is not None:
             return self._read_row(path, blob.column or "", blob.row)
+        root = self._root_of(path)
         if blob.offset is None:
-            return read_bytes_of_size(path, blob.size)
-        with open_for_reading(path) as stream:
+            return read_bytes_of_size(path, blob.size, root=root)
+        with open_for_reading(path, root=root) as stream:
             stream.seek(blob.offset)
-            return stream.read(blob.size)
+            data = stream.read(blob.size)
+        if len(data) != blob.size:
+            detail = f"expected {blob.size} bytes at byte {blob.offset}, got {len(data)}"
+            raise FileRefusedError("CHANGED_FILE", detail)
+        return data
+
+    def _root_of(self, path: str) -> str | None:
+        """The folder that a local file must lie in."""
+        if is_remote(path) or not self._roots:
+            return None
+        for spelling, real in self._roots[1:]:
+            if path.startswith((spelling.rstrip("/") + "/", real.rstrip("/") + "/")):
+                return real
+        return self._roots[0][1]
 
     def _read_row(self, path: str, column: str, row: int) -> bytes:
         first, values = self._group[2:]
         if self._group[:2] != (path, column) or not first <= row < first + len(values):
-            first, values = _read_row_group(path, column, row)
+            first, values = _read_row_group(path, self._root_of(path), column, row)
             self._group = (path, column, first, values)
         value = values[row - first].as_py()
         while isinstance(value, dict):  # of a struct, the one field that was read
@@ -68,11 +95,11 @@ class BlobReader:
         return bytes(value)
 
 
-def _read_row_group(path: str, column: str, row: int) -> tuple[int, Any]:
+def _read_row_group(path: str, root: str | None, column: str, row: int) -> tuple[int, Any]:
     """The number of its first row, and a column's values."""
     import pyarrow.parquet  # takes a third of a second, and few need it
 
-    with open_for_reading(path) as stream:
+    with open_for_reading(path, root=root) as stream:
         table = pyarrow.parquet.ParquetFile(stream)
         first = 0
         for number in range(table.num_row_groups):

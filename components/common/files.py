@@ -7,6 +7,7 @@ Local files do not go through gfile because opening one there costs several time
 """
 
 import dataclasses
+import errno
 import os
 import posixpath
 import shutil
@@ -17,6 +18,7 @@ from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
 __all__ = [
+    "FileRefusedError",
     "InputFile",
     "display_path",
     "exists",
@@ -30,6 +32,7 @@ __all__ = [
     "make_folder",
     "open_for_reading",
     "os_errors",
+    "problem_of",
     "read_bytes",
     "read_bytes_of_size",
     "read_text",
@@ -39,6 +42,18 @@ __all__ = [
     "write_atomically",
     "write_text",
 ]
+
+
+_HERE = "/proc/self/fd"  # says where an open file lies; Linux alone has it
+_MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
+
+
+class FileRefusedError(OSError):
+    """A file is no longer what was listed; `code` says how, as a reject's does."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,12 +66,23 @@ class InputFile:
         version: changes with every write, even one that keeps size and modification time: the
             change time of a local file, the generation of an object.
         problem: why it cannot be read, as a reject's code and detail; None where it can.
+        is_folder: whether it is a folder, which is listed only where it cannot be looked into.
     """
 
     path: str
     size: int
     version: str
     problem: tuple[str, str] | None = None
+    is_folder: bool = False
+
+
+def problem_of(error: OSError) -> tuple[str, str]:
+    """Why a file that was listed cannot be read, as a reject's code and detail."""
+    if isinstance(error, FileRefusedError):
+        return error.code, str(error)
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return "VANISHED", "listed, but gone when it was to be read"
+    return "UNREADABLE", error.strerror or str(error)
 
 
 def is_remote(path: str) -> bool:
@@ -130,11 +156,63 @@ def rename(source: str, target: str) -> None:
         os.replace(source, target)
 
 
-def open_for_reading(path: str) -> BinaryIO:
-    """A file's bytes as an unbuffered stream: callers read in large blocks."""
+def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
+    """A file's bytes as an unbuffered stream: callers read in large blocks.
+
+    Args:
+        path: of a regular file; nothing else is waited for.
+        root: the real path of the folder that the file must lie in, wherever links lead.
+
+    Raises:
+        FileRefusedError: it is no regular file, or lies elsewhere.
+        OSError: it cannot be opened.
+    """
     if is_remote(path):
         return cast(BinaryIO, _gfile().GFile(path, "rb"))
-    return open(path, "rb", buffering=0)  # type: ignore[return-value]
+    return open(_open_regular(path, root)[0], "rb", buffering=0)  # type: ignore[return-value]
+
+
+def _open_regular(path: str, root: str | None) -> tuple[int, int]:
+    """The descriptor of a regular file and its size in bytes. Opening never waits, as for pipes."""
+    flags = os.O_RDONLY | os.O_NONBLOCK | (os.O_NOFOLLOW if root is not None else 0)
+    try:
+        descriptor = os.open(path, flags)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # a socket, or a device that is not there
+            raise FileRefusedError("NOT_A_FILE", "no regular file") from error
+        if root is None or error.errno != errno.ELOOP:
+            raise
+        # A link: looked at before it is opened, since opening alone may do something to a device.
+        target = os.path.realpath(path)
+        _check_inside(target, root)
+        descriptor = os.open(target, flags)
+    try:
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            if stat.S_ISDIR(status.st_mode):
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), path)
+            raise FileRefusedError("NOT_A_FILE", "no regular file")
+        if root is not None:
+            _check_inside(_place_of(descriptor, path), root)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor, status.st_size
+
+
+def _place_of(descriptor: int, path: str) -> str:
+    """Where an open file really lies: a folder above it may have become a link."""
+    try:
+        return os.readlink(f"{_HERE}/{descriptor}")
+    except OSError:
+        return os.path.realpath(path)
+
+
+def _check_inside(path: str, root: str) -> None:
+    if path != root and not path.startswith(root.rstrip("/") + "/"):
+        raise FileRefusedError(
+            "OUTSIDE_INPUT_BASE", "a symbolic link that leads out of the input base"
+        )
 
 
 @contextmanager
@@ -153,26 +231,48 @@ def os_errors(path: str) -> Iterator[None]:
         raise OSError(error.message) from error
 
 
-def read_bytes(path: str) -> bytes:
-    """A whole file."""
-    with open_for_reading(path) as stream:
+def read_bytes(path: str, *, root: str | None = None) -> bytes:
+    """A whole file; `root` and errors are those of `open_for_reading`."""
+    with open_for_reading(path, root=root) as stream:
         return stream.read()
 
 
-def read_bytes_of_size(path: str, size: int) -> bytes:
-    """A whole file that was listed with `size` bytes, and may have changed since.
+def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> bytes:
+    """A whole file that was listed with `size` bytes; one that has become empty as well.
 
-    It takes three system calls, half of what `open` and `read` take; with threads, each of them
-    is a turn at the interpreter's lock.
+    It takes five system calls, fewer than `open` and `read` take; with threads, each of them is a
+    turn at the interpreter's lock.
+
+    Args:
+        path: of the file.
+        size: in bytes, of which no more than one too many is read.
+        root: as of `open_for_reading`.
+
+    Raises:
+        FileRefusedError: CHANGED_FILE: it has another size now; or as `open_for_reading`.
+        OSError: it cannot be read.
     """
     if is_remote(path):
-        return read_bytes(path)
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        data = os.read(descriptor, size + 1)
-    finally:
-        os.close(descriptor)
-    return data if len(data) == size else read_bytes(path)
+        with open_for_reading(path) as stream:
+            data = stream.read(size + 1)
+        found = len(data)
+    else:
+        descriptor, found = _open_regular(path, root)
+        try:
+            data = _read_up_to(descriptor, size + 1) if found in (0, size) else b"-"
+        finally:
+            os.close(descriptor)
+    if data and len(data) != size:
+        got = max(found, len(data))
+        raise FileRefusedError("CHANGED_FILE", f"expected {size} bytes as it was listed, got {got}")
+    return data
+
+
+def _read_up_to(descriptor: int, most: int) -> bytes:
+    data = os.read(descriptor, min(most, _MOST_READ))
+    while data and len(data) < most - 1 and (more := os.read(descriptor, most - len(data))):
+        data += more
+    return data
 
 
 def read_text(path: str) -> str:
@@ -231,8 +331,12 @@ def write_text(path: str, text: str, *, temporary_folder: str, is_durable: bool 
 def list_files(base: str) -> list[InputFile]:
     """Every file under a folder, however deep, sorted by path. Reads no file.
 
-    A link to a file inside `base` counts as that file; one that leads out, a linked folder and
-    whatever is no regular file are listed with their `problem`.
+    A link to a file inside `base` counts as that file; one that leads out, a linked folder,
+    whatever is no regular file and a folder that cannot be looked into are listed with their
+    `problem`.
+
+    Raises:
+        OSError: `base` itself cannot be looked into.
     """
     if base.startswith("gs://"):
         files = _list_objects(base)
@@ -244,13 +348,20 @@ def list_files(base: str) -> list[InputFile]:
 
 
 def find_file(base: str, name: str) -> InputFile:
-    """One file of a folder, as `list_files` lists it."""
+    """One file of a folder, as `list_files` lists it.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        OSError: the folder cannot be looked into.
+    """
     if is_remote(base):
         status = _gfile().stat(join(base, name))
         return InputFile(name, status.length, str(status.mtime_nsec))
     with os.scandir(base) as entries:
-        entry = next(entry for entry in entries if entry.name == name)
-    return _local_file(entry, name, os.path.realpath(base))
+        for entry in entries:
+            if entry.name == name:
+                return _local_file(entry, name, os.path.realpath(base))
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), os.path.join(base, name))
 
 
 def _list_local(base: str) -> Iterator[InputFile]:
@@ -258,17 +369,35 @@ def _list_local(base: str) -> Iterator[InputFile]:
     folders = [""]
     while folders:
         folder = folders.pop()
-        with os.scandir(os.path.join(base, folder)) as entries:
-            for entry in entries:
-                path = f"{folder}/{entry.name}" if folder else entry.name
-                if entry.is_dir(follow_symlinks=False):
-                    folders.append(path)
-                else:
-                    yield _local_file(entry, path, root)
+        entries: list[os.DirEntry[str]] = []
+        try:
+            with os.scandir(os.path.join(base, folder)) as found:
+                entries.extend(found)
+        except OSError as error:
+            if not folder:
+                raise
+            code, detail = problem_of(error)
+            yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
+        for entry in entries:
+            path = f"{folder}/{entry.name}" if folder else entry.name
+            if _is_folder_itself(entry):
+                folders.append(path)
+            else:
+                yield _local_file(entry, path, root)
+
+
+def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
+    try:
+        return entry.is_dir(follow_symlinks=False)
+    except OSError:  # of systems that list names without kinds
+        return False
 
 
 def _local_file(entry: os.DirEntry[str], path: str, root: str) -> InputFile:
-    status = entry.stat(follow_symlinks=False)
+    try:
+        status = entry.stat(follow_symlinks=False)
+    except OSError as error:  # gone since, or in a folder that shows names alone
+        return InputFile(path, 0, "", problem_of(error))
     version = f"{status.st_mtime_ns}-{status.st_ctime_ns}"
     if entry.is_symlink():
         target = os.path.realpath(entry.path)

@@ -13,13 +13,21 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from components.common.files import InputFile, is_remote, join, open_for_reading, read_bytes
-from components.common.listing import Blob
+from components.common.files import (
+    InputFile,
+    is_remote,
+    join,
+    open_for_reading,
+    problem_of,
+    read_bytes,
+    read_bytes_of_size,
+)
+from components.common.listing import Blob, LeftOut
 from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError, keyed_hash
 from trainer_utils.format.crc32c import extend_crc32c
 
-__all__ = ["ImageRoot", "LayoutInputs"]
+__all__ = ["ImageRoot", "LayoutInputs", "readable"]
 
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -66,15 +74,48 @@ class LayoutInputs:
             if path.startswith(prefix):
                 yield tuple(path[len(prefix) :].split("/")), file
 
+    @functools.cached_property
+    def _real_base(self) -> str | None:
+        return None if is_remote(self.base) else os.path.realpath(self.base)
+
     def open(self, path: str) -> BinaryIO:
-        """A file's bytes as an unbuffered stream."""
-        return open_for_reading(join(self.base, path))
+        """A file's bytes as an unbuffered stream.
+
+        Raises:
+            OSError: it cannot be opened, or is not what was listed.
+        """
+        # A text's copy in UTF-8 is none of the files that were listed.
+        root = self._real_base if path in self.files else None
+        return open_for_reading(join(self.base, path), root=root)
 
     def read_bytes(self, path: str) -> bytes:
-        """A whole file; its content is kept in mind."""
-        data = read_bytes(join(self.base, path))
+        """A whole file; its content is kept in mind.
+
+        Raises:
+            OSError: it cannot be read, or is not what was listed.
+        """
+        location = join(self.base, path)
+        if path in self.files:
+            data = read_bytes_of_size(location, self.files[path].size, root=self._real_base)
+        else:
+            data = read_bytes(location)
         self.contents[path] = extend_crc32c(0, data)
         return data
+
+    def problem_of(self, path: str) -> tuple[str, str] | None:
+        """Why a listed file cannot be read, as a reject's code and detail; it is opened to see."""
+        problem = self.files[path].problem
+        if problem is not None or is_remote(self.base):  # a bucket gives what it lists
+            return problem
+        try:
+            with self.open(path):
+                return None
+        except OSError as error:
+            return problem_of(error)
+
+    def unseen_folders(self) -> list[InputFile]:
+        """Folders below `root` that cannot be looked into."""
+        return [file for _, file in self.below_root() if file.is_folder]
 
     def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
         """Whole small files, in order; those of an object store many at a time."""
@@ -142,8 +183,10 @@ class LayoutInputs:
             if file is not None:
                 if file.problem is not None:
                     raise RejectedInputError(*file.problem)
-                location = file.path if root == self.base else join(root, file.path)
+                location = file.path if root == self.base else join(_whole(root), file.path)
                 return file.path, Blob(location, file.size)
+            if path is not None:
+                _check_seen(files, path)
         if inside:
             raise RejectedInputError("FILE_NOT_FOUND", "listed, but there is no such file")
         raise RejectedInputError(
@@ -156,6 +199,42 @@ class LayoutInputs:
             yield self.base, self.files, ""
         for root in self.image_roots:
             yield root.base, root.files, ""
+
+
+def readable(
+    inputs: LayoutInputs, paths: Sequence[str], what: str
+) -> tuple[list[str], list[LeftOut]]:
+    """Those files that can be opened, in order; others that are unreadable or gone are left out.
+
+    Args:
+        inputs: where they are.
+        paths: of the files.
+        what: each of them is, for messages.
+
+    Raises:
+        InputError: none of them can be opened, or one is no file of the input base.
+    """
+    problems = {path: inputs.problem_of(path) for path in paths}
+    left_out = [
+        LeftOut(path, inputs.split, *problem) for path, problem in problems.items() if problem
+    ]
+    good = [path for path in paths if problems[path] is None]
+    strange = [left for left in left_out if left.code not in ("UNREADABLE", "VANISHED")]
+    for left in strange or ([] if good else left_out[:1]):
+        raise InputError(f"{left.name!r}: expected {what}, got {left.detail} ({left.code})")
+    return good, left_out
+
+
+def _check_seen(files: Mapping[str, InputFile], path: str) -> None:
+    """Refuses a file in a folder that cannot be looked into."""
+    while path := posixpath.dirname(path):
+        folder = files.get(path)
+        if folder is not None and folder.is_folder and folder.problem is not None:
+            raise RejectedInputError(*folder.problem)
+
+
+def _whole(root: str) -> str:
+    return root if is_remote(root) else os.path.abspath(root)
 
 
 def _below(uri: str, root: str, start: str) -> str | None:

@@ -20,6 +20,7 @@ __all__ = [
     "LeftOut",
     "Listing",
     "join_listings",
+    "with_left_out",
     "without_column",
 ]
 
@@ -138,6 +139,11 @@ def without_column(listing: Listing, name: str) -> Listing:
         ),
         columns=listing.columns[:place] + listing.columns[place + 1 :],
     )
+
+
+def with_left_out(listing: Listing, left_out: Sequence[LeftOut]) -> Listing:
+    """A listing with more that is left out."""
+    return dataclasses.replace(listing, left_out=(*listing.left_out, *left_out))
 
 
 def join_listings(listings: Sequence[Listing]) -> Listing:

@@ -14,7 +14,14 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.files import join, list_names, remove_file, rename
+from components.common.files import (
+    display_path,
+    join,
+    list_names,
+    problem_of,
+    remove_file,
+    rename,
+)
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing, join_listings
 from components.common.progress import Work, shown_progress
@@ -42,7 +49,7 @@ from components.example_gen.plan import Plan, plan_shards
 from components.example_gen.reports import ShardSummary
 from components.example_gen.transforms import WriteMediaShards
 from components.example_gen.vocabularies import label_column
-from trainer_utils.format import Manifest, Shard, ShardName
+from trainer_utils.format import InputError, Manifest, Shard, ShardName
 
 __all__ = ["MediaExecutor"]
 
@@ -162,7 +169,11 @@ class MediaExecutor(LocalFirstBeamExecutor):
 
     def _read_listing(self, located: LocatedInputs, settings: MediaSettings) -> Listing:
         inputs = layout_inputs(located, columns=settings.columns, media=self.media)
-        listings = [self.read_layout(some, settings.layout) for some in inputs]
+        try:
+            listings = [self.read_layout(some, settings.layout) for some in inputs]
+        except OSError as error:  # of a file without which no input can be told
+            path = display_path(str(error.filename or located.base))
+            raise InputError(f"{path!r}: cannot be read: {problem_of(error)[1]}") from error
         listing = listings[0]
         if len(listings) > 1:
             listing = join_listings(listings)

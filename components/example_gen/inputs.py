@@ -105,7 +105,11 @@ def locate(
     span, version = 0, None
     if any(any(utils.verify_split_pattern_specs(split)) for split in input_config.splits):
         span, version = processor.resolve_span_and_version()  # opens files that it need not
-    files = [find_file(base, list_name)] if list_name and not sees_siblings else list_files(base)
+    try:
+        only = list_name if not sees_siblings else None
+        files = list_files(base) if only is None else [find_file(base, only)]
+    except OSError as error:
+        raise _unlisted("input_base", input_base, error) from error
     if not files:
         raise InputError(f"input_base {input_base!r}: expected {unit}, found an empty folder")
     patterns = []
@@ -134,8 +138,19 @@ def _list_roots(image_roots: Sequence[str]) -> tuple[ImageRoot, ...]:
     for root in image_roots:
         if not is_folder(root):
             raise InputError(f"image_roots: expected folders, found none at {root!r}")
-    return tuple(
-        ImageRoot(root, {file.path: file for file in list_files(root)}) for root in image_roots
+    roots = []
+    for root in image_roots:
+        try:
+            roots.append(ImageRoot(root, {file.path: file for file in list_files(root)}))
+        except OSError as error:
+            raise _unlisted("image_roots", root, error) from error
+    return tuple(roots)
+
+
+def _unlisted(setting: str, folder: str, error: OSError) -> InputError:
+    return InputError(
+        f"{setting} {display_path(folder)!r}: expected a folder that can be looked into, "
+        f"got {error.strerror or error}. Mend its permissions, or name another."
     )
 
 

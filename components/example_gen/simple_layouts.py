@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from absl import logging
 
 from components.common.files import display_path
-from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing, without_column
+from components.common.layout_inputs import LayoutInputs, readable
+from components.common.listing import Listing, with_left_out, without_column
 from components.example_gen import folder, manifest
 from components.example_gen.media import DESCRIPTIONS
 from trainer_utils.format import ConfigError, InputError
@@ -41,7 +41,8 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
     if layout != "folder":
         lists = manifest.find(inputs, kind=layout if layout in LISTS else None)
         if lists:
-            return manifest.read(inputs, lists)
+            good, left_out = readable(inputs, lists, "a list")
+            return with_left_out(manifest.read(inputs, good), left_out)
     if layout not in ("auto", "folder"):
         refuse_layout(inputs, layout, f"a {layout.upper()} file")
     check_no_columns(inputs, "folder")

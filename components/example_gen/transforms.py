@@ -7,7 +7,7 @@ import collections
 import concurrent.futures
 import dataclasses
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
@@ -19,13 +19,14 @@ from components.common.files import (
     make_folder,
     write_atomically,
 )
+from components.common.guard import one_input
 from components.common.listing import Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
 from components.common.summaries import check_shared, working_folder, write_summary
 from components.example_gen.media import described, store_media
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.plan import Plan
-from components.example_gen.reports import ShardSummary
+from components.example_gen.reports import ShardSummary, Stored
 from components.example_gen.tasks import ShardTask, read_task, write_task
 from components.example_gen.vocabularies import label_column
 from trainer_utils.format import ShardName, ShardWriter, encode_example
@@ -108,17 +109,16 @@ def write_media_shard(
     make_folder(join(uri, split_folder(task.split)))
     with write_atomically(join(uri, name.path), temporary_folder=temporary_folder) as stream:
         writer = ShardWriter(stream, gzip=gzip)
-        for entry, blobs, sums in _read_ahead(task.entries, base):
+        for entry, blobs, sums in _read_ahead(task.entries, base, settings.image_roots):
             summary.sums += sums
             try:
-                media = store_media(entry, blobs, plan.blobs, settings)
+                with one_input():
+                    media = store_media(entry, blobs, plan.blobs, settings)
+                    example = _encoded(entry, media, plan)
             except RejectedInputError as error:
                 summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
             else:
-                features = encode_values(plan.columns, entry.values)
-                features |= {"filename": _text(entry.name), **described(media.values())}
-                features |= {feature: stored.data for feature, stored in media.items()}
-                writer.write(encode_example(features))
+                writer.write(example)
                 summary.add(media, plan.columns, entry.values)
                 if label_place is not None:
                     _count(summary.labels, entry.values[label_place])
@@ -126,6 +126,14 @@ def write_media_shard(
     summary.records, summary.bytes = digest.records, digest.bytes
     summary.crc32c, summary.checksum = digest.crc32c, digest.content
     return summary
+
+
+def _encoded(entry: Entry, media: Mapping[str, Stored], plan: Plan) -> Sequence[bytes]:
+    """The bytes of its `tf.train.Example`, in pieces."""
+    features = encode_values(plan.columns, entry.values)
+    features |= {"filename": _text(entry.name), **described(media.values())}
+    features |= {feature: stored.data for feature, stored in media.items()}
+    return encode_example(features)
 
 
 def _count(labels: dict[int, int], value: Value) -> None:
@@ -154,7 +162,7 @@ def _text(value: str) -> bytes:
 _Read = tuple[Entry, list[bytes] | RejectedInputError, list[int | None]]
 
 
-def _read_ahead(entries: Sequence[Entry], base: str) -> Iterator[_Read]:
+def _read_ahead(entries: Sequence[Entry], base: str, image_roots: Sequence[str]) -> Iterator[_Read]:
     """Entries in order, some groups of them read by threads before they are asked for."""
     threads, group_files = _REMOTE if is_remote(base) else _LOCAL
     if entries and entries[0].blobs[0].row is not None:  # a thread holds a group of rows
@@ -163,7 +171,7 @@ def _read_ahead(entries: Sequence[Entry], base: str) -> Iterator[_Read]:
 
     def read_group(group: Sequence[Entry]) -> list[_Read]:
         if not hasattr(readers, "own"):
-            readers.own = BlobReader(base)
+            readers.own = BlobReader(base, image_roots)
         return [_read(readers.own, entry) for entry in group]
 
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
@@ -190,7 +198,8 @@ def _groups(entries: Sequence[Entry], group_files: int) -> Iterator[Sequence[Ent
 
 def _read(reader: BlobReader, entry: Entry) -> _Read:
     try:
-        blobs = [reader.read(blob) for blob in entry.blobs]
+        with one_input():
+            blobs = [reader.read(blob) for blob in entry.blobs]
     except RejectedInputError as error:
         return entry, error, [None] * len(entry.blobs)
     return entry, blobs, [extend_crc32c(0, blob) for blob in blobs]

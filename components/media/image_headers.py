@@ -1,8 +1,7 @@
-"""What an image file's header says, and whether its structure is whole. No pixel is decoded.
+"""What an image file's header says. No pixel is decoded.
 
 image = open_image(data, max_pixels=89_478_485)
-check_structure(data, image)
-channels_of(data, image)      # 3: what TensorFlow decodes it to; None where it must be converted
+channels_of(data, image)      # 3, and why it must be converted, if so: what TensorFlow decodes to
 """
 
 import io
@@ -10,13 +9,13 @@ import io
 from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  the latter two register
 
 from components.common.rejects import RejectedInputError
+from components.media.image_structure import is_plain_bmp
 
-__all__ = ["IMAGE_HEADS", "MAX_PIXELS", "channels_of", "check_structure", "frames_of", "open_image"]
+__all__ = ["IMAGE_HEADS", "MAX_PIXELS", "channels_of", "frames_of", "open_image"]
 
 MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
 # Others stay unopened: EPS, for one, would run Ghostscript.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
-_JPEG_END, _PNG_END, _GIF_END = b"\xff\xd9", b"IEND\xaeB`\x82", b";"
 _PNG_BIT_DEPTH, _BMP_BITS = 24, slice(28, 30)  # where they stand in the file
 _SIXTEEN = 16
 _CHANNELS = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 3, "YCbCr": 3}  # by mode
@@ -42,18 +41,16 @@ def open_image(data: bytes, *, max_pixels: int) -> Image.Image:
     """Opens a file, and refuses what is none of ours or too large, before any pixel is decoded.
 
     Raises:
-        RejectedInputError: EMPTY_FILE, NOT_AN_IMAGE, UNSUPPORTED_FORMAT, TRUNCATED_IMAGE or
+        RejectedInputError: NOT_AN_IMAGE, UNSUPPORTED_FORMAT, TRUNCATED_IMAGE, DAMAGED_IMAGE or
             TOO_MANY_PIXELS.
     """
-    if not data:
-        raise RejectedInputError("EMPTY_FILE", "0 bytes")
     try:
         image = Image.open(io.BytesIO(data), formats=_FORMATS)
         frames = frames_of(image)
     except Image.DecompressionBombError as error:
         raise RejectedInputError("TOO_MANY_PIXELS", str(error)) from error
     except Exception as error:  # Pillow raises a dozen kinds on hostile headers
-        raise _not_opened(data) from error
+        raise _not_opened(data, error) from error
     width, height = image.size
     if width < 1 or height < 1:
         raise RejectedInputError("DAMAGED_IMAGE", f"expected some pixels, got {width} x {height}")
@@ -91,51 +88,23 @@ def channels_of(data: bytes, image: Image.Image) -> tuple[int, str | None]:
     channels = _CHANNELS[mode]
     if mode == "P" and "transparency" in image.info:
         channels = 4
-    if kind == "GIF":
+    if kind == "GIF":  # TensorFlow gives colours
         return 3, None
     if kind in ("WEBP", "TIFF"):
         return channels, kind
     if kind == "PNG" and data[_PNG_BIT_DEPTH] == _SIXTEEN:
         return channels, "SIXTEEN_BIT"
     if kind == "BMP":
-        bits = int.from_bytes(data[_BMP_BITS], "little")
-        is_read = (mode, bits) in (("L", 8), ("RGB", 24), ("RGB", 32), ("RGBA", 32))
-        return (bits // 8 if is_read else channels), (None if is_read else "BMP_VARIANT")
+        if is_plain_bmp(data, image):
+            return int.from_bytes(data[_BMP_BITS], "little") // 8, None
+        return channels, "BMP_VARIANT"
     return channels, _REASONS.get(mode)
 
 
-def check_structure(data: bytes, image: Image.Image) -> None:
-    """Refuses a file that does not go on to its end.
-
-    Raises:
-        RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
-    """
-    if image.format in ("JPEG", "MPO"):
-        # From the scan on: a thumbnail in the header has an end marker of its own.
-        stream = getattr(image, "fp", None)
-        scan = stream.tell() if stream is not None else 0
-        if data.rfind(_JPEG_END, scan) < 0:
-            raise RejectedInputError("TRUNCATED_IMAGE", "no end-of-image marker")
-    elif image.format == "PNG":
-        if data.rfind(_PNG_END) < 0:
-            raise RejectedInputError("TRUNCATED_IMAGE", "no IEND chunk")
-        try:
-            Image.open(io.BytesIO(data), formats=("PNG",)).verify()  # the sum of every chunk
-        except Exception as error:
-            raise RejectedInputError("DAMAGED_IMAGE", f"{error}") from error
-    elif image.format == "GIF" and not data.rstrip(b"\0").endswith(_GIF_END):
-        raise RejectedInputError("TRUNCATED_IMAGE", "no trailer")
-    elif image.format == "BMP":
-        bits = int.from_bytes(data[_BMP_BITS], "little")
-        row_bytes = (image.width * bits + 31) // 32 * 4
-        pixels = int.from_bytes(data[10:14], "little")
-        is_plain = int.from_bytes(data[30:34], "little") in (0, 3)  # not run-length encoded
-        if is_plain and len(data) < pixels + row_bytes * image.height:
-            raise RejectedInputError("TRUNCATED_IMAGE", f"{len(data)} bytes are too few")
-
-
-def _not_opened(data: bytes) -> RejectedInputError:
+def _not_opened(data: bytes, error: Exception) -> RejectedInputError:
     head = data[:16].lstrip()
+    if data.startswith(b"BM") and str(error).startswith("Unsupported BMP"):
+        return RejectedInputError("UNSUPPORTED_FORMAT", str(error))
     if data.startswith(_OTHERS) or head.startswith(_OTHERS) or data[4:].startswith(_OTHERS_AT_4):
         return RejectedInputError(
             "UNSUPPORTED_FORMAT", f"expected {', '.join(_FORMATS)}, begins {data[:8]!r}"

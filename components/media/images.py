@@ -5,21 +5,19 @@ store_image(data, ImageOptions(), filename="cat/1.jpg")
 """
 
 import dataclasses
-import io
 import os
+from collections.abc import Sequence
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image
 
 from components.common.checks import check_choice, check_number
 from components.common.rejects import RejectedInputError
-from components.media.image_headers import (
-    MAX_PIXELS,
-    channels_of,
-    check_structure,
-    frames_of,
-    open_image,
-)
+from components.media.image_headers import MAX_PIXELS, channels_of, frames_of, open_image
+from components.media.image_structure import ImageStructure, check_agreement, scan_image
+from components.media.orientation import UPRIGHT, orientation_of, turned, turned_back
+from components.media.pixels import encoded, in_plain_colours, load
+from components.media.tensorflow_reading import reads_alike
 from trainer_utils.format import ConfigError
 
 __all__ = [
@@ -31,7 +29,6 @@ __all__ = [
     "store_label_map",
 ]
 
-_ORIENTATION = 0x0112  # the EXIF tag; 1 is upright
 _MOST_PIXELS = 2 * MAX_PIXELS  # beyond it Pillow refuses to open a file
 _EXTENSIONS = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
@@ -56,7 +53,7 @@ class ImageOptions:
         quality: of JPEGs that are encoded anew, from 1 to 100.
         encoding: `file`, or `raw`: `(side, side, 3) uint8`, row by row, cut from the middle of
             the resized image; a smaller one is enlarged, since all must have one size.
-        verify: `structure` or `decode`.
+        verify: `structure`, or `decode`: Pillow and TensorFlow decode whatever is to be kept.
         max_pixels: of an image, all its frames together.
     """
 
@@ -118,29 +115,90 @@ def store_image(data: bytes, options: ImageOptions, *, filename: str) -> StoredI
         RejectedInputError: EMPTY_FILE, NOT_AN_IMAGE, UNSUPPORTED_FORMAT, UNSUPPORTED_COLOUR,
             TRUNCATED_IMAGE, DAMAGED_IMAGE, TOO_MANY_PIXELS or ANIMATION.
     """
+    if not data:
+        raise RejectedInputError("EMPTY_FILE", "0 bytes")
+    structure = scan_image(data)
+    if _is_kept_unopened(structure, options):
+        width, height = structure.size
+        words = _tolerated("JPEG", filename)
+        return StoredImage(data, "JPEG", height, width, structure.channels, tuple(words))
+    image = _opened(data, structure, options)
+    kind = "JPEG" if image.format == "MPO" else str(image.format)
+    is_applied = options.orientation == "apply"
+    orientation = orientation_of(image, structure) if is_applied or kind == "TIFF" else UPRIGHT
+    channels, reasons = _reasons(data, image, structure, options)
+    if is_applied and orientation != UPRIGHT:
+        reasons.add("ORIENTATION")
+    if not reasons and _is_misread(data, image, structure, options):
+        reasons.add(f"{kind}_VARIANT")
+    words = _tolerated(kind, filename)
+    if not reasons:
+        width, height = image.size
+        return StoredImage(data, kind, height, width, channels, tuple(words))
+    return _converted(image, structure, options, orientation, reasons, words)
+
+
+def _is_kept_unopened(structure: ImageStructure, options: ImageOptions) -> bool:
+    """Whether nothing more need be known: a JPEG without a doubt, upright, and no option's matter.
+
+    Most photos are; Pillow would take as long for its header as the scan for all of the file.
+    """
+    edge, pixels = min(structure.size), structure.size[0] * structure.size[1]
+    is_small = options.resize_shorter_side is None or edge <= options.resize_shorter_side
+    return (
+        structure.format == "JPEG"
+        and structure.can_be_scaled
+        and structure.channels in (1, 3)
+        and not (structure.has_metadata and options.orientation == "apply")
+        and (options.encoding, options.verify, is_small) == ("file", "structure", True)
+        and pixels <= options.max_pixels
+    )
+
+
+def _opened(data: bytes, structure: ImageStructure, options: ImageOptions) -> Image.Image:
+    """As Pillow sees it; no decoder gets a file whose marks say something else than its header."""
     image = open_image(data, max_pixels=options.max_pixels)
-    check_structure(data, image)
+    check_agreement(structure, image)
+    return image
+
+
+def _tolerated(kind: str, filename: str) -> list[str]:
+    seeming = _FORMAT_OF.get(os.path.splitext(filename)[1].lower(), kind)
+    return ["WRONG_EXTENSION"] if seeming != kind else []
+
+
+def _reasons(
+    data: bytes, image: Image.Image, structure: ImageStructure, options: ImageOptions
+) -> tuple[int, set[str]]:
+    """The channels that TensorFlow sees, and why an image must be converted: upper-case words."""
     channels, reason = channels_of(data, image)
     reasons = {reason} if reason else set()
-    if frames_of(image) > 1:
+    if structure.is_variant:
+        reasons.add(f"{image.format}_VARIANT")
+    frames = max(frames_of(image), structure.frames)
+    if frames > 1:
         if options.frames == "reject":
-            raise RejectedInputError("ANIMATION", f"{frames_of(image)} frames")
+            raise RejectedInputError("ANIMATION", f"{frames} frames")
         reasons.add("ANIMATION")
-    if options.orientation == "apply" and _is_turned(image):
-        reasons.add("ORIENTATION")
     if options.encoding == "raw":
         reasons.add("RAW")
     elif options.resize_shorter_side is not None and min(image.size) > options.resize_shorter_side:
         reasons.add("RESIZED")
-    kind = "JPEG" if image.format == "MPO" else str(image.format)
-    seeming = _FORMAT_OF.get(os.path.splitext(filename)[1].lower(), kind)
-    tolerated = {"WRONG_EXTENSION"} if seeming != kind else set()
-    if not reasons:
-        if options.verify == "decode":
-            _load(image)
-        width, height = image.size
-        return StoredImage(data, kind, height, width, channels, tuple(sorted(tolerated)))
-    return _convert(data, image, options, reasons, tolerated)
+    return channels, reasons
+
+
+def _is_misread(
+    data: bytes, image: Image.Image, structure: ImageStructure, options: ImageOptions
+) -> bool:
+    """Whether TensorFlow reads a file otherwise that could be kept, where that is asked for.
+
+    Raises:
+        RejectedInputError: Pillow does not read it either.
+    """
+    is_asked = structure.doubt is not None or options.verify == "decode"
+    if is_asked or image.format == "GIF":
+        load(image)  # of a GIF nothing cheaper tells whether its codes are whole, and GIFs are few
+    return is_asked and not reads_alike(data, image)
 
 
 def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
@@ -152,8 +210,10 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
     Raises:
         RejectedInputError: as `store_image`, or NOT_A_LABEL_MAP: colours, or ids over 255.
     """
-    image = open_image(data, max_pixels=options.max_pixels)
-    check_structure(data, image)
+    if not data:
+        raise RejectedInputError("EMPTY_FILE", "0 bytes")
+    structure = scan_image(data)
+    image = _opened(data, structure, options)
     if image.mode not in ("L", "P", "1") and not image.mode.startswith("I;16"):
         raise RejectedInputError(
             "NOT_A_LABEL_MAP", f"expected ids in one channel, got {image.mode}"
@@ -163,9 +223,13 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
     side = options.resize_shorter_side
     if side is not None and (min(image.size) > side or options.encoding == "raw"):
         conversions.add("RESIZED")
+    if not conversions and _is_misread(data, image, structure, options):
+        conversions.add("PNG_VARIANT")
     if not conversions:
         return StoredImage(data, "PNG", image.height, image.width, 1)
-    _load(image)
+    orientation = orientation_of(image, structure) if image.format == "TIFF" else UPRIGHT
+    load(image)
+    image = turned_back(image, orientation)  # what Pillow has turned
     ids = np.asarray(image)
     if ids.size and ids.max() > 255:
         raise RejectedInputError("NOT_A_LABEL_MAP", f"expected ids up to 255, got {ids.max()}")
@@ -173,58 +237,41 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
     if "RESIZED" in conversions:
         grey = _resized(grey, options, Image.Resampling.NEAREST)
     return StoredImage(
-        _encoded(grey, "PNG"), "PNG", grey.height, grey.width, 1, tuple(sorted(conversions))
+        encoded(grey, "PNG"), "PNG", grey.height, grey.width, 1, tuple(sorted(conversions))
     )
 
 
-def _is_turned(image: Image.Image) -> bool:
-    return "exif" in image.info and image.getexif().get(_ORIENTATION, 1) not in (0, 1)
-
-
-def _convert(
-    data: bytes, image: Image.Image, options: ImageOptions, reasons: set[str], tolerated: set[str]
+def _converted(
+    image: Image.Image,
+    structure: ImageStructure,
+    options: ImageOptions,
+    orientation: int,
+    reasons: set[str],
+    tolerated: Sequence[str],
 ) -> StoredImage:
-    is_lossy = image.format in ("JPEG", "MPO") or b"VP8 " in data[:64]
     side = options.resize_shorter_side
-    if side is not None and image.format == "JPEG":
+    if side is not None and structure.can_be_scaled:
         scale = side / min(image.size)
         image.draft(None, (int(image.width * scale) + 1, int(image.height * scale) + 1))
-    _load(image)
-    if "ORIENTATION" in reasons:
-        image = ImageOps.exif_transpose(image)
-    plain = _plain(image)
+    load(image)
+    if image.format == "TIFF":  # which Pillow has turned
+        if options.orientation == "keep":
+            image = turned_back(image, orientation)
+    elif "ORIENTATION" in reasons:
+        image = turned(image, orientation)
+    plain = in_plain_colours(image)
     if side is not None and (min(plain.size) > side or options.encoding == "raw"):
         plain = _resized(plain, options, Image.Resampling.LANCZOS)
-    conversions = tuple(sorted(reasons | tolerated))
+    conversions = tuple(sorted(reasons.union(tolerated)))
     if options.encoding == "raw":
         plain = plain.convert("RGB")
         return StoredImage(plain.tobytes(), "RAW", plain.height, plain.width, 3, conversions)
-    kind = "JPEG" if is_lossy and plain.mode in ("L", "RGB") else "PNG"
+    kind = "JPEG" if structure.is_lossy and plain.mode in ("L", "RGB") else "PNG"
     # Without subsampling where nothing but the form should change.
     more = {"quality": options.quality, "subsampling": -1 if "RESIZED" in reasons else 0}
-    encoded = _encoded(plain, kind, **(more if kind == "JPEG" else {}))
+    data = encoded(plain, kind, **(more if kind == "JPEG" else {}))
     channels = len(plain.getbands())
-    return StoredImage(encoded, kind, plain.height, plain.width, channels, conversions)
-
-
-def _load(image: Image.Image) -> None:
-    """Decodes every pixel of the first frame."""
-    try:
-        image.load()
-    except Exception as error:  # Pillow raises a dozen kinds on damaged data
-        code = "TRUNCATED_IMAGE" if "truncated" in str(error).lower() else "DAMAGED_IMAGE"
-        raise RejectedInputError(code, f"{error}") from error
-
-
-def _plain(image: Image.Image) -> Image.Image:
-    """8 bits a channel: grey or RGB, with an alpha channel where there is transparency."""
-    if image.mode.startswith("I;16"):
-        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
-    if image.mode in ("L", "LA", "RGB", "RGBA"):
-        return image
-    if image.mode == "1":
-        return image.convert("L")
-    return image.convert("RGBA" if "transparency" in image.info else "RGB")
+    return StoredImage(data, kind, plain.height, plain.width, channels, conversions)
 
 
 def _resized(
@@ -238,10 +285,3 @@ def _resized(
         return resized
     left, top = (resized.width - side) // 2, (resized.height - side) // 2
     return resized.crop((left, top, left + side, top + side))
-
-
-def _encoded(image: Image.Image, kind: str, **options: int) -> bytes:
-    stream = io.BytesIO()
-    image.info.clear()  # else Pillow would write comments, profiles and the orientation again
-    image.save(stream, kind, **options)
-    return stream.getvalue()

@@ -12,8 +12,16 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, Entry, LeftOut, Listing, join_listings
+from components.common.guard import one_input
+from components.common.layout_inputs import LayoutInputs, readable
+from components.common.listing import (
+    Blob,
+    Entry,
+    LeftOut,
+    Listing,
+    join_listings,
+    with_left_out,
+)
 from components.common.rejects import RejectedInputError
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.coco_instances import COLUMNS, KEYS, parse_instances
@@ -47,8 +55,11 @@ def is_here(inputs: LayoutInputs) -> bool:
 
 
 def _head(inputs: LayoutInputs, path: str) -> bytes:
-    with inputs.open(path) as stream:
-        return stream.read(_HEAD_BYTES)
+    try:
+        with inputs.open(path) as stream:
+            return stream.read(_HEAD_BYTES)
+    except OSError:  # what it holds is then nobody's to say
+        return b""
 
 
 def read(inputs: LayoutInputs) -> Listing:
@@ -59,7 +70,7 @@ def read(inputs: LayoutInputs) -> Listing:
     Raises:
         InputError: there is none, one is malformed, or an image is named twice.
     """
-    paths = _candidates(inputs)
+    paths, left_out = readable(inputs, _candidates(inputs), "a JSON file")
     if not paths:
         return Listing(())
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
@@ -78,7 +89,7 @@ def read(inputs: LayoutInputs) -> Listing:
         raise InputError(
             f"input_base {inputs.base!r}: expected a JSON file with {', '.join(KEYS)}, found none"
         )
-    return join_listings(listings)
+    return with_left_out(join_listings(listings), left_out)
 
 
 def _candidates(inputs: LayoutInputs) -> list[str]:
@@ -110,9 +121,6 @@ def _read_file(
         named_by: the file and the id that name an image, by the image's path; added to.
         keypoints: whether boxes of keypoints will do.
     """
-    problem = inputs.files[path].problem
-    if problem is not None:
-        raise InputError(f"{path!r}: expected a JSON file, got {problem[1]}")
     instances = parse_instances(inputs.read_text(path), path=path)
     if instances is None or (instances.has_keypoints and not keypoints):
         return None
@@ -122,10 +130,13 @@ def _read_file(
     for image_id in instances.images:
         name = f"{path}/{image_id}"
         try:
-            name = instances.file_name(image_id)
-            name, blob = _find(inputs, name, folders)
+            with one_input():
+                name = instances.file_name(image_id)
+                name, blob = _find(inputs, name, folders)
             _check_once(name, path, image_id, named_by)
-            entries.append(Entry(name, split, (blob,), instances.values(image_id)))
+            with one_input():
+                values = instances.values(image_id)
+            entries.append(Entry(name, split, (blob,), values))
         except RejectedInputError as error:
             left_out.append(LeftOut(name, split, error.code, error.detail))
     return Listing(tuple(entries), tuple(left_out), COLUMNS)

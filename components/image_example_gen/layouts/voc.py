@@ -13,7 +13,8 @@ from typing import Any
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
-from components.common.files import InputFile, display_path
+from components.common.files import InputFile, display_path, problem_of
+from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value
 from components.common.rejects import RejectedInputError
@@ -62,7 +63,9 @@ def read(inputs: LayoutInputs) -> Listing:
         try:
             if stem in annotations:
                 _check(annotations[stem])
-                values = _parse(next(texts))
+                text = next(texts)
+                with one_input():
+                    values = _parse(text)
             elif split != "test":
                 detail = f"no Annotations/{display_path(stem)}.xml"
                 raise RejectedInputError("NO_ANNOTATION", detail)
@@ -108,7 +111,7 @@ def _texts(inputs: LayoutInputs, paths: Sequence[str]) -> Iterator[bytes | OSErr
 def _parse(text: bytes | OSError) -> tuple[Value, ...]:
     """The values of `_COLUMNS`."""
     if isinstance(text, OSError):
-        raise RejectedInputError("UNREADABLE", f"its annotation: {text.strerror or text}")
+        raise RejectedInputError("UNREADABLE", f"its annotation: {problem_of(text)[1]}")
     try:
         root = SafeElementTree.fromstring(text)
     except (SafeElementTree.ParseError, DefusedXmlException, ValueError, LookupError) as error:

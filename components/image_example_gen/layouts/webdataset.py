@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import LayoutInputs, readable
 from components.common.listing import Blob, Entry, LeftOut, Listing
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns, read_sidecar
@@ -98,8 +98,9 @@ def read(inputs: LayoutInputs) -> Listing:
         InputError: an archive is compressed, cut short or malformed, or a key comes twice.
         ConfigError: `columns` names one that is not there.
     """
-    found = _Found()
-    for path in _archives(inputs):
+    archives, unread = readable(inputs, _archives(inputs), "a tar archive")
+    found = _Found(left_out=unread)
+    for path in archives:
         _read_archive(inputs, path, found)
     for extension, number in sorted(found.ignored.items()):
         logging.info("%d files %r in archives are not used", number, f".{extension}")
@@ -135,8 +136,6 @@ def _archives(inputs: LayoutInputs) -> list[str]:
 
 def _read_archive(inputs: LayoutInputs, path: str, found: _Found) -> None:
     file = inputs.files[path]
-    if file.problem is not None:
-        raise InputError(f"{path!r}: expected a tar archive, got {file.problem[1]}")
     split = inputs.split or _split(path)
     with inputs.open(path) as stream:
         is_compressed = stream.read(8).startswith(_COMPRESSED_HEADS)

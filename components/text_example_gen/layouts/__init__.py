@@ -4,15 +4,25 @@ pieces, left_out = find_pieces(inputs, settings, folder=working_folder(uri))
 rows = read_piece("reviews/", pieces[0], settings)
 """
 
+import dataclasses
 import json
+import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
 from absl import logging
 
-from components.common.files import display_path, file_size, join, open_for_reading
-from components.common.layout_inputs import LayoutInputs
+from components.common.files import (
+    FileRefusedError,
+    display_path,
+    file_size,
+    is_remote,
+    join,
+    open_for_reading,
+    problem_of,
+)
+from components.common.layout_inputs import LayoutInputs, readable
 from components.common.listing import LeftOut
 from components.example_gen.folder import is_clutter
 from components.text_example_gen.layouts import (
@@ -92,11 +102,17 @@ def find_pieces(
         _check_unused(settings, layout, ("column_names", "delimiter"))
     splits = _splits(inputs, paths)
     found: list[Piece] = []
-    for path in paths:
-        if (problem := inputs.files[path].problem) is not None:
-            raise InputError(f"{path!r}: {problem[1]}")
-        found += _pieces_of(inputs, path, layout, splits[path], settings, folder)
-    return found, []
+    good, left_out = readable(inputs, paths, "a table")
+    left_out = [dataclasses.replace(left, split=splits[left.name]) for left in left_out]
+    for file in inputs.unseen_folders():
+        if file.problem is not None and not is_clutter(file.path.split("/")):
+            left_out.append(LeftOut(file.path, inputs.split, *file.problem))
+    for path in good:
+        try:
+            found += [*_pieces_of(inputs, path, layout, splits[path], settings, folder)]
+        except (FileRefusedError, FileNotFoundError, PermissionError) as error:
+            left_out.append(LeftOut(path, splits[path], *problem_of(error)))
+    return found, left_out
 
 
 def _check_unused(settings: TextSettings, layout: str, names: Sequence[str]) -> None:
@@ -112,7 +128,11 @@ def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         if kind == "folder":
             raise InputError("input_base: expected a folder for layout='folder', got a file")
         return _json_kind(inputs, kind, [inputs.root], layout), [inputs.root]
-    seen = [(parts, file.path) for parts, file in inputs.below_root() if not is_clutter(parts)]
+    seen = [
+        (parts, file.path)
+        for parts, file in inputs.below_root()
+        if not is_clutter(parts) and not file.is_folder
+    ]
     by_kind: dict[str, list[str]] = {}
     for parts, path in seen:
         # Tables lie at the top, or in folders named after splits.
@@ -154,7 +174,8 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
     """`jsonl` for files called .json that hold an object a line."""
     if kind != "json" or layout == "json":
         return kind
-    with inputs.open(paths[0]) as stream:
+    good, _ = readable(inputs, paths, "a table")
+    with inputs.open(good[0]) as stream:
         head = stream.read(_HEAD_BYTES)
     first, _, rest = head.partition(b"\n")
     try:
@@ -230,6 +251,8 @@ def _pieces_of(
 def read_piece(base: str, piece: Piece, settings: TextSettings) -> Rows:
     """The rows of a piece.
 
+    A piece of a file that was exchanged or has vanished is one bad row.
+
     Raises:
         InputError: the piece as a whole cannot be read.
     """
@@ -238,8 +261,19 @@ def read_piece(base: str, piece: Piece, settings: TextSettings) -> Rows:
         return Rows({}, found=1, bad=[BadRow(0, "TOO_LARGE", detail, 0)], lines=1)
     if piece.layout == "folder":
         return documents.read(base, piece, encoding=None if settings.is_utf8 else settings.encoding)
+    try:
+        return _read_table(base, piece, settings)
+    except (FileRefusedError, FileNotFoundError, PermissionError) as error:
+        code, detail = problem_of(error)
+        return Rows({}, found=1, bad=[BadRow(0, code, detail, 0)], lines=1)
+
+
+def _read_table(base: str, piece: Piece, settings: TextSettings) -> Rows:
     ignored = frozenset(name for name, kind in settings.columns.items() if kind == "ignore")
-    with open_for_reading(join(base, piece.path)) as stream:
+    # A copy in UTF-8 is our own, and lies elsewhere.
+    is_listed = piece.path == piece.source and not is_remote(base)
+    root = os.path.realpath(base) if is_listed else None
+    with open_for_reading(join(base, piece.path), root=root) as stream:
         if piece.layout == "parquet":
             return parquet.read(stream, piece, ignored=ignored)
         if piece.layout == "json":

@@ -7,6 +7,7 @@ from typing import Any
 import pyarrow as pa
 
 from components.common.blobs import BlobReader
+from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Listing
 from components.common.rejects import RejectedInputError
@@ -52,9 +53,11 @@ def read(base: str, piece: Piece, *, encoding: str | None) -> Rows:
         names.append(name)
         sums.append(None)
         try:
-            data = _read(reader, name, size)
-            sums[-1] = extend_crc32c(0, data)
-            texts.append(_text(data, encoding))
+            with one_input():
+                data = _read(reader, name, size)
+                sums[-1] = extend_crc32c(0, data)
+                text = _text(data, encoding)
+            texts.append(text)
             labels.append(label)
         except RejectedInputError as error:
             bad.append(BadRow(record, error.code, error.detail))

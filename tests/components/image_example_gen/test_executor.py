@@ -7,7 +7,6 @@ import io
 import json
 import os
 import shutil
-import threading
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +27,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import proto_utils
 
 from components import ImageExampleGen
+from components.example_gen import transforms
 from components.image_example_gen.executor import Executor
 from trainer_utils import input_fn
 from trainer_utils.format import ConfigError, DatasetError, InputError
@@ -700,24 +700,19 @@ def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
     assert accounting(manifest["splits"]["eval"]) == dict(found=2, written=0, rejected=2, skipped=0)
 
 
-def test_a_shard_has_its_name_only_once_it_is_whole(tmp_path):
-    base, uri = write_photos(tmp_path / "in", "1.jpg"), tmp_path / "out"
-    while_reading = []
+def test_a_shard_has_its_name_only_once_it_is_whole(tmp_path, monkeypatch):
+    base, uri = write_photos(tmp_path / "in", "1.jpg", "2.jpg"), tmp_path / "out"
+    while_writing: list[list[Path]] = []
+    store_media = transforms.store_media
 
-    def hold_up() -> None:
-        """Makes a pipe of the photo, so that a reader waits for what is written into it."""
-        (base / "1.jpg").unlink()
-        os.mkfifo(base / "1.jpg")
-        threading.Thread(target=let_go, daemon=True).start()
+    def looking(*args: Any) -> Any:
+        while_writing.append([*uri.glob("Split-*/*")])
+        return store_media(*args)
 
-    def let_go() -> None:
-        with (base / "1.jpg").open("wb") as pipe:  # returns as soon as the pipe is being read
-            while_reading.extend(uri.glob("Split-*/*"))
-            pipe.write(photo(0))
-
-    manifest = convert(base, uri, between=hold_up, output_config=output_config(("all", 1)))
-    assert manifest["total"]["written"] == 1
-    assert while_reading == []
+    monkeypatch.setattr(transforms, "store_media", looking)
+    manifest = convert(base, uri, output_config=output_config(("all", 1)))
+    assert manifest["total"]["written"] == 2
+    assert while_writing == [[], []]
     assert len(shards(uri, "all")) == 1
 
 
@@ -987,12 +982,18 @@ def test_what_changes_between_listing_and_reading_is_rejected(tmp_path, change, 
 
 
 @pytest.mark.parametrize("size", [(80, 60), (10, 10)], ids=["larger", "smaller"])
-def test_a_photo_replaced_between_listing_and_reading_is_taken_whole(tmp_path, size):
-    base, other = write_photos(tmp_path / "in", "1.jpg"), photo(7, "PNG", size=size)
-    convert(base, tmp_path / "out", between=lambda: (base / "1.jpg").write_bytes(other))
-    (example,) = flat(tmp_path / "out")
-    assert sha256(value(example, "image")) == sha256(other)
-    assert (value(example, "width"), value(example, "height")) == size
+def test_a_photo_of_another_size_than_was_listed_is_rejected(tmp_path, size):
+    base, other = write_photos(tmp_path / "in", "1.jpg", "2.jpg"), photo(7, "PNG", size=size)
+    convert(
+        base,
+        tmp_path / "out",
+        between=lambda: (base / "1.jpg").write_bytes(other),
+        max_reject_fraction=0.5,
+    )
+    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert (line["source"], line["code"]) == ("1.jpg", "CHANGED_FILE")
+    assert f"got {len(other)}" in line["detail"]
+    assert splits_of(tmp_path / "out").keys() == {"2.jpg"}
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")

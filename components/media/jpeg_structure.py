@@ -1,0 +1,309 @@
+"""The markers of a JPEG file, walked as libjpeg walks them; nothing is decoded.
+
+    scan_jpeg(data)      # JpegStructure(width=640, height=480, components=3, process=0xC0, …)
+
+What the frame's header says is checked strictly: Pillow reads it once more by itself, and decodes
+into memory of the size that it found. What is odd in tables, scans or the end is a `doubt`, which
+decoders resolve: they forgive much of it.
+
+Source: ITU-T T.81, annex B; `jdmarker.c` and `jdhuff.c` of libjpeg-turbo.
+"""
+
+import functools
+import re
+import struct
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import numpy as np
+
+from components.common.rejects import RejectedInputError
+
+__all__ = ["JpegStructure", "scan_jpeg"]
+
+_SOF_LOSSLESS = 0xC3
+_BASELINE_TO_PROGRESSIVE = (0xC0, 0xC1, 0xC2)
+_PROGRESSIVE = (0xC2, 0xCA)
+_UNREAD = (0xC5, 0xC6, 0xC7, 0xCB, 0xCD, 0xCE, 0xCF)  # hierarchical, and lossless arithmetic
+_DHT, _DAC, _EOI, _SOS, _DQT, _DNL, _DRI, _APP1, _COM = (
+    *(0xC4, 0xCC, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD),
+    *(0xE1, 0xFE),
+)
+_FRAMES = frozenset(range(0xC0, 0xD0)) - {_DHT, 0xC8, _DAC}
+_SKIPPED = frozenset([_DNL, _DRI, _DAC, _COM, *range(0xE0, 0xF0)])
+_ALONE = frozenset([0x01, *range(0xD0, 0xD8)])  # without a length
+_MARKER = re.compile(rb"\xff[^\x00\xff]")
+_AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
+_EXIF = b"Exif\0\0"
+_METADATA = (_EXIF, b"http://ns.adobe.com/xap/1.0/\0")
+_UPRIGHT = (  # the tag's number, and its whole entry: a short, one of them, 1
+    (b"\x01\x12", b"\x01\x12\0\x03\0\0\0\x01\0\x01"),
+    (b"\x12\x01", b"\x12\x01\x03\0\x01\0\0\0\x01\0"),
+)
+_MOST_SEARCHED_BYTES = 16 << 10  # beyond, Pillow is as fast
+_SEGMENT = struct.Struct(">BBH")
+_MOST_SCANS = 500  # libjpeg-turbo's own tests stop there; each takes a pass over all pixels
+_MOST_EDGE = 65_500  # JPEG_MAX_DIMENSION
+_USUAL_SAMPLING = frozenset(
+    (luma, chroma) for luma in (0x11, 0x21, 0x12, 0x22, 0x41, 0x14, 0x42) for chroma in (0x11,)
+) | {(0x22, 0x21), (0x22, 0x12), (0x22, 0x22), (0x21, 0x21), (0x12, 0x12)}
+
+
+class JpegStructure(NamedTuple):
+    """What a JPEG's markers say.
+
+    Args:
+        width, height: in pixels.
+        components: 1, 3 or 4.
+        process: the marker of its frame: 0xC0 baseline, 0xC1 extended, 0xC2 progressive, 0xC3
+            lossless, 0xC9 and 0xCA arithmetic.
+        doubt: what is odd; None where every decoder reads it.
+        has_metadata: whether EXIF or XMP may turn it.
+    """
+
+    width: int
+    height: int
+    components: int
+    process: int
+    doubt: str | None
+    has_metadata: bool
+
+    @property
+    def is_lossless(self) -> bool:
+        """Whether its pixels are exact."""
+        return self.process == _SOF_LOSSLESS
+
+    @property
+    def can_be_scaled(self) -> bool:
+        """Whether a decoder may scale it while it decodes; of lossless ones it writes too much."""
+        return self.process in _BASELINE_TO_PROGRESSIVE and self.doubt is None
+
+
+class _Frame(NamedTuple):
+    process: int
+    width: int
+    height: int
+    sampling: Mapping[int, int]  # by a component's id
+    quantizers: tuple[int, ...]
+    doubt: str | None
+
+
+def scan_jpeg(data: bytes) -> JpegStructure:
+    """Walks from marker to marker, until the end of the image.
+
+    Args:
+        data: a file that begins as a JPEG does.
+
+    Raises:
+        RejectedInputError: TRUNCATED_IMAGE, DAMAGED_IMAGE or UNSUPPORTED_FORMAT: no decoder would
+            read it, or not as its header says.
+    """
+    frame: _Frame | None = None
+    tables: set[int] = set()  # Huffman tables by class and number, quantizers from 0x100
+    doubts: list[str | None] = []
+    has_metadata = has_exif = False
+    is_complete = False  # whether the last scan had all there is
+    scans, position, last = 0, 2, len(data) - _SEGMENT.size
+    while True:
+        start = position
+        first, marker, length = _SEGMENT.unpack_from(data, start) if start <= last else (0, 0, 0)
+        if first != 0xFF or marker in (0, 0xFF):
+            start, marker, length = _search(data, start)
+        if marker == _EOI and scans:
+            break
+        if marker in _ALONE:
+            position = start + 2
+            continue
+        segment = data[start + 4 : start + 2 + length]
+        position = start + 2 + length
+        if length < 2 or len(segment) != length - 2:
+            doubts.append("no end-of-image marker")
+            if scans:
+                break
+            raise RejectedInputError(
+                "TRUNCATED_IMAGE", f"it ends before its pixels, in a segment (byte {start})"
+            )
+        if marker in _SKIPPED:
+            if marker == _APP1 and segment.startswith(_METADATA):
+                # Pillow joins several segments of EXIF, so that one alone says nothing.
+                is_second = has_exif and segment.startswith(_EXIF)
+                has_exif |= segment.startswith(_EXIF)
+                has_metadata |= is_second or not _is_surely_upright(segment)
+        elif marker in (_DQT, _DHT):
+            found, doubt = _tables(marker, segment)
+            tables.update(found)
+            doubts.append(doubt)
+        elif marker in _FRAMES and frame is None:
+            frame = _frame(marker, segment)
+        elif marker == _SOS and frame is not None:
+            scans += 1
+            if scans > _MOST_SCANS:
+                raise RejectedInputError(
+                    "DAMAGED_IMAGE", f"expected at most {_MOST_SCANS} scans, got more"
+                )
+            if is_complete:
+                doubts.append("a second scan after one of all components")
+            doubts.append(_scan_doubt(segment, frame, tables))
+            has_all = segment[:1] == bytes([len(frame.sampling)])
+            is_complete = has_all and frame.process not in _PROGRESSIVE
+            position = _after_scan(data, position, is_last=is_complete)
+        elif scans:
+            doubts.append(f"the marker {marker:#04x} between its scans")
+            break
+        else:
+            raise RejectedInputError(
+                "DAMAGED_IMAGE", f"the marker {marker:#04x} out of place (byte {start})"
+            )
+    assert frame is not None
+    return JpegStructure(
+        frame.width,
+        frame.height,
+        len(frame.sampling),
+        frame.process,
+        next(filter(None, doubts), None) or frame.doubt,
+        has_metadata,
+    )
+
+
+def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
+    """Where the first marker after a scan's header is, but for those that restart; or the end."""
+    if is_last and position < len(data):
+        # Zeros follow what is no marker. This takes 10 µs for 80 KB, the pattern 25 to 35.
+        octets = np.frombuffer(data, np.uint8, offset=position)
+        is_marker = (octets == 0xFF)[:-1] > (octets == 0)[1:]
+        position += int(is_marker.argmax()) if len(is_marker) else 0
+    match = _AFTER_SCAN.search(data, position)
+    return len(data) if match is None else match.start()
+
+
+def _search(data: bytes, position: int) -> tuple[int, int, int]:
+    """Where the next marker is, which, and the length of its segment; 0 where the file ends."""
+    match = _MARKER.search(data, position)
+    start = len(data) if match is None else match.start()
+    marker = data[start + 1] if start < len(data) else 0
+    return start, marker, int.from_bytes(data[start + 2 : start + 4], "big")
+
+
+def _is_surely_upright(segment: bytes) -> bool:
+    """Whether EXIF or XMP cannot turn the image, however it is read.
+
+    Wherever the tag's number stands in EXIF, all of the entry for 1 stands there.
+    """
+    if not segment.startswith(_EXIF):
+        return b"Orientation" not in segment
+    return len(segment) <= _MOST_SEARCHED_BYTES and all(
+        segment.count(tag) == segment.count(entry) for tag, entry in _UPRIGHT
+    )
+
+
+def _frame(process: int, segment: bytes) -> _Frame:
+    """What the frame's header says.
+
+    Raises:
+        RejectedInputError: it contradicts itself, or is what no decoder here reads.
+    """
+    if process in _UNREAD:
+        raise RejectedInputError(
+            "UNSUPPORTED_FORMAT", f"expected sequential or progressive JPEG, got {process:#04x}"
+        )
+    if len(segment) < 6 or len(segment) != 6 + 3 * segment[5]:
+        raise RejectedInputError("DAMAGED_IMAGE", "the frame's header has a wrong length")
+    height, width = int.from_bytes(segment[1:3], "big"), int.from_bytes(segment[3:5], "big")
+    if segment[0] != 8:
+        raise RejectedInputError("UNSUPPORTED_COLOUR", f"expected 8 bits, got {segment[0]}")
+    if segment[5] not in (1, 3, 4):
+        raise RejectedInputError("UNSUPPORTED_COLOUR", f"expected 1, 3 or 4, got {segment[5]}")
+    if not 0 < width <= _MOST_EDGE or not 0 < height <= _MOST_EDGE:
+        raise RejectedInputError(
+            "DAMAGED_IMAGE", f"expected 1 to {_MOST_EDGE} pixels, got {width} x {height}"
+        )
+    sampling, quantizers, doubt = _components(segment[6:])
+    return _Frame(process, width, height, sampling, quantizers, _process_doubt(process) or doubt)
+
+
+@functools.lru_cache(maxsize=256)  # of photos there are but a few
+def _components(data: bytes) -> tuple[Mapping[int, int], tuple[int, ...], str | None]:
+    """Sampling by id, quantizers, and what is odd about a frame's components."""
+    sampling = dict(zip(data[::3], data[1::3], strict=True))
+    factors = [part for factor in sampling.values() for part in (factor >> 4, factor & 15)]
+    if 3 * len(sampling) != len(data) or not 1 <= min(factors) <= max(factors) <= 4:
+        raise RejectedInputError("DAMAGED_IMAGE", "its components contradict each other")
+    by_component = tuple(sampling.values())
+    doubt = None
+    if len(by_component) > 1:
+        usual = len(set(by_component[1:])) == 1 and by_component[:2] in _USUAL_SAMPLING
+        doubt = None if usual or len(by_component) == 4 else f"the sampling {by_component}"
+    return sampling, tuple(data[2::3]), doubt
+
+
+def _process_doubt(process: int) -> str | None:
+    if process in _BASELINE_TO_PROGRESSIVE:
+        return None
+    return "lossless" if process == _SOF_LOSSLESS else "arithmetic coding"
+
+
+@functools.lru_cache(maxsize=256)  # nearly all cameras write the tables of the standard's annex K
+def _tables(marker: int, segment: bytes) -> tuple[frozenset[int], str | None]:
+    """The tables that a segment defines, and what is odd about them."""
+    return _huffman_tables(segment) if marker == _DHT else _quantizers(segment)
+
+
+def _quantizers(segment: bytes) -> tuple[frozenset[int], str | None]:
+    found: set[int] = set()
+    position = 0
+    while position < len(segment):
+        found.add(0x100 + (segment[position] & 15))
+        position += 129 if segment[position] >> 4 else 65
+    is_whole = position == len(segment)
+    return frozenset(found), None if is_whole else "a damaged quantization table"
+
+
+def _huffman_tables(segment: bytes) -> tuple[frozenset[int], str | None]:
+    found: set[int] = set()
+    position = 0
+    while position + 17 <= len(segment):
+        number, counts = segment[position], segment[position + 1 : position + 17]
+        symbols = segment[position + 17 : position + 17 + sum(counts)]
+        position += 17 + sum(counts)
+        code = 0
+        for bits, count in enumerate(counts, 1):
+            code += count
+            if count and code >= 1 << bits:  # a code of ones alone is not allowed
+                return frozenset(found), "a Huffman table with too many codes"
+            code <<= 1
+        if number & 0xEF > 3 or sum(counts) > 256 or len(symbols) != sum(counts):
+            return frozenset(found), "a damaged Huffman table"
+        if not number & 0x10 and any(symbol > 15 for symbol in symbols):
+            return frozenset(found), "a Huffman table with a wrong symbol"
+        found.add(number)
+    is_whole = position == len(segment)
+    return frozenset(found), None if is_whole else "a damaged Huffman table"
+
+
+def _scan_doubt(segment: bytes, frame: _Frame, tables: set[int]) -> str | None:
+    """What is odd about a scan's header, after the tables that came before it."""
+    number = segment[0] if segment else 0
+    if not 1 <= number <= len(frame.sampling) or len(segment) != 4 + 2 * number:
+        return "a damaged scan header"
+    ids, selectors = segment[1 : 1 + 2 * number : 2], segment[2 : 2 + 2 * number : 2]
+    if len(set(ids)) != number or not frame.sampling.keys() >= set(ids):
+        return "a scan of components that the frame has not"
+    first, last, approximation = segment[-3:]
+    if frame.process in _PROGRESSIVE:
+        needs_dc, needs_ac = first == 0 and approximation >> 4 == 0, first > 0
+        low, high = approximation & 15, approximation >> 4
+        is_good = (last == 0) if first == 0 else (first <= last <= 63 and number == 1)
+        if not is_good or low > 13 or (high and high != low + 1):
+            return "a scan of wrong parameters"
+    else:
+        needs_dc = needs_ac = True
+        if (first, last, approximation) != (0, 63, 0):
+            return "a scan of wrong parameters"
+    for selector in selectors:
+        if needs_dc and selector >> 4 not in tables:
+            return "a Huffman table is missing"
+        if needs_ac and 0x10 | selector & 15 not in tables:
+            return "a Huffman table is missing"
+    if any(0x100 + quantizer not in tables for quantizer in frame.quantizers):
+        return "a quantization table is missing"
+    return None

@@ -1,0 +1,49 @@
+"""Pixels as Pillow holds them: decoded, brought to 8 bits a channel, encoded anew.
+
+load(image)
+encoded(in_plain_colours(image), "JPEG", quality=95)
+"""
+
+import io
+
+import numpy as np
+from PIL import Image
+
+from components.common.rejects import RejectedInputError
+
+__all__ = ["encoded", "in_plain_colours", "load"]
+
+
+def load(image: Image.Image) -> None:
+    """Decodes every pixel of the first frame.
+
+    Raises:
+        RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
+    """
+    try:
+        image.load()
+    except Exception as error:  # Pillow raises a dozen kinds on damaged data
+        code = "TRUNCATED_IMAGE" if "truncated" in str(error).lower() else "DAMAGED_IMAGE"
+        raise RejectedInputError(code, f"{error}") from error
+
+
+def in_plain_colours(image: Image.Image) -> Image.Image:
+    """8 bits a channel: grey or RGB, with an alpha channel where there is transparency."""
+    is_transparent = "transparency" in image.info
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+    if image.format == "GIF" and is_transparent and image.mode == "L":
+        return image.convert("LA")
+    if image.mode in ("L", "LA", "RGB", "RGBA"):
+        return image
+    if image.mode == "1":
+        return image.convert("L")
+    return image.convert("RGBA" if is_transparent else "RGB")
+
+
+def encoded(image: Image.Image, kind: str, **options: int) -> bytes:
+    """An image as a JPEG or PNG file, its pixels alone."""
+    stream = io.BytesIO()
+    image.info.clear()  # else Pillow would write comments, profiles and the orientation again
+    image.save(stream, kind, **options)
+    return stream.getvalue()

@@ -1,0 +1,597 @@
+"""Image files of every kind that we know of, of one photo: what Pillow cannot write is made here.
+
+Sources: BITMAPFILEHEADER to BITMAPV5HEADER; GIF89a; PNG (ISO 15948); ITU-T T.81.
+"""
+
+import io
+import struct
+import zlib
+from collections.abc import Iterator
+
+import numpy as np
+from PIL import Image, ImageFilter
+from sklearn.datasets import load_sample_images
+
+WIDTH, HEIGHT = 45, 30  # so that rows of BMP and of bits are padded
+RGB = (
+    Image.fromarray(load_sample_images().images[0][100:160, 200:290])
+    .filter(ImageFilter.GaussianBlur(3))
+    .resize((WIDTH, HEIGHT))
+)
+GREY = RGB.convert("L")
+PIXELS = np.asarray(RGB)
+INDEXED = RGB.convert("P", palette=Image.Palette.ADAPTIVE, colors=16)
+INDICES = np.asarray(INDEXED)
+COLOURS = bytes(INDEXED.getpalette() or ())[:48].ljust(48, b"\0")
+
+
+def encode(image: Image.Image, kind: str, **options: object) -> bytes:
+    stream = io.BytesIO()
+    image.copy().save(stream, kind, **options)  # a copy, since saving leaves traces
+    return stream.getvalue()
+
+
+def exif(orientation: int) -> bytes:
+    made = Image.Exif()
+    made[0x0112] = orientation
+    return made.tobytes()
+
+
+def xmp(orientation: int) -> bytes:
+    return (
+        b'<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF><rdf:Description '
+        b'tiff:Orientation="%d"/></rdf:RDF></x:xmpmeta>' % orientation
+    )
+
+
+# --- BMP ---
+
+
+def bmp(
+    rows: bytes,
+    *,
+    bits: int,
+    header_bytes: int = 40,
+    compression: int = 0,
+    masks: tuple[int, ...] = (),
+    colours: bytes = b"",
+    top_down: bool = False,
+    before_pixels: bytes = b"",
+    after_pixels: bytes = b"",
+    file_bytes: int | None = None,
+) -> bytes:
+    """A BMP of `rows`, which stand in the file as they are given."""
+    height = -HEIGHT if top_down else HEIGHT
+    if header_bytes == 12:
+        header = struct.pack("<IHHHH", 12, WIDTH, HEIGHT, 1, bits)
+    else:
+        header = struct.pack(
+            "<IiiHHIIiiII", header_bytes, WIDTH, height, 1, bits, compression, len(rows),
+            2835, 2835, len(colours) // 4, 0,
+        )  # fmt: skip
+        given = struct.pack(f"<{len(masks)}I", *masks)
+        header = (header + given).ljust(max(header_bytes, len(header + given)), b"\0")
+        if header_bytes >= 108:
+            header = header[:56] + b"BGRs" + header[60:]
+    body = header + colours + before_pixels
+    offset = 14 + len(body)
+    size = offset + len(rows) + len(after_pixels) if file_bytes is None else file_bytes
+    return struct.pack("<2sIHHI", b"BM", size, 0, 0, offset) + body + rows + after_pixels
+
+
+def bmp_rows(pixels: np.ndarray, *, top_down: bool = False) -> bytes:
+    """`(height, width, channels) uint8` or packed `(height, bytes)`, each row padded to 4 bytes."""
+    rows = pixels.reshape(len(pixels), -1).astype(np.uint8)
+    rows = np.pad(rows, ((0, 0), (0, -rows.shape[1] % 4)))
+    return (rows if top_down else rows[::-1]).tobytes()
+
+
+def with_fourth(pixels: np.ndarray, value: int) -> np.ndarray:
+    return np.dstack([pixels, np.full(pixels.shape[:2], value, np.uint8)])
+
+
+def rle8(indices: np.ndarray) -> bytes:
+    lines = [b"".join(bytes([1, index]) for index in row) + b"\0\0" for row in indices[::-1]]
+    return b"".join(lines)[:-2] + b"\0\1"
+
+
+def rle4(indices: np.ndarray) -> bytes:
+    lines = [b"".join(bytes([1, i << 4]) for i in row) + b"\0\0" for row in indices[::-1]]
+    return b"".join(lines)[:-2] + b"\0\1"
+
+
+def bitmaps() -> Iterator[tuple[str, bytes]]:
+    bgr = PIXELS[:, :, ::-1]
+    palette = np.pad(np.frombuffer(COLOURS, np.uint8).reshape(16, 3)[:, ::-1], ((0, 0), (0, 1)))
+    four = palette.tobytes()
+    three = palette[:, :3].tobytes()
+    grey_ramp = np.repeat(np.arange(256, dtype=np.uint8), 4).reshape(256, 4)
+    grey_ramp[:, 3] = 0
+    down = {"top_down": True}
+    for size in (40, 52, 56, 64, 108, 124):
+        yield f"BMP 24, header {size}", bmp(bmp_rows(bgr), bits=24, header_bytes=size)
+        yield (
+            f"BMP 8, header {size}",
+            bmp(bmp_rows(INDICES), bits=8, header_bytes=size, colours=four),
+        )
+        x = with_fourth(bgr, 0)
+        yield f"BMP 32, header {size}", bmp(bmp_rows(x), bits=32, header_bytes=size)
+    yield "BMP 24, top down", bmp(bmp_rows(bgr, **down), bits=24, **down)
+    yield "BMP grey", bmp(bmp_rows(np.asarray(GREY)), bits=8, colours=grey_ramp.tobytes())
+    yield (
+        "BMP grey, top down",
+        bmp(bmp_rows(np.asarray(GREY), **down), bits=8, colours=grey_ramp.tobytes(), **down),
+    )
+    inverted = grey_ramp[::-1].tobytes()
+    yield "BMP grey, inverted", bmp(bmp_rows(np.asarray(GREY)), bits=8, colours=inverted)
+    yield "BMP 8, OS/2", bmp(bmp_rows(INDICES), bits=8, header_bytes=12, colours=three)
+    yield "BMP 24, OS/2", bmp(bmp_rows(bgr), bits=24, header_bytes=12)
+    packed = np.pad(INDICES, ((0, 0), (0, WIDTH % 2)))
+    packed = packed[:, ::2] << 4 | packed[:, 1::2]
+    yield "BMP 4", bmp(bmp_rows(packed), bits=4, colours=four)
+    two = np.packbits(np.asarray(GREY) > 128, axis=1)
+    yield "BMP 1", bmp(bmp_rows(two), bits=1, colours=four[:8])
+    yield "BMP 1, black and white", bmp(bmp_rows(two), bits=1, colours=b"\0\0\0\0\xff\xff\xff\0")
+    deep = PIXELS.astype(np.uint16)
+    five = deep[..., 0] >> 3 << 10 | deep[..., 1] >> 3 << 5 | deep[..., 2] >> 3
+    six = deep[..., 0] >> 3 << 11 | deep[..., 1] >> 2 << 5 | deep[..., 2] >> 3
+    yield "BMP 16", bmp(bmp_rows(five.view(np.uint8)), bits=16)
+    for name, words, masks in (
+        ("555", five, (0x7C00, 0x3E0, 0x1F)),
+        ("565", six, (0xF800, 0x7E0, 0x1F)),
+    ):
+        rows = bmp_rows(words.view(np.uint8))
+        yield f"BMP 16, {name}", bmp(rows, bits=16, compression=3, masks=masks)
+        yield (
+            f"BMP 16, {name}, header 124",
+            bmp(rows, bits=16, compression=3, masks=(*masks, 0), header_bytes=124),
+        )
+    layouts = {
+        "BGRX": ((0xFF0000, 0xFF00, 0xFF, 0), (2, 1, 0, 3)),
+        "BGRA": ((0xFF0000, 0xFF00, 0xFF, 0xFF000000), (2, 1, 0, 3)),
+        "RGBA": ((0xFF, 0xFF00, 0xFF0000, 0xFF000000), (0, 1, 2, 3)),
+        "XBGR": ((0xFF000000, 0xFF0000, 0xFF00, 0), (3, 2, 1, 0)),
+        "ABGR": ((0xFF000000, 0xFF0000, 0xFF00, 0xFF), (3, 2, 1, 0)),
+        "RBGX": ((0xFF, 0xFF0000, 0xFF00, 0), (0, 2, 1, 3)),
+    }
+    alpha = np.dstack([PIXELS, np.asarray(GREY)])
+    for name, (masks, order) in layouts.items():
+        rows = bmp_rows(alpha[:, :, list(order)])
+        for size in (40, 56, 108, 124):
+            given = masks if size > 40 else masks[:3]
+            yield (
+                f"BMP 32, {name}, header {size}",
+                bmp(rows, bits=32, compression=3, masks=given, header_bytes=size),
+            )
+    yield "BMP RLE8", bmp(rle8(INDICES), bits=8, compression=1, colours=four)
+    yield "BMP RLE4", bmp(rle4(INDICES), bits=4, compression=2, colours=four)
+    profile = bytes(range(256)) * 2
+    rows = bmp_rows(bgr)
+    v5 = {"bits": 24, "header_bytes": 124}
+    yield "BMP, a profile before its pixels", bmp(rows, before_pixels=profile, **v5)
+    yield "BMP, a profile after its pixels", bmp(rows, after_pixels=profile, **v5)
+    yield "BMP, a gap before its pixels", bmp(rows, bits=24, before_pixels=bytes(6))
+    yield "BMP, more after its pixels", bmp(rows, bits=24, after_pixels=b"\0\0")
+    yield "BMP, a wrong size in its header", bmp(rows, bits=24, file_bytes=77)
+    yield "BMP, no size in its header", bmp(rows, bits=24, file_bytes=0)
+    yield "BMP, cut", bmp(rows[:-1], bits=24)
+
+
+# --- GIF ---
+
+
+def lzw(indices: bytes, minimum: int) -> bytes:
+    """Codes of one width: the table is cleared before it would need a longer one."""
+    clear, width = 1 << minimum, minimum + 1
+    codes: list[int] = []
+    for place, index in enumerate(indices):
+        if place % (clear - 2) == 0:
+            codes.append(clear)
+        codes.append(index)
+    codes.append(clear + 1)
+    number = bits = 0
+    for code in codes:
+        number |= code << bits
+        bits += width
+    data = number.to_bytes(-(-bits // 8), "little")
+    blocks = [data[start : start + 255] for start in range(0, len(data), 255)]
+    return bytes([minimum]) + b"".join(bytes([len(b)]) + b for b in blocks) + b"\0"
+
+
+def gif_frame(
+    indices: np.ndarray,
+    *,
+    at: tuple[int, int] = (0, 0),
+    colours: bytes = b"",
+    interlaced: bool = False,
+    transparent: int | None = None,
+) -> bytes:
+    height, width = indices.shape
+    if interlaced:
+        order = [*range(0, height, 8), *range(4, height, 8), *range(2, height, 4)]
+        indices = indices[order + list(range(1, height, 2))]
+    flags = 0x40 * interlaced | (0x83 if colours else 0)
+    control = b"" if transparent is None else b"!\xf9\x04\x01\0\0" + bytes([transparent]) + b"\0"
+    head = struct.pack("<BHHHHB", ord(","), *at, width, height, flags)
+    return control + head + colours + lzw(indices.tobytes(), 4)
+
+
+def gif(
+    *frames: bytes,
+    screen: tuple[int, int] = (WIDTH, HEIGHT),
+    colours: bytes = COLOURS,
+    end: bytes = b";",
+    version: bytes = b"89a",
+    background: int = 0,
+) -> bytes:
+    flags = 0x83 | 0x70 if colours else 0x70
+    head = struct.pack("<3s3sHHBBB", b"GIF", version, *screen, flags, background, 0)
+    return head + colours + b"".join(frames) + end
+
+
+def gifs() -> Iterator[tuple[str, bytes]]:
+    whole = gif_frame(INDICES)
+    part = INDICES[5:20, 7:30]
+    yield "GIF", gif(whole)
+    yield "GIF 87a", gif(whole, version=b"87a")
+    yield "GIF, interlaced", gif(gif_frame(INDICES, interlaced=True))
+    yield "GIF, own colours", gif(gif_frame(INDICES, colours=COLOURS), colours=COLOURS[::-1])
+    yield "GIF, own colours alone", gif(gif_frame(INDICES, colours=COLOURS), colours=b"")
+    yield "GIF, no colours", gif(whole, colours=b"")
+    yield "GIF, transparent", gif(gif_frame(INDICES, transparent=3))
+    yield "GIF, transparent in name", gif(gif_frame(INDICES, transparent=200))
+    greys = bytes(np.repeat(np.arange(16, dtype=np.uint8), 3))
+    yield "GIF, greys", gif(whole, colours=greys)
+    yield "GIF, transparent greys", gif(gif_frame(INDICES, transparent=3), colours=greys)
+    for background in (0, 5):
+        for transparent in (None, 3):
+            yield (
+                f"GIF, a part of the screen, {background}, {transparent}",
+                gif(gif_frame(part, at=(7, 5), transparent=transparent), background=background),
+            )
+    yield "GIF, a part at the corner", gif(gif_frame(part))
+    yield "GIF, larger than the screen", gif(whole, screen=(WIDTH - 9, HEIGHT - 7))
+    yield "GIF, beyond the screen", gif(gif_frame(INDICES, at=(3, 3)))
+    yield "GIF, no screen", gif(whole, screen=(0, 0))
+    yield "GIF, two frames", gif(whole, gif_frame(part, at=(7, 5)))
+    yield "GIF, a second frame that is larger", gif(whole, gif_frame(np.tile(INDICES, (2, 2))))
+    yield "GIF, no trailer", gif(whole, end=b"")
+    yield "GIF, no end of its frame", gif(whole[:-1], end=b"")
+    yield "GIF, more after its trailer", gif(whole, end=b";\r\n")
+    yield "GIF, zeros after its trailer", gif(whole, end=b";\0\0\0")
+    yield "GIF, text after its trailer", gif(whole, end=b";made by hand!,;,")
+    yield "GIF, zeros for a trailer", gif(whole, end=b"\0\0\0")
+    yield "GIF, zeros before its trailer", gif(whole, end=b"\0\0;")
+    yield "GIF, a comment at its end", gif(whole, end=b"!\xfe\x05hello\0;")
+    yield "GIF, a comment first", gif(b"!\xfe\x05hello\0", whole)
+    yield "GIF, a comment cut", gif(whole, end=b"!\xfe\x05he")
+    yield "GIF, cut", gif(whole[: len(whole) // 2], end=b"")
+    yield "GIF, cut, with a trailer", gif(whole[: len(whole) // 2])
+
+
+# --- PNG ---
+
+
+def chunk(name: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + name + data + struct.pack(">I", zlib.crc32(name + data))
+
+
+_ADAM7 = (
+    (0, 0, 8, 8),
+    (0, 4, 8, 8),
+    (4, 0, 8, 4),
+    (0, 2, 4, 4),
+    (2, 0, 4, 2),
+    (0, 1, 2, 2),
+    (1, 0, 2, 1),
+)
+
+
+def png(
+    pixels: np.ndarray,
+    *,
+    depth: int = 8,
+    colour: int = 2,
+    before: bytes = b"",
+    between: bytes = b"",
+    after: bytes = b"",
+    end: bytes | None = None,
+    interlaced: bool = False,
+    interlace: int | None = None,
+    pieces: int = 1,
+) -> bytes:
+    """A PNG of `(height, width[, channels])` of any depth."""
+
+    def rows(part: np.ndarray) -> bytes:
+        if not part.size:
+            return b""
+        flat = part.reshape(len(part), -1)
+        if depth == 16:
+            flat = flat.astype(">u2").view(np.uint8)
+        elif depth < 8:
+            bits = (flat[:, :, np.newaxis] >> np.arange(depth - 1, -1, -1)) & 1
+            flat = np.packbits(bits.reshape(len(flat), -1).astype(np.uint8), axis=1)
+        return b"".join(b"\0" + row.tobytes() for row in flat.astype(np.uint8))
+
+    parts = [pixels[y::dy, x::dx] for y, x, dy, dx in _ADAM7] if interlaced else [pixels]
+    stream = zlib.compress(b"".join(map(rows, parts)))
+    size = -(-len(stream) // pieces)
+    way = int(interlaced) if interlace is None else interlace
+    header = struct.pack(">IIBBBBB", pixels.shape[1], pixels.shape[0], depth, colour, 0, 0, way)
+    data = [chunk(b"IDAT", stream[n * size : (n + 1) * size]) for n in range(pieces)]
+    end = chunk(b"IEND", b"") if end is None else end
+    start = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + before
+    return start + between.join(data) + after + end
+
+
+def itxt(keyword: bytes, text: bytes, *, compressed: bool = False) -> bytes:
+    text = zlib.compress(text) if compressed else text
+    return chunk(b"iTXt", keyword + b"\0" + bytes([compressed, 0]) + b"\0\0" + text)
+
+
+def raw_profile(orientation: int) -> bytes:
+    """EXIF as ImageMagick keeps it in a PNG's text."""
+    data = exif(orientation)
+    return b"\nexif\n%8d\n" % len(data) + data.hex().encode() + b"\n"
+
+
+def pngs() -> Iterator[tuple[str, bytes]]:
+    grey = np.asarray(GREY)
+    deep = PIXELS.astype(np.uint16) * 257 - (PIXELS > 9) * 100
+    alpha = np.dstack([PIXELS, grey])
+    grey_alpha = np.dstack([grey, grey.T.reshape(grey.shape)])
+    palette = chunk(b"PLTE", COLOURS)
+    kinds = {
+        **{f"grey {depth}": (grey >> (8 - depth), depth, 0, b"") for depth in (1, 2, 4, 8)},
+        "grey 16": (deep[:, :, 1], 16, 0, b""),
+        "RGB": (PIXELS, 8, 2, b""),
+        "RGB 16": (deep, 16, 2, b""),
+        "grey and alpha": (grey_alpha, 8, 4, b""),
+        "grey and alpha 16": (grey_alpha.astype(np.uint16) * 257, 16, 4, b""),
+        "RGBA": (alpha, 8, 6, b""),
+        "RGBA 16": (alpha.astype(np.uint16) * 257, 16, 6, b""),
+        "palette 8": (INDICES, 8, 3, palette),
+        "palette 4": (INDICES, 4, 3, palette),
+        "palette 2": (INDICES >> 2, 2, 3, palette),
+        "palette 1": (INDICES >> 3, 1, 3, palette),
+    }
+    for name, (pixels, depth, colour, before) in kinds.items():
+        for interlaced in (False, True):
+            more = ", interlaced" if interlaced else ""
+            yield (
+                f"PNG {name}{more}",
+                png(pixels, depth=depth, colour=colour, before=before, interlaced=interlaced),
+            )
+    clear = {"grey 8": b"\0\x40", "grey 4": b"\0\x04", "RGB": bytes([0, 9, 0, 9, 0, 9])}
+    clear |= {"palette 8": b"\xff\0\x80", "grey 16": b"\x40\x40", "grey 1": b"\0\1"}
+    for name, transparent in clear.items():
+        pixels, depth, colour, before = kinds[name]
+        given = before + chunk(b"tRNS", transparent)
+        yield f"PNG {name}, tRNS", png(pixels, depth=depth, colour=colour, before=given)
+    ancillary = {
+        "gAMA": struct.pack(">I", 100_000),
+        "sRGB": b"\0",
+        "cHRM": struct.pack(">8I", 31270, 32900, 64000, 33000, 30000, 60000, 15000, 6000),
+        "sBIT": b"\5\6\5",
+        "bKGD": bytes(6),
+        "iCCP": b"x\0\0" + zlib.compress(b"no profile"),
+        "pHYs": struct.pack(">IIB", 1, 2, 1),
+        "tIME": struct.pack(">HBBBBB", 2020, 1, 1, 0, 0, 0),
+        "hIST": bytes(2),
+        "zzZz": b"private",
+        "PLTE": COLOURS,
+    }
+    for name, data in ancillary.items():
+        yield f"PNG with {name}", png(PIXELS, before=chunk(name.encode(), data))
+    metadata = {
+        "eXIf": chunk(b"eXIf", exif(6)[6:]),
+        "XMP": itxt(b"XML:com.adobe.xmp", xmp(6)),
+        "zipped XMP": itxt(b"XML:com.adobe.xmp", xmp(8), compressed=True),
+        "EXIF in zTXt": chunk(
+            b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(raw_profile(6))
+        ),
+        "EXIF in tEXt": chunk(b"tEXt", b"Raw profile type exif\0" + raw_profile(3)),
+        "a title": chunk(b"tEXt", b"Title\0tiff:Orientation=6"),
+        "bad eXIf": chunk(b"eXIf", b"no TIFF at all"),
+        "bad EXIF in tEXt": chunk(b"tEXt", b"Raw profile type exif\0\nexif\n   8\nxyz\n"),
+    }
+    for name, data in metadata.items():
+        yield f"PNG, {name} first", png(PIXELS, before=data)
+        yield f"PNG, {name} last", png(PIXELS, after=data)
+    yield "PNG in many pieces", png(PIXELS, pieces=40)
+    yield "PNG, a chunk between its pixels", png(PIXELS, pieces=2, between=chunk(b"tEXt", b"a\0b"))
+    yield "PNG, an unknown critical chunk", png(PIXELS, before=chunk(b"CgBI", bytes(4)))
+    yield "PNG, more after its end", png(PIXELS) + b"more"
+    yield "PNG, a file after its end", png(PIXELS) + png(PIXELS[::-1])
+    yield "PNG without its end", png(PIXELS, end=b"")
+    yield "PNG, interlaced in a way unknown", png(PIXELS, interlace=2)
+    yield "PNG, two palettes", png(INDICES, colour=3, before=palette * 2)
+    yield "PNG, no palette", png(INDICES, colour=3)
+    yield "PNG, its palette late", png(INDICES, colour=3, after=palette)
+    yield "PNG, too many rows", png(np.tile(PIXELS, (2, 1, 1)))[:20] + png(PIXELS)[20:]
+    frames = [RGB, RGB.transpose(Image.Transpose.ROTATE_180)]
+    animation = {"save_all": True, "append_images": frames[1:]}
+    yield "APNG", encode(frames[0], "PNG", **animation)
+    yield "APNG with another first", encode(RGB, "PNG", default_image=True, **animation)
+    yield "APNG of one frame", png(PIXELS, before=chunk(b"acTL", struct.pack(">II", 1, 0)))
+
+
+# --- JPEG ---
+
+
+def segment(marker: int, data: bytes) -> bytes:
+    return bytes([0xFF, marker]) + struct.pack(">H", len(data) + 2) + data
+
+
+def app1_exif(data: bytes) -> bytes:
+    return segment(0xE1, data)
+
+
+def after_start(data: bytes, *segments: bytes) -> bytes:
+    return data[:2] + b"".join(segments) + data[2:]
+
+
+def without_jfif(data: bytes) -> bytes:
+    assert data[2:4] == b"\xff\xe0"
+    return data[:2] + data[4 + int.from_bytes(data[4:6], "big") :]
+
+
+def patched(data: bytes, marker: int, offset: int, values: bytes) -> bytes:
+    """Bytes of the first segment of a kind, counted from its marker."""
+    place = data.index(bytes([0xFF, marker])) + offset
+    return data[:place] + values + data[place + len(values) :]
+
+
+def lossless_jpeg(
+    pixels: np.ndarray, *, sampling: bytes = b"\x11\x11\x11", precision: int = 8
+) -> bytes:
+    """`(height, width, 1 or 3) uint8` by process 14 of T.81, annex H, with predictor 1."""
+    height, width, components = pixels.shape
+    values = pixels.astype(int)
+    predicted = np.empty_like(values)
+    predicted[:, 1:] = values[:, :-1]
+    predicted[1:, 0] = values[:-1, 0]
+    predicted[0, 0] = 1 << precision - 1
+    number, bits = 0, 0
+    for difference in (values - predicted).reshape(-1).tolist():
+        category = abs(difference).bit_length()
+        low = difference if difference > 0 else difference + (1 << category) - 1
+        number = (number << 4 | category) << category | low
+        bits += 4 + category
+    pad = -bits % 8
+    stream = (number << pad | (1 << pad) - 1).to_bytes((bits + pad) // 8, "big")
+    parts = b"".join(bytes([n + 1, sampling[n], 0]) for n in range(components))
+    frame = struct.pack(">BHHB", precision, height, width, components) + parts
+    scan = bytes([components]) + b"".join(bytes([n + 1, 0]) for n in range(components))
+    tables = bytes([0, 0, 0, 0, 12, *[0] * 12, *range(12)])
+    return (
+        b"\xff\xd8"
+        + segment(0xEE, b"Adobe\0\x64\0\0\0\0\0")  # RGB as it is
+        + segment(0xC3, frame)
+        + segment(0xC4, tables)
+        + segment(0xDA, scan + b"\1\0\0")
+        + stream.replace(b"\xff", b"\xff\0")
+        + b"\xff\xd9"
+    )
+
+
+def jpegs() -> Iterator[tuple[str, bytes]]:
+    plain = encode(RGB, "JPEG", quality=95)
+    grey = encode(GREY, "JPEG", quality=95)
+    for subsampling in (0, 1, 2):
+        yield f"JPEG {subsampling}", encode(RGB, "JPEG", quality=95, subsampling=subsampling)
+    yield "JPEG, progressive", encode(RGB, "JPEG", quality=95, progressive=True)
+    yield "JPEG, grey, progressive", encode(GREY, "JPEG", quality=95, progressive=True)
+    yield "JPEG, own tables", encode(RGB, "JPEG", quality=95, optimize=True)
+    yield "JPEG, restarts", encode(RGB, "JPEG", quality=95, restart_marker_blocks=1)
+    yield "JPEG, grey", grey
+    yield "JPEG, grey, sampled oddly", patched(grey, 0xC0, 11, b"\x22")
+    yield "JPEG, extended", patched(plain, 0xC0, 1, b"\xc1")
+    yield "JPEG, arithmetic", patched(plain, 0xC0, 1, b"\xc9")
+    yield "JPEG, lossless", lossless_jpeg(PIXELS)
+    yield "JPEG, lossless grey", lossless_jpeg(np.asarray(GREY)[:, :, np.newaxis])
+    yield "JPEG, 12 bits", patched(plain, 0xC0, 4, b"\x0c")
+    rgb = encode(RGB, "JPEG", quality=95, keep_rgb=True)
+    yield "JPEG in RGB", rgb
+    bare = without_jfif(plain)
+    yield "JPEG without JFIF", bare
+    for transform in (0, 1, 2):
+        adobe = segment(0xEE, b"Adobe\0\x64\0\0\0\0" + bytes([transform]))
+        yield f"JPEG, Adobe {transform}", after_start(bare, adobe)
+        yield f"JPEG, JFIF and Adobe {transform}", after_start(plain, adobe)
+        yield (
+            f"JPEG in CMYK, Adobe {transform}",
+            patched(encode(RGB.convert("CMYK"), "JPEG", quality=95), 0xEE, 15, bytes([transform])),
+        )
+    ids = patched(patched(patched(bare, 0xC0, 10, b"R"), 0xC0, 13, b"G"), 0xC0, 16, b"B")
+    ids = patched(patched(patched(ids, 0xDA, 5, b"R"), 0xDA, 7, b"G"), 0xDA, 9, b"B")
+    yield "JPEG, components called RGB", ids
+    for orientation in range(1, 9):
+        yield f"JPEG, turned {orientation}", encode(RGB, "JPEG", quality=95, exif=exif(orientation))
+    head = b"http://ns.adobe.com/xap/1.0/\0"
+    yield "JPEG, turned by XMP", after_start(plain, segment(0xE1, head + xmp(6)))
+    yield (
+        "JPEG, EXIF against XMP",
+        after_start(plain, app1_exif(exif(3)), segment(0xE1, head + xmp(6))),
+    )
+    yield "JPEG, two EXIF", after_start(plain, app1_exif(exif(6)), app1_exif(exif(3)))
+    yield (
+        "JPEG, EXIF in two",
+        after_start(plain, app1_exif(exif(6)[:20]), app1_exif(b"Exif\0\0" + exif(6)[20:])),
+    )
+    for name, bad in {
+        "no TIFF": b"Exif\0\0nothing of the kind",
+        "empty": b"Exif\0\0",
+        "cut": exif(6)[:16],
+        "endless": exif(6)[:10] + struct.pack(">I", 0xFFFFFFF0),
+        "of zeros": b"Exif\0\0" + bytes(40),
+    }.items():
+        yield f"JPEG, bad EXIF: {name}", after_start(plain, app1_exif(bad))
+    yield "JPEG without its end", plain[:-2]
+    yield "JPEG, zeros for its end", plain[:-2] + bytes(200)
+    yield "JPEG, progressive, without its end", encode(RGB, "JPEG", progressive=True)[:-2]
+    yield "JPEG, more after its end", plain + b"more" * 9
+    yield "JPEG, a file after its end", plain + grey
+    yield "JPEG, fill before markers", plain.replace(b"\xff\xc0", b"\xff\xff\xff\xc0", 1)
+    yield "JPEG, junk before markers", plain.replace(b"\xff\xc0", b"junk\xff\xc0", 1)
+    yield "JPEG, cut", plain[: len(plain) // 2]
+    yield "JPEG, cut, with an end", plain[: len(plain) * 2 // 3] + b"\xff\xd9"
+    frame = plain[plain.index(b"\xff\xc0") : plain.index(b"\xff\xc4")]
+    yield "JPEG, two frames", plain.replace(frame, frame * 2)
+    larger = patched(frame, 0xC0, 5, struct.pack(">HH", 500, 500))
+    yield "JPEG, another frame first", plain.replace(frame, larger + frame)
+    yield "JPEG, no scan", plain[: plain.index(b"\xff\xda")] + b"\xff\xd9"
+    yield "JPEG, no tables", _without(plain, 0xC4)
+    yield "JPEG, no quantizers", _without(plain, 0xDB)
+    for name, factors in {
+        "luma below chroma": (0x11, 0x22, 0x22),
+        "fractions": (0x31, 0x21, 0x11),
+        "four": (0x44, 0x11, 0x11),
+        "unequal": (0x22, 0x21, 0x12),
+        "zero": (0x00, 0x11, 0x11),
+    }.items():
+        data = plain
+        for number, factor in enumerate(factors):
+            data = patched(data, 0xC0, 11 + 3 * number, bytes([factor]))
+        yield f"JPEG, sampling: {name}", data
+    yield "JPEG without height", patched(plain, 0xC0, 5, b"\0\0")
+    yield "JPEG without width", patched(plain, 0xC0, 7, b"\0\0")
+    yield "MPO", encode(RGB, "MPO", save_all=True, append_images=[RGB.rotate(180)])
+
+
+def _without(data: bytes, marker: int) -> bytes:
+    while (place := data.find(bytes([0xFF, marker]))) >= 0:
+        data = data[:place] + data[place + 2 + int.from_bytes(data[place + 2 : place + 4], "big") :]
+    return data
+
+
+def others() -> Iterator[tuple[str, bytes]]:
+    alpha = RGB.copy()
+    alpha.putalpha(GREY)
+    for orientation in (1, 3, 6):
+        for lossless in (True, False):
+            yield (
+                f"WebP, lossless {lossless}, {orientation}",
+                encode(RGB, "WEBP", lossless=lossless, quality=95, exif=exif(orientation)),
+            )
+        made = Image.Exif()
+        made[0x0112] = orientation
+        for compression in (None, "tiff_lzw", "jpeg"):
+            yield (
+                f"TIFF {compression}, {orientation}",
+                encode(RGB, "TIFF", exif=made, compression=compression),
+            )
+    yield "WebP, alpha", encode(alpha, "WEBP", lossless=True)
+    yield "WebP, turned by XMP", encode(RGB, "WEBP", lossless=True, xmp=xmp(6))
+    yield "WebP, bad EXIF", encode(RGB, "WEBP", lossless=True, exif=b"Exif\0\0nothing")
+    yield "TIFF, alpha", encode(alpha, "TIFF")
+    yield "TIFF in CMYK", encode(RGB.convert("CMYK"), "TIFF")
+    yield "TIFF, two pages", encode(RGB, "TIFF", save_all=True, append_images=[GREY])
+    yield "TIFF, palette", encode(INDEXED, "TIFF")
+
+
+def variants() -> dict[str, bytes]:
+    """All of them, by name."""
+    made = [*bitmaps(), *gifs(), *pngs(), *jpegs(), *others()]
+    assert len({name for name, _ in made}) == len(made)
+    return dict(made)
