@@ -9,6 +9,7 @@ from tfx.dsl.components.base import base_component, executor_spec
 from tfx.orchestration import data_types
 from tfx.types import component_spec, standard_artifacts
 
+from components.common.checks import names_checked
 from components.schema_export.executor import Executor
 
 __all__ = ["SchemaExport"]
@@ -46,6 +47,7 @@ class SchemaExport(base_component.BaseComponent):
     SPEC_CLASS = SchemaExportSpec
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
 
+    @names_checked
     def __init__(
         self,
         examples: types.BaseChannel,
