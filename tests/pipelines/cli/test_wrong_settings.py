@@ -216,6 +216,7 @@ def test_an_output_config_is_checked_in_the_constructor():
 
 
 def test_pipelines_convert_refuses_before_tfx_is_imported(tmp_path):
+    (tmp_path / "1.jpg").touch()
     program = (
         "import sys, pipelines\n"
         "for given in ({'num_shrds': 3}, {'layout': 'foldr'}, {'splits': {'train': 0}},\n"
