@@ -15,6 +15,7 @@ from typing import Any
 
 from pipelines.conversion_settings import EXAMPLE_GENS, Conversion, check_places, prepare
 from pipelines.outputs import METADATA_FILE, point_to
+from pipelines.quiet_imports import quiet_imports
 from pipelines.recognition import recognise
 from trainer_utils.format import keyed_hash
 
@@ -105,7 +106,8 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
     os.makedirs(os.path.dirname(store), exist_ok=True)
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
     name = _PIPELINE if store == own else f"{_PIPELINE}-{_digest(root)}"
-    from pipelines.conversion_pipeline import run_pipeline  # brings TFX: all was checked before
+    with quiet_imports():
+        from pipelines.conversion_pipeline import run_pipeline  # TFX: all was checked before
 
     uris = run_pipeline(conversion, root, name, store, use_cache=True)
     if not all(map(os.path.isdir, uris.values())):  # somebody removed one since

@@ -9,7 +9,9 @@ that any store that it knows will do.
 
 import argparse
 import logging
+import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--path", nargs=3, action="append", default=[])
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised as well
+    if not sys.warnoptions:
+        warnings.filterwarnings("ignore", category=FutureWarning)  # of Google's packages
     try:
         step = ExecutorInput.parse(given.executor_input, paths=parse_paths(given.path))
         step.write_output(_RUN[given.component](step))
