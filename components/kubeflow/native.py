@@ -13,7 +13,7 @@ from typing import Any
 from kfp import dsl
 from kfp.dsl.container_component_class import ContainerComponent
 
-from components.kubeflow.images import default_image
+from components.kubeflow.images import COMMAND, default_image
 
 __all__ = [
     "image_example_gen",
@@ -57,7 +57,7 @@ def _step(name: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> dsl.Con
             arguments += ["--path", side, artifact, channel.path]
     return dsl.ContainerSpec(
         image=default_image(),
-        command=["python", "-m", "components.kubeflow.run"],
+        command=list(COMMAND),
         args=arguments,
     )
 
@@ -293,7 +293,7 @@ def train_input_check(
         batch_size: global, in records.
         workers: that share each batch.
         input_options: further arguments of trainer_utils.input_fn, such as features, label and
-            image_size.
+            image_size; images of many sizes are read at 224 x 224 where none is given.
         seconds: that each stage is measured for.
         min_records_per_second: the step fails where the input is slower; 0: no such bound.
 
