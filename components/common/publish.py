@@ -34,7 +34,13 @@ from trainer_utils.format.naming import (
     vocabulary_file,
 )
 
-__all__ = ["describe_artifact", "package_versions", "publish_dataset", "write_feature_files"]
+__all__ = [
+    "describe_artifact",
+    "package_versions",
+    "publish_dataset",
+    "write_feature_files",
+    "write_schema",
+]
 
 _MOST_PROPERTY_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
 _PACKAGES = ("tfx-shards", "tfx", "tensorflow", "apache-beam", "pillow")
@@ -83,6 +89,11 @@ def write_feature_files(
     write(DATUM_SHARDS_FILE, render_shard_info(records_by_shard))
     for path, text in (others or {}).items():
         write(path, text)
+
+
+def write_schema(uri: str, schema: Any) -> None:
+    """Writes `schema.pbtxt`, by way of a working folder, for TFX components to read."""
+    _writer(uri)(SCHEMA_FILE, render_schema(schema))
 
 
 def _writer(uri: str) -> Callable[[str, str], None]:

@@ -252,6 +252,7 @@ def shard_balancer(
 def schema_export(
     examples: dsl.Input[dsl.Dataset],
     datum_schema: dsl.Output[dsl.Artifact],
+    datum_dataset: dsl.Output[dsl.Dataset],
     schema: dsl.Input[dsl.Artifact] = None,
     statistics: dsl.Input[dsl.Artifact] = None,
     tfds: bool = False,
@@ -265,12 +266,13 @@ def schema_export(
         tfds: whether to write TFDS's two files too.
 
     Returns:
-        datum_schema: the files.
+        datum_schema: schema.pbtxt alone, as TFX's components take it.
+        datum_dataset: all of the files, which datum.load opens.
     """
     return _step(
         "schema_export",
         {"examples": examples, "schema": schema, "statistics": statistics},
-        {"datum_schema": datum_schema},
+        {"datum_schema": datum_schema, "datum_dataset": datum_dataset},
     )
 
 

@@ -144,6 +144,7 @@ def _shard_balancer(step: ExecutorInput) -> dict[str, dict[str, Any]]:
 
 def _schema_export(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     from tfx.types import standard_artifacts
+    from tfx.types.experimental import simple_artifacts
 
     from components.schema_export.executor import Executor
 
@@ -157,11 +158,15 @@ def _schema_export(step: ExecutorInput) -> dict[str, dict[str, Any]]:
         inputs["statistics"][0].split_names = step.inputs["statistics"].metadata.get(
             "split_names", ""
         )
-    made = standard_artifacts.Schema()
-    made.uri = step.outputs["datum_schema"].path
+    made = {
+        "datum_schema": standard_artifacts.Schema(),
+        "datum_dataset": simple_artifacts.Dataset(),
+    }
+    for name, artifact in made.items():
+        artifact.uri = step.outputs[name].path
     properties = {"tfds": int(step.parameters.get("tfds", False))}
-    Executor().Do(inputs, {"datum_schema": [made]}, properties)
-    return {"datum_schema": _metadata(made)}
+    Executor().Do(inputs, {name: [artifact] for name, artifact in made.items()}, properties)
+    return {name: _metadata(artifact) for name, artifact in made.items()}
 
 
 def _train_input_check(step: ExecutorInput) -> dict[str, dict[str, Any]]:
