@@ -90,7 +90,8 @@ def prepare(
     source = os.fspath(source)
     if "://" in source or kind is not None:
         check_names(options, kind=kind)  # looking at a remote source takes seconds
-    source = source if "://" in source else os.path.abspath(source)
+    if "://" not in source:  # a link is as good as the file: only links within a folder are not
+        source = os.path.realpath(source) if os.path.islink(source) else os.path.abspath(source)
     seen = "as asked for"
     if kind is not None:
         check_source(source)
