@@ -163,7 +163,7 @@ def plain(line, folder):
     """A line without its numbers, its widths, and the place of its files."""
     for home in (os.path.realpath(folder / "photos/.."), str(folder), "/home/you"):
         line = line.replace(home, "HOME")
-    return " ".join(re.sub(r"\d[\d.,:TZ-]*", "#", re.sub(r"-{2,}", "", line)).split())
+    return " ".join(re.sub(r"\d[\d.,:TZ-]*( [kMG]B)?", "#", re.sub(r"-{2,}", "", line)).split())
 
 
 def prelude(name, folder):
