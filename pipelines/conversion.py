@@ -17,7 +17,7 @@ from pipelines.conversion_settings import EXAMPLE_GENS, Conversion, check_places
 from pipelines.outputs import METADATA_FILE, point_to
 from pipelines.quiet_imports import quiet_imports
 from pipelines.recognition import recognise
-from trainer_utils.format import keyed_hash
+from trainer_utils.format import ConfigError, keyed_hash
 
 __all__ = ["Converted", "convert", "run_conversion"]
 
@@ -102,8 +102,13 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)
     root = os.path.abspath(out)
-    os.makedirs(root, exist_ok=True)
-    os.makedirs(os.path.dirname(store), exist_ok=True)
+    for name, place in (("out", root), ("metadata", os.path.dirname(store))):
+        try:
+            os.makedirs(place, exist_ok=True)
+        except OSError as error:  # such as a file system that is read-only
+            raise ConfigError(
+                f"{name}: expected a folder that can be made, got {place!r}: {error.strerror}"
+            ) from error
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
     name = _PIPELINE if store == own else f"{_PIPELINE}-{_digest(root)}"
     with quiet_imports():

@@ -88,10 +88,10 @@ def prepare(
         )
     _check_splits(splits, options)
     source = os.fspath(source)
+    if not source:
+        raise ConfigError(f"source: expected a path, got {source!r}")
     if "://" in source or kind is not None:
         check_names(options, kind=kind)  # looking at a remote source takes seconds
-    if "://" not in source:  # a link is as good as the file: only links within a folder are not
-        source = os.path.realpath(source) if os.path.islink(source) else os.path.abspath(source)
     seen = "as asked for"
     if kind is not None:
         check_source(source)
@@ -99,6 +99,8 @@ def prepare(
         recognised = recognise(source, options)
         kind, seen = recognised.kind, recognised.seen
         check_names(options, kind=kind)
+    if "://" not in source:  # a link is as good as the file: only links within a folder are not
+        source = os.path.realpath(source) if os.path.islink(source) else os.path.abspath(source)
     balancer = {name: options[name] for name in _BALANCER if name in options}
     example_gen = {
         name: value for name, value in options.items() if name not in _BALANCER or name in _SHARED

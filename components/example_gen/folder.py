@@ -81,9 +81,10 @@ def refuse_dataset(setting: str, path: str, names: Collection[str]) -> None:
         InputError: it names the file that shows it, and what takes datasets.
     """
     if sign := sign_of_dataset(names):
+        dataset = f"{path.rstrip('/')}/latest" if sign.startswith("artifacts/") else path
         raise InputError(
             f"{setting} {path!r}: expected raw files, got a dataset of TFRecords already "
             f"({sign}). ShardBalancer takes datasets, ours and others': "
-            f"ShardBalancer(examples=tfx.dsl.Importer(source_uri={path!r}, "
+            f"ShardBalancer(examples=tfx.dsl.Importer(source_uri={dataset!r}, "
             "artifact_type=tfx.types.standard_artifacts.Examples).outputs['result'])."
         )
