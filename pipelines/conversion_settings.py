@@ -106,7 +106,9 @@ def prepare(
         name: value for name, value in options.items() if name not in _BALANCER or name in _SHARED
     }
     _SETTINGS[kind].from_arguments(example_gen)
-    BalancerSettings(**balancer)
+    balancing = BalancerSettings(**balancer)
+    if splits is not None:
+        balancing.check_splits(list(splits))
     return Conversion(
         source=source,
         kind=kind,

@@ -17,6 +17,7 @@ __all__ = [
     "COMPRESSIONS",
     "as_properties",
     "check_choice",
+    "check_names",
     "check_number",
     "known_now",
     "names_checked",
@@ -68,6 +69,16 @@ def _is_known_later(value: object) -> bool:
     return isinstance(value, tuple(kinds))
 
 
+def check_names(taker: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuses an argument of a name that `taker` does not know, and says which was meant."""
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(
+                f"{taker}, option {name!r}: expected one of {', '.join(known)}, "
+                f"got {name}={value!r}.{did_you_mean(name, known)}".removesuffix(".")
+            )
+
+
 def names_checked(constructor: Callable[..., None]) -> Callable[..., None]:
     """Makes a component's constructor say which argument is unknown or missing, and what was meant.
 
@@ -80,12 +91,7 @@ def names_checked(constructor: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(constructor)
     def checked(self: Any, *arguments: Any, **given: Any) -> None:
         component = type(self).__name__
-        for name in given:
-            if name not in names:
-                raise ConfigError(
-                    f"{component}, option {name!r}: expected one of {', '.join(names)}, "
-                    f"got {name}={given[name]!r}.{did_you_mean(name, names)}".removesuffix(".")
-                )
+        check_names(component, given, names)
         try:
             signature.bind(self, *arguments, **given)
         except TypeError as error:

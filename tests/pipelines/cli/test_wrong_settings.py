@@ -127,6 +127,7 @@ def test_what_is_misspelt_gets_a_suggestion(tmp_path):
         "convert photos out --kind image --layout foldr": "'folder'",
         "convert photos out --layout foldr --kind text": "'folder'",
         "convert photos out --set num_shrds=3": "'num_shards'",
+        "convert photos out --splits train=8,eval=2 --num-shards tain=3": "'train'",
         "convert photos out --set orientaton=keep": "'orientation'",
         "convert photos out --set verify=decod --kind image": "'decode'",
         "convert photos out --dry-run --set batch=1 --set colums=1": None,
@@ -202,6 +203,14 @@ def test_a_constructor_refuses_each_wrong_value(name):
                 continue
             with pytest.raises(ConfigError, match=name):
                 getattr(components, COMPONENTS[kind])(input_base="x", **{name: value})
+
+
+def test_a_plan_says_which_setting_was_meant():
+    from components.shard_balancer import plan
+    from trainer_utils.format import ConfigError
+
+    with pytest.raises(ConfigError, match="Did you mean 'num_shards'"):
+        plan("examples/", num_shrds=3)
 
 
 def test_an_output_config_is_checked_in_the_constructor():
