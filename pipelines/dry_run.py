@@ -24,12 +24,13 @@ from components.text_example_gen.executor import Executor as TextExecutor
 from components.text_example_gen.plan import bytes_per_row
 from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.tables_of_files import TableOfFilesExecutor
-from pipelines.conversion import Conversion, prepare
+from pipelines.conversion_pipeline import make_example_gen
+from pipelines.conversion_settings import Conversion, prepare
 from pipelines.tables import as_table, human_bytes
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.printable import printable
 
-__all__ = ["ConversionPlan", "SplitOutlook", "plan_conversion"]
+__all__ = ["ConversionPlan", "SplitOutlook", "plan_conversion", "plan_prepared"]
 
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
@@ -124,9 +125,12 @@ def plan_conversion(
     Raises:
         InputError, ConfigError: as `convert`, as far as it can be told without a run.
     """
-    conversion = prepare(source, kind=kind, splits=splits, **options)
-    component = conversion.component(input_base=conversion.source, **conversion.example_gen)
-    properties = component.spec.exec_properties
+    return plan_prepared(prepare(source, kind=kind, splits=splits, **options))
+
+
+def plan_prepared(conversion: Conversion) -> ConversionPlan:
+    """The same of what `prepare` made of the arguments."""
+    properties = make_example_gen(conversion).spec.exec_properties
     if conversion.kind == "text":
         settings = TextSettings.from_properties(properties)
         if not settings.names_files:

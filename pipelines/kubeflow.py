@@ -19,9 +19,11 @@ import yaml
 from components.kubeflow.elsewhere import check_dataset_root
 from components.kubeflow.images import using_image
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import did_you_mean
 
 __all__ = ["compile_pipeline"]
 
+READY = ("image", "text")  # of pipelines.kubeflow_ready, which brings TFX
 _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 _ROOT = re.compile(r"(gs|minio|s3)://[^/\s]+(/\S*)?")
 _SUFFIXES = (".yaml", ".yml")
@@ -62,14 +64,16 @@ def compile_pipeline(
     _check(output, image, pipeline_root, name)
     check_dataset_root(dataset_root or "")
     _check_volumes(volumes)
-    from pipelines.kubeflow_ready import READY, create_kubeflow_pipeline
+    if pipeline not in READY:
+        _find_function(pipeline)
+    from pipelines.kubeflow_ready import create_kubeflow_pipeline
     from pipelines.kubeflow_spec import for_open_source, mount_volumes
 
     if pipeline in READY:
         made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
     else:
         with using_image(image):
-            made = _call(_load(pipeline, READY), pipeline, pipeline_root)
+            made = _call(_load(pipeline), pipeline, pipeline_root)
     if hasattr(made, "pipeline_spec"):
         documents = _compile_native(made, name, pipeline_root)
     else:
@@ -113,15 +117,22 @@ def _check_name(name: object) -> None:
         )
 
 
-def _load(pipeline: str, ready: tuple[str, ...]) -> Any:
-    """The function that `PATH.py:FUNCTION` names."""
+def _find_function(pipeline: str) -> tuple[str, str]:
+    """File and function that `PATH.py:FUNCTION` names."""
     path, _, function = str(pipeline).rpartition(":")
     if not path.endswith(".py") or not function.isidentifier():
         raise ConfigError(
-            f"pipeline: expected {', '.join(ready)} or PATH.py:FUNCTION, got {pipeline!r}"
+            f"pipeline: expected {', '.join(READY)} or PATH.py:FUNCTION, got {pipeline!r}."
+            f"{did_you_mean(pipeline, READY)}".removesuffix(".")
         )
     if not os.path.isfile(path):
         raise ConfigError(f"pipeline {pipeline!r}: expected a file, found none at {path!r}")
+    return path, function
+
+
+def _load(pipeline: str) -> Any:
+    """The function that `PATH.py:FUNCTION` names."""
+    path, function = _find_function(pipeline)
     module_name = os.path.splitext(os.path.basename(path))[0]
     spec = importlib.util.spec_from_file_location(module_name, path)
     assert spec is not None

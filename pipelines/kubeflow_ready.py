@@ -13,13 +13,12 @@ from components import ImageExampleGen, TextExampleGen
 from pipelines import image_trainer, text_trainer
 from pipelines.training_pipeline import BEAM_ARGUMENTS, training_components
 
-__all__ = ["READY", "create_kubeflow_pipeline"]
+__all__ = ["create_kubeflow_pipeline"]
 
 _KINDS: dict[str, tuple[Any, Callable[[Any], None], int]] = {
     "image": (ImageExampleGen, image_trainer.run_fn, 32),
     "text": (TextExampleGen, text_trainer.run_fn, 64),
 }
-READY = tuple(_KINDS)
 _DESCRIPTIONS = {
     "input_base": "The folder, list or table that examples are made of: a mounted path, or gs://.",
     "max_reject_fraction": "The run fails when more than this part of the inputs was rejected.",

@@ -2,20 +2,19 @@
 
 recognise("photos/", {})       # Recognised(kind='image', seen='2,000 images')
 
-A few thousand names and the first rows of tables are looked at, and the first bytes of files whose
-names say nothing. Where that leaves a doubt it is an error: a wrong guess would cost a whole run.
+Names are looked at, the first rows of tables, and the first bytes of some files whose names say
+nothing. Where that leaves a doubt it is an error: a wrong guess would cost a whole run.
 """
 
 import collections
 import dataclasses
-import itertools
 import os
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from components.common.files import exists, is_folder, is_remote, join, open_for_reading
-from components.example_gen.folder import is_clutter
+from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.tables import SUFFIXES
 from components.image_example_gen.layouts.webdataset import is_archive
 from components.media.audio import AUDIO_EXTENSIONS
@@ -23,7 +22,7 @@ from components.media.images import IMAGE_EXTENSIONS
 from pipelines.table_heads import kind_of_bytes, kinds_in_table
 from trainer_utils.format import InputError, canonical_split
 
-__all__ = ["KINDS", "Recognised", "recognise"]
+__all__ = ["KINDS", "Recognised", "check_source", "recognise"]
 
 KINDS = ("image", "text", "audio")
 
@@ -31,10 +30,21 @@ _LAYOUTS = {
     **dict.fromkeys(("voc", "coco", "segmentation", "tar"), "image"),
     **dict.fromkeys(("lines", "json"), "text"),
 }
-_MOST_FILES, _MOST_IN_FOLDER = 4000, 400  # that are looked at
+_MOST_FILES, _MOST_IN_FOLDER = 100_000, 20_000  # whose names are looked at
 _MOST_OPENED = 64
 _TEXTS = frozenset({".txt", ".text", ".md", ".rst", ".html", ".htm", ".tex"})
 _BESIDE = frozenset({".json", ".xml", ".yaml", ".yml", ".toml", ".pbtxt"})  # annotations, say
+_KIND_BY_ENDING = {
+    ending: kind
+    for kind, endings in (  # the last that has an ending keeps it
+        ("beside", _BESIDE),
+        ("text", _TEXTS),
+        ("table", SUFFIXES),
+        ("audio", AUDIO_EXTENSIONS),
+        ("image", IMAGE_EXTENSIONS),
+    )
+    for ending in endings
+}
 _WORDS = {
     "image": "images",
     "audio": "sounds",
@@ -65,17 +75,13 @@ def recognise(source: str, options: Mapping[str, Any]) -> Recognised:
     Raises:
         InputError: there is nothing, or several kinds of things.
     """
-    if not exists(source):
-        raise InputError(f"source {source!r}: expected a file or a folder, found none")
+    names, is_all = check_source(source)
     if kind := _asked(options):
         return Recognised(kind, "as layout or columns say")
     if not is_folder(source):
         return _recognise_file(source)
-    names = list(_some_files(source))
-    if not names:
-        raise InputError(f"source {source!r}: expected images, texts or sounds, found no file")
     found = _by_kind(source, names)
-    seen = _told(found, len(names))
+    seen = _told(found, is_all)
     tables = found.get("table", [])
     media = {kind: len(found[kind]) for kind in ("image", "audio") if kind in found}
     media["image"] = media.get("image", 0) + len(found.get("archive", ()))
@@ -87,6 +93,24 @@ def recognise(source: str, options: Mapping[str, Any]) -> Recognised:
     if not media and (tables or found.get("text") or found.get("beside")):
         return Recognised("text", seen)
     raise _doubt(source, seen)
+
+
+def check_source(source: str) -> tuple[list[str], bool]:
+    """Names of files at a source, of a huge folder some of them, and whether these are all.
+
+    Raises:
+        InputError: there is nothing, or a dataset of TFRecords already.
+    """
+    if not exists(source):
+        raise InputError(f"source {source!r}: expected a file or a folder, found none")
+    if not is_folder(source):
+        names, is_all = [posixpath.basename(source)], True
+    else:
+        names, is_all = _names_below(source)
+    if not names:
+        raise InputError(f"source {source!r}: expected images, texts or sounds, found no file")
+    refuse_dataset("source", source, names)
+    return names, is_all
 
 
 def _asked(options: Mapping[str, Any]) -> str | None:
@@ -120,24 +144,32 @@ def _kind_beside(source: str) -> str | None:
     folder = posixpath.splitext(folder)[0]
     if not canonical_split(posixpath.basename(folder)) or not is_folder(folder):
         return None
-    found = _by_kind(folder, itertools.islice(_some_files(folder), _MOST_OPENED))
+    found = _by_kind(folder, _names_below(folder)[0][:_MOST_OPENED])
     return next((kind for kind in ("image", "audio") if kind in found), None)
 
 
-def _some_files(base: str) -> Iterator[str]:
-    """Names below a folder: all of it where it is small, else some of each of its folders."""
+def _names_below(base: str) -> tuple[list[str], bool]:
+    """Names below a folder, and whether these are all: of a huge one, some of each folder."""
     walk: Iterable[tuple[str, list[str], list[str]]] = os.walk(base)
     if is_remote(base):
         import tensorflow as tf
 
         walk = tf.io.gfile.walk(base)
-    names = (
-        posixpath.join(*folder[len(base) :].strip("/").split("/"), name)
-        for folder, _, files in walk
-        for name in itertools.islice(sorted(files), _MOST_IN_FOLDER)
-    )
-    visible = (name for name in names if not is_clutter(name.split("/")))
-    yield from itertools.islice(visible, _MOST_FILES)
+    found: list[str] = []
+    is_all = True
+    for folder, folders, files in walk:
+        folders.sort()
+        head = posixpath.join(*folder[len(base) :].strip("/").split("/"))
+        if head and is_clutter(head.split("/")):
+            folders.clear()
+            continue
+        visible = [name for name in files if not is_clutter([name])]
+        room = min(_MOST_IN_FOLDER, _MOST_FILES - len(found))
+        is_all = is_all and len(visible) <= room
+        found += [posixpath.join(head, name) for name in sorted(visible)[:room]]
+        if len(found) == _MOST_FILES:
+            return found, False
+    return found, is_all
 
 
 def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:
@@ -163,15 +195,7 @@ def _kind(name: str) -> str | None:
     """What a name says."""
     if is_archive(name):
         return "archive"
-    ending = posixpath.splitext(name.lower().removesuffix(".gz"))[1]
-    kinds = {
-        "image": IMAGE_EXTENSIONS,
-        "audio": AUDIO_EXTENSIONS,
-        "table": SUFFIXES.keys(),
-        "text": _TEXTS,
-        "beside": _BESIDE,
-    }
-    return next((kind for kind, endings in kinds.items() if ending in endings), None)
+    return _KIND_BY_ENDING.get(posixpath.splitext(name.lower().removesuffix(".gz"))[1])
 
 
 def _sniffed(path: str) -> str:
@@ -182,9 +206,13 @@ def _sniffed(path: str) -> str:
         return "other"
 
 
-def _told(found: Mapping[str, list[str]], total: int) -> str:
-    parts = [f"{len(found[kind]):,} {word}" for kind, word in _WORDS.items() if kind in found]
-    return f"{', '.join(parts)}{' and more' if total == _MOST_FILES else ''}"
+def _told(found: Mapping[str, list[str]], is_all: bool) -> str:
+    parts = [_counted(len(found[kind]), word) for kind, word in _WORDS.items() if kind in found]
+    return f"{'' if is_all else 'at least '}{', '.join(parts)}"
+
+
+def _counted(number: int, word: str) -> str:
+    return f"{number:,} {word.removesuffix('s') if number == 1 else word}"
 
 
 def _doubt(source: str, seen: str) -> InputError:

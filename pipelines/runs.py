@@ -12,6 +12,7 @@ from tfx.orchestration.metadata import sqlite_metadata_connection_config
 __all__ = ["artifacts_of_run", "latest_artifacts"]
 
 _RUN = "pipeline_run"  # TFX's type of the context of a run
+_OUTPUT_OF_MANY = {"Trainer": "model_run", "SchemaExport": "datum_schema"}
 
 
 def latest_artifacts(metadata: str) -> tuple[dict[str, str], list[str]]:
@@ -45,6 +46,6 @@ def _artifacts(store: Any, run: int) -> tuple[dict[str, str], list[str]]:
         events = store.get_events_by_execution_ids([execution.id])
         ids = [event.artifact_id for event in events if event.type == event.OUTPUT]
         for artifact in store.get_artifacts_by_id(ids):
-            if name != "Trainer" or "model_run" in artifact.uri:
+            if _OUTPUT_OF_MANY.get(name, "") in artifact.uri:
                 uris[name] = artifact.uri
     return uris, cached

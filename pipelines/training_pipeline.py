@@ -54,7 +54,7 @@ def training_components(
     trainer = Trainer(
         run_fn=f"{run_fn.__module__}.{run_fn.__name__}",
         examples=balanced.outputs["balanced_examples"],
-        schema=schema.outputs["schema"],  # the Trainer takes no folder with Datum's JSON in it
+        schema=exported.outputs["datum_schema"],
         batch_size=batch_size,
         train_steps=train_steps,
         custom_config=training,

@@ -13,6 +13,7 @@ from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.audio_example_gen.executor import Executor
 from components.audio_example_gen.settings import AudioSettings
+from components.common.checks import names_checked
 from components.example_gen.component import (
     COMMON_PARAMETERS,
     EXAMPLES,
@@ -64,6 +65,7 @@ class AudioExampleGen(FilesExampleGen):
     DRIVER_CLASS = _Driver
     settings_class = AudioSettings
 
+    @names_checked
     def __init__(
         self,
         input_base: str | Runtime,

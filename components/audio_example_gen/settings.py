@@ -7,6 +7,7 @@ import dataclasses
 
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.simple_layouts import LISTS
+from components.media.audio import AudioOptions
 
 __all__ = ["AudioSettings"]
 
@@ -16,3 +17,4 @@ class AudioSettings(MediaSettings):
     """Those of all media, and the layouts of audio."""
 
     LAYOUTS = ("auto", "folder", *LISTS)
+    OPTION_NAMES = tuple(field.name for field in dataclasses.fields(AudioOptions))

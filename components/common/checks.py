@@ -3,14 +3,25 @@
 check_number("seed", seed, -(2**63), 2**63 - 1)
 """
 
+import functools
+import inspect
 import json
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import did_you_mean
 
-__all__ = ["COMPRESSIONS", "as_properties", "check_choice", "check_number", "known_now"]
+__all__ = [
+    "COMPRESSIONS",
+    "as_properties",
+    "check_choice",
+    "check_names",
+    "check_number",
+    "known_now",
+    "names_checked",
+]
 
 COMPRESSIONS = ("none", "gzip")
 
@@ -18,7 +29,10 @@ COMPRESSIONS = ("none", "gzip")
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Refuses a value that is none of `choices`."""
     if value not in choices:
-        raise ConfigError(f"{name}: expected one of {', '.join(map(str, choices))}, got {value!r}")
+        raise ConfigError(
+            f"{name}: expected one of {', '.join(map(str, choices))}, got {value!r}."
+            f"{did_you_mean(value, choices)}".removesuffix(".")
+        )
 
 
 def check_number(
@@ -37,18 +51,54 @@ def check_number(
 
 
 def known_now(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are given, and here, rather than parameters that a run will fill in."""
-    return {
-        name: value
-        for name, value in settings.items()
-        if value is not None and not _is_runtime_parameter(value)
-    }
+    """The settings that are here, rather than parameters that only a run will fill in."""
+    return {name: value for name, value in settings.items() if not _is_known_later(value)}
 
 
-def _is_runtime_parameter(value: object) -> bool:
-    """Whether it is one of TFX's; where TFX has not been imported, as in workers, there is none."""
-    types = sys.modules.get("tfx.orchestration.data_types")
-    return types is not None and isinstance(value, types.RuntimeParameter)
+# What TFX puts in a value's place until the run, by module.
+_LATER = {
+    "tfx.orchestration.data_types": "RuntimeParameter",
+    "tfx.dsl.placeholder.placeholder": "Placeholder",
+    "tfx.types.channel": "BaseChannel",
+}
+
+
+def _is_known_later(value: object) -> bool:
+    """Whether it is one of these; where TFX has not been imported, as in workers, there is none."""
+    kinds = [getattr(sys.modules[m], kind) for m, kind in _LATER.items() if m in sys.modules]
+    return isinstance(value, tuple(kinds))
+
+
+def check_names(taker: str, given: Mapping[str, Any], known: Collection[str]) -> None:
+    """Refuses an argument of a name that `taker` does not know, and says which was meant."""
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(
+                f"{taker}, option {name!r}: expected one of {', '.join(known)}, "
+                f"got {name}={value!r}.{did_you_mean(name, known)}".removesuffix(".")
+            )
+
+
+def names_checked(constructor: Callable[..., None]) -> Callable[..., None]:
+    """Makes a component's constructor say which argument is unknown or missing, and what was meant.
+
+    Raises:
+        ConfigError: in place of Python's own TypeError.
+    """
+    signature = inspect.signature(constructor)
+    names = [name for name in signature.parameters if name != "self"]
+
+    @functools.wraps(constructor)
+    def checked(self: Any, *arguments: Any, **given: Any) -> None:
+        component = type(self).__name__
+        check_names(component, given, names)
+        try:
+            signature.bind(self, *arguments, **given)
+        except TypeError as error:
+            raise ConfigError(f"{component}: expected {', '.join(names)}: {error}") from None
+        constructor(self, *arguments, **given)
+
+    return checked
 
 
 def as_properties(settings: Mapping[str, Any], *, json_names: Collection[str]) -> dict[str, Any]:
@@ -60,7 +110,7 @@ def as_properties(settings: Mapping[str, Any], *, json_names: Collection[str]) -
     """
     properties = {}
     for name, value in settings.items():
-        if name in json_names and not _is_runtime_parameter(value):
+        if name in json_names and not _is_known_later(value):
             value = json.dumps(value, sort_keys=True) if value else None
         elif isinstance(value, bool):
             value = int(value)

@@ -39,7 +39,13 @@ from trainer_utils.format.naming import (
 from trainer_utils.format.printable import printable
 from trainer_utils.format.sealing import FileDigest
 
-__all__ = ["describe_artifact", "package_versions", "publish_dataset", "write_feature_files"]
+__all__ = [
+    "describe_artifact",
+    "package_versions",
+    "publish_dataset",
+    "write_feature_files",
+    "write_schema",
+]
 
 _MOST_PROPERTY_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
 _PACKAGES = ("tfx-shards", "tfx", "tensorflow", "apache-beam", "pillow")
@@ -94,6 +100,11 @@ def write_feature_files(
     texts[DATUM_TYPES_FILE] = render_features(features)
     texts[DATUM_SHARDS_FILE] = render_shard_info(records_by_shard)
     return _write_texts(uri, texts | dict(others or {}))
+
+
+def write_schema(uri: str, schema: Any) -> None:
+    """Writes `schema.pbtxt`, by way of a working folder, for TFX components to read."""
+    _write_texts(uri, {SCHEMA_FILE: render_schema(schema)})
 
 
 def _write_texts(uri: str, texts: Mapping[str, str]) -> dict[str, FileDigest]:

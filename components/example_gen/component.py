@@ -5,6 +5,7 @@ class TextExampleGenSpec(types.ComponentSpec):
     INPUTS, OUTPUTS = {}, EXAMPLES
 """
 
+import os
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -16,15 +17,17 @@ from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
 from components.common.checks import as_properties, known_now
+from components.example_gen.partition import read_output_config
 from components.example_gen.settings import ExampleGenSettings
+from trainer_utils.format import ConfigError
 
 __all__ = ["COMMON_PARAMETERS", "EXAMPLES", "FilesExampleGen", "Runtime", "optional", "required"]
 
 Runtime = data_types.RuntimeParameter
 
 
-def required(kind: type) -> Any:
-    """A parameter that always has a value."""
+def required(kind: type | tuple[type, ...]) -> Any:
+    """A parameter that always has a value, of the kind or one of them."""
     return component_spec.ExecutionParameter(type=kind)
 
 
@@ -46,7 +49,7 @@ COMMON_PARAMETERS: dict[str, Any] = {  # the names that are TFX's mean what they
     "seed": required(int),
     "target_shard_bytes": required(int),
     "compression": required(str),
-    "max_reject_fraction": required(float),
+    "max_reject_fraction": required((int, float)),  # 0 and 1, too
 }
 EXAMPLES: dict[str, Any] = {
     "examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)
@@ -60,7 +63,7 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
 
     def __init__(
         self,
-        input_base: str | Runtime,
+        input_base: str | os.PathLike[str] | Runtime,
         *,
         input_config: example_gen_pb2.Input | Runtime | None,
         output_config: example_gen_pb2.Output | Runtime | None,
@@ -77,6 +80,13 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
             ConfigError: a setting is not allowed.
         """
         self.settings_class.from_arguments(known_now(settings))
+        if isinstance(input_base, os.PathLike):
+            input_base = os.fspath(input_base)
+        for given in known_now({"input_base": input_base}).values():
+            if not (given and isinstance(given, str)):
+                raise ConfigError(f"input_base: expected a path or url, got {given!r}")
+        if isinstance(output_config, example_gen_pb2.Output):
+            read_output_config(output_config)
         spec = self.SPEC_CLASS(
             input_base=input_base,
             input_config=input_config or utils.make_default_input_config(),

@@ -5,14 +5,15 @@
 Hidden files and what operating systems leave behind are skipped and counted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from components.common.files import display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, BlobColumn, Column, Entry, LeftOut, Listing
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format.layouts import sign_of_dataset
 
-__all__ = ["is_clutter", "read"]
+__all__ = ["is_clutter", "read", "refuse_dataset"]
 
 _CLUTTER = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
 
@@ -66,3 +67,24 @@ def _top_folders_are_splits(paths: Iterable[tuple[str, ...]], base: str) -> bool
             "Move the others away, or name each split's pattern in input_config."
         )
     return bool(named) and not others
+
+
+def refuse_dataset(setting: str, path: str, names: Collection[str]) -> None:
+    """Refuses TFRecords where raw inputs are expected.
+
+    Args:
+        setting: what named `path`.
+        path: a folder or a file.
+        names: of the files in the folder, or the file's.
+
+    Raises:
+        InputError: it names the file that shows it, and what takes datasets.
+    """
+    if sign := sign_of_dataset(names):
+        dataset = f"{path.rstrip('/')}/latest" if sign.startswith("artifacts/") else path
+        raise InputError(
+            f"{setting} {path!r}: expected raw files, got a dataset of TFRecords already "
+            f"({sign}). ShardBalancer takes datasets, ours and others': "
+            f"ShardBalancer(examples=tfx.dsl.Importer(source_uri={dataset!r}, "
+            "artifact_type=tfx.types.standard_artifacts.Examples).outputs['result'])."
+        )

@@ -28,6 +28,7 @@ from components.common.files import (
     list_files,
 )
 from components.common.layout_inputs import ImageRoot, LayoutInputs
+from components.example_gen.folder import refuse_dataset
 from trainer_utils.format import InputError
 
 __all__ = [
@@ -112,6 +113,7 @@ def locate(
         raise _unlisted("input_base", input_base, error) from error
     if not files:
         raise InputError(f"input_base {input_base!r}: expected {unit}, found an empty folder")
+    refuse_dataset("input_base", input_base, [list_name] if list_name else [f.path for f in files])
     patterns = []
     for split in input_config.splits:
         pattern = processor.get_pattern_for_span_version(split.pattern, span, version)

@@ -5,8 +5,10 @@ MediaSettings(images=ImageOptions(resize_shorter_side=256), audio=AudioOptions(s
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
+from components.common.checks import check_choice
+from components.example_gen.manifest import COLUMN_KINDS
 from components.example_gen.settings import ExampleGenSettings, check_texts
 from components.media.audio import AudioOptions
 from components.media.images import ImageOptions
@@ -26,6 +28,7 @@ class MediaSettings(ExampleGenSettings):
     """
 
     JSON_PROPERTIES = ("columns", "image_roots", "vocabulary")
+    OPTION_NAMES: ClassVar[Sequence[str]]  # of `images` and `audio`, those that can be set
 
     image_roots: Sequence[str] = ()
     images: ImageOptions = ImageOptions()  # noqa: RUF009  frozen
@@ -34,6 +37,8 @@ class MediaSettings(ExampleGenSettings):
     def __post_init__(self) -> None:
         check_texts("image_roots", self.image_roots)
         super().__post_init__()
+        for name, kind in self.columns.items():
+            check_choice(f"columns[{name!r}]", kind, COLUMN_KINDS)
 
     @classmethod
     def from_arguments(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
@@ -43,6 +48,12 @@ class MediaSettings(ExampleGenSettings):
             "audio": _options(AudioOptions, values),
         }
         return super().from_arguments({**values, **options})
+
+    @classmethod
+    def argument_names(cls) -> tuple[str, ...]:
+        """What the component's constructor takes of these settings."""
+        own = (name for name in super().argument_names() if name not in ("images", "audio"))
+        return (*own, *cls.OPTION_NAMES)
 
     def for_manifest(self) -> dict[str, Any]:
         """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""

@@ -24,6 +24,7 @@ __all__ = [
     "checked_partition",
     "ordered_splits",
     "partition_of",
+    "read_output_config",
 ]
 
 OWN_NAME = "filename"  # what is hashed where no column is named
@@ -63,7 +64,7 @@ def partition_of(exec_properties: Mapping[str, Any]) -> Partition | None:
     """The splits that output_config asks for; None where it leaves them to the inputs.
 
     Raises:
-        ConfigError: a split's name or share is not allowed.
+        ConfigError: as `read_output_config`.
     """
     from tfx.proto import example_gen_pb2  # here, so that workers need not import TFX
     from tfx.types import standard_component_specs
@@ -73,6 +74,15 @@ def partition_of(exec_properties: Mapping[str, Any]) -> Partition | None:
     proto_utils.json_to_proto(
         exec_properties[standard_component_specs.OUTPUT_CONFIG_KEY], output_config
     )
+    return read_output_config(output_config)
+
+
+def read_output_config(output_config: Any) -> Partition | None:
+    """The same of TFX's `Output` itself.
+
+    Raises:
+        ConfigError: a split's name or share is not allowed.
+    """
     split_config = output_config.split_config
     if not split_config.splits:
         return None

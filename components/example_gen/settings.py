@@ -86,9 +86,23 @@ class ExampleGenSettings:
 
     @classmethod
     def from_arguments(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
-        """From the component's arguments; others are passed over."""
-        names = {field.name for field in dataclasses.fields(cls)}
-        return cls(**{name: value for name, value in values.items() if name in names})
+        """From the component's arguments; others are passed over, and None means the default
+        of those that are lists or mappings.
+        """
+        defaults = {field.name: field.default for field in dataclasses.fields(cls)}
+        collections = (dataclasses.MISSING, ())
+        return cls(
+            **{
+                name: value
+                for name, value in values.items()
+                if name in defaults and not (value is None and defaults[name] in collections)
+            }
+        )
+
+    @classmethod
+    def argument_names(cls) -> tuple[str, ...]:
+        """What the component's constructor takes of these settings."""
+        return tuple(field.name for field in dataclasses.fields(cls))
 
     def for_manifest(self) -> dict[str, Any]:
         """The settings as a manifest keeps them: of a vocabulary its size."""
@@ -98,11 +112,15 @@ class ExampleGenSettings:
 
 
 def _checked_vocabulary(given: Any) -> dict[str, tuple[str, ...]]:
-    by_feature = given if isinstance(given, Mapping) else {"label": given} if given else {}
+    if isinstance(given, Mapping):
+        by_feature = given
+    else:
+        check_texts("vocabulary", given)
+        by_feature = {"label": given} if given else {}
     for name, labels in by_feature.items():
         check_texts(f"vocabulary[{name!r}]", labels)
         if not labels:
-            raise ConfigError(f"vocabulary[{name!r}]: expected labels, got none")
+            raise ConfigError(f"vocabulary[{name!r}]: expected labels, got {labels!r}")
         for label in labels:
             if "\n" in label or "\r" in label:
                 raise ConfigError(f"vocabulary[{name!r}]: expected one line each, got {label!r}")

@@ -11,6 +11,7 @@ from tfx import types
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
 
+from components.common.checks import names_checked
 from components.example_gen.component import (
     COMMON_PARAMETERS,
     EXAMPLES,
@@ -72,6 +73,7 @@ class ImageExampleGen(FilesExampleGen):
     DRIVER_CLASS = _Driver
     settings_class = ImageSettings
 
+    @names_checked
     def __init__(
         self,
         input_base: str | Runtime,

@@ -7,6 +7,7 @@ import dataclasses
 
 from components.example_gen.media_settings import MediaSettings
 from components.image_example_gen.layouts import LAYOUTS
+from components.media.images import ImageOptions
 
 __all__ = ["ImageSettings"]
 
@@ -16,3 +17,4 @@ class ImageSettings(MediaSettings):
     """Those of all media, and the layouts of images."""
 
     LAYOUTS = LAYOUTS
+    OPTION_NAMES = (*(field.name for field in dataclasses.fields(ImageOptions)), "sample_rate")

@@ -12,6 +12,8 @@ from trainer_utils.format import CorruptShardError, DatasetError
 
 __all__ = ["check_input"]
 
+_IMAGE_SIZE = (224, 224)
+
 
 def check_input(uri: str, parameters: Mapping[str, Any]) -> dict[str, float]:
     """Checks every record, plans an epoch and measures the input.
@@ -33,7 +35,7 @@ def check_input(uri: str, parameters: Mapping[str, Any]) -> dict[str, float]:
     batch_size = parameters.get("batch_size") or 64
     workers = parameters.get("workers") or 1
     options = {name: _value(v) for name, v in (parameters.get("input_options") or {}).items()}
-    _check_records(uri)
+    options = {**_check_records(uri, options), **options}
     plan = trainer_utils.plan(uri, split, workers=workers, batch_size=batch_size, **options)
     logging.info("%s", plan)
     seconds = parameters.get("seconds") or 2.0
@@ -58,9 +60,14 @@ def check_input(uri: str, parameters: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _check_records(uri: str) -> None:
-    """Reads every record with its checksums."""
-    for shards in open_source(uri).shards.values():
+def _check_records(uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Reads every record with its checksums.
+
+    Returns:
+        The settings without which the records make no batches: photos are of many sizes.
+    """
+    source = open_source(uri)
+    for shards in source.shards.values():
         for shard in shards:
             found = sum(len(block) for block in read_shard_blocks(shard.path))
             if shard.records is not None and found != shard.records:
@@ -68,6 +75,17 @@ def _check_records(uri: str) -> None:
                     f"shard {shard.path!r}: expected {shard.records} records, found {found}. "
                     "Write the dataset again."
                 )
+    asked = options.get("features")
+    names = [asked] if isinstance(asked, str) else asked
+    mixed = [
+        name
+        for name, feature in (source.features or {}).items()
+        if feature.is_image and not feature.is_fixed_size and (names is None or name in names)
+    ]
+    if not mixed or "image_size" in options:
+        return {}
+    logging.info("%s: of many sizes, measured at %s x %s", ", ".join(mixed), *_IMAGE_SIZE)
+    return {"image_size": _IMAGE_SIZE}
 
 
 def _value(value: Any) -> Any:

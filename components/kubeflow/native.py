@@ -13,7 +13,7 @@ from typing import Any
 from kfp import dsl
 from kfp.dsl.container_component_class import ContainerComponent
 
-from components.kubeflow.images import default_image
+from components.kubeflow.images import COMMAND, default_image
 
 __all__ = [
     "image_example_gen",
@@ -57,7 +57,7 @@ def _step(name: str, inputs: dict[str, Any], outputs: dict[str, Any]) -> dsl.Con
             arguments += ["--path", side, artifact, channel.path]
     return dsl.ContainerSpec(
         image=default_image(),
-        command=["python", "-m", "components.kubeflow.run"],
+        command=list(COMMAND),
         args=arguments,
     )
 
@@ -252,6 +252,7 @@ def shard_balancer(
 def schema_export(
     examples: dsl.Input[dsl.Dataset],
     datum_schema: dsl.Output[dsl.Artifact],
+    datum_dataset: dsl.Output[dsl.Dataset],
     schema: dsl.Input[dsl.Artifact] = None,
     statistics: dsl.Input[dsl.Artifact] = None,
     tfds: bool = False,
@@ -265,12 +266,13 @@ def schema_export(
         tfds: whether to write TFDS's two files too.
 
     Returns:
-        datum_schema: the files.
+        datum_schema: schema.pbtxt alone, as TFX's components take it.
+        datum_dataset: all of the files, which datum.load opens.
     """
     return _step(
         "schema_export",
         {"examples": examples, "schema": schema, "statistics": statistics},
-        {"datum_schema": datum_schema},
+        {"datum_schema": datum_schema, "datum_dataset": datum_dataset},
     )
 
 
@@ -293,7 +295,7 @@ def train_input_check(
         batch_size: global, in records.
         workers: that share each batch.
         input_options: further arguments of trainer_utils.input_fn, such as features, label and
-            image_size.
+            image_size; images of many sizes are read at 224 x 224 where none is given.
         seconds: that each stage is measured for.
         min_records_per_second: the step fails where the input is slower; 0: no such bound.
 

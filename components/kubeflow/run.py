@@ -9,7 +9,9 @@ that any store that it knows will do.
 
 import argparse
 import logging
+import os
 import sys
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -33,6 +35,9 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--path", nargs=3, action="append", default=[])
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO)
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised as well
+    if not sys.warnoptions:
+        warnings.filterwarnings("ignore", category=FutureWarning)  # of Google's packages
     try:
         step = ExecutorInput.parse(given.executor_input, paths=parse_paths(given.path))
         step.write_output(_RUN[given.component](step))
@@ -139,6 +144,7 @@ def _shard_balancer(step: ExecutorInput) -> dict[str, dict[str, Any]]:
 
 def _schema_export(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     from tfx.types import standard_artifacts
+    from tfx.types.experimental import simple_artifacts
 
     from components.schema_export.executor import Executor
 
@@ -152,11 +158,15 @@ def _schema_export(step: ExecutorInput) -> dict[str, dict[str, Any]]:
         inputs["statistics"][0].split_names = step.inputs["statistics"].metadata.get(
             "split_names", ""
         )
-    made = standard_artifacts.Schema()
-    made.uri = step.outputs["datum_schema"].path
+    made = {
+        "datum_schema": standard_artifacts.Schema(),
+        "datum_dataset": simple_artifacts.Dataset(),
+    }
+    for name, artifact in made.items():
+        artifact.uri = step.outputs[name].path
     properties = {"tfds": int(step.parameters.get("tfds", False))}
-    Executor().Do(inputs, {"datum_schema": [made]}, properties)
-    return {"datum_schema": _metadata(made)}
+    Executor().Do(inputs, {name: [artifact] for name, artifact in made.items()}, properties)
+    return {name: _metadata(artifact) for name, artifact in made.items()}
 
 
 def _train_input_check(step: ExecutorInput) -> dict[str, dict[str, Any]]:

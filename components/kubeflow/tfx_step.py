@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import sys
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,8 @@ _Types = Mapping[str, Mapping[str, str]]
 def main(arguments: Sequence[str]) -> int:
     """Runs the step; 0 where it worked, 1 for bad data or settings. Other errors are raised."""
     ours, theirs, beam_arguments = _parse(arguments)
+    if not sys.warnoptions:
+        warnings.filterwarnings("ignore", category=FutureWarning)  # of Google's packages
     try:
         _run(ours, theirs, beam_arguments)
     except DatasetError as error:

@@ -1,14 +1,17 @@
 """The SchemaExport component: its interface.
 
 schema = SchemaExport(examples=balanced.outputs["balanced_examples"])
-schema.outputs["datum_schema"]
+schema.outputs["datum_schema"]      # for ExampleValidator, Transform, Trainer, Evaluator, …
+schema.outputs["datum_dataset"]     # for datum.load(uri), and for everybody else
 """
 
 from tfx import types
 from tfx.dsl.components.base import base_component, executor_spec
 from tfx.orchestration import data_types
 from tfx.types import component_spec, standard_artifacts
+from tfx.types.experimental import simple_artifacts
 
+from components.common.checks import names_checked
 from components.schema_export.executor import Executor
 
 __all__ = ["SchemaExport"]
@@ -18,7 +21,7 @@ _Runtime = data_types.RuntimeParameter
 
 
 class SchemaExportSpec(types.ComponentSpec):
-    """The component's inputs and output."""
+    """The component's inputs and outputs."""
 
     PARAMETERS = {"tfds": component_spec.ExecutionParameter(type=int)}
     INPUTS = {
@@ -28,24 +31,30 @@ class SchemaExportSpec(types.ComponentSpec):
             type=standard_artifacts.ExampleStatistics, optional=True
         ),
     }
-    OUTPUTS = {"datum_schema": component_spec.ChannelParameter(type=standard_artifacts.Schema)}
+    OUTPUTS = {
+        "datum_schema": component_spec.ChannelParameter(type=standard_artifacts.Schema),
+        "datum_dataset": component_spec.ChannelParameter(type=simple_artifacts.Dataset),
+    }
 
 
 class SchemaExport(base_component.BaseComponent):
     """Writes what an Examples artifact holds: `schema.pbtxt` for TFX, two JSON files for Datum.
 
-    Beside them `example.schema.json`, a JSON Schema of the parsed example. What Datum cannot
-    express is told in the log and in the property `datum_limits`, with the cure.
-
-    `datum.load` on the output's own uri opens the shards of the examples.
+    TFX's components take a Schema whose folder holds one file and no other, Datum wants two in
+    one folder: hence two outputs. Beside Datum's is `example.schema.json`, a JSON Schema of the
+    parsed example. What Datum cannot express is told in the log and in the property
+    `datum_limits`, with the cure.
 
     Outputs:
-        datum_schema: TFX's `Schema`.
+        datum_schema: TFX's `Schema`: `schema.pbtxt` alone.
+        datum_dataset: TFX's `Dataset`: that and all else. `datum.load` on its uri opens the shards
+            of the examples.
     """
 
     SPEC_CLASS = SchemaExportSpec
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
 
+    @names_checked
     def __init__(
         self,
         examples: types.BaseChannel,
@@ -63,7 +72,7 @@ class SchemaExport(base_component.BaseComponent):
             statistics: TFX's ExampleStatistics of them; where the two disagree the run fails and
                 names the feature.
             tfds: write TFDS's two JSON files too, so that `tfds.builder_from_directory` opens the
-                output's uri.
+                uri of `datum_dataset`.
         """
         spec = SchemaExportSpec(
             examples=examples,
@@ -71,5 +80,6 @@ class SchemaExport(base_component.BaseComponent):
             statistics=statistics,
             tfds=int(tfds) if isinstance(tfds, bool) else tfds,
             datum_schema=types.Channel(type=standard_artifacts.Schema),
+            datum_dataset=types.Channel(type=simple_artifacts.Dataset),
         )
         super().__init__(spec=spec)

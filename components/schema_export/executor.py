@@ -14,7 +14,7 @@ from tfx.types import artifact_utils
 
 from components.common.feature_facts import DatasetFacts
 from components.common.files import is_remote, join, read_text, remove_tree
-from components.common.publish import write_feature_files
+from components.common.publish import write_feature_files, write_schema
 from components.common.source import Source, open_source, read_shard_blocks, with_facts
 from components.common.summaries import working_folder
 from components.common.tfmd import (
@@ -58,7 +58,9 @@ class Executor(base_executor.BaseExecutor):
         Args:
             input_dict: `examples`: the Examples artifact; `schema`: TFX's Schema, optional;
                 `statistics`: TFX's ExampleStatistics, optional.
-            output_dict: `datum_schema`: the Schema artifact to fill.
+            output_dict: `datum_schema`: the Schema artifact to fill, with `schema.pbtxt` alone, as
+                TFX's own components want it; `datum_dataset`: the Dataset artifact, with that and
+                all else. Where there is only the first, all goes there.
             exec_properties: `tfds`: 1 to write TFDS's two files too.
 
         Raises:
@@ -67,6 +69,8 @@ class Executor(base_executor.BaseExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         artifact = artifact_utils.get_single_instance(output_dict["datum_schema"])
+        given_place = output_dict.get("datum_dataset")
+        dataset = artifact_utils.get_single_instance(given_place) if given_place else artifact
         source, facts, is_whole = _look(open_source(examples.uri))
         features = dict(source.features or {})
         schema = _own_schema(source, features, facts)
@@ -86,17 +90,25 @@ class Executor(base_executor.BaseExecutor):
             EXAMPLE_SCHEMA_FILE: render_example_schema(features, vocabularies=source.vocabularies)
         }
         if exec_properties.get("tfds"):
-            others |= _tfds_files(source, features, artifact.uri)
+            others |= _tfds_files(source, features, dataset.uri)
         write_feature_files(
-            artifact.uri,
+            dataset.uri,
             features,
-            _records_seen_from(artifact.uri, source),
+            _records_seen_from(dataset.uri, source),
             vocabularies=source.vocabularies,
             schema=schema,
             others=others,
         )
-        remove_tree(working_folder(artifact.uri))
-        _tell(artifact, features, [s.path for group in source.shards.values() for s in group])
+        remove_tree(working_folder(dataset.uri))
+        notes = datum_limits(features, [s.path for g in source.shards.values() for s in g])
+        _describe(artifact, features, notes)
+        if dataset is not artifact:
+            write_schema(artifact.uri, schema)
+            remove_tree(working_folder(artifact.uri))
+            _describe(dataset, features, notes)
+        for note in notes:
+            logging.warning("SchemaExport: %s", note)
+        logging.info("SchemaExport: %d features (%s)", len(features), dataset.uri)
 
 
 def _look(source: Source) -> tuple[Source, DatasetFacts, bool]:
@@ -199,11 +211,7 @@ def _tfds_files(source: Source, features: Mapping[str, Feature], uri: str) -> di
     }
 
 
-def _tell(artifact: types.Artifact, features: Mapping[str, Feature], paths: list[str]) -> None:
+def _describe(artifact: types.Artifact, features: Mapping[str, Feature], notes: list[str]) -> None:
     artifact.set_int_custom_property("num_features", len(features))
-    notes = datum_limits(features, paths)
-    for note in notes:
-        logging.warning("SchemaExport: %s", note)
     if notes:
         artifact.set_string_custom_property("datum_limits", "\n".join(notes))
-    logging.info("SchemaExport: %d features (%s)", len(features), artifact.uri)

@@ -12,7 +12,7 @@ from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.orchestration import data_types
 from tfx.types import channel_utils, component_spec, standard_artifacts
 
-from components.common.checks import as_properties, known_now
+from components.common.checks import as_properties, known_now, names_checked
 from components.shard_balancer.executor import Executor
 from components.shard_balancer.settings import BalancerSettings
 
@@ -25,7 +25,8 @@ class ShardBalancerSpec(types.ComponentSpec):
     """The component's parameters, input and output."""
 
     PARAMETERS = {
-        "num_shards": component_spec.ExecutionParameter(type=str, optional=True),
+        # A number where a RuntimeParameter says so, else JSON.
+        "num_shards": component_spec.ExecutionParameter(type=(int, str), optional=True),
         "target_shard_bytes": component_spec.ExecutionParameter(type=int),
         "shard_multiple": component_spec.ExecutionParameter(type=int),
         "shuffle": component_spec.ExecutionParameter(type=int),
@@ -55,6 +56,7 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
     SPEC_CLASS = ShardBalancerSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
 
+    @names_checked
     def __init__(
         self,
         examples: types.BaseChannel | Sequence[types.BaseChannel],

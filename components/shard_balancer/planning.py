@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
+from components.common.checks import check_names
 from components.shard_balancer.inputs import Inputs, InputShard, open_inputs
 from components.shard_balancer.layout import (
     Cells,
@@ -270,6 +271,7 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
         DatasetError: an input is no dataset, not whole, or damaged.
         ConfigError: a setting is not allowed.
     """
+    check_names("plan", settings, [field.name for field in dataclasses.fields(BalancerSettings)])
     made = BalancerSettings(**settings)
     inputs = open_inputs([examples] if isinstance(examples, str) else examples)
     made.check_splits(list(inputs.shards))

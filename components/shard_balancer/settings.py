@@ -10,6 +10,7 @@ from typing import Any
 
 from components.common.checks import COMPRESSIONS, check_choice, check_number
 from trainer_utils.format import ConfigError, num_shards_for
+from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
 __all__ = ["BalancerSettings"]
@@ -110,7 +111,8 @@ class BalancerSettings:
             for split in self.num_shards:
                 if split not in splits:
                     raise ConfigError(
-                        f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}"
+                        f"num_shards[{split!r}]: expected one of the splits {', '.join(splits)}."
+                        f"{did_you_mean(split, splits)}".removesuffix(".")
                     )
 
     def asked_shards(self, split: str) -> int | None:

@@ -12,6 +12,7 @@ from tfx import types
 from tfx.dsl.components.base import executor_spec
 from tfx.proto import example_gen_pb2, range_config_pb2
 
+from components.common.checks import names_checked
 from components.example_gen.component import (
     COMMON_PARAMETERS,
     EXAMPLES,
@@ -76,6 +77,7 @@ class TextExampleGen(FilesExampleGen):
     DRIVER_CLASS = _Driver
     settings_class = TextSettings
 
+    @names_checked
     def __init__(
         self,
         input_base: str | Runtime,

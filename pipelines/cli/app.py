@@ -56,6 +56,18 @@ class _Commands(click.Group):
         command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Finds the command; of one that there is not, says which was meant."""
+        try:
+            return super().resolve_command(ctx, args)
+        except click.UsageError as error:
+            from trainer_utils.format.errors import did_you_mean
+
+            hint = did_you_mean(args[0], COMMANDS) or f" Expected one of {', '.join(COMMANDS)}."
+            raise click.UsageError(f"{error.message}{hint}", ctx) from None
+
     def invoke(self, ctx: click.Context) -> Any:
         """Runs a command; what it raises becomes one sentence."""
         try:

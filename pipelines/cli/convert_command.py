@@ -88,18 +88,23 @@ def convert(
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': a folder for the dataset.", ctx)
     options = _options(given)
-    kind, seen = (kind, "as asked for") if kind else _recognised(source, options)
+    from pipelines.conversion_settings import check_places, prepare
+
+    with quiet(ctx):
+        conversion = prepare(source, kind=kind, **options)
+    if out is not None:
+        check_places(conversion.source, out, metadata)
+    if kind is None:
+        say(f"{source}: {conversion.seen}")
     say("Starting TFX (some seconds) …")
     with quiet(ctx):
         if dry_run:
-            from pipelines.dry_run import plan_conversion
+            from pipelines.dry_run import plan_prepared
 
-            planned = plan_conversion(source, kind=kind, **options)
-            planned = dataclasses.replace(planned, source=source, seen=seen)
+            planned = dataclasses.replace(plan_prepared(conversion), source=source)
         else:
-            from pipelines.conversion import prepare, run_conversion
+            from pipelines.conversion import run_conversion
 
-            conversion = prepare(source, kind=kind, **options)
             made = run_conversion(conversion, str(out), metadata=metadata)
     if dry_run:
         print_facts(planned.to_json(), str(planned), as_json=as_json)
@@ -128,15 +133,6 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
             raise click.BadParameter(f"{name} is given twice", param_hint="--set")
         options[name] = value
     return options
-
-
-def _recognised(source: str, options: dict[str, Any]) -> tuple[str, str]:
-    """The kind, and what it was told by: before TFX is imported, so that errors come at once."""
-    from pipelines.recognition import recognise
-
-    found = recognise(source, options)
-    say(f"{source}: {found.seen}")
-    return found.kind, found.seen
 
 
 def _outcome(examples: str, uri: str) -> dict[str, Any]:

@@ -49,11 +49,12 @@ def lineage(
 
 
 @click.command(short_help="The pipeline runs in ML Metadata.")
-@click.argument("metadata", default=METADATA_FILE)
+@click.argument("where", metavar="[METADATA]", required=False)
+@click.option("--metadata", metavar="METADATA", help="The same, as `lineage` takes it.")
 @json_option
 @verbose_option
 @click.pass_context
-def runs(ctx: click.Context, metadata: str, as_json: bool) -> None:
+def runs(ctx: click.Context, where: str | None, metadata: str | None, as_json: bool) -> None:
     """List the pipeline runs in ML Metadata.
 
     METADATA is a sqlite file, the output folder of `convert`, mysql://user:password@host:port/database
@@ -61,8 +62,11 @@ def runs(ctx: click.Context, metadata: str, as_json: bool) -> None:
 
     \b
     tfx-shards runs out/metadata.sqlite
-    tfx-shards runs out/ --json
+    tfx-shards runs --metadata out/ --json
     """
+    if where is not None and metadata is not None:
+        raise click.UsageError(f"METADATA is given twice: {where!r} and {metadata!r}", ctx)
+    metadata = where or metadata or METADATA_FILE
     require_tfx("runs")
     list_runs = importlib.import_module("pipelines.lineage").list_runs
     if os.path.isdir(metadata):

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from pipelines.doctor.checks import Check, bad, ok, warn
 from pipelines.doctor.packages import version_of
 from trainer_utils.format import ConfigError
+from trainer_utils.format.errors import did_you_mean
 
 __all__ = ["STRATEGIES", "cluster_checks", "workers_of"]
 
@@ -50,7 +51,10 @@ def _canonical(strategy: str | None) -> str | None:
     for known in STRATEGIES:
         if letters == known.replace("-", ""):
             return known
-    raise ConfigError(f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}")
+    raise ConfigError(
+        f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}."
+        f"{did_you_mean(strategy, STRATEGIES)}".removesuffix(".")
+    )
 
 
 def _tf_config(workers: int) -> Iterator[Check]:

@@ -94,7 +94,7 @@ def test_each_photo_is_in_one_split_and_once(demo, component, output):
 
 @pytest.mark.parametrize(
     ("component", "output"),
-    [("ShardBalancer", "balanced_examples"), ("SchemaExport", "datum_schema")],
+    [("ShardBalancer", "balanced_examples"), ("SchemaExport", "datum_dataset")],
 )
 @pytest.mark.parametrize("split", ["train", "eval"])
 def test_datum_reads_what_input_fn_reads(demo, split, component, output):

@@ -43,3 +43,11 @@ def test_a_file_system_without_links_is_no_error(tmp_path, monkeypatch):
     uri = make(tmp_path, 1)
     point_to(str(tmp_path / "out"), uri)
     assert os.listdir(tmp_path / "out") == ["artifacts"]
+
+
+def test_an_output_folder_may_be_a_link_itself(tmp_path):
+    target = tmp_path / "out/artifacts/1"
+    target.mkdir(parents=True)
+    (tmp_path / "out/latest").symlink_to("artifacts/1")
+    (tmp_path / "there").symlink_to("out")
+    assert newest_dataset(str(tmp_path / "there")) == str(tmp_path / "there/artifacts/1")

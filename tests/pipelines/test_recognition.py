@@ -129,3 +129,54 @@ def test_nothing_is_an_error(tmp_path):
     write(tmp_path, {"a.jpg": JPEG})
     with pytest.raises(InputError, match="expected a folder, a table or an archive, got an image"):
         recognise(str(tmp_path / "a.jpg"), {})
+
+
+def test_what_is_said_is_counted_and_not_a_sample(tmp_path):
+    write(tmp_path, many("{}.jpg", b"", 1000) | {"README.md": TEXT, ".hidden": b""})
+    assert recognise(str(tmp_path), {}).seen == "1,000 images, 1 text"
+
+
+def test_of_too_many_files_it_says_how_many_there_are_at_least(tmp_path, monkeypatch):
+    import pipelines.recognition as recognition
+
+    monkeypatch.setattr(recognition, "_MOST_IN_FOLDER", 20)
+    write(tmp_path, many("a/{}.jpg", JPEG, 30) | many("b/{}.wav", WAV, 1))
+    assert recognise(str(tmp_path), {}).seen == "at least 20 images, 1 sound"
+    monkeypatch.setattr(recognition, "_MOST_FILES", 10)
+    assert recognise(str(tmp_path), {}).seen == "at least 10 images"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["manifest.json", "Split-train/data_tfrecord-00000-of-00001", "rejects.jsonl"],
+        ["Split-train/data_tfrecord-00000-of-00001.gz"],
+        ["metadata.sqlite", "artifacts/ImageExampleGen/examples/1/Split-a/data_tfrecord-0-of-1"],
+        ["datum_to_type_and_shape_mapping.json", "shard_info.json", "train/a.tfrecord"],
+        ["dataset_info.json", "features.json", "mnist-train.tfrecord-00000-of-00001"],
+        ["a.tfrecord", "b.tfrecords.gz", "label.labels.txt", "info.json"],
+    ],
+)
+def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path, names):
+    from tfx.proto import example_gen_pb2
+
+    from components.example_gen.inputs import locate
+
+    write(tmp_path, dict.fromkeys(names, b"x"))
+    calls = [
+        lambda: recognise(str(tmp_path), {}),
+        lambda: locate(
+            str(tmp_path),
+            example_gen_pb2.Input(splits=[{"name": "all", "pattern": "*"}]),
+            is_source_file=lambda path: False,
+        ),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="a dataset of TFRecords already") as error:
+            call()
+        assert "ShardBalancer takes datasets" in str(error.value)
+
+
+def test_photos_beside_a_few_tfrecords_are_photos(tmp_path):
+    write(tmp_path, many("cat/{}.jpg", JPEG, 30) | {"old.tfrecord": b"\0\1"})
+    assert recognise(str(tmp_path), {}).kind == "image"

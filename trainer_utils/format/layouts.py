@@ -11,7 +11,7 @@ touched here.
 
 import dataclasses
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from trainer_utils.format.datum import Feature, parse_features, parse_shard_info
 from trainer_utils.format.errors import DatasetError
@@ -21,6 +21,7 @@ from trainer_utils.format.naming import (
     DATUM_TYPES_FILE,
     EXAMPLE_SCHEMA_FILE,
     MANIFEST_FILE,
+    SHARD_PREFIX,
     SPLIT_PREFIX,
     WORKING_FOLDER,
     canonical_split,
@@ -35,9 +36,11 @@ from trainer_utils.format.tfds import (
     parse_tfds_splits,
 )
 
-__all__ = ["FoundShard", "Layout", "find_layout"]
+__all__ = ["FoundShard", "Layout", "find_layout", "sign_of_dataset"]
 
 _BARE = re.compile(r"\.(tfrecords?|tfrec)(\.gz)?$|\.tfrecords?-\d+-of-\d+$")
+_SHARD = re.compile(rf"(artifacts/[^/]+/[^/]+/\d+/)?{SPLIT_PREFIX}[^/]+/{SHARD_PREFIX}-")  # TFX's
+_BESIDE_BARE = (".json", ".pbtxt", ".labels.txt")
 _NUMBERED = re.compile(r"(?P<head>.*)-(?P<index>\d{5,})-of-(?P<count>\d{5,})(?P<tail>[^/]*)")
 _WORDS = re.compile(r"[A-Za-z]+")
 _DEFAULT_SPLIT = "train"
@@ -133,6 +136,23 @@ def find_layout(
         return _tfds(files, read_text, uri)
     found = _folders(in_splits) if in_splits else _bare(files, uri)
     return Layout(shards=found, features=features, vocabulary_files=vocabularies)
+
+
+def sign_of_dataset(names: Collection[str]) -> str | None:
+    """The file that shows that a folder is a dataset of TFRecords already; None for raw files.
+
+    Args:
+        names: paths of files relative to the folder, with `/`; or the one name of a file.
+    """
+    if shards := [name for name in names if _SHARD.match(name)]:
+        return min(shards)
+    signs = {DATUM_SHARDS_FILE: DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
+    for own, beside in signs.items():
+        if own in names and beside in names:
+            return own
+    bare = [name for name in names if _BARE.search(name)]
+    others = sum(not name.endswith(_BESIDE_BARE) for name in names) - len(bare)
+    return min(bare) if bare and not others else None
 
 
 def _counted(info: Mapping[str, Mapping[str, int]]) -> dict[str, list[FoundShard]]:

@@ -1,15 +1,18 @@
 """Our `kfp.dsl` components as their users meet them."""
 
+import contextlib
 import json
 import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 import yaml
 from kfp import compiler, components, dsl
 
 import components as ours
+import trainer_utils
 from components.kubeflow import (
     default_image,
     image_example_gen,
@@ -147,3 +150,54 @@ def test_wrong_settings_end_the_step_with_one_line(tmp_path, capsys, parameters,
 
 def test_the_package_names_what_it_has():
     assert [name for name in ours.kubeflow.__all__ if not hasattr(ours.kubeflow, name)] == []
+
+
+def test_the_image_may_be_chosen_where_a_pipeline_is_compiled(tmp_path):
+    @dsl.container_component
+    def theirs():
+        return dsl.ContainerSpec(image="example/theirs:1", command=["true"])
+
+    @dsl.pipeline(name="inner")
+    def inner(path: str):
+        image_example_gen(input_base=path)
+
+    @dsl.pipeline(name="outer")
+    def outer():
+        inner(path="/photos")
+        text_example_gen(input_base="/texts")
+        theirs()
+
+    def images(made, image=None):
+        with using_image(image) if image else contextlib.nullcontext():
+            compiler.Compiler().compile(made, package_path=str(tmp_path / "p.yaml"))
+        executors = yaml.safe_load((tmp_path / "p.yaml").read_text())["deploymentSpec"]["executors"]
+        return sorted(executor["container"]["image"] for executor in executors.values())
+
+    before = images(outer)
+    assert images(outer, "example/it:1") == ["example/it:1", "example/it:1", "example/theirs:1"]
+    assert images(outer, "example/it:2") == ["example/it:2", "example/it:2", "example/theirs:1"]
+    assert images(shard_balancer, "example/it:3") == ["example/it:3"]
+    assert images(theirs, "example/it:3") == ["example/theirs:1"]
+    assert images(outer) == before
+
+
+@pytest.mark.slow
+def test_photos_of_many_sizes_are_checked_as_they_are(tmp_path):
+    from PIL import Image
+
+    import pipelines
+    from components.kubeflow.input_check import check_input
+
+    rng = np.random.default_rng(0)
+    for number in range(24):
+        path = tmp_path / "photos" / "ab"[number % 2] / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        size = (*rng.integers(20, 60, 2), 3)
+        Image.fromarray(rng.integers(0, 256, size, dtype=np.uint8)).save(path)
+    uri = pipelines.convert(str(tmp_path / "photos"), str(tmp_path / "out"))
+    found = check_input(uri, {"batch_size": 256, "seconds": 0.05})
+    batches = trainer_utils.input_fn(uri, batch_size=1, image_size=(8, 8))
+    assert found["records"] == len(list(batches))
+    assert found["records_per_second"] > 0
+    only = {"batch_size": 4, "seconds": 0.05, "input_options": {"features": ["label"]}}
+    assert check_input(uri, only)["steps"] == -(-found["records"] // 4)

@@ -12,6 +12,8 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.types import standard_artifacts
+from tfx.types.experimental import simple_artifacts
+from tfx.utils import io_utils
 
 import trainer_utils
 from components.common.beam import IN_PROCESS_RUNNER
@@ -47,7 +49,8 @@ def export(
     **properties: int,
 ) -> schema_pb2.Schema:
     given, made = standard_artifacts.Examples(), standard_artifacts.Schema()
-    given.uri, made.uri = str(examples), str(target)
+    dataset = simple_artifacts.Dataset()
+    given.uri, made.uri, dataset.uri = str(examples), f"{target}-schema", str(target)
     inputs = {"examples": [given]}
     if schema is not None:
         artifact = standard_artifacts.Schema()
@@ -57,8 +60,10 @@ def export(
         stats = standard_artifacts.ExampleStatistics()
         stats.uri = str(statistics)
         inputs["statistics"] = [stats]
-    Executor().Do(inputs, {"datum_schema": [made]}, properties)
-    return text_format.Parse((target / "schema.pbtxt").read_text(), schema_pb2.Schema())
+    Executor().Do(inputs, {"datum_schema": [made], "datum_dataset": [dataset]}, properties)
+    schema_file = Path(io_utils.get_only_uri_in_dir(made.uri))  # as TFX's own components find it
+    assert schema_file.read_text() == (target / "schema.pbtxt").read_text()
+    return text_format.Parse(schema_file.read_text(), schema_pb2.Schema())
 
 
 @pytest.fixture

@@ -1,0 +1,111 @@
+"""All of TFX's stock components on what ours make: statistics, schema, examples, model, metrics."""
+
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+pytest.importorskip("tfx", reason="TFX's own components")
+import tensorflow_model_analysis as tfma
+from datum.reader import load
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
+from tfx import v1 as tfx
+
+from components import SchemaExport, ShardBalancer, TextExampleGen
+from pipelines.local_runs import run_here
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+FUNCTIONS = "tests.e2e.stock_functions"
+
+
+@pytest.fixture(scope="module")
+def uris(tmp_path_factory):
+    """120 rows through a whole pipeline; the uri of each component's output."""
+    root = tmp_path_factory.mktemp("stock")
+    rows = [f"review number {n},{n % 5 + 0.5},{'good' if n % 5 > 2 else 'bad'}" for n in range(120)]
+    (root / "reviews.csv").write_text("\n".join(["text,stars,label", *rows, ""]))
+    metadata = str(root / "metadata.sqlite")
+    pipeline = tfx.dsl.Pipeline(
+        pipeline_name="stock",
+        pipeline_root=str(root / "artifacts"),
+        components=components_of(str(root / "reviews.csv")),
+        metadata_connection_config=tfx.orchestration.metadata.sqlite_metadata_connection_config(
+            metadata
+        ),
+    )
+    return run_here(pipeline, metadata)
+
+
+def components_of(source):
+    texts = TextExampleGen(input_base=source)
+    balanced = ShardBalancer(examples=texts.outputs["examples"], num_shards=2)
+    examples = balanced.outputs["balanced_examples"]
+    described = SchemaExport(examples=examples)
+    schema = described.outputs["datum_schema"]
+    statistics = tfx.components.StatisticsGen(examples=examples, schema=schema)
+    validator = tfx.components.ExampleValidator(
+        statistics=statistics.outputs["statistics"], schema=schema
+    )
+    transform = tfx.components.Transform(
+        examples=examples, schema=schema, preprocessing_fn=f"{FUNCTIONS}.preprocessing_fn"
+    )
+    trainer = tfx.components.Trainer(
+        run_fn=f"{FUNCTIONS}.run_fn",
+        examples=transform.outputs["transformed_examples"],
+        transform_graph=transform.outputs["transform_graph"],
+        schema=schema,
+        train_args=tfx.proto.TrainArgs(num_steps=1),
+        eval_args=tfx.proto.EvalArgs(num_steps=1),
+    )
+    config = tfma.EvalConfig(
+        model_specs=[tfma.ModelSpec(label_key="label", signature_name="serving_default")],
+        slicing_specs=[tfma.SlicingSpec()],
+        metrics_specs=tfma.metrics.specs_from_metrics(
+            [tfma.metrics.ExampleCount(), tfma.metrics.AUC(num_thresholds=100)]
+        ),
+    )
+    evaluator = tfx.components.Evaluator(
+        examples=examples, model=trainer.outputs["model"], schema=schema, eval_config=config
+    )
+    return [texts, balanced, described, statistics, validator, transform, trainer, evaluator]
+
+
+def test_the_schema_is_one_file_that_tfx_reads(uris):
+    (path,) = Path(uris["SchemaExport"]).iterdir()
+    schema = text_format.Parse(path.read_text(), schema_pb2.Schema())
+    assert {feature.name for feature in schema.feature} == {"id", "text", "stars", "label"}
+
+
+def test_example_validator_finds_no_anomaly(uris):
+    files = sorted(Path(uris["ExampleValidator"]).rglob("SchemaDiff.pb"))
+    assert len(files) == 2  # of train and eval
+    for path in files:
+        anomalies = anomalies_pb2.Anomalies.FromString(path.read_bytes())
+        assert not anomalies.anomaly_info
+
+
+def test_transform_and_trainer_made_a_model_that_serves_raw_examples(uris):
+    (folder,) = Path(uris["Trainer"].replace("model_run", "model")).glob("Format-Serving")
+    serve = tf.saved_model.load(str(folder)).signatures["serving_default"]
+    shards = [str(path) for path in Path(uris["ShardBalancer"]).glob("Split-eval/*")]
+    for record in tf.data.TFRecordDataset(shards):
+        example = tf.train.Example.FromString(record.numpy())
+        stars = example.features.feature["stars"].float_list.value[0]
+        found = float(serve(examples=record[tf.newaxis])["predictions"][0, 0])
+        assert (found > 0.5) == (stars > 3)
+
+
+def test_evaluator_measures_it(uris):
+    result = tfma.load_eval_result(uris["Evaluator"])
+    ((_, metrics),) = result.slicing_metrics
+    values = metrics[""][""]
+    assert values["example_count"]["doubleValue"] == 39
+    assert values["auc"]["doubleValue"] == pytest.approx(1, abs=1e-3)
+
+
+def test_datum_opens_the_dataset_beside_it(uris):
+    folder = uris["SchemaExport"].replace("datum_schema", "datum_dataset")
+    loaded = load(folder)
+    loaded.dataset_configs.batch_size_val = 1
+    assert sum(1 for _ in loaded.val_fn("train")) == 81

@@ -1,0 +1,245 @@
+"""Every setting with wrong values: refused at once, without TFX, in a sentence that names it."""
+
+import inspect
+import json
+import subprocess
+import sys
+
+import pytest
+
+pytest.importorskip("tfx", reason="convert needs TFX")
+import components
+from components.audio_example_gen.settings import AudioSettings
+from components.image_example_gen.settings import ImageSettings
+from components.shard_balancer.settings import BalancerSettings
+from components.text_example_gen.settings import TextSettings
+
+SETTINGS = {"image": ImageSettings, "text": TextSettings, "audio": AudioSettings}
+COMPONENTS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}
+TFX_OPTIONS = ("input_config", "output_config", "range_config")
+WRONG = {  # settings: values that no kind of conversion takes
+    "layout": ["foldr", 3, None, ["csv"]],
+    "columns": [["a"], "a=int", {"a": "integer"}, {"a": None}, 3],
+    "vocabulary": ["cat", 3, False, {"label": []}, ["a", "a"], [1], ["a\nb"]],
+    "group_by": ["", 3, ["a"], True],
+    "stratify": ["yes", 2, None, [True]],
+    "seed": ["x", 1.5, None, True, 2**63, -(2**63) - 1],
+    "target_shard_bytes": ["128MiB", 0, -1, 1.5, None, True],
+    "compression": ["zip", "GZIP", None, 1],
+    "max_reject_fraction": ["1%", -0.1, 1.1, None, True],
+    "image_roots": ["folder", [1], [""], 3],
+    "orientation": ["aply", None, True],
+    "frames": ["last", None, 1],
+    "resize_shorter_side": [0, -1, "256", 1.5, True],
+    "quality": [0, 101, "95", 95.5, None],
+    "encoding": ["jpeg2000", None, 8],
+    "verify": ["decod", None, True],
+    "max_pixels": [0, "many", 1.5, None],
+    "sample_rate": [0, "16kHz", 1.5, True],
+    "channels": [0, 3, "mono"],
+    "column_names": ["a,b", [""], ["a", "a"], 3],
+    "delimiter": ["", ";;", 3, '"', "é"],
+    "lowercase": ["yes", 2, None],
+    "normalize": ["NFX", 3, "nfc"],
+    "min_chars": [-1, "x", None, 1.5],
+    "max_chars": [0, "x", 1.5],
+    "deduplicate": ["yes", 2, None],
+    "num_shards": [0, -1, "eight", 1.5, True, {"train": 0}, {"train": "x"}, [8]],
+    "shard_multiple": [0, "x", None, 1.5],
+    "shuffle": ["yes", 2, None],
+    "balance": ["size", None, 1],
+    "stratify_by": [3, True, ["label"]],
+    "memory_bytes": [0, 1 << 19, "1GB", None],
+    **{name: ["x", 3] for name in TFX_OPTIONS},
+}
+PROGRAM = """
+import json, sys, time
+from click.testing import CliRunner
+from pipelines.cli.app import app
+for arguments in json.load(sys.stdin):
+    before = set(sys.modules)
+    result = CliRunner().invoke(app, arguments)
+    heavy = [n for n in ("tfx", "tensorflow", "apache_beam", "ml_metadata") if n in sys.modules]
+    print(json.dumps([result.exit_code, result.stderr, result.stdout, heavy]))
+"""
+
+
+def invoke_all(calls, cwd):
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM],
+        input=json.dumps(calls),
+        cwd=cwd,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def takers(name):
+    return [kind for kind, settings in SETTINGS.items() if name in settings.argument_names()]
+
+
+def test_the_sweep_has_every_setting_and_the_settings_are_the_constructors():
+    known = {*inspect.signature(BalancerSettings).parameters, *TFX_OPTIONS}
+    for kind, settings in SETTINGS.items():
+        constructor = inspect.signature(getattr(components, COMPONENTS[kind]).__init__)
+        arguments = {*constructor.parameters} - {"self", "input_base", *TFX_OPTIONS}
+        assert set(settings.argument_names()) == arguments
+        known |= arguments
+    balancer = inspect.signature(components.ShardBalancer.__init__).parameters
+    assert {*inspect.signature(BalancerSettings).parameters} == {*balancer} - {"self", "examples"}
+    assert set(WRONG) == known
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_wrong_value_is_refused_before_tfx_is_imported(tmp_path, dry_run):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/1.jpg").touch()
+    calls, expected = [], []
+    for name, values in WRONG.items():
+        for kind in takers(name) or ["image"]:
+            for value in values:
+                setting = f"{name}={json.dumps(value)}"
+                call = ["convert", "photos", "out", "--kind", kind, "--set", setting]
+                calls.append([*call, *(["--dry-run"] if dry_run else [])])
+                expected.append((name, value))
+    for (name, value), call, (status, stderr, stdout, heavy) in zip(
+        expected, calls, invoke_all(calls, tmp_path), strict=True
+    ):
+        assert (status, stdout, heavy) == (2, "", []), (call, stderr)
+        (line,) = stderr.splitlines()
+        assert line.startswith(f"Error: {name}"), call
+        innermost = value
+        while isinstance(innermost, (dict, list)) and innermost:
+            innermost = [*(innermost.values() if isinstance(innermost, dict) else innermost)][-1]
+        assert repr(innermost) in line or repr(value) in line, call
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_misspelt_gets_a_suggestion(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/1.jpg").touch()
+    cases = {
+        "inspct out": "'inspect'",
+        "verfy out": "'verify'",
+        "convert photos out --laout folder": "'--layout'",
+        "convert photos out --kind image --layout foldr": "'folder'",
+        "convert photos out --layout foldr --kind text": "'folder'",
+        "convert photos out --set num_shrds=3": "'num_shards'",
+        "convert photos out --splits train=8,eval=2 --num-shards tain=3": "'train'",
+        "convert photos out --set orientaton=keep": "'orientation'",
+        "convert photos out --set verify=decod --kind image": "'decode'",
+        "convert photos out --dry-run --set batch=1 --set colums=1": None,
+        "compile imag --image i --pipeline-root gs://b/r": "'image'",
+        "compile none.py:f --image i --pipeline-root gs://b/r": None,
+        "doctor --strategy mirored": "'mirrored'",
+        "convert": None,
+        "convert photos": None,
+        "convert photos out --seed x": None,
+        "convert photos photos/out --kind image": None,
+        "convert photos out --kind images": None,
+        "runs --metadata a b": None,
+    }
+    calls = [case.split() for case in cases]
+    for call, (status, stderr, stdout, heavy), hint in zip(
+        calls, invoke_all(calls, tmp_path), cases.values(), strict=True
+    ):
+        assert (status, stdout, heavy) == (2, "", []), (call, stderr)
+        assert "Traceback" not in stderr
+        if hint:
+            assert f"Did you mean {hint}?" in stderr, call
+
+
+def test_what_is_not_there_or_is_no_raw_input_is_told_without_tfx(tmp_path):
+    shard = tmp_path / "dataset/Split-train/data_tfrecord-00000-of-00001"
+    shard.parent.mkdir(parents=True)
+    shard.touch()
+    (tmp_path / "empty").mkdir()
+    said = {"none": "found none", "empty": "found no file", "dataset": "ShardBalancer"}
+    calls = [
+        ["convert", source, "out", *kind, *dry_run]
+        for source in said
+        for kind in ([], ["--kind", "text"])
+        for dry_run in ([], ["--dry-run"])
+    ]
+    for call, result in zip(calls, invoke_all(calls, tmp_path), strict=True):
+        status, stderr, stdout, heavy = result
+        assert (status, stdout, heavy) == (1, "", []), call
+        assert said[call[1]] in stderr
+        assert len(stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("component", "arguments", "said"),
+    [
+        ("ImageExampleGen", {"inpt_base": "x"}, "inpt_base='x'. Did you mean 'input_base'?"),
+        ("AudioExampleGen", {"input_base": "x", "sample_rat": 1}, "Did you mean 'sample_rate'?"),
+        ("TextExampleGen", {"input_base": "x", "lowercas": 1}, "Did you mean 'lowercase'?"),
+        ("TextExampleGen", {}, "missing a required argument: 'input_base'"),
+        ("ImageExampleGen", {"input_base": 3}, "input_base: expected a path or url, got 3"),
+        ("ImageExampleGen", {"input_base": ""}, "input_base: expected a path or url, got ''"),
+        ("ShardBalancer", {"example": 1}, "Did you mean 'examples'?"),
+        ("ShardBalancer", {"examples": None, "num_shard": 1}, "Did you mean 'num_shards'?"),
+        ("SchemaExport", {"exampls": 1}, "Did you mean 'examples'?"),
+    ],
+)
+def test_a_constructor_says_which_argument_was_meant(component, arguments, said):
+    from trainer_utils.format import ConfigError
+
+    with pytest.raises(ConfigError) as raised:
+        getattr(components, component)(**arguments)
+    assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("name", [name for name in WRONG if takers(name)])
+def test_a_constructor_refuses_each_wrong_value(name):
+    from trainer_utils.format import ConfigError
+
+    optional = {"columns", "vocabulary", "image_roots", "column_names"}
+    for kind in takers(name):
+        for value in WRONG[name]:
+            if value is None and name in optional:
+                continue
+            with pytest.raises(ConfigError, match=name):
+                getattr(components, COMPONENTS[kind])(input_base="x", **{name: value})
+
+
+def test_a_plan_says_which_setting_was_meant():
+    from components.shard_balancer import plan
+    from trainer_utils.format import ConfigError
+
+    with pytest.raises(ConfigError, match="Did you mean 'num_shards'"):
+        plan("examples/", num_shrds=3)
+
+
+def test_an_output_config_is_checked_in_the_constructor():
+    from tfx.proto import example_gen_pb2
+
+    from trainer_utils.format import ConfigError
+
+    config = example_gen_pb2.Output()
+    config.split_config.splits.add(name="a/b", hash_buckets=1)
+    with pytest.raises(ConfigError, match="split 'a/b'"):
+        components.ImageExampleGen(input_base="x", output_config=config)
+
+
+def test_pipelines_convert_refuses_before_tfx_is_imported(tmp_path):
+    (tmp_path / "1.jpg").touch()
+    program = (
+        "import sys, pipelines\n"
+        "for given in ({'num_shrds': 3}, {'layout': 'foldr'}, {'splits': {'train': 0}},\n"
+        "              {'metdata': 'x'}, {'kind': 'imge'}):\n"
+        "    try:\n        pipelines.convert('.', 'out', **{'kind': 'image', **given})\n"
+        "    except ValueError as error:\n        print(type(error).__name__, error)\n"
+        "print([n for n in ('tfx', 'tensorflow', 'apache_beam') if n in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=True
+    )
+    *errors, heavy = done.stdout.splitlines()
+    assert heavy == "[]"
+    assert [line.split()[0] for line in errors] == ["ConfigError"] * 5
+    hints = ["'num_shards'", "'folder'", None, "'metadata'", "'image'"]
+    for line, hint in zip(errors, hints, strict=True):
+        assert hint is None or line.endswith(f"Did you mean {hint}?")
