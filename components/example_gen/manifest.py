@@ -125,8 +125,10 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
     features: list[list[Value]] = []
     for name, place in place_of.items():
         values = [row[place] for _, row in rows]
-        if roles[name] in (*MEDIA, "split", "ignore") or all(v in (None, "") for v in values):
+        if roles[name] in (*MEDIA, "split", "ignore") or all(_trimmed(v) is None for v in values):
             continue
+        if roles[name] == "label" or name.lower() in LABEL_NAMES:
+            values = [*map(_trimmed, values)]
         column, typed = typed_column(
             name,
             values,
@@ -147,7 +149,7 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
         if name in table.embedded:
             sources_of.append(embedded_sources(table, table.embedded[name]))
         else:
-            uris = [(position, str(row[place_of[name]] or "")) for position, row in rows]
+            uris = [(position, str(_trimmed(row[place_of[name]]) or "")) for position, row in rows]
             sources_of.append(file_sources(inputs, table, uris, are_alone=len(media) == 1))
     sources = joined_sources(rows, sources_of)
     kinds = [str(roles[name]) for name in media]
@@ -194,18 +196,17 @@ def _header(table: Table, inputs: LayoutInputs) -> tuple[list[str], list[tuple[i
     if table.columns is not None:
         return [*table.columns, *table.embedded], table.rows
     rows = table.rows
-    first = [field.lower() for field in rows[0][1]] if rows else []
+    first = [field.strip().lower() for field in rows[0][1]] if rows else []
     known = {name for names in _MEDIA_COLUMNS.values() for name in names}
     headerless = ("split", f"{inputs.media}_uri", "label")
     if set(first) & {*known, *(name.lower() for name in inputs.columns)}:
-        names, rows = list(rows[0][1]), rows[1:]
+        names, rows = [name.strip() for name in rows[0][1]], rows[1:]
         names = [name if name.lower() not in headerless else name.lower() for name in names]
     else:
         names = list(headerless)
         if any(len(row) > len(names) for _, row in rows):  # several labels
             rows = [
-                (line, [*row[:2], [label for label in row[2:] if label]] if len(row) > 2 else row)
-                for line, row in rows
+                (line, [*row[:2], _labels(row[2:])] if len(row) > 2 else row) for line, row in rows
             ]
     for position, row in rows:
         if len(row) != len(names):
@@ -246,6 +247,15 @@ def _roles(names: Sequence[str], table: Table, inputs: LayoutInputs) -> dict[str
     return roles
 
 
+def _labels(fields: Sequence[str]) -> list[str]:
+    return [label for field in fields if (label := field.strip())]
+
+
+def _trimmed(value: Any) -> Any:
+    """A path, a word or a label without spaces round it; None for what is empty then."""
+    return (value.strip() or None) if isinstance(value, str) else value
+
+
 def _only(names: Sequence[str], roles: dict[str, str | None], role: str) -> str | None:
     found = [name for name in names if roles[name] == role]
     if len(found) > 1:
@@ -256,7 +266,7 @@ def _only(names: Sequence[str], roles: dict[str, str | None], role: str) -> str 
 def _split(inputs: LayoutInputs, table: Table, position: int, value: Any) -> str | None:
     if inputs.split is not None:
         return inputs.split
-    text = str(value or "")
+    text = str(value or "").strip()
     if text.lower() in _UNASSIGNED:
         return split_of_name(table.path) if value is None else None
     split = canonical_split(text)

@@ -321,10 +321,6 @@ ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
         {"t.json": keyed('"a": {"n": 1}', '"b": {"n": 2}', '"c": {"n": "x"}')},
         r"column 'n': expected int.*got 'x' \(t\.json, row 3\)",
     ),
-    "an int past 64 bits": (
-        {"t.csv": f"n\n1\n{WIDE}\n"},
-        rf"column 'n': expected int.*{WIDE}.*\(t\.csv, row 2\)",
-    ),
     "an int past 64 bits in JSON": (
         {"t.jsonl": f'{{"n": 1}}\n{{"n": {WIDE}}}\n'},
         rf"column 'n'.*{WIDE}",
