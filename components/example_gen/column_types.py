@@ -81,7 +81,8 @@ def typed_column(
         except (ValueError, TypeError, OverflowError) as error:
             raise InputError(
                 f"column {name!r}: expected {kind}{' in lists' if is_list else ''}, "
-                f"got {part!r} ({place(row)}): {error}"
+                f"got {part!r} ({place(row)}): {error}. Say what the column is, or leave it out: "
+                f"columns={{{name!r}: 'ignore'}}."
             ) from error
     if not is_list:
         return Column(name, kind), [None if value is None else read(value) for value in given]

@@ -160,7 +160,13 @@ class MediaExecutor(LocalFirstBeamExecutor):
     def _read_listing(self, located: LocatedInputs, settings: MediaSettings) -> Listing:
         listings = [
             self.read_layout(inputs, settings.layout)
-            for inputs in layout_inputs(located, columns=settings.columns, media=self.media)
+            for inputs in layout_inputs(
+                located,
+                columns=settings.columns,
+                column_names=settings.column_names,
+                header=settings.header,
+                media=self.media,
+            )
         ]
         if len(listings) == 1:
             return listings[0]

@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-from components.example_gen.settings import ExampleGenSettings, check_texts
+from components.example_gen.settings import ExampleGenSettings, check_table_names, check_texts
 from components.media.audio import AudioOptions
 from components.media.images import ImageOptions
 
@@ -22,17 +22,22 @@ class MediaSettings(ExampleGenSettings):
 
     Args:
         image_roots: folders beside the input base that a list may point into.
+        column_names: of a CSV or TSV without a header, or in place of its names.
+        header: whether the first row of CSV and TSV has the names; None where that is to be told.
         images, audio: what becomes of them.
     """
 
-    JSON_PROPERTIES = ("columns", "image_roots", "vocabulary")
+    JSON_PROPERTIES = ("column_names", "columns", "image_roots", "vocabulary")
 
     image_roots: Sequence[str] = ()
+    column_names: Sequence[str] = ()
+    header: bool | None = None
     images: ImageOptions = ImageOptions()  # noqa: RUF009  frozen
     audio: AudioOptions = AudioOptions()  # noqa: RUF009  frozen
 
     def __post_init__(self) -> None:
         check_texts("image_roots", self.image_roots)
+        check_table_names(self.column_names, self.header)
         super().__post_init__()
 
     @classmethod
