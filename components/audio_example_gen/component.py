@@ -33,6 +33,8 @@ class AudioExampleGenSpec(types.ComponentSpec):
     PARAMETERS = {
         **COMMON_PARAMETERS,
         "image_roots": optional(str),
+        "column_names": optional(str),
+        "header": optional(int),
         "sample_rate": optional(int),
         "channels": optional(int),
     }
@@ -76,6 +78,8 @@ class AudioExampleGen(FilesExampleGen):
         layout: str | Runtime = "auto",
         columns: Mapping[str, str] | Runtime | None = None,
         image_roots: Sequence[str] | Runtime = (),
+        column_names: Sequence[str] | Runtime = (),
+        header: bool | Runtime | None = None,
         vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | Runtime | None = None,
         group_by: str | Runtime | None = None,
         stratify: bool | Runtime = False,
@@ -104,6 +108,9 @@ class AudioExampleGen(FilesExampleGen):
                 `image`, `audio`, `split` or `ignore`. Default: by their names and values. Where a
                 row has several files, each is a feature by its column's name.
             image_roots: folders beside `input_base` that a list may point into.
+            column_names: of a CSV or TSV without a header, or in place of its names.
+            header: whether the first row of a CSV or TSV has the columns' names. Default: told
+                by what stands in it; a doubt is an error.
             vocabulary: the labels in the order of their ids: of the feature `label`, or by
                 feature. Others are rejected. Default: all labels, sorted.
             group_by: the column whose equal values share a split, such as a speaker.
@@ -123,6 +130,8 @@ class AudioExampleGen(FilesExampleGen):
             "layout": layout,
             "columns": columns,
             "image_roots": image_roots,
+            "column_names": column_names,
+            "header": header,
             "vocabulary": vocabulary,
             "group_by": group_by,
             "stratify": stratify,

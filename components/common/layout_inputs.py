@@ -53,6 +53,8 @@ class LayoutInputs:
         split: the split that all of them belong to, or None where the layout tells.
         columns: kinds by column, as the user sets them.
         image_roots: other folders that lists may point into.
+        column_names: of lists without a header, or in place of its names.
+        header: whether the first row of a CSV or TSV has names; None where that is to be told.
         media: what the files are, where nothing says so: `image` or `audio`.
         contents: sums of what the layout itself read, such as annotations, by name: a part of the
             inputs' fingerprint.
@@ -64,6 +66,8 @@ class LayoutInputs:
     split: str | None = None
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     image_roots: tuple[ImageRoot, ...] = ()
+    column_names: Sequence[str] = ()
+    header: bool | None = None
     media: str = "image"
     contents: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -174,7 +178,7 @@ class LayoutInputs:
             raise RejectedInputError(
                 "UNKNOWN_SCHEME", f"expected a path or one of {', '.join(_KNOWN_SCHEMES)}"
             )
-        uri = uri.removeprefix("file://")
+        uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
         inside = False
         for root, files, start in self._roots(folder):
             path = _below(uri, root, start)
@@ -192,6 +196,24 @@ class LayoutInputs:
         raise RejectedInputError(
             "OUTSIDE_INPUT_BASE", "expected a path below input_base or one of image_roots"
         )
+
+    def _whole_if_outside(self, uri: str, folder: str) -> str:
+        """`../photos/1.jpg` as a whole path, where it leads out of the input base."""
+        if "://" in uri or os.path.isabs(uri) or is_remote(self.base):
+            return uri
+        path = posixpath.normpath(posixpath.join(folder, uri))
+        return posixpath.join(os.path.abspath(self.base), path) if path[:3] == "../" else uri
+
+    def folder_of_outside(self, uri: str, *, folder: str) -> str | None:
+        """The folder of a file that is none of the inputs, as `image_roots` would name it.
+
+        Args:
+            uri, folder: as `resolve` takes them.
+        """
+        uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
+        whole = uri if "://" in uri else posixpath.normpath(uri)
+        is_whole = "://" in whole or os.path.isabs(whole)
+        return posixpath.dirname(whole) if is_whole else None
 
     def _roots(self, folder: str) -> Iterator[tuple[str, Mapping[str, InputFile], str]]:
         yield self.base, self.files, folder

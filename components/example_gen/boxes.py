@@ -100,7 +100,7 @@ def values(boxes: Sequence[Box]) -> tuple[Value, ...]:
 
 def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     """Whether the rows of a CSV without a header are AutoML Vision's boxes."""
-    return any(any(row[3:]) for _, row in rows) and all(
+    return any(any(map(str.strip, row[3:])) for _, row in rows) and all(
         len(row) == _ROW_FIELDS and all(map(_is_empty_or_number, row[3:])) for _, row in rows
     )
 
@@ -112,7 +112,8 @@ def read_rows(table: Table) -> list[BoxRow]:
         InputError: a box is none, or an image has two splits; the message names the line.
     """
     images: dict[str, BoxRow] = {}
-    for position, (split, uri, label, *corners) in table.rows:
+    for position, row in table.rows:
+        split, uri, label, *corners = map(str.strip, row)
         image = images.setdefault(uri, BoxRow(position, uri, split, []))
         if split.lower() != image.split.lower():
             raise InputError(
@@ -139,7 +140,7 @@ def read_rows(table: Table) -> list[BoxRow]:
 
 def _is_empty_or_number(field: str) -> bool:
     try:
-        float(field or 0)
+        float(field.strip() or 0)
     except ValueError:
         return False
     return True

@@ -168,7 +168,13 @@ class MediaExecutor(LocalFirstBeamExecutor):
         )
 
     def _read_listing(self, located: LocatedInputs, settings: MediaSettings) -> Listing:
-        inputs = layout_inputs(located, columns=settings.columns, media=self.media)
+        inputs = layout_inputs(
+            located,
+            columns=settings.columns,
+            column_names=settings.column_names,
+            header=settings.header,
+            media=self.media,
+        )
         try:
             listings = [self.read_layout(some, settings.layout) for some in inputs]
         except OSError as error:  # of a file without which no input can be told

@@ -170,7 +170,12 @@ def fingerprint(located: LocatedInputs) -> str:
 
 
 def layout_inputs(
-    located: LocatedInputs, *, columns: Mapping[str, str], media: str = "image"
+    located: LocatedInputs,
+    *,
+    columns: Mapping[str, str],
+    column_names: Sequence[str] = (),
+    header: bool | None = None,
+    media: str = "image",
 ) -> list[LayoutInputs]:
     """What layouts are read from, one a pattern; several patterns are splits."""
     several = len(located.patterns) > 1
@@ -182,6 +187,8 @@ def layout_inputs(
             split=pattern.name if several else None,
             columns=columns,
             image_roots=located.image_roots,
+            column_names=column_names,
+            header=header,
             media=media,
         )
         for pattern in located.patterns

@@ -11,8 +11,9 @@ name, and a column whose every value names an image or a sound that is there is 
 lists stay what they are, texts of `label`, `class` or `category` become ids, other texts stay
 texts.
 
-A CSV without a header is AutoML Vision's: `split,uri,label[,label…]`, or a box a row:
-`split,uri,label,xmin,ymin,,,xmax,ymax,,` with two or four corners, rows of one image together.
+A CSV without a header is AutoML Vision's: `[split,]uri,label[,label…]`, or a box a row:
+`split,uri,label,xmin,ymin,,,xmax,ymax,,` with two or four corners, rows of one image together; or
+its columns are named by the user. What a header is, is told in `headers`.
 
 Files named after splits (`train.csv`, `val.csv`) are Datum's: `filename` is below a folder of that
 name, with or without its extension.
@@ -36,6 +37,7 @@ from components.common.listing import (
 from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
 from components.example_gen.column_types import LABEL_NAMES, typed_column
+from components.example_gen.headers import ROWS, check_agreement, doubt, refuse_doubtful
 from components.example_gen.list_files import (
     MEDIA,
     WORDS,
@@ -47,6 +49,8 @@ from components.example_gen.list_files import (
     split_of_name,
 )
 from components.example_gen.tables import SUFFIXES, Table, read_table
+from components.media.audio import AUDIO_EXTENSIONS
+from components.media.images import IMAGE_EXTENSIONS
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
 __all__ = ["COLUMN_KINDS", "find", "is_list", "kind_of_list", "read"]
@@ -57,6 +61,7 @@ _MEDIA_COLUMNS = {
     "image": ("image_uri", "image", *_FILE_COLUMNS),
     "audio": ("audio_uri", "audio", "clip", *_FILE_COLUMNS),
 }
+_KNOWN = frozenset(name for names in _MEDIA_COLUMNS.values() for name in names)
 _SPLIT_COLUMNS = ("split", "set", "ml_use")
 _UNASSIGNED = ("", "unassigned")
 
@@ -101,15 +106,23 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
             f"named after splits, got {', '.join(sorted(paths))}. "
             "Name one as the pattern of input_config."
         )
-    return join_listings([_read_one(inputs, path) for path in paths])
+    tables = [read_table(inputs, path) for path in paths]
+    headers = {
+        table.path: [field.strip() for field in table.rows[0][1]]
+        for table in tables
+        if table.columns is None and table.rows and _has_header(table, inputs)
+    }
+    if not inputs.header and not inputs.column_names:
+        check_agreement(headers, shown=[path for path in headers if {*headers[path]} & _KNOWN])
+    return join_listings([_read_one(inputs, t, has_header=t.path in headers) for t in tables])
 
 
-def _read_one(inputs: LayoutInputs, path: str) -> Listing:
-    table = read_table(inputs, path)
+def _read_one(inputs: LayoutInputs, table: Table, *, has_header: bool) -> Listing:
+    path = table.path
     inputs.note_rows(path, table.columns, [values for _, values in table.rows])
-    if table.columns is None and boxes.are_boxes(table.rows):
+    if table.columns is None and not inputs.column_names and boxes.are_boxes(table.rows):
         return _read_boxes(inputs, table)
-    names, rows = _header(table, inputs)
+    names, rows = _named(table, inputs, has_header=has_header)
     if not rows:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none")
     roles = _roles(names, table, inputs)
@@ -126,8 +139,10 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
     features: list[list[Value]] = []
     for name, place in place_of.items():
         values = [row[place] for _, row in rows]
-        if roles[name] in (*MEDIA, "split", "ignore") or all(v in (None, "") for v in values):
+        if roles[name] in (*MEDIA, "split", "ignore") or all(_trimmed(v) is None for v in values):
             continue
+        if roles[name] == "label" or name.lower() in LABEL_NAMES:
+            values = [*map(_trimmed, values)]
         column, typed = typed_column(
             name,
             values,
@@ -148,7 +163,7 @@ def _read_one(inputs: LayoutInputs, path: str) -> Listing:
         if name in table.embedded:
             sources_of.append(embedded_sources(table, table.embedded[name]))
         else:
-            uris = [(position, str(row[place_of[name]] or "")) for position, row in rows]
+            uris = [(position, str(_trimmed(row[place_of[name]]) or "")) for position, row in rows]
             sources_of.append(file_sources(inputs, table, uris, are_alone=len(media) == 1))
     sources = joined_sources(rows, sources_of)
     kinds = [str(roles[name]) for name in media]
@@ -190,24 +205,45 @@ def _listing(
     return Listing(tuple(entries), tuple(left_out), tuple(columns), blobs)
 
 
-def _header(table: Table, inputs: LayoutInputs) -> tuple[list[str], list[tuple[int, list[Any]]]]:
+def _has_header(table: Table, inputs: LayoutInputs) -> bool:
+    """Whether a CSV begins with the names of its columns.
+
+    Raises:
+        InputError: that cannot be told.
+    """
+    first, *others = [row for _, row in table.rows[: ROWS + 1]]
+    names = [field.strip() for field in first]
+    if inputs.column_names:
+        return bool(inputs.header) or names == list(inputs.column_names)
+    if inputs.header or {name.lower() for name in names} & _KNOWN or {*names} & {*inputs.columns}:
+        return True
+    if any(map(_is_file, names)):
+        return False
+    if (reason := doubt(first, others)) is not None:
+        refuse_doubtful(table.path, first, others, reason)
+    return True
+
+
+def _is_file(field: str) -> bool:
+    ending = posixpath.splitext(field)[1].lower()
+    return "://" in field or ending in IMAGE_EXTENSIONS or ending in AUDIO_EXTENSIONS
+
+
+def _named(
+    table: Table, inputs: LayoutInputs, *, has_header: bool
+) -> tuple[list[str], list[tuple[int, list[Any]]]]:
     """The columns' names, and the rows with that many values."""
     if table.columns is not None:
         return [*table.columns, *table.embedded], table.rows
-    rows = table.rows
-    first = [field.lower() for field in rows[0][1]] if rows else []
-    known = {name for names in _MEDIA_COLUMNS.values() for name in names}
-    headerless = ("split", f"{inputs.media}_uri", "label")
-    if set(first) & {*known, *(name.lower() for name in inputs.columns)}:
-        names, rows = list(rows[0][1]), rows[1:]
-        names = [name if name.lower() not in headerless else name.lower() for name in names]
+    rows = table.rows[1:] if has_header else table.rows
+    if inputs.column_names:
+        names = list(inputs.column_names)
+    elif has_header:
+        automl = ("split", f"{inputs.media}_uri", "label")
+        names = [name.strip() for name in table.rows[0][1]]
+        names = [name.lower() if name.lower() in automl else name for name in names]
     else:
-        names = list(headerless)
-        if any(len(row) > len(names) for _, row in rows):  # several labels
-            rows = [
-                (line, [*row[:2], [label for label in row[2:] if label]] if len(row) > 2 else row)
-                for line, row in rows
-            ]
+        names, rows = _as_automl(table, inputs)
     for position, row in rows:
         if len(row) != len(names):
             raise InputError(
@@ -215,10 +251,46 @@ def _header(table: Table, inputs: LayoutInputs) -> tuple[list[str], list[tuple[i
                 f"got {len(row)} ({table.place(position)}). "
                 f"If it is no list of the {WORDS[inputs.media]}s, set layout='folder'."
             )
-    if len(set(names)) < len(names):
-        twice = next(name for name in names if names.count(name) > 1)
-        raise InputError(f"{table.path!r}: expected each column once, got {twice!r} twice")
+    if not all(names) or len(set(names)) < len(names):
+        what = next((f"{n!r} twice" for n in names if n and names.count(n) > 1), "one without")
+        raise InputError(
+            f"{table.path!r}: expected each column's name once in the first row, got {what}. Name "
+            "them: header=True, column_names=[…] (tfx-shards convert … --header --columns …)."
+        )
     return names, rows
+
+
+def _as_automl(table: Table, inputs: LayoutInputs) -> tuple[list[str], list[tuple[int, list[Any]]]]:
+    """AutoML's names for a list without a header, and its rows, several labels as a list.
+
+    Raises:
+        InputError: its columns are others.
+    """
+    media, rows = f"{inputs.media}_uri", table.rows
+    has_split = not any(_is_file(row[0].strip()) for _, row in rows)
+    names = ["split", media, "label"] if has_split else [media, "label"]
+    place = names.index(media)
+    if any(len(row) <= place for _, row in rows) or (
+        has_split and not all(map(_is_split, {row[0].strip() for _, row in rows}))
+    ):
+        refuse_doubtful(
+            table.path,
+            rows[0][1],
+            [row for _, row in rows[1:2]],
+            f"without a header, they should be {','.join(names)}",
+        )
+    if all(len(row) == place + 1 for _, row in rows):
+        return names[:-1], rows
+    if any(len(row) > len(names) for _, row in rows):  # several labels
+        rows = [
+            (line, [*row[: place + 1], _labels(row[place + 1 :])] if len(row) > place + 1 else row)
+            for line, row in rows
+        ]
+    return names, rows
+
+
+def _is_split(word: str) -> bool:
+    return word.lower() in _UNASSIGNED or canonical_split(word) is not None
 
 
 def _roles(names: Sequence[str], table: Table, inputs: LayoutInputs) -> dict[str, str | None]:
@@ -247,6 +319,15 @@ def _roles(names: Sequence[str], table: Table, inputs: LayoutInputs) -> dict[str
     return roles
 
 
+def _labels(fields: Sequence[str]) -> list[str]:
+    return [label for field in fields if (label := field.strip())]
+
+
+def _trimmed(value: Any) -> Any:
+    """A path, a word or a label without spaces round it; None for what is empty then."""
+    return (value.strip() or None) if isinstance(value, str) else value
+
+
 def _only(names: Sequence[str], roles: dict[str, str | None], role: str) -> str | None:
     found = [name for name in names if roles[name] == role]
     if len(found) > 1:
@@ -257,7 +338,7 @@ def _only(names: Sequence[str], roles: dict[str, str | None], role: str) -> str 
 def _split(inputs: LayoutInputs, table: Table, position: int, value: Any) -> str | None:
     if inputs.split is not None:
         return inputs.split
-    text = str(value or "")
+    text = str(value or "").strip()
     if text.lower() in _UNASSIGNED:
         return split_of_name(table.path) if value is None else None
     split = canonical_split(text)

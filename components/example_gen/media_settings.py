@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 
 from components.common.checks import check_choice
 from components.example_gen.manifest import COLUMN_KINDS
-from components.example_gen.settings import ExampleGenSettings, check_texts
+from components.example_gen.settings import ExampleGenSettings, check_table_names, check_texts
 from components.media.audio import AudioOptions
 from components.media.images import ImageOptions
 
@@ -24,18 +24,23 @@ class MediaSettings(ExampleGenSettings):
 
     Args:
         image_roots: folders beside the input base that a list may point into.
+        column_names: of a CSV or TSV without a header, or in place of its names.
+        header: whether the first row of CSV and TSV has the names; None where that is to be told.
         images, audio: what becomes of them.
     """
 
-    JSON_PROPERTIES = ("columns", "image_roots", "vocabulary")
+    JSON_PROPERTIES = ("column_names", "columns", "image_roots", "vocabulary")
     OPTION_NAMES: ClassVar[Sequence[str]]  # of `images` and `audio`, those that can be set
 
     image_roots: Sequence[str] = ()
+    column_names: Sequence[str] = ()
+    header: bool | None = None
     images: ImageOptions = ImageOptions()  # noqa: RUF009  frozen
     audio: AudioOptions = AudioOptions()  # noqa: RUF009  frozen
 
     def __post_init__(self) -> None:
         check_texts("image_roots", self.image_roots)
+        check_table_names(self.column_names, self.header)
         super().__post_init__()
         for name, kind in self.columns.items():
             check_choice(f"columns[{name!r}]", kind, COLUMN_KINDS)

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, TypeVar, cast
 from components.common.checks import COMPRESSIONS, check_choice, check_number
 from trainer_utils.format import ConfigError
 
-__all__ = ["ExampleGenSettings", "check_texts"]
+__all__ = ["ExampleGenSettings", "check_table_names", "check_texts"]
 
 _Settings = TypeVar("_Settings", bound="ExampleGenSettings")
 
@@ -137,3 +137,16 @@ def check_texts(name: str, values: object) -> None:
     is_list = isinstance(values, Sequence) and not isinstance(values, str)
     if not is_list or not all(value and isinstance(value, str) for value in values):  # type: ignore[attr-defined]
         raise ConfigError(f"{name}: expected a list of texts that are not empty, got {values!r}")
+
+
+def check_table_names(column_names: Sequence[str], header: object) -> None:
+    """Refuses names of columns that are none, or that come twice, and a missing header without."""
+    check_texts("column_names", column_names)
+    if len(set(column_names)) < len(column_names):
+        raise ConfigError(f"column_names: expected each once, got {list(column_names)}")
+    check_choice("header", header, (None, False, True))
+    if header is not None and not header and not column_names:
+        raise ConfigError(
+            "header: expected True or None without column_names, got False. "
+            "Name the columns: column_names=['text', 'label']."
+        )

@@ -93,9 +93,8 @@ def _csv_rows(text: str, path: str, delimiter: str) -> Iterator[tuple[int, list[
     reader = csv.reader(io.StringIO(text, newline=""), strict=True, delimiter=delimiter)
     try:
         for row in reader:
-            fields = [field.strip() for field in row]
-            if any(fields):
-                yield reader.line_num, fields
+            if any(field.strip() for field in row):
+                yield reader.line_num, row
     except csv.Error as error:
         raise InputError(f"{path!r}: {error} (line {reader.line_num})") from error
 

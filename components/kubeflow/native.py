@@ -74,6 +74,8 @@ def image_example_gen(
     layout: str = "auto",
     columns: dict = {},  # noqa: B006
     image_roots: list = [],  # noqa: B006
+    column_names: list = [],  # noqa: B006
+    header: bool = False,
     vocabulary: list = [],  # noqa: B006
     group_by: str = "",
     stratify: bool = False,
@@ -107,6 +109,8 @@ def image_example_gen(
         layout: auto, folder, csv, tsv, jsonl, parquet, voc, coco, segmentation or tar.
         columns: kinds by column of a list.
         image_roots: folders beside input_base that a list may point into.
+        column_names: of a CSV or TSV without a header, or in place of its names.
+        header: says that the first row of a CSV or TSV has the columns' names; else that is told.
         vocabulary: labels in the order of their ids.
         group_by: the column whose equal values share a split.
         stratify: whether hashed splits keep the share of each class.
@@ -144,6 +148,7 @@ def text_example_gen(
     columns: dict = {},  # noqa: B006
     image_roots: list = [],  # noqa: B006
     column_names: list = [],  # noqa: B006
+    header: bool = False,
     delimiter: str = "",
     encoding: str = "utf-8",
     vocabulary: list = [],  # noqa: B006
@@ -176,7 +181,8 @@ def text_example_gen(
         layout: auto, csv, tsv, jsonl, parquet, json, lines or folder.
         columns: kinds by column.
         image_roots: folders beside input_base that rows may point into.
-        column_names: of a table without a header.
+        column_names: of a CSV or TSV without a header, or in place of its names.
+        header: says that the first row of a CSV or TSV has the columns' names; else that is told.
         delimiter: of a table, one character.
         encoding: of the files, as Python names it.
         vocabulary: labels in the order of their ids.

@@ -130,6 +130,7 @@ class Assignment:
     def of_pieces(self) -> list[Numbers]:
         """The number of each row's split, or `LEFT_OUT`, by piece; fills rejects and skipped."""
         assigned = [self._of_piece(number) for number in range(len(self._pieces))]
+        self._reject_repeated_names(assigned)
         for number in range(len(self._pieces)):
             self._reject_labels(number, assigned[number])
         if self._settings.deduplicate:
@@ -219,6 +220,24 @@ class Assignment:
         self.skipped.update(self.splits[split] for split in splits[gone].tolist())
         splits[gone] = LEFT_OUT
         _copy_back(splits, assigned)
+
+    def _reject_repeated_names(self, assigned: Sequence[Numbers]) -> None:
+        """Leaves out rows whose own name stood in an earlier piece of the same file."""
+        pieces = collections.Counter(piece.source for piece in self._pieces)
+        seen: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
+        for number, report in enumerate(self._reports):
+            source = self._pieces[number].source
+            if report.names is None or pieces[source] == 1 or not source:
+                continue
+            _, records = read_columns(self._folder, number, [])
+            splits = assigned[number]
+            for row, record in enumerate(records.tolist()):
+                if (name := report.names[record]) in seen[source] and splits[row] != LEFT_OUT:
+                    detail = f"{name!r} stands twice"
+                    split = self.splits[splits[row]]
+                    self.rejects.append(Reject(split, name, "DUPLICATE_KEY", detail))
+                    splits[row] = LEFT_OUT
+            seen[source].update(report.names)
 
     def _reject_labels(self, number: int, splits: Numbers) -> None:
         """Leaves out rows without the label, or with one that a given vocabulary lacks."""

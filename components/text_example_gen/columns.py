@@ -15,9 +15,9 @@ from components.common.listing import Column
 from components.example_gen.vocabularies import check_vocabulary
 from components.text_example_gen.inspection import PieceReport, text_columns
 from components.text_example_gen.kinds import decide
-from components.text_example_gen.pieces import Piece
+from components.text_example_gen.pieces import MAX_COLUMNS, Piece
 from components.text_example_gen.settings import TextSettings
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["decide_columns", "label_ids", "running", "split_column", "vocabularies_of"]
 
@@ -31,15 +31,23 @@ def decide_columns(
 
     Raises:
         ConfigError: `columns` names one that is not there.
-        InputError: a value is not of its column's kind; the message names column and row.
+        InputError: a value is not of its column's kind, with column and row in the message, or
+            there are too many columns.
     """
     names = _names(reports)
+    if len(names) > MAX_COLUMNS:
+        raise InputError(
+            f"columns: expected at most {MAX_COLUMNS}, got {len(names)}, such as "
+            f"{', '.join(map(repr, names[-3:]))}. Objects whose keys are values should be lists, "
+            "or be left out: columns={'<name>': 'ignore'}."
+        )
     for name, kind in settings.columns.items():
         if name not in names and kind != "ignore":
             raise ConfigError(
                 f"columns: expected columns of the inputs ({', '.join(names)}), got {name!r}"
             )
     texts = text_columns(names, settings)
+    split = split_column(reports, settings)
     firsts = running([report.found for report in reports], pieces)
 
     def place(number: int, record: int) -> str:
@@ -54,7 +62,7 @@ def decide_columns(
             place=place,
         )
         for name in names
-        if name != split_column(reports, settings)
+        if name != split
     ]
     return tuple(column for column in decided if column is not None)
 

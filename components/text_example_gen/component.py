@@ -37,6 +37,7 @@ class TextExampleGenSpec(types.ComponentSpec):
         **COMMON_PARAMETERS,
         "image_roots": optional(str),
         "column_names": optional(str),
+        "header": optional(int),
         "delimiter": optional(str),
         "encoding": required(str),
         "lowercase": required(int),
@@ -89,6 +90,7 @@ class TextExampleGen(FilesExampleGen):
         columns: Mapping[str, str] | Runtime | None = None,
         image_roots: Sequence[str] | Runtime = (),
         column_names: Sequence[str] | Runtime = (),
+        header: bool | Runtime | None = None,
         delimiter: str | Runtime | None = None,
         encoding: str | Runtime = "utf-8",
         vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | Runtime | None = None,
@@ -120,7 +122,9 @@ class TextExampleGen(FilesExampleGen):
                 `ignore`. Default: by their names and all their values. With `image` or `audio`,
                 rows name files, which go into the examples.
             image_roots: folders beside `input_base` that rows may point into.
-            column_names: of a table without a header.
+            column_names: of a CSV or TSV without a header, or in place of its names.
+            header: whether the first row of a CSV or TSV has the columns' names. Default: told
+                by what stands in it, and in all files; a doubt is an error.
             delimiter: of a table, one character. Default: a comma, or a tab for `tsv`.
             encoding: of the files, as Python names it.
             vocabulary: the labels in the order of their ids: of the feature `label`, or by
@@ -146,6 +150,7 @@ class TextExampleGen(FilesExampleGen):
             "columns": columns,
             "image_roots": image_roots,
             "column_names": column_names,
+            "header": header,
             "delimiter": delimiter,
             "encoding": encoding,
             "vocabulary": vocabulary,

@@ -15,6 +15,7 @@ from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.example_gen.conclusion import account, check_outcome, located_inputs, set_span
+from components.example_gen.headers import check_agreement
 from components.example_gen.inputs import LocatedInputs, layout_inputs, refuse_overlap
 from components.example_gen.partition import Partition, partition_of
 from components.example_gen.vocabularies import label_column
@@ -178,6 +179,12 @@ def _find_pieces(
             )
         pieces += some
         left_out += others
+    if not settings.header:
+        headers = {p.source: p.details for p in pieces if p.details.get("header")}
+        check_agreement(
+            {source: details["names"] for source, details in headers.items()},
+            shown=[s for s, details in headers.items() if details["header"] == "shown"],
+        )
     return pieces, left_out
 
 

@@ -6,10 +6,10 @@
 
 A column is of ints where every value is one, of floats where every value is a number, of lists
 where every value is one of these, else of texts; but a few words among numbers are an error.
+What a number looks like in a text is told in `example_gen.column_types`: `08123` is none.
 """
 
 import dataclasses
-import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,15 +19,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.listing import Column
-from components.example_gen.column_types import LABEL_NAMES
+from components.example_gen.column_types import (
+    DOUBTFUL_TEXT,
+    FLOAT_TEXT,
+    INT_TEXT,
+    LABEL_NAMES,
+    list_of_text,
+)
 from trainer_utils.format import InputError
 
 __all__ = ["ColumnFacts", "column_facts", "decide", "typed"]
 
-_INT = r"^\s*[+-]?[0-9]+\s*$"
-_NUMBER = (
+_INT, _FLOAT = rf"^({INT_TEXT})$", rf"^({FLOAT_TEXT})$"
+_DOUBTFUL = rf"^({DOUBTFUL_TEXT})$"
+# What is taken where the user says that a column holds numbers.
+_GIVEN_INT = r"^\s*[+-]?[0-9]+\s*$"
+_GIVEN_NUMBER = (
     r"^\s*[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?"
     r"|[nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?)\s*$"
+)
+# What is a number, or a code that looks like one: digits of any script with points, commas and the
+# like between them. Anything else among numbers is a mistake.
+_LIKE_NUMBER = (
+    r"^[\s\pZ]*([+-]?([nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?|0[xXoObB][0-9a-fA-F]+"
+    r"|[\p{Nd}_.,+-]*\p{Nd}[\p{Nd}_.,+-]*([eE][+-]?\p{Nd}+)?))[\s\pZ]*$"
 )
 _SHOWN = 60  # characters of a value in a message
 
@@ -40,10 +55,13 @@ class ColumnFacts:
 
     Args:
         values: how many there are; the others are missing.
-        numbers: how many are numbers, or lists of them.
+        numbers: how many are numbers, look like ones, or are lists of them.
         lists: how many are lists.
         are_texts: whether the lists stand as texts, and may be taken for these.
         bytes: of the values, about.
+        has_floats: whether one of the numbers is a float without doubt.
+        has_doubtful: whether a text is a float only beside others, as `nan` is.
+        has_codes: whether a text looks like a number that would be written in another way.
         first_float, first_text: the first that is no int, and the first that is no number.
         too_large: the first int that 64 bits do not hold.
     """
@@ -53,6 +71,9 @@ class ColumnFacts:
     lists: int = 0
     are_texts: bool = False
     bytes: int = 0
+    has_floats: bool = False
+    has_doubtful: bool = False
+    has_codes: bool = False
     first_float: Place | None = None
     first_text: Place | None = None
     too_large: Place | None = None
@@ -84,7 +105,7 @@ def column_facts(array: Any, records: npt.NDArray[np.int64], *, are_texts: bool)
     elif pa.types.is_integer(kind):
         facts.numbers = values
     elif pa.types.is_floating(kind):
-        facts.numbers = values
+        facts.numbers, facts.has_floats = values, True
         facts.first_float = _place(array, array.is_valid(), records)
     else:
         facts.first_text = _place(array, array.is_valid(), records)
@@ -93,18 +114,28 @@ def column_facts(array: Any, records: npt.NDArray[np.int64], *, are_texts: bool)
 
 def _facts_of_texts(array: Any, records: npt.NDArray[np.int64]) -> ColumnFacts:
     facts = ColumnFacts(values=len(array) - array.null_count, bytes=array.nbytes)
-    is_number = pc.match_substring_regex(array, _NUMBER)
-    facts.numbers = pc.sum(is_number).as_py() or 0
-    if facts.numbers < facts.values:
+    facts.numbers = _count(pc.match_substring_regex(array, _LIKE_NUMBER))
+    if not facts.numbers:
+        facts.first_text = _place(array, array.is_valid(), records)
+        return facts
+    is_int = pc.match_substring_regex(array, _INT)
+    ints = _count(is_int)
+    if ints < facts.values:
+        floats = _count(pc.match_substring_regex(array, _FLOAT))
+        others = _count(pc.match_substring_regex(array, _DOUBTFUL))
+        facts.has_floats, facts.has_doubtful = floats > 0, others > 0
+        facts.has_codes = ints + floats + others < facts.numbers
+        is_number = pc.match_substring_regex(array, _GIVEN_NUMBER)
+        is_int = pc.match_substring_regex(array, _GIVEN_INT)
         facts.first_text = _place(array, pc.invert(is_number), records)
-    if facts.numbers:
-        is_int = pc.match_substring_regex(array, _INT)
-        not_int = pc.and_(is_number, pc.invert(is_int))
-        if pc.any(not_int).as_py():
-            facts.first_float = _place(array, not_int, records)
-        else:
-            facts.too_large = _too_large(array, is_int, records)
+        facts.first_float = _place(array, pc.and_(is_number, pc.invert(is_int)), records)
+    facts.too_large = _too_large(array, is_int, records)
+    facts.has_codes |= facts.too_large is not None
     return facts
+
+
+def _count(mask: Any) -> int:
+    return pc.sum(mask).as_py() or 0
 
 
 def _too_large(array: Any, is_int: Any, records: npt.NDArray[np.int64]) -> Place | None:
@@ -180,7 +211,10 @@ def _kind_by_values(
     facts: Sequence[tuple[Any, ColumnFacts]], values: int, numbers: int
 ) -> str | None:
     """`int` or `float` where most values are numbers, None where they are not."""
-    if 2 * numbers <= values:
+    found = [fact for _, fact in facts]
+    if 2 * numbers <= values or any(fact.has_codes for fact in found):
+        return None  # one `08123` says what all of them are
+    if any(fact.has_doubtful for fact in found) and not any(fact.has_floats for fact in found):
         return None
     return "float" if any(fact.first_float for _, fact in facts) else "int"
 
@@ -245,9 +279,8 @@ def _lists_of_texts(array: Any) -> Any:
         return None
     lists = []
     for text in array.to_pylist():
-        try:
-            value = None if text is None else json.loads(text)
-        except (ValueError, RecursionError):
+        value = None if text is None else list_of_text(text, literals=False)
+        if text is not None and value is None:
             return None
         kinds = {type(part) for part in value or ()}
         if not (kinds <= {int, float} or kinds <= {str}):

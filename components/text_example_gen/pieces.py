@@ -9,15 +9,17 @@ quotes are as RFC 4180 has them, one by one where they are not.
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "MAX_COLUMNS",
     "MAX_ROW_BYTES",
     "PIECE_BYTES",
     "Piece",
+    "RowEnds",
     "RowTooLong",
     "UnclosedQuote",
     "cut",
@@ -26,6 +28,7 @@ __all__ = [
 
 PIECE_BYTES = 16 << 20  # 16 MiB: some hundred MB while it is worked on
 MAX_ROW_BYTES = 64 << 20
+MAX_COLUMNS = 50_000  # each is a feature of its own, with some ms of work
 _BLOCK_BYTES = 4 << 20
 _QUOTE, _NEWLINE, _RETURN = b'"'[0], b"\n"[0], b"\r"[0]
 
@@ -75,11 +78,19 @@ class RowTooLong:
     stop: int
 
 
+class RowEnds(Protocol):
+    """Tells where rows end, block by block."""
+
+    def row_ends(self, block: bytes) -> tuple[int, int]:
+        """Where the first and the last row that end in the next block do; (0, 0) if none does."""
+
+
 def cut(
     stream: BinaryIO,
     *,
     start: int = 0,
     delimiter: bytes | None = None,
+    rows: RowEnds | None = None,
     piece_bytes: int = PIECE_BYTES,
     max_row_bytes: int = MAX_ROW_BYTES,
 ) -> Iterator[tuple[int, int] | RowTooLong]:
@@ -89,6 +100,7 @@ def cut(
         stream: the file, read from `start`.
         start: where the first row begins.
         delimiter: of a table whose fields may be quoted; None where a line is a row.
+        rows: that end in another way.
         piece_bytes: about how long a piece is.
         max_row_bytes: that a row may have.
 
@@ -102,7 +114,10 @@ def cut(
     piece_start = row_start = offset = start
     stream.seek(start)
     while block := stream.read(_BLOCK_BYTES):
-        first, last = _row_ends(block, quotes.follow(block) if quotes else None)
+        if rows is not None:
+            first, last = rows.row_ends(block)
+        else:
+            first, last = _row_ends(block, quotes.follow(block) if quotes else None)
         if last:
             first, last = offset + first, offset + last
             if first - row_start > max_row_bytes:

@@ -11,7 +11,7 @@ from typing import Any
 from components.common.checks import check_choice, check_number
 from components.example_gen.list_files import MEDIA
 from components.example_gen.manifest import COLUMN_KINDS
-from components.example_gen.settings import ExampleGenSettings, check_texts
+from components.example_gen.settings import ExampleGenSettings, check_table_names, check_texts
 from trainer_utils.format import ConfigError
 
 __all__ = ["LAYOUTS", "TextSettings"]
@@ -26,7 +26,8 @@ class TextSettings(ExampleGenSettings):
 
     Args:
         image_roots: folders beside the input base that a table's rows may point into.
-        column_names: of tables without a header; empty where the first row has them.
+        column_names: of CSV and TSV without a header, or in place of its names.
+        header: whether the first row of CSV and TSV has the names; None where that is to be told.
         delimiter: between a table's fields; None for the layout's own.
         encoding: of the files, as Python names it.
         lowercase: whether texts are made lower case.
@@ -40,6 +41,7 @@ class TextSettings(ExampleGenSettings):
 
     image_roots: Sequence[str] = ()
     column_names: Sequence[str] = ()
+    header: bool | None = None
     delimiter: str | None = None
     encoding: str = "utf-8"
     lowercase: bool = False
@@ -53,9 +55,7 @@ class TextSettings(ExampleGenSettings):
         for name, kind in self.columns.items():
             check_choice(f"columns[{name!r}]", kind, COLUMN_KINDS)
         check_texts("image_roots", self.image_roots)
-        check_texts("column_names", self.column_names)
-        if len(set(self.column_names)) < len(self.column_names):
-            raise ConfigError(f"column_names: expected each once, got {list(self.column_names)}")
+        check_table_names(self.column_names, self.header)
         self._check_delimiter()
         self._check_encoding()
         check_choice("lowercase", self.lowercase, (False, True))
@@ -98,10 +98,9 @@ class TextSettings(ExampleGenSettings):
                     f"{name}: expected {defaults[name]!r} for a table whose rows name images or "
                     f"sounds, got {getattr(self, name)!r}"
                 )
-        if self.column_names or self.deduplicate:
+        if self.deduplicate:
             raise ConfigError(
-                "column_names, deduplicate: expected none for a table whose rows name images or "
-                "sounds"
+                "deduplicate: expected False for a table whose rows name images or sounds, got True"
             )
 
     @property

@@ -53,7 +53,6 @@ _SUFFIXES = {
 }
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
-_MAX_WHOLE_BYTES = 1 << 30  # of a file of keyed JSON, which is held as a whole
 _HEAD_BYTES = 1 << 20
 
 
@@ -95,11 +94,11 @@ def find_pieces(
     layout, paths = _recognise(inputs, settings.layout)
     logging.info("%r: read as %s", inputs.root or inputs.base, layout)
     if layout == "folder":
-        _check_unused(settings, layout, ("columns", "column_names", "delimiter"))
+        _check_unused(settings, layout, ("columns", "column_names", "header", "delimiter"))
         pieces, listing = documents.find_pieces(inputs)
         return pieces, list(listing.left_out)
     if layout not in _DELIMITERS:
-        _check_unused(settings, layout, ("column_names", "delimiter"))
+        _check_unused(settings, layout, ("column_names", "header", "delimiter"))
     splits = _splits(inputs, paths)
     found: list[Piece] = []
     good, left_out = readable(inputs, paths, "a table")
@@ -234,16 +233,10 @@ def _pieces_of(
             layout=layout,
             split=split,
             delimiter=settings.delimiter or _DELIMITERS[layout],
-            column_names=settings.column_names,
+            settings=settings,
         )
     elif layout == "json":
-        size = file_size(join(inputs.base, copy))
-        if size > _MAX_WHOLE_BYTES:
-            raise InputError(
-                f"{path!r}: expected at most {_MAX_WHOLE_BYTES} bytes, since JSON is read as a "
-                f"whole, got {size}. Make it lines of JSON."
-            )
-        yield Piece(path=copy, source=path, layout=layout, split=split, details={"bytes": size})
+        yield from keyed_json.find_pieces(inputs, copy, source=path, split=split)
     else:
         yield from json_lines.find_pieces(inputs, copy, source=path, layout=layout, split=split)
 
@@ -276,24 +269,23 @@ def _read_table(base: str, piece: Piece, settings: TextSettings) -> Rows:
     with open_for_reading(join(base, piece.path), root=root) as stream:
         if piece.layout == "parquet":
             return parquet.read(stream, piece, ignored=ignored)
-        if piece.layout == "json":
-            data = stream.read()
-            rows = keyed_json.read(data, piece)
-        else:
-            stream.seek(piece.start)
-            data = stream.read(piece.stop - piece.start)
-            if len(data) != piece.stop - piece.start:
-                raise InputError(f"{piece.source!r}: became shorter while it was read")
-            rows = _READERS[piece.layout](data, piece)
+        stream.seek(piece.start)
+        data = stream.read(piece.stop - piece.start)
+    if len(data) != piece.stop - piece.start:
+        raise InputError(f"{piece.source!r}: became shorter while it was read")
+    if piece.layout in _JSON_READERS:
+        rows = _JSON_READERS[piece.layout](data, piece, ignored=ignored)
+    else:
+        rows = _READERS[piece.layout](data, piece)
     if piece.path == piece.source:  # else it is a copy; Parquet has returned
         rows.sums = [(piece.start, len(data), extend_crc32c(0, data))]
     rows.columns = {name: column for name, column in rows.columns.items() if name not in ignored}
     return rows
 
 
+_JSON_READERS = {"jsonl": json_lines.read, "json": keyed_json.read}
 _READERS = {
     "csv": delimited.read,
     "tsv": delimited.read,
-    "jsonl": json_lines.read,
     "lines": lines.read,
 }

@@ -18,7 +18,9 @@ import pyarrow as pa
 import pyarrow.csv
 
 from components.common.layout_inputs import LayoutInputs
+from components.example_gen.headers import ROWS, doubt, is_shown, refuse_doubtful
 from components.text_example_gen.pieces import (
+    MAX_COLUMNS,
     Piece,
     RowTooLong,
     UnclosedQuote,
@@ -26,7 +28,8 @@ from components.text_example_gen.pieces import (
     row_ends,
 )
 from components.text_example_gen.rows import BadRow, Rows, checked_texts, lines_of, one_array
-from trainer_utils.format import InputError
+from components.text_example_gen.settings import TextSettings
+from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["find_pieces", "read"]
 
@@ -43,26 +46,27 @@ def find_pieces(
     layout: str,
     split: str | None,
     delimiter: str,
-    column_names: Sequence[str],
+    settings: TextSettings,
 ) -> Iterator[Piece]:
     """Cuts a file into pieces of whole rows.
 
     Raises:
-        InputError: it has no rows, no usable header, or a quote that is never closed.
+        InputError: it has no rows, no header that can be believed, or a quote that is never closed.
     """
     with inputs.open(path) as stream:
         head = stream.read(_HEAD_BYTES)
         start = len(_BYTE_ORDER_MARK) if head.startswith(_BYTE_ORDER_MARK) else 0
-        names = list(column_names)
-        if not names:
-            names, start = _header(head, start, delimiter, source)
+        names, start, header = _names(head, start, delimiter, source, settings)
         details = {
             "names": names,
+            "header": header,
             "delimiter": delimiter,
             "lines_before": head[:start].count(b"\n"),
         }
         try:
-            for part in cut(stream, start=start, delimiter=delimiter.encode()):
+            parts = cut(stream, start=start, delimiter=delimiter.encode())
+            # A header alone is a piece as well, so that it is compared with those of other files.
+            for part in itertools.chain([next(parts, (start, start))], parts):
                 too_long = isinstance(part, RowTooLong)
                 begin, end = (part.start, part.stop) if isinstance(part, RowTooLong) else part
                 yield Piece(
@@ -92,33 +96,79 @@ def _count_lines(stream: Any, stop: int) -> int:
     return lines
 
 
-def _header(head: bytes, start: int, delimiter: str, source: str) -> tuple[list[str], int]:
-    """The names of the columns, and where the first row begins."""
+def _names(
+    head: bytes, start: int, delimiter: str, source: str, settings: TextSettings
+) -> tuple[list[str], int, str]:
+    """The names of the columns, where the first row begins, and how sure it is that they are names.
+
+    That is `shown`, `likely`, or empty where the user says so.
+    """
+    given = list(settings.column_names)
+    if given and not settings.header:
+        # A header that says the same is no row.
+        first, stop = _first_row(head, start, delimiter)
+        return given, stop if first == given else start, ""
+    first, stop = _checked_header(head, start, delimiter, source)
+    if given:
+        if len(first) != len(given):
+            raise ConfigError(
+                f"column_names: expected {len(first)} names as the header of {source!r} has, "
+                f"got {len(given)}"
+            )
+        return given, stop, ""
+    reason = doubt(first, rows := _rows_below(head[stop:], delimiter), known=settings.columns)
+    if settings.header:
+        counts = collections.Counter(first)
+        reason = None if all(first) and max(counts.values()) == 1 else reason
+    if reason is not None:
+        refuse_doubtful(source, first, rows, reason)
+    if len(first) > MAX_COLUMNS:
+        raise InputError(f"{source!r}: expected at most {MAX_COLUMNS} columns, got {len(first)}")
+    sure = "shown" if is_shown(first, rows, known=settings.columns) else "likely"
+    return first, stop, sure
+
+
+def _first_row(head: bytes, start: int, delimiter: str) -> tuple[list[str], int]:
+    """The fields of the first row without spaces round them, and where it ends."""
     while head[start : start + 1] in (b"\n", b"\r"):
         start += 1
     stop = start + int(row_ends(head[start:], delimiter.encode())[0])
+    text = head[start:stop].decode("utf-8", "replace")
+    try:
+        fields = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
+    except csv.Error:  # longer than any name
+        fields = []
+    return [field.strip() for field in fields], stop
+
+
+def _checked_header(head: bytes, start: int, delimiter: str, source: str) -> tuple[list[str], int]:
+    fields, stop = _first_row(head, start, delimiter)
     if stop == len(head) and (stop == _HEAD_BYTES or _is_open(head[start:], delimiter)):
         raise InputError(
             f"{source!r}: expected a header of at most {_HEAD_BYTES} bytes whose quotes are closed "
-            "(line 1)"
+            "(line 1). For a table without a header: column_names=['text', 'label'] "
+            "(tfx-shards convert … --columns text,label)."
         )
     try:
-        text = head[start:stop].decode("utf-8")
-        names = next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter), [])
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"{source!r}: expected a header in UTF-8: {error} (line 1)") from error
-    names = [name.strip() for name in names]
-    if not any(names):
+        head[start:stop].decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise InputError(
+            f"{source!r}: expected a header in UTF-8: {error} (line 1). If the file is in another "
+            "encoding, say so: encoding='latin-1' (tfx-shards convert … --set encoding=latin-1)."
+        ) from error
+    if not any(fields):
         raise InputError(f"{source!r}: expected a header with the names of the columns, found none")
-    counts = collections.Counter(names)
-    for name in names:
-        if not name or counts[name] > 1:
-            what = f"{name!r} twice" if name else "one without a name"
-            raise InputError(
-                f"{source!r}: expected each column's name once in the first row, got {what}. "
-                "For a table without a header: column_names=['text', 'label']."
-            )
-    return names, stop
+    return fields, stop
+
+
+def _rows_below(body: bytes, delimiter: str) -> list[list[str]]:
+    """Some whole rows behind the header; what is odd in them is told later."""
+    text = body.decode("utf-8", "replace")
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
+    try:
+        return [row for row in itertools.islice(reader, ROWS) if row]
+    except csv.Error:
+        return []
 
 
 def _is_open(row: bytes, delimiter: str) -> bool:
@@ -132,6 +182,8 @@ def _is_open(row: bytes, delimiter: str) -> bool:
 
 def read(data: bytes, piece: Piece) -> Rows:
     """The rows of a piece, all values as texts."""
+    if not data:
+        return Rows({}, found=0)
     names, delimiter = piece.details["names"], piece.details["delimiter"]
     if data.find(b"\0") < 0:
         try:

@@ -6,7 +6,7 @@ finds a line that it cannot read, the piece is read line by line, and bad lines 
 
 import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ __all__ = [
     "flat_object",
     "flatten",
     "flattened",
+    "is_ignored",
     "read",
     "without_twins",
 ]
@@ -54,20 +55,20 @@ def find_pieces(
             )
 
 
-def read(data: bytes, piece: Piece) -> Rows:
-    """The rows of a piece."""
+def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
+    """The rows of a piece, without the columns that are ignored."""
     if piece.start == 0:
         data = data.removeprefix(b"\xef\xbb\xbf")
     if not _is_safe(data):
-        return _read_slowly(data, piece)
+        return _read_slowly(data, piece, ignored)
     try:
-        table = _read(data)
+        table = _read(data, ignored)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, UnicodeDecodeError):
-        return _read_slowly(data, piece)
+        return _read_slowly(data, piece, ignored)
     lines = data.count(b"\n")
     # As many objects as lines: else there are blank lines, or several objects on one.
     if len(table) != lines + (not data.endswith(b"\n")) or any(map(_is_doubtful, table.columns)):
-        return _read_slowly(data, piece)
+        return _read_slowly(data, piece, ignored)
     columns = {name: one_array(table[name]) for name in table.column_names}
     return Rows(columns, found=len(table), records=np.arange(len(table)), lines=lines)
 
@@ -86,12 +87,13 @@ def _is_safe(data: bytes) -> bool:
     )
 
 
-def _read(data: bytes) -> Any:
+def _read(data: bytes, ignored: Collection[str]) -> Any:
     data.decode("utf-8")  # Arrow does not look
     table = _parse(data, None)
     if any(_has_times(field.type) for field in table.schema):
         table = _parse(data, pa.schema([(f.name, _without_times(f.type)) for f in table.schema]))
     table = flatten(table)
+    table = table.select([name for name in table.column_names if not is_ignored(name, ignored)])
     if any(
         pa.types.is_list(f.type) and pa.types.is_nested(f.type.value_type) for f in table.schema
     ):
@@ -149,7 +151,7 @@ def _is_doubtful(column: Any) -> bool:
     return bool(pc.any(pc.greater_equal(pc.abs(column), _EXACT)).as_py())
 
 
-def _read_slowly(data: bytes, piece: Piece) -> Rows:
+def _read_slowly(data: bytes, piece: Piece, ignored: Collection[str]) -> Rows:
     """As `read`, line by line."""
     objects, records, bad, record = [], [], [], 0
     for line, text in enumerate(data.split(b"\n")):
@@ -163,7 +165,7 @@ def _read_slowly(data: bytes, piece: Piece) -> Rows:
         except (ValueError, RecursionError) as error:
             bad.append(BadRow(record, "BAD_JSON", f"expected a JSON object: {error}", line))
         record += 1
-    columns, mixed = columns_of_objects(objects, source=piece.source)
+    columns, mixed = columns_of_objects(objects, source=piece.source, ignored=ignored)
     return Rows(
         columns,
         found=record,
@@ -215,8 +217,13 @@ def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str,
             yield f"{prefix}{key}", part
 
 
+def is_ignored(name: str, ignored: Collection[str]) -> bool:
+    """Whether a column, or an object that it is a field of, is to be left out."""
+    return name in ignored or any(name.startswith(f"{other}.") for other in ignored)
+
+
 def columns_of_objects(
-    objects: Sequence[Mapping[str, Any]], *, source: str
+    objects: Sequence[Mapping[str, Any]], *, source: str, ignored: Collection[str] = ()
 ) -> tuple[dict[str, Any], list[str]]:
     """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
 
@@ -225,7 +232,8 @@ def columns_of_objects(
     Raises:
         InputError: a value is nothing that an example can hold; the message names the column.
     """
-    names = dict.fromkeys(name for value in objects for name in value)
+    found = dict.fromkeys(name for value in objects for name in value)
+    names = [name for name in found if not is_ignored(name, ignored)]
     values = {name: [value.get(name) for value in objects] for name in names}
     columns = {name: _array(name, some, source) for name, some in values.items()}
     mixed = [
@@ -269,5 +277,8 @@ def _kind(name: str, parts: Sequence[Any], source: str) -> str:
         return "float"
     for part in parts:
         if not -(2**63) <= part < 2**63:
-            raise InputError(f"column {name!r}: expected numbers of 64 bits, got {part} ({source})")
+            raise InputError(
+                f"column {name!r}: expected numbers of 64 bits, got {part} ({source}). "
+                f"Leave the column out: columns={{{name!r}: 'ignore'}}."
+            )
     return "int" if kinds else "null"

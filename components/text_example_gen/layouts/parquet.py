@@ -11,7 +11,7 @@ import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
 from components.text_example_gen.layouts.column_sums import column_sums
-from components.text_example_gen.layouts.json_lines import flatten
+from components.text_example_gen.layouts.json_lines import flatten, is_ignored
 from components.text_example_gen.pieces import PIECE_BYTES, Piece
 from components.text_example_gen.rows import Rows, one_array
 from trainer_utils.format import InputError
@@ -71,7 +71,7 @@ def read(stream: BinaryIO, piece: Piece, *, ignored: frozenset[str]) -> Rows:
     columns = {
         name: _plain(one_array(table[name]), name, piece.source)
         for name in table.column_names
-        if name not in ignored
+        if not is_ignored(name, ignored)
     }
     return Rows(columns, found=len(table), records=np.arange(len(table)), sums=column_sums(whole))
 
@@ -98,7 +98,8 @@ def _plain(array: Any, name: str, source: str) -> Any:
             return array.cast(pa.int64())
         except pa.ArrowInvalid as error:
             raise InputError(
-                f"column {name!r}: expected numbers of 64 bits: {error} ({source})"
+                f"column {name!r}: expected numbers of 64 bits: {error} ({source}). "
+                f"Leave the column out: columns={{{name!r}: 'ignore'}}."
             ) from error
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return array.cast(pa.float64())

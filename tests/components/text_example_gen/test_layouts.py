@@ -14,7 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.example_gen.column_types import typed_column
 from components.text_example_gen import pieces, transcoding
+from components.text_example_gen.kinds import column_facts, decide
 from trainer_utils.format import ConfigError, InputError
 
 
@@ -246,14 +248,15 @@ def as_rows(columns: dict[str, tuple[list[Any], list[Any]]]) -> list[dict[str, A
     return [{"n": row} | {name: padded[name][row] for name in padded} for row in range(count)]
 
 
+TINY = float(np.float32(1e-5))
 TEXT_COLUMNS: dict[str, tuple[list[str], list[Any]]] = {
-    "ints": (["1", "-2", "+3", " 4 "], [[1], [-2], [3], [4]]),
+    "ints": (["1", "-2", "0", "40"], [[1], [-2], [0], [40]]),
     "wide": (["9223372036854775807", "-9223372036854775808"], [[2**63 - 1], [-(2**63)]]),
     "exact": (["9007199254740993", "1"], [[2**53 + 1], [1]]),
     "late float": (["1", "2", "3", "2.5"], [[1.0], [2.0], [3.0], [2.5]]),
-    "floats": (["1", "1e3", " -.5 ", "+2."], [[1.0], [1000.0], [-0.5], [2.0]]),
-    "infinite": (["1", "inf", "-Infinity"], [[1.0], [float("inf")], [float("-inf")]]),
-    "too wide for ints": (["9223372036854775808", "0.5"], [[2.0**63], [0.5]]),
+    "floats": (["1", "1e3", "-0.50", "1e-05"], [[1.0], [1000.0], [-0.5], [TINY]]),
+    "infinite": (["1.5", "inf", "-inf"], [[1.5], [float("inf")], [float("-inf")]]),
+    "too wide for ints": (["9223372036854775808", "0.5"], [[b"9223372036854775808"], [b"0.5"]]),
     "words": (["a", "2", "b"], [[b"a"], [b"2"], [b"b"]]),
     "int lists": (["[1, 2]", "[]", "[-3]"], [[1, 2], None, [-3]]),
     "float lists": (["[1, 2.5]", "[3]"], [[1.0, 2.5], [3.0]]),
@@ -276,6 +279,84 @@ def test_a_column_of_texts_is_what_all_of_its_values_are(convert, layout):
     else:
         data = json.dumps({number: {"label": row} for number, row in enumerate(rows)})
     check_columns(in_order(convert({f"t.{layout}": data}).by_id()), TEXT_COLUMNS)
+
+
+# Texts that some reader of numbers takes, but that no program writes for a number.
+CODES = [
+    *("08123", "007", "-01", "00", "+5", " 5 ", "5 ", "\u00a05", "1_000", "1,000", "0x10", "0b1"),
+    *("1e5", "12E3", "nan", "NaN", "inf", "Infinity", "-0", ".5", "5.", "+0.5", "00.5", "1.2.3"),
+    *(
+        "9223372036854775808",
+        "-9223372036854775809",
+        "\uff11\uff12",
+        "\u0663",
+        "555-1234",
+        "2020-01-02",
+    ),
+]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_what_would_not_be_written_so_again_is_text_and_so_is_its_whole_column(convert, code):
+    values = ["12", code, "7", "-40"]
+    expected = {n: {"m": [n], "x": [value.encode()]} for n, value in enumerate(values, 1)}
+    rows = [{"m": n, "x": value} for n, value in enumerate(values, 1)]
+    tables = {
+        "t.csv": "m,x\n" + "".join(f'{row["m"]},"{row["x"]}"\n' for row in rows),
+        "t.tsv": "m\tx\n" + "".join(f"{row['m']}\t{row['x']}\n" for row in rows),
+        "t.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "t.json": json.dumps(rows),
+        "t.parquet": parquet_of({"m": [1, 2, 3, 4], "x": values}),
+    }
+    for name, data in tables.items():
+        dataset = convert({name: data})
+        assert dataset.by_id() == numbered(name, expected), name
+        assert dataset.features["x"]["type"] == "string"
+
+
+@pytest.mark.parametrize("parts", ["007", "1, 02", "+1", "1_000", "0x10", "1e5", "1, 1.e5"])
+def test_lists_of_codes_are_texts(convert, parts):
+    rows = convert({"t.csv": f'm,x\n1,"[{parts}]"\n2,"[3]"\n'}).by_id()
+    assert rows == numbered(
+        "t.csv", {1: {"m": [1], "x": [f"[{parts}]".encode()]}, 2: {"m": [2], "x": [b"[3]"]}}
+    )
+
+
+def test_a_code_in_a_later_piece_keeps_the_earlier_numbers_as_they_stand(convert, monkeypatch):
+    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
+    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 8)
+    values = ["12", "7", "1.50", "3", "08123", "5"]
+    text = "text,zip\n" + "".join(f"a,{value}\n" for value in values)
+    assert sorted(convert({"t.csv": text}).texts("zip").values()) == sorted(values)
+
+
+@given(st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False))
+def test_every_number_as_python_writes_it_is_one_in_lists_and_in_tables(number):
+    text = repr(number)
+    kind = "int" if isinstance(number, int) else "float"
+    for values in ([text], [text, "1" if kind == "int" else "0.25"]):
+        column, read = typed_column("x", values, are_texts=True, kind=None, place=str)
+        assert (column.kind, read[0]) == (kind, number)
+        facts = column_facts(pa.array(values), np.arange(len(values)), are_texts=True)
+        decided = decide("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+        assert decided is not None
+        assert decided.kind == kind
+
+
+@given(st.text(st.sampled_from("0123456789+-_.,eExn aif \uff11\u0663"), min_size=1, max_size=8))
+def test_lists_and_tables_agree_on_what_a_number_is_and_both_can_write_it_again(text):
+    """Python's own reading is the truth: a number that it reads, and writes in the same way."""
+    facts = column_facts(pa.array([text]), np.arange(1), are_texts=True)
+    decided = decide("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+    column, _ = typed_column("x", [text], are_texts=True, kind=None, place=str)
+    assert decided is not None
+    assert decided.kind == column.kind
+    if column.kind == "int":
+        assert str(int(text)) == text
+    elif column.kind == "float":
+        assert "." in text or "e-" in text.lower() or "e+" in text.lower()
+        whole = text.lower().partition("e")[0].partition(".")[0]
+        assert whole in ("-0", str(int(whole)))
 
 
 # What Arrow's reader takes for what it is, or for something near.

@@ -3,6 +3,7 @@
 import contextlib
 import dataclasses
 import json
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,13 @@ class Table:
     @property
     def given(self) -> dict[str, str]:
         """What is to be said of columns of texts where numbers stand as texts too."""
-        return {name: "string" for name, kind in self.kinds.items() if kind == "string"}
+        texts = {name: "string" for name, kind in self.kinds.items() if kind == "string"}
+        floats = {name for name, kind in self.kinds.items() if kind == "float"}
+        return texts | {name: "float" for name in floats if not self._has_finite(name)}
+
+    def _has_finite(self, name: str) -> bool:
+        """Whether a column shows what its `nan` and `inf` are."""
+        return any(value is not None and math.isfinite(value) for value in self.columns[name])
 
     def expected(self) -> list[dict[str, list[Any]]]:
         return [

@@ -347,6 +347,16 @@ def test_a_value_that_is_not_of_its_kind_is_named_with_row_and_column(tmp_path):
         listed(folder(tmp_path, list__csv=f"image,age\n{rows}"), age="int")
 
 
+def test_a_list_keeps_codes_as_they_stand_and_trims_paths_splits_and_labels(tmp_path):
+    rows = "1.jpg, train, cat,08123, 5\n 2.jpg ,test,dog ,7,6\nsub/3.jpg,train,cat,12,7\n"
+    listing = listed(folder(tmp_path, list__csv=f"image, split,label,zip,n\n{rows}"))
+    assert found(listing) == {
+        "1.jpg": ("train", "cat", "08123", " 5"),
+        "2.jpg": ("test", "dog", "7", "6"),
+        "sub/3.jpg": ("train", "cat", "12", "7"),
+    }
+
+
 NAMES = st.text(
     st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="/"), min_size=1, max_size=20
 ).filter(lambda name: name == name.strip() and name not in (".", ".."))
@@ -369,9 +379,12 @@ def test_odd_texts_come_back_from_csv_and_json(names):
         (["1", "x"], "string"),
         (["1_000"], "string"),
         (["\u0661"], "string"),
-        ([str(2**63)], "float"),
+        ([str(2**63)], "string"),
         ([str(-(2**63))], "int"),
-        (["nan", "1"], "float"),
+        (["nan", "1"], "string"),
+        (["nan", "1.5"], "float"),
+        (["007", "8"], "string"),
+        ([" 5", "5"], "string"),
         (["", ""], "string"),
     ],
 )

@@ -1,0 +1,159 @@
+"""Headers are believed where they can be nothing else; else one question, and no row is lost."""
+
+import gzip
+import shlex
+from typing import Any
+
+import pytest
+
+from components.example_gen.headers import doubt
+from trainer_utils.format import ConfigError, InputError
+
+# First rows of tables as people publish them, each with rows below it.
+HEADERS = {
+    "reviews": (["text", "label"], [["A lovely film", "pos"], ["A bore", "neg"]]),
+    "IMDB": (["review", "sentiment"], [["One of the best", "positive"], ["Bad", "negative"]]),
+    "capitals": (["Text Label"], [["a cat sat"], ["on the mat"]]),
+    "two words": (["Review Text", "Division Name"], [["Lovely", "General"], ["Nice", "Petite"]]),
+    "not ASCII": (["größe", "名前", "текст"], [["klein", "太郎", "да"], ["groß", "花子", "нет"]]),
+    "one column": (["text"], [["so good"], ["so bad"]]),
+    "a header alone": (["text", "label"], []),
+    "iris": (
+        ["sepal length (cm)", "sepal width (cm)", "species"],
+        [["5.1", "3.5", "setosa"], ["7.0", "3.2", "versicolor"]],
+    ),
+    "titanic": (
+        ["PassengerId", "Survived", "Name", "Cabin"],
+        [["1", "0", "Braund, Mr. Owen", ""], ["2", "1", "Cumings, Mrs.", "C85"]],
+    ),
+    "a question": (["How old are you?", "Do you like it?"], [["31", "yes"], ["45", "no"]]),
+    "MNIST": (["label", "1x1", "1x2"], [["5", "0", "0"], ["0", "0", "3"]]),
+    "one hot": (["comment", "toxic", "severe_toxic"], [["You", "0", "1"], ["Me", "1", "0"]]),
+    "dotted": (["author.name", "author.age"], [["Ann", "3"], ["Bob", "4"]]),
+    "quoted": (['say "b", c', "n"], [["x", "1"]]),
+    "a known name below another": (["class", "words"], [["text", "label"], ["b", "c"]]),
+    "a list of words": (["word"], [["hello"], ["world"]]),
+}
+ROWS = {
+    "a sentence and a class": (
+        ["The film was great", "pos"],
+        [["A bore", "neg"], ["Nice", "pos"]],
+    ),
+    "a class and a sentence": (["ham", "Go until jurong point, crazy.."], [["spam", "Free entry"]]),
+    "short texts": (["So good", "pos"], [["So bad", "neg"], ["Meh", "pos"]]),
+    "sentences of two words": (["Great film!", "up"], [["Bad film.", "down"]]),
+    "one sentence alone": (["I love it"], [["I hate it"], ["So so"]]),
+    "words that come again": (["good"], [["bad"], ["good"]]),
+    "a number": (["great", "5"], [["bad", "1"]]),
+    "numbers": (["5.1", "3.5", "1.4"], [["4.9", "3.0", "1.4"]]),
+    "a day": (["2021-01-02", "great"], [["2021-01-03", "bad"]]),
+    "nothing known": (["great", "n/a"], [["bad", "1"], ["good", "2"]]),
+    "a missing name": (["", "text"], [["0", "a"], ["1", "b"]]),
+    "the same twice": (["a", "b", "a"], [["1", "2", "3"]]),
+    "numbered rows": (["r001", "great"], [["r002", "bad"], ["r003", "meh"]]),
+    "files": (["a.jpg", "cat"], [["b.jpg", "dog"]]),
+    "urls": (["gs://bucket/a", "cat"], [["gs://bucket/b", "dog"]]),
+    "a long text": (["word" * 200], [["x"]]),
+    "Chinese sentences": (["我很喜欢这部电影。", "好"], [["不好看。", "坏"]]),
+    "one row": (["The film was great", "pos"], []),
+}
+
+
+@pytest.mark.parametrize(("first", "rows"), HEADERS.values(), ids=HEADERS)
+def test_a_header_is_believed(first, rows):
+    assert doubt(first, rows) is None
+
+
+@pytest.mark.parametrize(("first", "rows"), ROWS.values(), ids=ROWS)
+def test_a_row_of_values_is_not_taken_for_a_header(first, rows):
+    assert doubt(first, rows) is not None
+
+
+def test_a_name_that_a_setting_knows_shows_a_header():
+    first, rows = ["How do you like it here?", "m"], [["well", "x"]]
+    assert doubt(first, rows) is not None
+    assert doubt(first, rows, known=["m"]) is None
+
+
+LINES = ["The film was great,pos\n", "A bore,neg\n", "So so,pos\n"]
+FILES: dict[str, dict[str, bytes | str]] = {
+    "one file": {"t.csv": "".join(LINES)},
+    "TSV": {"t.tsv": "".join(LINES).replace(",", "\t")},
+    "three files": {f"{n}.tsv": line.replace(",", "\t") for n, line in enumerate(LINES)},
+    "gzip": {"t.csv.gz": gzip.compress("".join(LINES).encode())},
+    "split folders": {"train/a.csv": "".join(LINES[:2]), "test/b.csv": LINES[2]},
+    "quoted": {"t.csv": '"The film was great","pos"\n"A bore",neg\n"So so","pos"\n'},
+    "a byte order mark": {"t.csv": b"\xef\xbb\xbf" + "".join(LINES).encode()},
+    "short words": {"a.csv": "great,up\n", "b.csv": "bad,down\nso so,up\n"},
+}
+
+
+@pytest.mark.parametrize("case", FILES)
+def test_tables_without_a_header_ask_one_question_and_the_answer_keeps_every_row(convert, case):
+    files = FILES[case]
+    with pytest.raises(InputError) as error:
+        convert(files)
+    message = str(error.value)
+    assert "\n" not in message
+    assert "column_names=['text', 'label']" in message
+    assert "tfx-shards convert … --columns text,label" in message
+    assert "header=True" in message
+    dataset = convert(files, column_names=["text", "label"])
+    assert dataset.counts()["written"] == 3
+    assert len(dataset.vocabulary()) == 2
+
+
+def test_files_that_disagree_are_asked_about_though_each_could_have_a_header(convert):
+    files = {"a.csv": "mood,tone\nx,y\n", "b.csv": "shape,colour\nx,y\n"}
+    with pytest.raises(InputError, match=r"'b\.csv'.*none of those in 'a\.csv'.*header=True"):
+        convert(files)
+    assert convert(files, header=True).counts()["written"] == 2
+    assert convert(files, column_names=["m", "t"]).counts()["written"] == 4
+
+
+def test_the_order_of_columns_may_differ_and_a_file_may_lack_some(convert):
+    files = {"train.csv": "id,text,stars\n1,a,5\n", "test.csv": "text,id\nb,2\n"}
+    assert convert(files).counts()["written"] == 2
+
+
+@pytest.mark.parametrize("first", [",text,label", "a,a,b", "1,2,3"])
+def test_the_first_row_is_a_header_where_the_user_says_so(convert, first):
+    files = {"t.csv": f"{first}\n0,good,pos\n1,bad,neg\n"}
+    with pytest.raises(InputError) as error:
+        convert(files)
+    asked = str(error.value).partition("If that row is one: ")[2]
+    names = ["number", "text", "label"]
+    settings: dict[str, Any] = {"header": True}
+    if "column_names" in asked:
+        settings["column_names"] = names
+    dataset = convert(files, **settings)
+    assert dataset.counts()["written"] == 2
+    if "column_names" in settings:
+        assert dataset.features.keys() >= {*names}
+
+
+def test_a_header_that_says_what_column_names_says_is_no_row(convert):
+    dataset = convert({"t.csv": "text,label\na,x\n"}, column_names=["text", "label"])
+    assert dataset.texts() == {"t.csv:1": "a"}
+
+
+def test_a_missing_header_needs_names():
+    from components import TextExampleGen
+
+    with pytest.raises(ConfigError, match="header: expected True or None without column_names"):
+        TextExampleGen(input_base="x", header=False)
+    with pytest.raises(ConfigError, match="header: expected one of None, False, True"):
+        TextExampleGen(input_base="x", header="yes")
+
+
+def test_names_that_do_not_fit_the_header_they_replace_are_refused(convert):
+    with pytest.raises(ConfigError, match="column_names: expected 2 names"):
+        convert({"t.csv": "text,label\na,x\n"}, header=True, column_names=["a", "b", "c"])
+
+
+def test_the_flags_that_are_named_can_be_pasted(convert):
+    with pytest.raises(InputError) as error:
+        convert({"t.csv": "The film was great,5,x\n"})
+    command = str(error.value).partition("(tfx-shards convert … ")[2].partition(")")[0]
+    assert shlex.split(command)[0] == "--columns"
+    assert len(shlex.split(command)[1].split(",")) == 3
