@@ -323,9 +323,9 @@ def sweep(seeds: range, **kinds: Any) -> Counter[str]:
 # --- Tests ---
 
 
-@pytest.mark.parametrize("part", range(4))
+@pytest.mark.parametrize("part", range(3))
 def test_jobs_of_one_to_eight_workers_take_turns_on_the_same_batches(part):
-    found = sweep(range(part * 100, (part + 1) * 100), workers=range(1, 9))
+    found = sweep(range(part * 100, (part + 1) * 100), workers=range(1, 9), records=1000)
     assert found["exact"] > 80
 
 
@@ -337,8 +337,8 @@ def test_jobs_of_one_to_eight_workers_take_turns_in_thousands_of_plans(part):
 
 
 def test_jobs_of_more_than_eight_workers_take_turns_too():
-    found = sweep(range(10_000, 10_100), workers=range(1, 33), records=600)
-    assert found["exact"] > 80
+    found = sweep(range(10_000, 10_060), workers=range(1, 33), records=400)
+    assert found["exact"] > 50
 
 
 def test_few_records_for_many_workers():
