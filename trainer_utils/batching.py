@@ -118,7 +118,9 @@ def echoed(batches: tf.data.Dataset, times: int, *, group: int) -> tf.data.Datas
             ).repeat(times)
         )
     groups = batches.window(group)
-    return groups.flat_map(lambda parts: tf.data.Dataset.zip(parts).repeat(times))
+    return groups.flat_map(
+        lambda *parts: tf.data.Dataset.zip(parts if len(parts) > 1 else parts[0]).repeat(times)
+    )
 
 
 def callback_of(

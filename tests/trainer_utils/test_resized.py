@@ -161,6 +161,11 @@ def check_random_job(seed: int, folder: Any, write_ids: Any) -> None:
         "cache": rng.choice([None, None, str(folder / "cache")]),
         "on_corrupt": rng.choice(["raise", "raise", "skip"]),
     }
+    if (
+        options["remainder"] == "drop"
+        and trainer_utils.plan(uris, **{**options, "remainder": None}).records < batch_size
+    ):
+        options["remainder"] = "pad"  # dropping would leave out all
     one, _ = read(uris, 1, **options)
     epoch = [number for batch in one[:: options["echoing"]] for number in batch]
     total = len(epoch) // options["repeat"]
