@@ -22,7 +22,7 @@ from trainer_utils.dataset import FileRange
 from trainer_utils.format import keyed_hash
 from trainer_utils.layout import Layout
 from trainer_utils.permuting import permuted, random_numbers, signed_64
-from trainer_utils.ranges import cut
+from trainer_utils.ranges import cut, cut_all
 
 __all__ = ["Numbers", "Places", "Reads", "Windows"]
 
@@ -81,9 +81,8 @@ class Windows:
         self._layout = layout
         self._worker = worker
         self._seed = seed
-        self._parts = [
-            cut(ranges, layout.lane_bound(lane), layout.lane_bound(lane + 1)) for lane in self.lanes
-        ]
+        bounds = range(self.lanes.start, self.lanes.stop + 1)
+        self._parts = cut_all(ranges, [layout.lane_bound(lane) for lane in bounds])
 
     def reads(self, epoch: int, step: int) -> Reads:
         """What is read in an epoch, from the window on that a step is in."""
