@@ -10,13 +10,15 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.dataflow import flat_mapped, mapped, unbatched
+from trainer_utils.dataflow import mapped, unbatched
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.machine import usable_cores
 from trainer_utils.options import Callback, InputOptions
 from trainer_utils.parsing import ExampleParser
 
 __all__ = ["Arrangement", "batched", "callback_of", "echoed"]
+
+_IS_ROW = "\0is row"  # no feature's name
 
 
 def batched(
@@ -25,7 +27,9 @@ def batched(
     parser: ExampleParser,
     options: InputOptions,
     split_names: Sequence[str],
-    rows: int | None,
+    rows: int,
+    are_full: bool = True,
+    spare: bytes | None = None,
     epoch_seed: tf.Tensor | None = None,
     finish: Callable[[dict[str, tf.Tensor]], Any],
 ) -> tf.data.Dataset:
@@ -36,7 +40,9 @@ def batched(
         parser: of the features that are asked for.
         options: of the input.
         split_names: that are read, to choose hooks by.
-        rows: of every element but the last; None where they differ.
+        rows: of every element, but for what `are_full` says.
+        are_full: whether no element but the last has fewer rows, and that one has some.
+        spare: a record, needed where elements may have no rows at all.
         epoch_seed: `() int64`, of what is random in an epoch; None: nothing repeats.
         finish: what each batch's dict of tensors is turned into.
 
@@ -55,32 +61,41 @@ def batched(
             tensors = before(tensors)
         elif parser.has_variable_length and options.batch_size is not None and rows != 1:
             tensors = parser.with_image_shapes(tensors)  # padding is for lists, not for images
-        return _with_mask(tensors, mask, options.mask)
+        return _with_mask(tensors, mask, options.mask if are_full else _IS_ROW)
+
+    def finish_batch(tensors: dict[str, tf.Tensor]) -> Any:
+        return finish(tensors if are_full else _without_filling(tensors))
 
     parallel = usable_cores() + 2  # a slow image must not hold up the order
     if options.batch_size is None:
         return change(unbatched(elements), lambda *e: finish(parse_example(*e)), parallel=parallel)
     if parser.is_vectorised and before is None:
         return mapped(elements, parse_batch, parallel=parallel)
+    if not are_full:
+        elements = mapped(elements, lambda records: _filled_up(records, rows, spare))
+    examples = change(unbatched(elements), parse_example, parallel=parallel)
+    is_static = not are_full or options.drop_remainder or options.remainder in ("drop", "pad")
+    if not parser.has_variable_length:
+        return mapped(examples.batch(rows, drop_remainder=is_static), finish_batch)
+    if parser.options.ragged:
+        return examples.ragged_batch(rows, drop_remainder=is_static).map(finish_batch)
+    return mapped(examples.padded_batch(rows, drop_remainder=is_static), finish_batch)
 
-    def batch(examples: tf.data.Dataset, size: Any, is_static: bool) -> tf.data.Dataset:
-        examples = change(examples, parse_example, parallel=parallel)
-        if parser.has_variable_length:
-            if parser.options.ragged:
-                return examples.ragged_batch(size, drop_remainder=is_static).map(finish)
-            return mapped(examples.padded_batch(size, drop_remainder=is_static), finish)
-        return mapped(examples.batch(size, drop_remainder=is_static), finish)
 
-    if rows is None:
+def _filled_up(records: tf.Tensor, rows: int, spare: bytes | None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Copies of a record after an element's own, so that all are as large; and which are its own.
 
-        def one(*element: tf.Tensor) -> tf.data.Dataset:
-            size = tf.shape(element[0], tf.int64)[0]
-            examples = unbatched(tf.data.Dataset.from_tensors(element))
-            return batch(examples, tf.maximum(size, 1), False)
+    So examples of all elements can be parsed side by side and batched by their number.
+    """
+    size = tf.size(records)
+    first = records[:1] if spare is None else tf.concat([records, [spare]], 0)[:1]
+    full = tf.concat([records, tf.repeat(first, rows - size)], 0)
+    return tf.ensure_shape(full, [rows]), tf.sequence_mask(size, rows)
 
-        return flat_mapped(elements, one)
-    is_static = options.drop_remainder or options.remainder in ("drop", "pad")
-    return batch(unbatched(elements), rows, is_static)
+
+def _without_filling(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    size = tf.reduce_sum(tf.cast(tensors[_IS_ROW], tf.int64))
+    return {name: value[:size] for name, value in tensors.items() if name != _IS_ROW}
 
 
 def _optimized(dataset: tf.data.Dataset, change: Callable[..., Any], *, parallel: int) -> Any:
@@ -103,7 +118,9 @@ def echoed(batches: tf.data.Dataset, times: int, *, group: int) -> tf.data.Datas
             ).repeat(times)
         )
     groups = batches.window(group)
-    return groups.flat_map(lambda parts: tf.data.Dataset.zip(parts).repeat(times))
+    return groups.flat_map(
+        lambda *parts: tf.data.Dataset.zip(parts if len(parts) > 1 else parts[0]).repeat(times)
+    )
 
 
 def callback_of(

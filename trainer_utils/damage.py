@@ -32,7 +32,8 @@ def without_unreadable(
             kept = tf.where(is_good, records, candidates[0])
             return (kept, *(weights * tf.cast(is_good, tf.float32) for weights in mask))
         if keeps_elements:
-            return (candidates[: tf.maximum(tf.size(good), 1)],)
+            least = tf.minimum(tf.size(records), 1)  # some have no row to begin with
+            return (candidates[: tf.maximum(tf.size(good), least)],)
         return (good,)
 
     is_masked = isinstance(elements.element_spec, tuple)

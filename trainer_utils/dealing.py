@@ -1,14 +1,14 @@
-"""Deals a worker's records out as batches of the sizes that the layout says.
+"""Deals a worker's rows of each batch out to its replicas, as elements.
 
-batches = deal(order(epoch, step), share=share, from_rows=0, ...)
+elements = deal(order(epoch, step), layout=layout, is_static=False, filler=None, padded=0)
 """
 
 from collections.abc import Callable
 
 import tensorflow as tf
 
-from trainer_utils.dataflow import mapped, rebatched
-from trainer_utils.layout import Share
+from trainer_utils.dataflow import flat_mapped, mapped, rebatched
+from trainer_utils.layout import Layout
 
 __all__ = ["deal"]
 
@@ -16,18 +16,17 @@ __all__ = ["deal"]
 def deal(
     vectors: tf.data.Dataset,
     *,
-    share: Share,
-    passed: tf.Tensor,
+    layout: Layout,
+    padded: int,
     is_static: bool,
     filler: Callable[[], tf.data.Dataset] | None = None,
 ) -> tf.data.Dataset:
-    """Cuts and fills up a worker's records to its elements.
+    """Cuts each batch's rows into one element for each replica of the worker.
 
     Args:
-        vectors: `(any,) string` each, the records that are used, without those of the first
-            `passed` elements.
-        share: what the worker gets.
-        passed: how many full elements an earlier process took.
+        vectors: `(any,) string` each, a worker's rows of each batch.
+        layout: of an epoch.
+        padded: rows of weight 0 that are added to the last batch.
         is_static: whether all elements have the same, static, number of rows.
         filler: makes a dataset of one record, for rows of weight 0. None: there are no such rows,
             nor a mask.
@@ -37,11 +36,19 @@ def deal(
     """
     if filler is not None:
         masked = mapped(vectors, lambda records: (records, tf.ones(tf.shape(records))))
-        if share.padded:
-            rows = mapped(filler(), lambda record: tf.repeat(record, share.padded))
+        if padded:
+            rows = mapped(filler(), lambda record: tf.repeat(record, padded))
             masked = masked.concatenate(mapped(rows, lambda r: (r, tf.zeros(tf.shape(r)))))
-        return rebatched(masked, share.rows, drop_remainder=True)
-    if is_static or len(share.tail) < 2:
-        return rebatched(vectors, share.rows, drop_remainder=is_static)
-    sizes = tf.constant([share.rows] * share.full + list(share.tail), tf.int64)
-    return rebatched(vectors, sizes[passed:])
+        return rebatched(masked, layout.rows_per_replica, drop_remainder=True)
+    if is_static:
+        return rebatched(vectors, layout.rows_per_replica, drop_remainder=True)
+    replicas = layout.replicas_per_worker
+    if replicas == 1:
+        return vectors
+
+    def parts(records: tf.Tensor) -> tf.data.Dataset:
+        size = tf.size(records, tf.int64)
+        numbers = tf.data.Dataset.range(replicas)
+        return mapped(numbers, lambda n: records[n * size // replicas : (n + 1) * size // replicas])
+
+    return flat_mapped(vectors, parts)

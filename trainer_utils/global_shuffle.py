@@ -19,9 +19,10 @@ from trainer_utils.dataset import FileRange
 from trainer_utils.format import ConfigError, keyed_hash, permute
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
+from trainer_utils.permuting import signed_64
 from trainer_utils.shard_reader import ShardReader
 
-__all__ = ["global_order"]
+__all__ = ["GlobalOrder", "global_order"]
 
 _CHUNK_RECORDS = 8192  # 1 ms; fewer would cost nearly as much
 
@@ -50,46 +51,49 @@ def global_order(
                 f"shuffle: expected True or a number for gzip files, got 'global' ({part.path}). "
                 "Write the dataset without gzip."
             )
-    rows = layout.rows_per_worker
-    tails = [
-        layout.share(index).used - layout.full_steps * rows for index in range(layout.num_workers)
-    ]
-    tail_start = layout.full_steps * layout.batch_size + sum(tails[:worker])
     places = _Places(ranges)
-    orders = _Orders(layout.num_records, seed)
+    order_of = GlobalOrder(layout, worker=worker, seed=seed)
 
     def read(epoch: Any, step: Any) -> npt.NDArray[Any]:
-        start, count = int(step) * layout.batch_size + worker * rows, rows
-        if step == layout.full_steps:
-            start, count = tail_start, tails[worker]
-        numbers = orders.at(int(epoch), start, start + count)
-        return places.read(numbers, shards)
+        return places.read(order_of.at(int(epoch), int(step)), shards)
 
     def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         def vector(number: tf.Tensor) -> tf.Tensor:
             records = tf.numpy_function(read, [epoch, number], tf.string)
             return tf.ensure_shape(records, [None])
 
-        steps = tf.data.Dataset.range(step, layout.full_steps + (tails[worker] > 0))
+        steps = tf.data.Dataset.range(step, layout.steps)
         return mapped(steps, vector, parallel=usable_cores())
 
     return order
 
 
-class _Orders:
-    """The permutations of epochs, worked out some thousand places at a time."""
+class GlobalOrder:
+    """Which records a worker's rows are, worked out some thousand places at a time.
 
-    def __init__(self, num_records: int, seed: int) -> None:
-        self._num_records = num_records
-        self._seed = seed
+    Args:
+        layout: of an epoch.
+        worker: which one this is.
+        seed: of all orders.
+    """
+
+    def __init__(self, layout: Layout, *, worker: int, seed: int) -> None:
+        self._layout = layout
+        self._worker = worker
+        self._seed = signed_64(seed)
         self._kept = (-1, 0, np.zeros(0, np.int64))  # epoch, first place, records
 
-    def at(self, epoch: int, start: int, stop: int) -> npt.NDArray[np.int64]:
-        """The records at the places `start` to `stop` of an epoch."""
+    def at(self, epoch: int, step: int) -> npt.NDArray[np.int64]:
+        """The numbers of the records of a step, of all those that there are."""
+        begin = self._layout.begin(step)
+        first, last = self._layout.rows(self._worker, step=step)
+        return self._between(epoch, begin + first, begin + last)
+
+    def _between(self, epoch: int, start: int, stop: int) -> npt.NDArray[np.int64]:
         kept_epoch, first, records = self._kept
         if kept_epoch != epoch or not first <= start <= stop <= first + len(records):
             first = start // _CHUNK_RECORDS * _CHUNK_RECORDS
-            last = min(-(-stop // _CHUNK_RECORDS) * _CHUNK_RECORDS, self._num_records)
+            last = min(-(-stop // _CHUNK_RECORDS) * _CHUNK_RECORDS, self._layout.num_records)
             records = self._permuted(epoch, np.arange(first, last))
             self._kept = epoch, first, records
         return records[start - first : stop - first]
@@ -97,7 +101,7 @@ class _Orders:
     def _permuted(self, epoch: int, places: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
         identity = epoch.to_bytes(8, "little", signed=True)
         seed = keyed_hash(identity, seed=self._seed, purpose="epoch") % (1 << 63)
-        return permute(places, num_records=self._num_records, seed=seed)
+        return permute(places, num_records=self._layout.num_records, seed=seed)
 
 
 class _Places:

@@ -17,7 +17,7 @@ from trainer_utils.audio import check_batches
 from trainer_utils.batching import Arrangement, batched, callback_of, echoed
 from trainer_utils.damage import without_unreadable
 from trainer_utils.data_service import served
-from trainer_utils.dataflow import mapped
+from trainer_utils.dataflow import flat_mapped
 from trainer_utils.dataset import FileRange
 from trainer_utils.dealing import deal
 from trainer_utils.epochs import EpochCounter, Position, epochs
@@ -160,7 +160,7 @@ class _Input:
     @property
     def replicas(self) -> int:
         """Elements that a step takes of this pipeline."""
-        return self.layout.num_replicas // self.layout.num_workers
+        return self.layout.replicas_per_worker
 
     def dataset(self) -> tf.data.Dataset:
         """The dataset, with `state` to ask for tokens."""
@@ -194,35 +194,47 @@ class _Input:
     def _epoch(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The batches of an epoch from a step on."""
         layout, options = self.layout, self.options
-        share = layout.share(self.worker)
-        full = tf.minimum(step, layout.full_steps)
         is_static = options.drop_remainder or options.remainder in ("drop", "pad")
-        vectors = self.order(epoch, full)
+        vectors = self.order(epoch, step)
         if self.skips:
             vectors = vectors.concatenate(self._told(epoch))
         elements = deal(
             vectors,
-            share=share,
-            passed=full * self.replicas,
+            layout=layout,
+            padded=layout.share(self.worker).padded,
             is_static=is_static,
             filler=self._filler if options.remainder == "pad" else None,
         )
-        if len(share.tail) > 1:  # the only steps that are not full, but of a fixed number
-            elements = elements.skip((step - full) * self.replicas)
-        rows = share.rows if len(share.tail) < 2 else None
-        if self.skips and (spare := self.shards.first_readable(self.ranges)) is not None:
+        spare = self._spare
+        if self.skips and spare is not None:
             keeps = {"keeps_rows": is_static, "keeps_elements": layout.num_replicas > 1}
             elements = without_unreadable(elements, spare=spare, **keeps)
-            rows = rows if is_static else None
+        are_full = is_static or not (self.skips or self.has_short_elements)
         return batched(
             elements,
             parser=ExampleParser(self.features, options),
             epoch_seed=_epoch_seed(options.seed, epoch),
             options=options,
             split_names=self.split_names,
-            rows=rows,
+            rows=layout.rows_per_replica,
+            are_full=are_full,
+            spare=spare,
             finish=_unchanged if self.is_finished_later else self.arrangement.arrange,
         )
+
+    @property
+    def has_short_elements(self) -> bool:
+        """Whether others than the last element have fewer rows than a replica's, or it has none."""
+        rest = self.layout.rest
+        return len(rest) * self.replicas > 1 or any(n < self.layout.num_replicas for n in rest)
+
+    @functools.cached_property
+    def _spare(self) -> bytes | None:
+        """A record to stand in where a whole element has none."""
+        is_empty = any(rows < self.layout.num_replicas for rows in self.layout.rest)
+        if not self.skips and not (is_empty and self.options.remainder is None):
+            return None
+        return self.shards.first_readable(self.ranges)
 
     @property
     def arrangement(self) -> Arrangement:
@@ -248,7 +260,7 @@ class _Input:
                 parser=ExampleParser(self.features, self.options),
                 options=self.options,
                 split_names=self.split_names,
-                rows=self.options.batch_size,
+                rows=self.options.batch_size or 1,
                 finish=_unchanged if self.is_finished_later else self.arrangement.arrange,
             )
 
@@ -261,18 +273,18 @@ class _Input:
         return stream(columns_of(cut(self.ranges, 0, 1)), self.read)
 
     def _told(self, epoch: tf.Tensor) -> tf.data.Dataset:
-        """No records, which come last, and a word on those that were skipped."""
+        """No vectors, which come last, and a word on those that were skipped."""
         records = self.layout.num_records
 
         def tell(number: Any) -> Any:
             self.shards.tell(number, records)
             return np.array([], object)
 
-        nothing = tf.data.Dataset.from_tensors(epoch)
-        return mapped(
-            nothing,
-            lambda number: tf.ensure_shape(tf.numpy_function(tell, [number], tf.string), [None]),
-        )
+        def no_vectors(number: tf.Tensor) -> tf.data.Dataset:
+            told = tf.numpy_function(tell, [number], tf.string)
+            return tf.data.Dataset.from_tensor_slices(tf.reshape(told, [0, tf.size(told)]))
+
+        return flat_mapped(tf.data.Dataset.from_tensors(epoch), no_vectors)
 
     def _finished(self, batches: tf.data.Dataset, ahead: tf.Tensor) -> tf.data.Dataset:
         options = self.options

@@ -1,25 +1,36 @@
-"""Who reads which records of an epoch, and in how many steps: arithmetic on counts alone.
+"""Who reads which rows of each global batch: arithmetic on counts alone.
 
     layout = Layout(num_records=23, batch_size=8, num_workers=2, remainder="pad")
     layout.steps                  # 3
-    layout.share(1)               # Share(records=12, dropped=0, padded=0, ...)
+    layout.rows(1, step=2)        # (3, 7): the last batch has 7 records, worker 1 has rows 3 to 6
+    layout.share(1)               # Share(start=11, stop=23, used=12, dropped=0, padded=0)
 
-An epoch is dealt out in lanes: equal contiguous ranges of the records, as many as every usual
-number of workers divides. Each global batch takes the same number of rows of every lane, and a
-worker owns neighbouring lanes. So a worker's records are one range, and yet the k-th global batch
-holds the same records however many workers there are, which is what lets another number of
+How many records each global batch holds follows from their number, the batch size and the
+remainder alone. A worker's rows of a batch are its part of equal ones, one after the other, and so
+for a smaller last batch too. Hence the k-th global batch holds the same records however many
+workers there are, and a step is a step for any number of them: that is what lets another number of
 workers continue where this one stopped.
+
+Where workers read ranges of the records, rather than reading past those of others, the records are
+laid out in lanes. Lanes are ranges too, and the parts of each batch that each of them gives are
+equal ones as well; so as long as the lanes are the same, the batches are.
 """
 
 import dataclasses
 import math
-from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["REMAINDERS", "Layout", "Share"]
+__all__ = ["EQUAL", "REMAINDERS", "Layout", "Share"]
 
 REMAINDERS = (None, "drop", "pad", "balance")
+EQUAL = "equal"
+"""Of single examples: all workers get equally many, and fewer than there are workers are left out.
+"""
+
 _USUAL_WORKERS = range(1, 9)
 
 
@@ -29,13 +40,9 @@ class Share:
 
     Args:
         start, stop: its records, of all those of the epoch, where they are a range.
-        used: how many of its records it sees, in each epoch.
-        dropped: how many it leaves out.
+        used: how many records it sees, in each epoch.
+        dropped: how many of its range it leaves out.
         padded: rows of weight 0 that it adds.
-        rows: of each full element that it yields. A step takes as many elements as the worker has
-            replicas.
-        full: how many of these come first.
-        tail: rows of the elements that follow.
     """
 
     start: int
@@ -43,14 +50,6 @@ class Share:
     used: int
     dropped: int
     padded: int
-    rows: int
-    full: int
-    tail: Sequence[int]
-
-    @property
-    def num_elements(self) -> int:
-        """How many elements it yields in an epoch."""
-        return self.full + len(self.tail)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,7 +65,10 @@ class Layout:
         remainder: what becomes of the records that fill no batch. `drop`: they are left out.
             `pad`: the last batch is filled up with rows of weight 0. `balance`: the last two
             batches are made equally large, so that none is nearly empty. None: the last batch is
-            as large as equal shares can be; fewer records than there are workers are left out.
+            smaller; where it has fewer records than there are replicas, some get none of it.
+            `EQUAL`: as None, but for what is left out.
+        num_lanes: that the records are laid out in, a divisor of the batch size. 0: as many as
+            all usual numbers of workers divide, so that the order is the same for them.
 
     Raises:
         ConfigError: a setting is not allowed, or the plan is impossible.
@@ -77,6 +79,7 @@ class Layout:
     num_workers: int = 1
     num_replicas: int = 0
     remainder: str | None = None
+    num_lanes: int = 0
 
     def __post_init__(self) -> None:
         if not self.num_replicas:
@@ -90,9 +93,17 @@ class Layout:
             raise ConfigError(
                 f"batch_size: expected a multiple of the {replicas} replicas, got {self.batch_size}"
             )
-        if self.remainder not in REMAINDERS:
+        if self.remainder not in (*REMAINDERS, EQUAL):
             names = ", ".join(repr(name) for name in REMAINDERS)
             raise ConfigError(f"remainder: expected one of {names}, got {self.remainder!r}")
+        if not self.num_lanes:
+            usual = (count for count in _USUAL_WORKERS if self.batch_size % count == 0)
+            object.__setattr__(self, "num_lanes", math.lcm(self.num_workers, *usual))
+        if self.num_lanes < 1 or self.batch_size % self.num_lanes:
+            raise ConfigError(
+                f"num_lanes: expected a divisor of the batch size {self.batch_size}, "
+                f"got {self.num_lanes}"
+            )
         self._check_possible()
 
     def _check_possible(self) -> None:
@@ -102,9 +113,7 @@ class Layout:
                 f"batch_size: expected at most the {records} records that there are, got {size}: "
                 "remainder='drop' would leave out all of them. Take a smaller batch, or 'pad'."
             )
-        if self.remainder == "balance" and any(
-            rows == 0 for worker in range(self.num_workers) for rows in self._balanced(worker)
-        ):
+        if self.remainder == "balance" and any(rows < self.num_replicas for rows in self.rest):
             raise ConfigError(
                 f"remainder: expected 'pad' or 'drop', since {records} records in batches of "
                 f"{size} cannot give each of {self.num_replicas} replicas a record in every step, "
@@ -122,97 +131,89 @@ class Layout:
         return self.batch_size // self.num_replicas
 
     @property
+    def replicas_per_worker(self) -> int:
+        """Elements that a step takes of each worker."""
+        return self.num_replicas // self.num_workers
+
+    @property
     def steps(self) -> int:
-        """Steps of an epoch, the same for every worker."""
-        if self.remainder == "drop":
-            return self.num_records // self.batch_size
-        if self.remainder is None:
-            return -(-(self.num_records // self.num_workers) // self.rows_per_worker)
-        return -(-self.num_records // self.batch_size)
+        """Steps of an epoch, the same for every worker, and for any number of workers."""
+        return self.full_steps + len(self.rest)
 
     @property
     def full_steps(self) -> int:
-        """Steps whose batch is full, and the same for any number of workers; the others follow."""
-        full = self.num_records // self.batch_size
-        if self.remainder == "balance" and full < self.steps:
-            return max(full - 1, 0)
-        return full
+        """Steps whose batch is full; those of `rest` follow."""
+        full, rest = divmod(self.num_records, self.batch_size)
+        return full - 1 if self.remainder == "balance" and full and rest else full
 
     @property
-    def num_lanes(self) -> int:
-        """Lanes that the records are dealt in: a divisor of the batch, a multiple of all replicas.
+    def rest(self) -> tuple[int, ...]:
+        """How many records each batch after the full ones holds: none, one or two batches."""
+        rest = self.num_records - self.full_steps * self.batch_size
+        if self.remainder == EQUAL:
+            rest -= rest % self.num_workers
+        if self.remainder == "drop" or not rest:
+            return ()
+        if rest > self.batch_size:  # to be balanced; the larger one comes first
+            return (rest - rest // 2, rest // 2)
+        return (rest,)
 
-        The same for all numbers of replicas up to 8 that divide the batch.
-        """
-        usual = (count for count in _USUAL_WORKERS if self.batch_size % count == 0)
-        return math.lcm(self.num_replicas, *usual)
+    @property
+    def left_out(self) -> int:
+        """Records that are in no batch of an epoch."""
+        return self.num_records - self.begin(self.steps)
 
-    def lane_bounds(self, lane: int) -> tuple[int, int]:
-        """The first record of a lane, and the one after its last."""
-        return _part(self.num_records, lane, self.num_lanes)
+    def size(self, step: int) -> int:
+        """How many records the batch of a step holds; it may be filled up with others."""
+        return self.batch_size if step < self.full_steps else self.rest[step - self.full_steps]
+
+    def begin(self, step: int) -> int:
+        """How many records the batches before a step hold."""
+        full = min(step, self.full_steps)
+        return full * self.batch_size + sum(self.rest[: step - full])
+
+    def rows(self, worker: int, *, step: int) -> tuple[int, int]:
+        """The first of a worker's rows of the batch of a step, and the one after its last."""
+        return _part(self.size(step), worker, self.num_workers)
+
+    @property
+    def has_equal_elements(self) -> bool:
+        """Whether in each step all elements of all workers have equally many records."""
+        return all(rows % self.num_replicas == 0 for rows in self.rest)
 
     def lanes_of(self, worker: int) -> range:
-        """The lanes of a worker."""
-        each = self.num_lanes // self.num_workers
-        return range(worker * each, (worker + 1) * each)
+        """The lanes that a worker's rows lie in; the first and last may be others' too."""
+        first = worker * self.num_lanes // self.num_workers
+        return range(first, -(-(worker + 1) * self.num_lanes // self.num_workers))
 
-    def lane_takes(self, worker: int) -> list[int]:
-        """How many records are taken of each lane of a worker; what is dropped is left out."""
-        bounds = [self.lane_bounds(lane) for lane in self.lanes_of(worker)]
-        takes = [stop - start for start, stop in bounds]
-        dropped = self.share(worker).dropped
-        least = self.full_steps * self.batch_size // self.num_lanes
-        for index in reversed(range(len(takes))):
-            cut = min(dropped, takes[index] - least)
-            takes[index] -= cut
-            dropped -= cut
-        return takes
+    def lane_bound(self, lane: int) -> int:
+        """The first record of a lane; of as many as there are lanes, the number of records."""
+        parts = (*self.rest, self.left_out)
+        full = self.full_steps * (self.batch_size // self.num_lanes) * lane
+        return full + sum(rows * lane // self.num_lanes for rows in parts)
+
+    def lane_rows(self, lanes: range, *, size: int) -> npt.NDArray[np.int64]:
+        """How many records each of some lanes gives to a batch of so many."""
+        bounds = np.arange(lanes.start, lanes.stop + 1, dtype=np.int64) * size // self.num_lanes
+        return np.diff(bounds)
 
     def share(self, worker: int) -> Share:
         """What the `worker`-th worker gets."""
-        start, stop = _part(self.num_records, worker, self.num_workers)
-        full, tail = self._elements(worker)
-        rows = full * self.rows_per_replica + sum(tail)
-        padded = max(rows - (stop - start), 0)
-        used = rows - padded
+        lanes = self.lanes_of(worker)
+        rest = range(self.full_steps, self.steps)
+        bounds = [self.rows(worker, step=step) for step in rest]
+        used = self.full_steps * self.rows_per_worker + sum(last - first for first, last in bounds)
+        first, last = _part(self.left_out, worker, self.num_workers)
+        padded = self.steps * self.rows_per_worker - used if self.remainder == "pad" else 0
         return Share(
-            start=start,
-            stop=stop,
+            start=self.lane_bound(lanes.start),
+            stop=self.lane_bound(lanes.stop),
             used=used,
-            dropped=stop - start - used,
+            dropped=last - first,
             padded=padded,
-            rows=self.rows_per_replica,
-            full=full,
-            tail=tail,
         )
-
-    def _elements(self, worker: int) -> tuple[int, list[int]]:
-        """How many full elements a worker yields, and the rows of those that follow."""
-        replicas = self.num_replicas // self.num_workers
-        if self.remainder == "balance":
-            return self.full_steps * replicas, self._balanced(worker)
-        if self.remainder is None:
-            full, rest = divmod(self.num_records // self.num_workers, self.rows_per_replica)
-            return full, [rest] * bool(rest)
-        return self.steps * replicas, []
-
-    def _balanced(self, worker: int) -> list[int]:
-        """Rows of the elements after the full steps, with `balance`."""
-        start, stop = _part(self.num_records, worker, self.num_workers)
-        rows = stop - start - self.full_steps * self.rows_per_worker
-        steps = self.steps - self.full_steps
-        replicas = self.num_replicas // self.num_workers
-        parts = []
-        for step in range(steps):
-            first, last = _part(rows, steps - 1 - step, steps)  # the larger one comes first
-            parts += [_size(_part(last - first, r, replicas)) for r in range(replicas)]
-        return parts
 
 
 def _part(total: int, index: int, count: int) -> tuple[int, int]:
     """The `index`-th of `count` equal parts of a range: sizes differ by one at the most."""
     return index * total // count, (index + 1) * total // count
-
-
-def _size(bounds: tuple[int, int]) -> int:
-    return bounds[1] - bounds[0]

@@ -8,8 +8,8 @@ from trainer_utils.dataset import FileRange
 from trainer_utils.global_shuffle import global_order
 from trainer_utils.layout import Layout
 from trainer_utils.options import InputOptions
-from trainer_utils.ranges import cut
-from trainer_utils.records import ReadPiece, in_order, turns
+from trainer_utils.records import ReadPiece
+from trainer_utils.sequential import sequential
 from trainer_utils.shard_reader import ShardReader
 from trainer_utils.shuffling import windowed
 from trainer_utils.sources import Source, mean_bytes
@@ -53,24 +53,7 @@ def order_of(
             seed=options.seed,
             read=read,
         )
-    shares = [layout.share(index) for index in range(layout.num_workers)]
-    if options.batch_size is None:  # there are no batches whose rows could be dealt in turn
-        start = shares[worker].start
-        return in_order(
-            cut(ranges, start, start + shares[worker].used),
-            rows=layout.rows_per_worker,
-            used=shares[worker].used,
-            read=read,
-        )
-    return in_order(
-        ranges,
-        rows=layout.rows_per_worker,
-        num_workers=layout.num_workers,
-        turn=turns([share.stop - share.start for share in shares])[worker],
-        used=sum(share.used for share in shares),
-        later=sum(share.dropped for share in shares) * (options.remainder == "drop"),
-        read=read,
-    )
+    return sequential(ranges, layout=layout, worker=worker, read=read)
 
 
 def window_records_of(sources: Sequence[Source], options: InputOptions) -> int:

@@ -47,7 +47,7 @@ def columns_of(ranges: Sequence[FileRange]) -> dict[str, npt.NDArray[Any]]:
 
 
 def planned(
-    plan: Callable[..., tuple[Sequence[FileRange], Sequence[int]]], *arguments: tf.Tensor
+    plan: Callable[..., tuple[Sequence[FileRange], npt.NDArray[np.int64]]], *arguments: tf.Tensor
 ) -> tuple[Piece, tf.Tensor]:
     """Calls a plan when the graph runs.
 
@@ -61,7 +61,7 @@ def planned(
 
     def call(*values: Any) -> list[Any]:
         ranges, numbers = plan(*map(int, values))
-        return [*columns_of(ranges).values(), np.array(numbers, np.int64)]
+        return [*columns_of(ranges).values(), np.asarray(numbers, np.int64)]
 
     columns = tf.numpy_function(call, list(arguments), [*_COLUMNS.values(), tf.int64])
     *columns, numbers = [tf.ensure_shape(column, [None]) for column in columns]

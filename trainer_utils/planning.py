@@ -11,11 +11,12 @@ from typing import Any
 
 from trainer_utils.dataset import FileRange
 from trainer_utils.format.printable import printable
-from trainer_utils.layout import Layout
+from trainer_utils.layout import EQUAL, Layout
 from trainer_utils.mixing import mixed_ranges
 from trainer_utils.options import InputOptions
 from trainer_utils.ranges import cut
-from trainer_utils.sources import open_sources
+from trainer_utils.sources import digest_of, open_sources
+from trainer_utils.state import first_state, given_state
 
 __all__ = ["SINGLES_AT_ONCE", "InputPlan", "WorkerPlan", "layout_of", "plan"]
 
@@ -108,11 +109,12 @@ def plan(
         replicas: of all workers together, a multiple of the workers. None: one each.
 
     Returns:
-        The plan. Without `shuffle` several workers take records in turn, so that each one's
-        shards are all shards.
+        The plan. Without `shuffle`, and with `"global"`, workers have no ranges of their own, so
+        that each one's shards are all shards.
 
     Raises:
-        ConfigError: the plan is impossible, such as a batch that the workers cannot share.
+        ConfigError: the plan is impossible, such as a batch that the workers cannot share; or
+            `state` is not a token to go on from.
         DatasetError: as `input_fn`.
     """
     chosen = (options or InputOptions()).replace(**settings)
@@ -120,7 +122,8 @@ def plan(
     ranges = mixed_ranges(sources, chosen.weights)
     num_records = sum(part.take for part in ranges)
     layout = layout_of(num_records, chosen, workers=workers, replicas=replicas or workers)
-    in_turn = workers > 1 and not chosen.shuffle and chosen.batch_size is not None
+    first_state(chosen, layout, digest_of(sources))  # a token that does not fit is refused
+    reads_ranges = chosen.batch_size is None if not chosen.shuffle else chosen.shuffle != "global"
     return InputPlan(
         records=layout.num_records,
         batch_size=layout.batch_size,
@@ -132,7 +135,7 @@ def plan(
                 steps=layout.steps * chosen.echoing,
                 dropped=share.dropped,
                 padded=share.padded,
-                shards=ranges if in_turn else cut(ranges, share.start, share.stop),
+                shards=cut(ranges, share.start, share.stop) if reads_ranges else ranges,
             )
             for worker, share in enumerate(map(layout.share, range(workers)))
         ],
@@ -140,25 +143,25 @@ def plan(
 
 
 def layout_of(num_records: int, options: InputOptions, *, workers: int, replicas: int) -> Layout:
-    """The layout of an epoch under these options."""
+    """The layout of an epoch under these options; in the lanes of the token, where there is one."""
     if options.batch_size is None:
         size = workers * SINGLES_AT_ONCE
-        return Layout(num_records=num_records, batch_size=size, num_workers=workers)
-    if replicas < workers:  # a context that does not know its replicas: a whole batch each
-        return layout_of(
-            num_records,
-            options.replace(batch_size=options.batch_size // replicas * workers),
-            workers=workers,
-            replicas=workers,
+        return Layout(
+            num_records=num_records, batch_size=size, num_workers=workers, remainder=EQUAL
         )
-    remainder, size = options.remainder, options.batch_size
+    size = options.batch_size
+    if replicas < workers:  # a context that does not know its replicas: a whole batch each
+        size, replicas = size // replicas * workers, workers
+    remainder = options.remainder
     if options.drop_remainder:
         remainder = "drop"
         num_records = num_records if num_records >= size else 0
+    token = given_state(options)
     return Layout(
         num_records=num_records,
         batch_size=size,
         num_workers=workers,
         num_replicas=replicas,
         remainder=remainder,
+        num_lanes=token.num_lanes if token and size % token.num_lanes == 0 else 0,
     )

@@ -8,26 +8,16 @@ it should.
 Records come many at a time, since each one alone costs as much as 100 bytes of text.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
-import numpy as np
 import tensorflow as tf
 
-from trainer_utils.dataflow import flat_mapped, mapped, rebatched
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataflow import flat_mapped, mapped
 from trainer_utils.format import CorruptShardError
-from trainer_utils.pieces import Piece, planned
-from trainer_utils.ranges import cut
+from trainer_utils.pieces import Piece
 from trainer_utils.shard_reader import ShardReader
 
-__all__ = [
-    "ReadPiece",
-    "in_order",
-    "reader",
-    "records_at_once",
-    "stream",
-    "turns",
-]
+__all__ = ["ReadPiece", "reader", "records_at_once", "stream"]
 
 _READ_BYTES = 1 << 20  # a file; larger reads are no faster on disk
 _MOST_AT_ONCE = 1024  # records; more are no faster
@@ -106,51 +96,3 @@ def _raise_damage(path: bytes, skip: int, take: int) -> None:
         f"{name!r}: expected {skip + take} records, got more (record {skip + take}). "
         "It is not the file that the dataset says: write the dataset again."
     )
-
-
-def in_order(
-    ranges: Sequence[FileRange],
-    *,
-    rows: int,
-    num_workers: int = 1,
-    turn: int = 0,
-    used: int,
-    later: int = 0,
-    read: ReadPiece,
-) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
-    """Records in the order of the files, dealt to workers in turn.
-
-    Args:
-        ranges: of all workers.
-        rows: a worker's share of a batch.
-        num_workers, turn: every so many-th record is taken, beginning with that of this number.
-        used: how many records all workers take in an epoch.
-        later: how many records later each epoch begins than the one before, so that those left
-            out are others each time.
-        read: how a piece is read.
-
-    Returns:
-        A function of the epoch and of the first step in it, to vectors of serialized records.
-    """
-    total = sum(part.take for part in ranges)
-
-    def plan(epoch: int, step: int) -> tuple[list[FileRange], list[int]]:
-        first = epoch * later % max(total, 1)
-        start, stop = first + step * rows * num_workers, first + used
-        around = cut(ranges, max(start - total, 0), stop - total)  # again from the first file on
-        return [*cut(ranges, start, stop), *around], []
-
-    def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
-        wanted, _ = planned(plan, epoch, step)
-        batches = rebatched(stream(wanted, read), rows * num_workers)
-        if num_workers > 1:
-            batches = mapped(batches, lambda records: records[turn::num_workers])
-        return batches
-
-    return order
-
-
-def turns(sizes: Sequence[int]) -> list[int]:
-    """Who is served first where records are dealt in turn: those who get one more than others."""
-    by_size = sorted(range(len(sizes)), key=lambda worker: -sizes[worker])
-    return [int(turn) for turn in np.argsort(by_size, kind="stable")]

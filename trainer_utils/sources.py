@@ -20,7 +20,7 @@ from trainer_utils.dataset import (
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 from trainer_utils.merging import merged
 
-__all__ = ["Source", "digest_of", "mean_bytes", "merged_features", "open_sources"]
+__all__ = ["Source", "digest_of", "mean_bytes", "merged_features", "open_sources", "source_of"]
 
 _DEFAULT_SPLIT = "train"
 
@@ -77,10 +77,11 @@ def open_sources(artifact_uri: Any, split: str | None) -> list[Source]:
         if named is None or entry not in wanted:
             wanted.append(entry)
     datasets = {uri: open_dataset(uri) for uri in dict(wanted)}
-    return [_source(datasets[uri], spec) for uri, spec in wanted]
+    return [source_of(datasets[uri], spec) for uri, spec in wanted]
 
 
-def _source(dataset: Dataset, split: str) -> Source:
+def source_of(dataset: Dataset, split: str) -> Source:
+    """What slices of a dataset's splits are; see `open_sources`."""
     slices = resolve_slices(split, dataset.records)
     return Source(
         dataset=dataset,

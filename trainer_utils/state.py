@@ -6,19 +6,21 @@
 A token names the epoch and the records of it that were consumed, and what they were an order of:
 the dataset's digest, the seed and the settings that shape batches. Where one of these is another,
 the token is refused, since the batches that follow would be others. The number of workers may
-change, and so may all that comes after the order: features, parsing, hooks.
+change, and so may all that comes after the order: features, parsing, hooks. Single examples are
+the exception: within an epoch the same number of workers must go on.
 """
 
 import dataclasses
 import json
+from typing import Any
 
 from trainer_utils.format import ConfigError
 from trainer_utils.layout import Layout
 from trainer_utils.options import InputOptions
 
-__all__ = ["InputState", "first_state", "state_at", "steps_per_epoch"]
+__all__ = ["InputState", "first_state", "given_state", "state_at", "steps_per_epoch"]
 
-_ORDER_SETTINGS = ("shuffle", "shuffle_bytes", "weights", "remainder", "drop_remainder", "echoing")
+_VERSION = 2  # of the order of records: another is a token of other batches
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -29,23 +31,46 @@ class InputState:
         epoch: counted from 0.
         step: the one that comes next, in that epoch.
         records: of the epoch, consumed by all workers together.
-        batch_size: of the global batch.
-        num_lanes: that an epoch is dealt in (see `trainer_utils.layout`).
+        batch_size: of the global batch; None: single examples.
+        num_lanes: that an epoch is laid out in (see `trainer_utils.layout`).
         num_workers: that made it.
         seed: of all orders.
         digest: of the dataset and of the slices that are read.
         order: the settings that shape batches.
+        version: of the order of records.
+
+    Raises:
+        ConfigError: it is of another version, or no such token.
     """
 
     epoch: int
     step: int
     records: int
-    batch_size: int
+    batch_size: int | None
     num_lanes: int
     num_workers: int
     seed: int
     digest: str
     order: str
+    version: int = _VERSION
+
+    def __post_init__(self) -> None:
+        if self.version != _VERSION:
+            raise ConfigError(
+                f"state: expected a token of version {_VERSION}, got one of version "
+                f"{self.version!r}, after which other records come. Begin the epoch anew, with "
+                "start_step=, or go on with the version of tfx-shards that it is of."
+            )
+        least = {"epoch": 0, "step": 0, "records": 0, "num_lanes": 1, "num_workers": 1}
+        counts = {name: (getattr(self, name), low) for name, low in least.items()}
+        if self.batch_size is not None:
+            counts["batch_size"] = self.batch_size, 1
+        for name, (value, low) in counts.items():
+            if type(value) is not int or value < low:
+                raise ConfigError(
+                    f"state: expected a token of state(step), whose {name} is an int of at least "
+                    f"{low}, got {value!r}"
+                )
 
     def to_json(self) -> str:
         """The token as one line of text."""
@@ -56,30 +81,45 @@ class InputState:
         """Reads what `to_json` made.
 
         Raises:
-            ConfigError: it is no such text.
+            ConfigError: it is no such text, or of another version.
         """
         try:
-            state = cls(**json.loads(text))
-        except (TypeError, ValueError) as error:
+            fields = json.loads(text)
+            state = cls(**{"version": 1, **fields})  # the first had no number
+        except (TypeError, json.JSONDecodeError) as error:
             raise ConfigError(f"state: expected a token of state(step), got {text!r}") from error
         return state
+
+
+def given_state(options: InputOptions) -> InputState | None:
+    """The token that the options bring, in whatever form; None: there is none.
+
+    Raises:
+        ConfigError: it is no token, or of another version.
+    """
+    token = options.state
+    if token is None or isinstance(token, InputState):
+        return token
+    return InputState.from_json(json.dumps(token) if isinstance(token, dict) else str(token))
 
 
 def state_at(step: int, options: InputOptions, layout: Layout, digest: str) -> InputState:
     """The token for a step, of all steps of all epochs."""
     each = steps_per_epoch(options, layout)
     epoch, within = divmod(step, each) if each else (0, 0)
-    rows = layout.num_workers if options.batch_size is None else layout.batch_size
+    is_batched = options.batch_size is not None
     return InputState(
         epoch=epoch,
         step=within,
-        records=min(within // options.echoing * rows, layout.num_records),
-        batch_size=rows,
+        records=(
+            layout.begin(within // options.echoing) if is_batched else within * layout.num_workers
+        ),
+        batch_size=layout.batch_size if is_batched else None,
         num_lanes=layout.num_lanes,
         num_workers=layout.num_workers,
         seed=options.seed,
         digest=digest,
-        order=json.dumps({name: getattr(options, name) for name in _ORDER_SETTINGS}),
+        order=_order_of(options, layout),
     )
 
 
@@ -87,21 +127,18 @@ def first_state(options: InputOptions, layout: Layout, digest: str) -> InputStat
     """Where an input begins: at `start_step`, or where the token in `state` says.
 
     Raises:
-        ConfigError: the token is of another dataset, seed, batch or order.
+        ConfigError: the token is of another dataset, seed, batch or order, or of single examples
+            of another number of workers.
     """
-    if options.state is None:
+    token = given_state(options)
+    if token is None:
         return state_at(options.start_step, options, layout, digest)
-    token = options.state
-    if not isinstance(token, InputState):
-        text = json.dumps(token) if isinstance(token, dict) else str(token)
-        token = InputState.from_json(text)
     here = state_at(0, options, layout, digest)
     cures = {
         "digest": "It is of another dataset or split: begin anew, with state=None",
         "seed": "Set that seed",
         "batch_size": "Set that batch_size",
         "order": "Set these settings",
-        "num_lanes": "Take a number of workers that divides this, or a divisor of it",
     }
     for name, cure in cures.items():
         wanted, got = getattr(token, name), getattr(here, name)
@@ -109,15 +146,22 @@ def first_state(options: InputOptions, layout: Layout, digest: str) -> InputStat
             raise ConfigError(
                 f"state: expected the {name} of the token, {wanted!r}, got {got!r}. {cure}."
             )
-    if (
-        token.num_workers != layout.num_workers
-        and options.remainder == "balance"
-        and token.step // options.echoing > layout.full_steps
-    ):
+    if options.batch_size is None:
+        if token.step and token.num_workers != layout.num_workers:
+            raise ConfigError(
+                f"state: expected {token.num_workers} workers as in the token, got "
+                f"{layout.num_workers}: single examples are dealt out for a number of workers. "
+                "Go on with as many, from the first step of an epoch, or with a batch_size."
+            )
+    elif token.num_lanes != layout.num_lanes:
         raise ConfigError(
-            f"state: expected {token.num_workers} workers, got {layout.num_workers}: with "
-            "remainder='balance' the last two batches are dealt out for a number of workers. "
-            "Go on with as many, or from another step."
+            f"state: expected a divisor of the batch size {layout.batch_size} as num_lanes of "
+            f"the token, got {token.num_lanes}. It is not one of state(step)."
+        )
+    if token.step >= max(steps_per_epoch(options, layout), 1):
+        raise ConfigError(
+            f"state: expected a step below {steps_per_epoch(options, layout)}, the steps of an "
+            f"epoch, got {token.step}. It is not a token of state(step)."
         )
     return token
 
@@ -127,3 +171,17 @@ def steps_per_epoch(options: InputOptions, layout: Layout) -> int:
     if options.batch_size is None:
         return layout.num_records // layout.num_workers
     return layout.steps * options.echoing
+
+
+def _order_of(options: InputOptions, layout: Layout) -> str:
+    """The settings that shape batches, each in one form, whatever it was given as."""
+    weights = None if options.weights is None else [float(weight) for weight in options.weights]
+    settings: dict[str, Any] = {
+        "shuffle": options.shuffle,
+        "weights": weights,
+        "remainder": layout.remainder,
+        "echoing": options.echoing,
+    }
+    if options.shuffle is True:
+        settings["shuffle_bytes"] = options.shuffle_bytes
+    return json.dumps(settings)

@@ -57,11 +57,9 @@ def test_global_batches_are_the_same_on_any_number_of_workers(uneven, shuffle):
     for count in (2, 3, 4, 8):
         got = read(uneven, count, shuffle=shuffle, epochs=2)
         for epoch, workers in enumerate(got):
-            steps = global_batches(workers)
-            assert steps[:2] == expected[epoch][:2]  # the full ones
-            rest = set(itertools.chain(*steps[2:]))  # of 5 records eight workers take none
-            assert rest <= set(expected[epoch][2])
-            assert 5 - len(rest) == 53 % count
+            assert global_batches(workers) == expected[epoch]
+            last = [len(batches[-1]) for batches in workers]  # 5 records; of eight, three have none
+            assert set(last) <= {5 // count, -(-5 // count)}
 
 
 @pytest.mark.parametrize("shuffle", [True, False, "global"])
@@ -113,9 +111,9 @@ def test_a_batch_that_no_plan_can_deal_is_refused_before_anything_is_read(uneven
             read(uneven, 8, **options)
 
 
-@pytest.mark.parametrize("remainder", [None, "pad"])
+@pytest.mark.parametrize("remainder", [None, "pad", "balance"])
 def test_metrics_over_workers_are_those_of_one(uneven, remainder):
-    """With padding the weighted mean is exact; without, the few that are left out change it."""
+    """The weighted mean is exact, since nothing is left out."""
 
     def mean(count: int) -> float:
         options = {"features": "id", "label": "label", "batch_size": 24, "remainder": remainder}
@@ -130,7 +128,7 @@ def test_metrics_over_workers_are_those_of_one(uneven, remainder):
 
     truth = np.mean([(n - n % 3) ** 2 for n in range(53)])
     assert mean(1) == pytest.approx(truth)
-    assert bool(mean(3) == pytest.approx(truth)) is (remainder == "pad")
+    assert mean(3) == mean(8) == pytest.approx(truth)
 
 
 @pytest.mark.parametrize("shuffle", ORDERS)

@@ -36,7 +36,7 @@ def test_a_plan_names_each_workers_records_in_the_shards(three_shards):
 
 @pytest.mark.parametrize(
     ("remainder", "steps", "dropped", "padded"),
-    [(None, 3, 1, 0), ("drop", 2, 7, 0), ("pad", 3, 0, 1), ("balance", 3, 0, 0)],
+    [(None, 3, 0, 0), ("drop", 2, 7, 0), ("pad", 3, 0, 1), ("balance", 3, 0, 0)],
 )
 def test_what_becomes_of_the_rest_is_counted(three_shards, remainder, steps, dropped, padded):
     plan = trainer_utils.plan(three_shards, workers=2, batch_size=8, remainder=remainder)
@@ -72,13 +72,13 @@ def test_a_plan_is_text_and_json(three_shards):
     plan = trainer_utils.plan(three_shards, workers=2, batch_size=8)
     lines = str(plan).splitlines()
     assert lines[0] == (
-        "23 records in global batches of 8: 3 steps, 1 records dropped, 0 rows padded"
+        "23 records in global batches of 8: 3 steps, 0 records dropped, 0 rows padded"
     )
     assert [line.split() for line in lines[2:6:3]] == [
         ["0", "11", "3", "0", "0", "2"],
-        ["1", "11", "3", "1", "0", "1"],
+        ["1", "12", "3", "0", "0", "1"],
     ]
     assert lines[4].endswith("[0:1]")
     value = json.loads(json.dumps(plan.to_dict()))
     assert value["workers"][1]["shards"][0]["take"] == 12
-    assert value["dropped"] == 1
+    assert value["dropped"] == 0

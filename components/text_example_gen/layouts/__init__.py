@@ -16,7 +16,6 @@ from absl import logging
 from components.common.files import (
     FileRefusedError,
     display_path,
-    file_size,
     is_remote,
     join,
     open_for_reading,

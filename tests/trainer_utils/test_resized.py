@@ -1,0 +1,258 @@
+"""Going on with another number of workers: every record once an epoch, in the batches of one.
+
+Read by the real `input_fn`, one context a worker; thousands of plans alone are tried in
+`test_order_plans.py`.
+"""
+
+import collections
+import itertools
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from tests.trainer_utils.test_order_plans import true_sizes
+from trainer_utils import ConfigError, input_fn
+from trainer_utils.format import Feature
+
+FEATURES = {
+    "id": Feature(type="int"),
+    "tokens": Feature(type="int", dense=False),
+    "image": Feature(type="string", shape=(40, 48, 3)),
+}
+REMAINDERS = [None, "drop", "pad", "balance"]
+
+
+@pytest.fixture(scope="session")
+def write_ids(write_dataset, photos):
+    """Writes so many numbered records in each shard, with a list as long as the number's rest."""
+    jpegs = [tf.io.encode_jpeg(photo).numpy() for photo in photos[:3]]
+
+    def write(folder, sizes: list[int]) -> str:
+        bounds = itertools.pairwise([0, *itertools.accumulate(sizes)])
+        shards = [
+            [
+                {"id": [n], "tokens": [n] * (n % 5 + 1), "image": [jpegs[n % 3]]}
+                for n in range(start, stop)
+            ]
+            for start, stop in bounds
+        ]
+        return write_dataset(folder, {"train": shards}, FEATURES)
+
+    return write
+
+
+@pytest.fixture(scope="module")
+def of_909(tmp_path_factory, write_ids) -> str:
+    """909 records in shards of very different sizes, two of them empty."""
+    return write_ids(tmp_path_factory.mktemp("large"), [200, 0, 3, 301, 1, 150, 0, 254])
+
+
+@pytest.fixture(scope="module")
+def of_53(tmp_path_factory, write_ids) -> str:
+    """53 records in four shards, one of them empty."""
+    return write_ids(tmp_path_factory.mktemp("small"), [30, 0, 1, 22])
+
+
+def read(
+    uri: Any,
+    workers: int,
+    token: Any = None,
+    stop: int | None = None,
+    *,
+    replicas: int = 1,
+    split: str | None = None,
+    **options: Any,
+) -> tuple[list[list[int]], str | None]:
+    """The records of each global batch from a token on, up to a step; and the token there."""
+    options = {"features": "id", **options}
+    contexts = [
+        tf.distribute.InputContext(workers, worker, workers * replicas) for worker in range(workers)
+    ]
+    datasets = [
+        input_fn(uri, split, input_context=context, state=token, **options) for context in contexts
+    ]
+    start = datasets[0].input_start
+    taken = None
+    if stop is not None:
+        taken = (stop - start.epoch * datasets[0].input_steps - start.step) * replicas
+    per_worker = [list(itertools.islice(one.as_numpy_iterator(), taken)) for one in datasets]
+    assert len({len(elements) for elements in per_worker}) == 1, "not the same number of steps"
+    steps = len(per_worker[0]) // replicas
+    assert len(per_worker[0]) == steps * replicas
+    batches = []
+    for step in range(steps):
+        own = [e for elements in per_worker for e in elements[step * replicas :][:replicas]]
+        sizes = [len(rows_of(element)) for element in own]
+        if options.get("remainder") in ("drop", "pad") or options.get("drop_remainder"):
+            assert set(sizes) == {options["batch_size"] // (workers * replicas)}
+        assert max(sizes) - min(sizes) <= 1
+        batches.append(sorted(itertools.chain(*map(real_rows, own))))
+    return batches, None if stop is None else datasets[-1].state(stop).to_json()
+
+
+def rows_of(element: Any) -> np.ndarray:
+    return element[0] if isinstance(element, tuple) else element
+
+
+def real_rows(element: Any) -> list[int]:
+    """What counts of an element: all of it, or where its mask is 1."""
+    rows = rows_of(element)
+    mask = element[1] if isinstance(element, tuple) else np.ones(len(rows))
+    assert set(mask) <= {0, 1}
+    return [int(n) for n in rows[mask == 1]]
+
+
+# --- Cases that lost records ---
+
+
+@pytest.mark.parametrize("remainder", ["pad", "balance", None])
+@pytest.mark.parametrize(("seed", "before", "after", "step"), [(1, 6, 1, 40), (2, 4, 1, 60)])
+def test_a_smaller_job_sees_the_rest_of_the_epoch_once(
+    of_909, remainder, seed, before, after, step
+):
+    options = {"batch_size": 12, "seed": seed, "remainder": remainder}
+    first, token = read(of_909, before, stop=step, **options)
+    rest, _ = read(of_909, after, token, **options)
+    assert sorted(itertools.chain(*first, *rest)) == list(range(909))
+
+
+def test_padded_batches_of_six_workers_are_those_of_one(of_909):
+    options: dict[str, Any] = {"batch_size": 12, "seed": 1, "remainder": "pad"}
+    assert read(of_909, 6, **options) == read(of_909, 1, **options)
+
+
+@pytest.mark.parametrize("way", ["state", "start_step"])
+def test_a_larger_job_sees_the_rest_of_both_epochs_once(of_909, way):
+    options: dict[str, Any] = {"batch_size": 16, "split": "train[:900]", "repeat": 2}
+    first, token = read(of_909, 2, stop=72, **options)
+    start = {"token": token} if way == "state" else {"start_step": 72}
+    rest, _ = read(of_909, 8, **start, **options)
+    assert len(first) + len(rest) == 2 * 57
+    seen = collections.Counter(itertools.chain(*first, *rest))
+    assert seen == collections.Counter(dict.fromkeys(range(900), 2))
+
+
+# --- Random jobs ---
+
+
+def check_random_job(seed: int, folder: Any, write_ids: Any) -> None:
+    """A job of one number of workers, gone on with by a second, and by a third."""
+    rng = random.Random(seed)
+    sizes = [rng.choice([0, 1, rng.randint(0, 60)]) for _ in range(rng.randint(1, 12))] + [13]
+    others = [rng.randint(1, 40)] if rng.random() < 0.4 else []
+    uris = [write_ids(folder / "first", sizes), *(write_ids(folder / "other", [n]) for n in others)]
+    records = sum(sizes)
+    split = rng.choice(["train", "train", f"train[{records // 7}:]", "train[:80%]+train[80%:]"])
+    batch_size = rng.choice([6, 8, 12, 24])
+    options: dict[str, Any] = {
+        "batch_size": batch_size,
+        "split": split if not others else None,
+        "shuffle": rng.choice([True, False, rng.randint(1, 100), "global"]),
+        "shuffle_bytes": rng.choice([2000, 20_000, 256 << 20]),
+        "remainder": rng.choice(REMAINDERS),
+        "seed": seed,
+        "weights": [1, rng.choice([1, 2, 5])] if others else None,
+        "repeat": rng.choice([1, 2]),
+        "echoing": rng.choice([1, 1, 2]),
+        "cache": rng.choice([None, None, str(folder / "cache")]),
+        "on_corrupt": rng.choice(["raise", "raise", "skip"]),
+    }
+    if (
+        options["remainder"] == "drop"
+        and trainer_utils.plan(uris, **{**options, "remainder": None}).records < batch_size
+    ):
+        options["remainder"] = "pad"  # dropping would leave out all
+    one, _ = read(uris, 1, **options)
+    epoch = [number for batch in one[:: options["echoing"]] for number in batch]
+    total = len(epoch) // options["repeat"]
+    if options["remainder"] == "drop":
+        total = trainer_utils.plan(uris, **options).records
+    sizes_of = true_sizes(total, batch_size, options["remainder"])
+    assert [len(b) for b in one] == [
+        size for size in sizes_of for _ in range(options["echoing"])
+    ] * options["repeat"]
+    if not others and options["remainder"] != "drop":
+        first = records // 7 if split.startswith("train[") and split.endswith(":]") else 0
+        first = 0 if "+" in split else first
+        expected = collections.Counter(range(first, records))
+        assert collections.Counter(epoch) == collections.Counter(
+            {n: times * options["repeat"] for n, times in expected.items()}
+        )
+
+    jobs = [rng.choice([n for n in range(1, 9) if batch_size % n == 0]) for _ in range(3)]
+    stops = sorted(rng.choice([0, len(one), rng.randint(0, len(one))]) for _ in range(2))
+    token, resized = None, []
+    for workers, stop in zip(jobs, [*stops, None], strict=True):
+        replicas = rng.choice([1, 2]) if batch_size % (2 * workers) == 0 else 1
+        if options["remainder"] == "balance" and min(sizes_of) < workers * replicas:
+            with pytest.raises(ConfigError, match=r"^remainder"):
+                read(uris, workers, token, stop, replicas=replicas, **options)
+            return
+        batches, token = read(uris, workers, token, stop, replicas=replicas, **options)
+        resized += batches
+    assert resized == one, (jobs, stops, options)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_random_job_is_resized_twice(seed, tmp_path, write_ids):
+    check_random_job(seed, tmp_path, write_ids)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(100, 220))
+def test_many_a_random_job_is_resized_twice(seed, tmp_path, write_ids):
+    check_random_job(seed, tmp_path, write_ids)
+
+
+# --- Whatever the elements are made of ---
+
+
+def unchanged(features: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    return dict(features)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "text": {"features": ["id", "tokens"]},
+    "ragged text": {"features": ["id", "tokens"], "ragged": True},
+    "images": {"features": ["id", "image"]},
+    "images and text": {"features": ["id", "image", "tokens"], "image_size": (8, 8)},
+    "images and ragged text": {"features": ["id", "image", "tokens"], "ragged": True},
+    "damage skipped": {"features": ["id", "image"], "on_corrupt": "skip"},
+    "a hook before": {"features": ["id"], "pre_batching_callback": unchanged},
+    "a hook after": {"features": ["id"], "post_batching_callback": unchanged},
+}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(
+    ("split", "remainder", "workers", "replicas", "sizes"),
+    [
+        ("train[:2]", None, 3, 1, [[0], [1], [1]]),
+        ("train[:23]", None, 1, 4, [[3, 3, 3, 3, 2, 3, 3, 3]]),
+        ("train[:17]", "balance", 2, 2, [[2, 2, 2, 2], [2, 3, 2, 2]]),
+    ],
+)
+def test_short_batches_of_any_kind_are_shared_out(
+    of_53, kind, split, remainder, workers, replicas, sizes
+):
+    seen = []
+    for worker in range(workers):
+        context = tf.distribute.InputContext(workers, worker, workers * replicas)
+        settings = {"batch_size": 12, "remainder": remainder, **KINDS[kind]}
+        dataset = input_fn(of_53, split, input_context=context, **settings)
+        elements = [{k: list(v) for k, v in element.items()} for element in dataset]
+        assert [len(element["id"]) for element in elements] == sizes[worker]
+        for element in elements:
+            ids = [int(number) for number in element["id"]]
+            assert {len(values) for values in element.values()} == {len(ids)}
+            lengths = [number % 5 + 1 for number in ids]
+            width = None if "ragged" in settings else max(lengths, default=0)
+            for number, row in zip(ids, element.get("tokens", []), strict=False):
+                own = [number] * (number % 5 + 1)
+                assert row.numpy().tolist() == own + [0] * ((width or len(own)) - len(own))
+            seen += ids
+    assert sorted(seen) == list(range(int(split[7:-1])))
