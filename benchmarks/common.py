@@ -4,10 +4,8 @@ photos = make_jpegs(folder, count=3000)
 compare({"ours": run_ours, "plain loop": run_loop}, records=3000, megabytes=321.0, target=…)
 """
 
-import io
 import os
 import platform
-import random
 import shutil
 import statistics
 import textwrap
@@ -16,30 +14,11 @@ from collections.abc import Callable
 from importlib import metadata
 from pathlib import Path
 
-from PIL import Image
-from sklearn.datasets import load_sample_images
+from photos import make_jpegs
 
 __all__ = ["compare", "make_jpegs", "texts_of_this_machine"]
 
 _PACKAGES = ("tensorflow", "tfx", "apache-beam", "numpy", "pillow")
-
-
-def make_jpegs(folder: Path, *, count: int, classes: int = 5) -> float:
-    """Writes `count` different JPEGs of about 100 KB in class folders; returns their MB in all."""
-    if not folder.is_dir():
-        photos = [Image.fromarray(pixels) for pixels in load_sample_images().images]
-        random_state = random.Random(0)
-        for number in range(count):
-            photo = photos[number % len(photos)]
-            width = random_state.randint(400, 560)
-            x, y = random_state.randint(0, 640 - width), random_state.randint(0, 427 - 280)
-            stream = io.BytesIO()
-            cut = photo.crop((x, y, x + width, y + 280)).resize((640, 480))
-            cut.save(stream, "JPEG", quality=random_state.randint(90, 96))
-            path = folder / f"class-{number % classes}" / f"{number:06d}.jpg"
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(stream.getvalue())
-    return sum(path.stat().st_size for path in folder.rglob("*.jpg")) / 1e6
 
 
 def texts_of_this_machine(*, count: int, characters: int) -> list[str]:

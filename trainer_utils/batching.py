@@ -15,6 +15,7 @@ from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.machine import usable_cores
 from trainer_utils.options import Callback, InputOptions
 from trainer_utils.parsing import ExampleParser
+from trainer_utils.turbo import batches_at_once
 
 __all__ = ["Arrangement", "batched", "callback_of", "echoed"]
 
@@ -53,7 +54,8 @@ def batched(
     change = mapped if before is None else _optimized
 
     def parse_batch(records: tf.Tensor, *mask: tf.Tensor) -> Any:
-        return finish(_with_mask(parser.batch(records), mask, options.mask))
+        parsed = parser.batch(records, _seed_of(parser, epoch_seed))
+        return finish(_with_mask(parsed, mask, options.mask))
 
     def parse_example(record: tf.Tensor, *mask: tf.Tensor) -> dict[str, tf.Tensor]:
         tensors = parser.example(record, _seed_of(parser, epoch_seed))
@@ -70,6 +72,8 @@ def batched(
     if options.batch_size is None:
         return change(unbatched(elements), lambda *e: finish(parse_example(*e)), parallel=parallel)
     if parser.is_vectorised and before is None:
+        if parser.decodes_batches:
+            parallel = batches_at_once(rows)
         return mapped(elements, parse_batch, parallel=parallel)
     if not are_full:
         elements = mapped(elements, lambda records: _filled_up(records, rows, spare))

@@ -222,7 +222,9 @@ def _decoded(paths: Sequence[str], parser: ExampleParser, batch_size: int) -> tf
     """Decoded tensors that are not put together: batches of nothing."""
     records = _records(paths)
     if parser.is_vectorised:
-        return records.batch(batch_size).map(_nothing_of(parser.batch), usable_cores())
+        batches = records.batch(batch_size)
+        batches = with_epoch_seed(batches, 0) if parser.is_random else batches
+        return batches.map(_nothing_of(parser.batch), usable_cores())
     if parser.is_random:
         records = with_epoch_seed(records, 0)
     return records.map(_nothing_of(parser.example), usable_cores() + 2).batch(batch_size)

@@ -4,14 +4,24 @@
     dct_ratio_index(box.extent, (224, 224))         # 1, which stands for half the scale
 
 A point or an extent is `(2,) int32`: rows first, then columns, in pixels. Vectors, not scalars: an
-op costs a microsecond or two, which counts where a whole image takes 600.
+op costs a microsecond or two, which counts where a whole image takes 600. Of numpy arrays, `(2,)` or
+`(images, 2)`, numpy's are made: one geometry for all decoders.
 """
 
 from typing import Any, NamedTuple
 
+import numpy as np
 import tensorflow as tf
 
-__all__ = ["DCT_RATIOS", "Box", "centre_box", "dct_ratio_index", "inner_extent", "random_box"]
+__all__ = [
+    "DCT_RATIOS",
+    "Box",
+    "centre_box",
+    "dct_ratio_index",
+    "inner_extent",
+    "is_mirrored",
+    "random_box",
+]
 
 DCT_RATIOS = (1, 2, 4, 8)  # those of libjpeg's that TensorFlow offers
 _ATTEMPTS = 20  # at a crop of the area and aspect drawn; then the whole image is taken
@@ -23,9 +33,9 @@ class Box(NamedTuple):
     begin: Any
     extent: Any
 
-    def at_scale(self, ratio: int) -> "Box":
+    def at_scale(self, ratio: Any) -> "Box":
         """The same part of the image decoded at 1 / `ratio`: its corners to the nearest pixel."""
-        if ratio == 1:
+        if isinstance(ratio, int) and ratio == 1:
             return self
         begin = (self.begin + ratio // 2) // ratio
         end = (self.begin + self.extent + ratio // 2) // ratio
@@ -42,10 +52,9 @@ def centre_box(extent: Any, target: tuple[int, int]) -> Box:
     Returns:
         A box at least 1 pixel high and wide; of an odd rest, the smaller half comes before it.
     """
-    extent = tf.convert_to_tensor(extent)
-    per = tf.constant(target[::-1])
-    of_aspect = (extent[::-1] * tf.constant(target) + per // 2) // per
-    kept = tf.clip_by_value(of_aspect, 1, extent)
+    extent, per, times = _alike(extent, target[::-1], target)
+    of_aspect = (extent[..., ::-1] * times + per // 2) // per
+    kept = _clip(of_aspect, 1, extent)
     return Box((extent - kept) // 2, kept)
 
 
@@ -78,17 +87,37 @@ def random_box(
     return Box(begin[:2], extent[:2])
 
 
-def inner_extent(extent: Any, target: tuple[int, int]) -> tf.Tensor:
+def inner_extent(extent: Any, target: tuple[int, int]) -> Any:
     """The largest extent of an image's own aspect that fits into `target`, at least 1 by 1.
 
     Source: rounded down as `tf.image.resize_with_pad` does.
     """
-    extent = tf.convert_to_tensor(extent)
-    of_aspect = extent * tf.constant(target[::-1]) // extent[::-1]
-    return tf.clip_by_value(of_aspect, 1, tf.constant(target))
+    extent, most, times = _alike(extent, target, target[::-1])
+    return _clip(extent * times // extent[..., ::-1], 1, most)
 
 
-def dct_ratio_index(extent: Any, target: Any) -> tf.Tensor:
+def dct_ratio_index(extent: Any, target: Any) -> Any:
     """The place in `DCT_RATIOS` of the largest ratio that leaves more than `target` both ways."""
-    smallest = tf.constant(DCT_RATIOS[1:])[:, tf.newaxis] * target
-    return tf.reduce_sum(tf.cast(tf.reduce_all(smallest < extent, axis=1), tf.int32))
+    extent, target = _alike(extent, target)
+    ratios = (extent - 1) // target  # the largest whole ones, of height and width
+    fits = _clip(ratios[..., :1] // DCT_RATIOS[1:], 0, 1) * _clip(
+        ratios[..., 1:] // DCT_RATIOS[1:], 0, 1
+    )
+    return fits.sum(axis=-1) if isinstance(fits, np.ndarray) else tf.reduce_sum(fits)
+
+
+def is_mirrored(seed: tf.Tensor) -> tf.Tensor:
+    """Whether the image of this seed, `(2,) int64`, is mirrored: `() bool`, for half of them."""
+    # Folded, so that the side does not follow from the crop.
+    return tf.random.stateless_uniform((), seed ^ 1) < 0.5
+
+
+def _alike(extent: Any, *others: Any) -> list[Any]:
+    """All as numpy arrays, or all as tensors."""
+    convert = np.asarray if isinstance(extent, np.ndarray) else tf.convert_to_tensor
+    return [convert(part) for part in (extent, *others)]
+
+
+def _clip(value: Any, least: Any, most: Any) -> Any:
+    clip = np.clip if isinstance(value, np.ndarray) else tf.clip_by_value
+    return clip(value, least, most)

@@ -9,10 +9,9 @@ the resize most of its memory traffic.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import tensorflow as tf
 
 from trainer_utils.crops import (
@@ -21,23 +20,21 @@ from trainer_utils.crops import (
     centre_box,
     dct_ratio_index,
     inner_extent,
+    is_mirrored,
     random_box,
 )
 from trainer_utils.format import ConfigError
+from trainer_utils.normalizing import DTYPES, NORMALIZATIONS, Normalization, is_normalization
+from trainer_utils.turbo import TurboDecoder
 
 __all__ = ["ImageReading"]
 
 _RESIZES = ("stretch", "crop", "pad")
 _AUGMENTS = ("random_resized_crop",)
+_DECODERS = ("tensorflow", "turbo")
 _JPEG_START = b"\xff\xd8\xff"
+_MARGIN = 2  # pixels
 _EXACT = "INTEGER_ACCURATE"  # libjpeg's exact arithmetic, with which other decoders agree
-# By name: mean and standard deviation of pixel values of 0 to 255, of all channels or of each.
-_NORMALIZATIONS: Mapping[str, tuple[Any, Any]] = {
-    "unit": (0.0, 255.0),
-    "symmetric": (127.5, 127.5),
-    # Source: torchvision's constants for ImageNet, times 255.
-    "imagenet": ((123.675, 116.28, 103.53), (58.395, 57.12, 57.375)),
-}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,13 +48,15 @@ class ImageReading:
         channels: 1 grey, 3 RGB; None: as the dataset says.
         augment: `random_resized_crop`: a random part of the image is resized to `size`.
         flip: mirrors half of the images; None: where there is `augment`.
-        normalize: None: uint8. Else float32: `unit` 0 to 1, `symmetric` -1 to 1, `imagenet`, or
+        normalize: None: uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1, `imagenet`, or
             `(mean, standard deviation)` of values of 0 to 255, each a number or one a channel.
+        dtype: of these floats: float32, bfloat16 or float16.
         dct_scaling: decode JPEGs at 1/2, 1/4 or 1/8 where `size` is less than that in both
             directions: faster, and free of the aliasing of a bilinear resize to less than half.
             False: exactly the pixels that `tf.image.resize` makes of the whole image.
         crop_area: smallest and largest share of the image that a random crop covers, in (0, 1].
         crop_aspect: its smallest and largest width / height.
+        decoder: `tensorflow`, or `turbo`: see `trainer_utils.turbo`.
 
     Raises:
         ConfigError: a setting is not allowed.
@@ -69,9 +68,11 @@ class ImageReading:
     augment: str | None = None
     flip: bool | None = None
     normalize: str | Sequence[Any] | None = None
+    dtype: str = "float32"
     dct_scaling: bool = True
     crop_area: tuple[float, float] = (0.08, 1.0)
     crop_aspect: tuple[float, float] = (3 / 4, 4 / 3)
+    decoder: str = "tensorflow"
 
     def __post_init__(self) -> None:
         is_size = self.size is None or _is_pair(self.size, int)
@@ -88,10 +89,12 @@ class ImageReading:
             "flip": (self.flip, _is_any_of(self.flip, None, True, False), "True, False or None"),
             "normalize": (
                 self.normalize,
-                _is_normalization(self.normalize),
-                f"{', '.join(_NORMALIZATIONS)}, a pair of mean and standard deviation "
+                is_normalization(self.normalize),
+                f"{', '.join(NORMALIZATIONS)}, a pair of mean and standard deviation "
                 "(each a number, or one for each channel), or None",
             ),
+            "image_dtype": (self.dtype, self.dtype in DTYPES, f"one of {', '.join(DTYPES)}"),
+            "decoder": (self.decoder, self.decoder in _DECODERS, f"one of {', '.join(_DECODERS)}"),
             "dct_scaling": (self.dct_scaling, isinstance(self.dct_scaling, bool), "a bool"),
             "crop_area": (self.crop_area, is_area, "two rising shares in (0, 1]"),
             "crop_aspect": (
@@ -138,17 +141,25 @@ class ImageReading:
         """Decodes one image.
 
         Args:
-            encoded: a scalar string: JPEG, PNG or GIF, or, where `formats` says so, BMP.
+            encoded: a scalar string: JPEG, PNG or GIF, or, where `formats` says so, BMP. Or, where
+                `decodes_batches`, `(batch,)` of them.
             channels: 1 or 3, where the setting is None.
-            seed: `(2,) int64`, one for a record and epoch; needed where `is_random`.
+            seed: `(2,) int64`, one for a record and epoch; needed where `is_random`. Of a batch
+                `(batch, 2)`.
             formats: all that may come, where the dataset says so.
             label_map: it is a map of class ids: the nearest is taken, none are mixed; neither
                 channels nor values are changed.
 
         Returns:
-            `(height, width, channels)`, uint8 or, normalised, float32.
+            `(height, width, channels)`, uint8 or, normalised, floats. Of a batch these, stacked.
         """
         channels = channels if label_map or self.channels is None else self.channels
+        if self.decodes_batches(formats, label_map=label_map):
+            turbo = TurboDecoder(self, channels=channels, formats=formats)
+            if encoded.shape.rank:
+                return turbo.decode(encoded, seed)
+            seeds = None if seed is None else seed[tf.newaxis]
+            return turbo.decode(encoded[tf.newaxis], seeds)[0]
 
         def whole() -> tf.Tensor:
             return self._fit(_decode_whole(encoded, channels, formats), seed, label_map)
@@ -156,7 +167,7 @@ class ImageReading:
         def jpeg() -> tf.Tensor:
             return self._decode_jpeg(encoded, channels, seed)
 
-        needs_whole = label_map or (self._keeps_whole and not self.dct_scaling)
+        needs_whole = label_map or (self.keeps_whole and not self.dct_scaling)
         if self.size is None or needs_whole or (formats and "JPEG" not in formats):
             pixels = whole()
         elif set(formats) == {"JPEG"}:
@@ -184,15 +195,31 @@ class ImageReading:
             pixels = to(pixels)
         return self._finish(self._fit(pixels, seed, label_map), seed, label_map)
 
+    def decodes_batches(self, formats: Sequence[str] = (), *, label_map: bool = False) -> bool:
+        """Whether `decode` takes a batch at once: JPEGs, with the turbo decoder."""
+        return self.decoder == "turbo" and not label_map and (not formats or "JPEG" in formats)
+
+    def normalization(self, channels: int) -> Normalization | None:
+        """What becomes of the values; None: they stay uint8.
+
+        Raises:
+            ConfigError: it is for another number of channels.
+        """
+        if self.normalize is None:
+            return None
+        return Normalization.of(self.normalize, channels=channels, dtype=self.dtype)
+
     @property
-    def _keeps_whole(self) -> bool:
+    def keeps_whole(self) -> bool:
+        """Whether no part of an image is cut off."""
         return self.augment is None and self.resize != "crop"
 
     @property
-    def _pads(self) -> bool:
+    def pads(self) -> bool:
+        """Whether there is black around an image of another aspect."""
         return self.augment is None and self.resize == "pad"
 
-    def _box(self, shape: Any, seed: tf.Tensor | None) -> Box:
+    def box_of(self, shape: Any, seed: tf.Tensor | None) -> Box:
         """What is kept of an image of `shape`."""
         assert self.size is not None
         if self.augment:
@@ -205,21 +232,28 @@ class ImageReading:
     def _target(self, box: Box) -> Any:
         """What that is resized to."""
         assert self.size is not None
-        return inner_extent(box.extent, self.size) if self._pads else self.size
+        return inner_extent(box.extent, self.size) if self.pads else self.size
 
     def _decode_jpeg(self, encoded: tf.Tensor, channels: int, seed: tf.Tensor | None) -> tf.Tensor:
         """Decodes what is kept, no larger than needed, and resizes that."""
-        box = self._box(tf.io.extract_jpeg_shape(encoded), seed)
+        shape = tf.io.extract_jpeg_shape(encoded)
+        box = self.box_of(shape, seed)
         target = self._target(box)
 
         def at(ratio: int) -> tf.Tensor:
             # A random crop needs no exact pixels; TensorFlow's default is 3% faster.
             method = "" if self.augment else _EXACT
             settings = {"channels": channels, "ratio": ratio, "dct_method": method}
-            if self._keeps_whole:
+            if self.keeps_whole:
                 return tf.io.decode_jpeg(encoded, **settings)
-            window = tf.concat(box.at_scale(ratio), axis=0)
-            return tf.io.decode_and_crop_jpeg(encoded, window, **settings)
+            kept = box.at_scale(ratio)
+            # At the border of what it decodes libjpeg lacks the neighbours that smooth colours.
+            begin = tf.maximum(kept.begin - _MARGIN, 0)
+            end = tf.minimum(kept.begin + kept.extent + _MARGIN, (shape[:2] + ratio - 1) // ratio)
+            window = tf.concat([begin, end - begin], axis=0)
+            pixels = tf.io.decode_and_crop_jpeg(encoded, window, **settings)
+            (top, left), (height, width) = (tf.unstack(n) for n in (kept.begin - begin, kept.extent))
+            return pixels[top : top + height, left : left + width]
 
         if not self.dct_scaling:
             return self._pad(_resize(at(1), target), target)
@@ -234,9 +268,9 @@ class ImageReading:
         """Resizes what is kept of decoded pixels."""
         if self.size is None:
             return pixels
-        box = self._box(tf.shape(pixels)[-3:], seed)
+        box = self.box_of(tf.shape(pixels)[-3:], seed)
         target = self._target(box)
-        if not self._keeps_whole:
+        if not self.keeps_whole:
             (top, left), (bottom, right) = tf.unstack(box.begin), tf.unstack(tf.add(*box))
             pixels = pixels[..., top:bottom, left:right, :]
         return self._pad(_resize(pixels, target, nearest=label_map), target)
@@ -244,7 +278,7 @@ class ImageReading:
     def _pad(self, pixels: tf.Tensor, target: Any) -> tf.Tensor:
         assert self.size is not None
         shape = [*pixels.shape[:-3], *self.size, pixels.shape[-1]]
-        if self._pads:
+        if self.pads:
             spare = self.size - target
             margins = tf.stack([spare // 2, spare - spare // 2], axis=1)
             before = pixels.shape.rank - 3
@@ -253,27 +287,15 @@ class ImageReading:
 
     def _finish(self, pixels: tf.Tensor, seed: tf.Tensor | None, label_map: bool) -> tf.Tensor:
         """Sets the dtype, then mirrors, so that the fewest bytes are moved."""
-        if self.normalize is not None and not label_map:
-            scale, offset = self._scale_and_offset(pixels.shape[-1])
-            pixels = tf.cast(pixels, tf.float32) * scale + offset
+        normalization = None if label_map else self.normalization(pixels.shape[-1])
+        if normalization is not None:
+            pixels = normalization.convert(pixels)
         elif pixels.dtype != tf.uint8:
             pixels = tf.cast(tf.round(pixels), tf.uint8)
         if not self.flips:
             return pixels
         assert seed is not None
-        # Folded, so that the side does not follow from the crop.
-        is_mirrored = tf.random.stateless_uniform((), seed ^ 1) < 0.5
-        return tf.cond(is_mirrored, lambda: tf.reverse(pixels, [-2]), lambda: pixels)
-
-    def _scale_and_offset(self, channels: int) -> tuple[Any, Any]:
-        named = isinstance(self.normalize, str)
-        given: Any = _NORMALIZATIONS[str(self.normalize)] if named else self.normalize
-        mean, deviation = (np.asarray(part, np.float64) for part in given)
-        if {mean.size, deviation.size} - {1, channels}:
-            raise ConfigError(
-                f"normalize: expected numbers for {channels} channels, got {self.normalize!r}"
-            )
-        return (1 / deviation).astype(np.float32), (-mean / deviation).astype(np.float32)
+        return tf.cond(is_mirrored(seed), lambda: tf.reverse(pixels, [-2]), lambda: pixels)
 
 
 def _decode_whole(encoded: tf.Tensor, channels: int, formats: Sequence[str]) -> tf.Tensor:
@@ -311,16 +333,3 @@ def _is_pair(value: Any, kind: Any) -> bool:
 
 def _is_range(value: Any) -> bool:
     return _is_pair(value, (int, float)) and value[0] <= value[1]
-
-
-def _is_normalization(value: Any) -> bool:
-    if value is None or isinstance(value, str):
-        return value is None or value in _NORMALIZATIONS
-    if not isinstance(value, (list, tuple)) or len(value) != 2:
-        return False
-    try:
-        mean, deviation = (np.asarray(part, np.float64) for part in value)
-    except (TypeError, ValueError):
-        return False
-    are_shaped = all(part.shape in ((), (1,), (3,)) for part in (mean, deviation))
-    return are_shaped and bool(np.isfinite(mean).all() and (deviation > 0).all())

@@ -101,6 +101,11 @@ class InputOptions(DecodeOptions):
         self._check_order()
         self._check_device()
 
+    @property
+    def decodes_here(self) -> bool:
+        """Whether images are decoded in this process; a data service's workers share no Python."""
+        return self.data_service is None
+
     def replace(self, **changes: Any) -> "InputOptions":
         """The same options but for some."""
         return dataclasses.replace(self, **changes)
@@ -179,6 +184,8 @@ class InputOptions(DecodeOptions):
                 rule = f"{rest!r}, since a data service deals out shards in no fixed order"
                 _check(self, name, getattr(self, name) == rest, rule)
             _check(self, "shuffle", self.shuffle != "global", "no 'global' with a data service")
+            rule = "'auto' or 'tensorflow' with a data service, whose workers do not share our Python"
+            _check(self, "decoder", self.decoder != "turbo", rule)
 
 
 def _check(options: InputOptions, name: str, is_allowed: bool, rule: str) -> None:

@@ -56,11 +56,21 @@ class ExampleParser:
 
     @property
     def is_vectorised(self) -> bool:
-        """Whether whole batches can be parsed at once; images are decoded one by one."""
-        return not self.is_random and not any(
-            feature.is_image or is_audio(feature) or (not feature.dense and len(feature.shape) > 1)
-            for feature in self.features.values()
-        )
+        """Whether whole batches can be parsed at once; TensorFlow decodes images one by one."""
+        return all(map(self._is_vectorised, self.features.values()))
+
+    def _is_vectorised(self, feature: Feature) -> bool:
+        if feature.is_image:
+            formats, label_map = feature.extra.get("formats", ()), _is_label_map(feature)
+            return self.options.images.decodes_batches(formats, label_map=label_map)
+        if feature.is_raw_image:
+            return not self.options.images.is_random
+        return not is_audio(feature) and (feature.dense or len(feature.shape) < 2)
+
+    @property
+    def decodes_batches(self) -> bool:
+        """Whether `batch` is mostly at decoding images, in threads of its own."""
+        return self.is_vectorised and any(feature.is_image for feature in self.features.values())
 
     @property
     def has_variable_length(self) -> bool:
@@ -71,13 +81,16 @@ class ExampleParser:
             for feature in self.features.values()
         )
 
-    def batch(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
+    def batch(
+        self, serialized: tf.Tensor, epoch_seed: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
         """Parses `(batch,) string` into a dict of `(batch, …)`; variable lengths get zeros.
 
-        With `ragged` they become ragged tensors.
+        With `ragged` they become ragged tensors. `epoch_seed` is that of `example`.
         """
         parsed = tf.io.parse_example(serialized, self._spec())
-        return {name: self._restore(name, parsed) for name in self.features}
+        seeds = self._seeds(serialized, epoch_seed)
+        return {name: self._restore(name, parsed, seeds) for name in self.features}
 
     def example(
         self, serialized: tf.Tensor, epoch_seed: tf.Tensor | None = None
@@ -90,11 +103,16 @@ class ExampleParser:
                 from the record's bytes, so it is the same in any order and on any worker.
         """
         parsed = tf.io.parse_single_example(serialized, self._spec())
-        seed = None
-        if self.is_random:
-            assert epoch_seed is not None
-            seed = tf.stack([tf.strings.to_hash_bucket_fast(serialized, 2**62), epoch_seed])
+        seed = self._seeds(serialized, epoch_seed)
         return {name: self._restore(name, parsed, seed) for name in self.features}
+
+    def _seeds(self, serialized: tf.Tensor, epoch_seed: tf.Tensor | None) -> tf.Tensor | None:
+        """`(…, 2) int64`, one for each of `serialized`; None where nothing is random."""
+        if not self.is_random:
+            return None
+        assert epoch_seed is not None
+        hashed = tf.strings.to_hash_bucket_fast(serialized, 2**62)
+        return tf.stack([hashed, tf.broadcast_to(epoch_seed, tf.shape(hashed))], axis=-1)
 
     def undecoded(self, serialized: tf.Tensor) -> dict[str, Any]:
         """Parses `(batch,) string` and decodes nothing, to see what parsing alone costs."""
@@ -164,7 +182,7 @@ class ExampleParser:
             label_map=_is_label_map(feature),
         )
         if feature.is_fixed_size and reading.size is None:
-            return tf.ensure_shape(pixels, (*size, None))
+            return tf.ensure_shape(pixels, (*encoded.shape, *size, None))
         return pixels
 
 
