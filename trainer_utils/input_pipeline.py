@@ -162,6 +162,13 @@ class _Input:
         """Elements that a step takes of this pipeline."""
         return self.layout.num_replicas // self.layout.num_workers
 
+    @property
+    def _elements(self) -> int:
+        """Of an epoch; its last step may have fewer of them than this worker has replicas."""
+        if self.options.batch_size is None:
+            return steps_per_epoch(self.options, self.layout) * self.replicas
+        return self.layout.share(self.worker).num_elements * self.options.echoing
+
     def dataset(self) -> tf.data.Dataset:
         """The dataset, with `state` to ask for tokens."""
         options, layout, digest = self.options, self.layout, digest_of(self.sources)
@@ -176,7 +183,7 @@ class _Input:
             self._finished,
             counter=counter,
             start=Position(epoch=start.epoch, step=start.step // unit),
-            elements=steps_per_epoch(options, layout) * self.replicas,
+            elements=self._elements,
             passed=start.step * self.replicas,
             ahead=start.step % unit * self.replicas,
             repeat=options.repeat,

@@ -142,10 +142,11 @@ def in_order(
 
     def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         wanted, _ = planned(plan, epoch, step)
-        batches = rebatched(stream(wanted, read), rows * num_workers)
-        if num_workers > 1:
-            batches = mapped(batches, lambda records: records[turn::num_workers])
-        return batches
+        vectors = stream(wanted, read)
+        if num_workers == 1:
+            return vectors
+        batches = rebatched(vectors, rows * num_workers)
+        return mapped(batches, lambda records: records[turn::num_workers])
 
     return order
 
