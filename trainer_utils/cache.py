@@ -19,7 +19,7 @@ import tensorflow as tf
 from trainer_utils.pieces import Piece
 from trainer_utils.records import ReadPiece
 
-__all__ = ["cached", "locator"]
+__all__ = ["located", "locator"]
 
 _MEMORY = "ram://tfx-shards"  # TensorFlow's file system in memory, of this process
 
@@ -27,13 +27,16 @@ _lock = threading.Lock()
 _locks: dict[str, threading.Lock] = {}
 
 
-def locator(cache: str, digest: str) -> Callable[[str], str]:
+def locator(
+    cache: str, digest: str, *, check: Callable[[str, str], None] = lambda path, copy: None
+) -> Callable[[str], str]:
     """A function that copies a shard, the first time, and says where the copy is.
 
     Args:
         cache: `"memory"`, `"disk"` (this user's part of the folder for temporary files) or a
             folder. Copies in a folder are used by other processes too, and stay there.
         digest: of the datasets, so that a changed one is copied anew.
+        check: of a shard's path and of its copy; raises where the copy is not to be kept.
     """
     folder = posixpath.join(_folder(cache), digest)
     tf.io.gfile.makedirs(folder)
@@ -45,22 +48,24 @@ def locator(cache: str, digest: str) -> Callable[[str], str]:
             lock = _locks.setdefault(target, threading.Lock())
         with lock:
             if not tf.io.gfile.exists(target):
-                part = f"{target}.{os.getpid()}"  # another process may copy it at the same time
+                # Another process may copy it at the same time.
+                part = posixpath.join(folder, f"{os.getpid()}-{posixpath.basename(target)}")
                 tf.io.gfile.copy(path, part, overwrite=True)
+                check(path, part)
                 tf.io.gfile.rename(part, target, overwrite=True)
         return target
 
     return locate
 
 
-def cached(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
-    """Reads the copy of a piece's file."""
+def located(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
+    """Reads a piece's file where `locate` says that it is, asked as the file is opened."""
 
-    def located(path: bytes) -> bytes:
+    def place(path: bytes) -> bytes:
         return locate(path.decode()).encode()
 
     def read_piece(piece: Piece) -> tf.data.Dataset:
-        path = tf.numpy_function(located, [piece["path"]], tf.string)
+        path = tf.numpy_function(place, [piece["path"]], tf.string)
         return read({**piece, "path": tf.ensure_shape(path, ())})
 
     return read_piece

@@ -16,13 +16,16 @@ import posixpath
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, cast
 
 import tensorflow as tf
 
 from trainer_utils.format import (
+    CorruptShardError,
     DatasetError,
     Feature,
+    Shard,
     SplitRange,
     count_records,
     read_records,
@@ -42,6 +45,8 @@ __all__ = [
     "ShardFile",
     "gzip_content_bytes",
     "open_dataset",
+    "open_file",
+    "open_records",
     "split_of",
     "uri_of",
 ]
@@ -52,11 +57,12 @@ _SAMPLE_RECORDS = 256
 
 @dataclasses.dataclass(frozen=True)
 class ShardFile:
-    """A shard's full path, its records, and its size in bytes."""
+    """A shard's full path, its records, its size in bytes, and what the manifest says of it."""
 
     path: str
     records: int
     bytes: int
+    entry: Shard | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -174,7 +180,8 @@ def _opened(uri: str, shard: FoundShard, size: int | None, named_in: str) -> Sha
     path = shard.path if "://" in shard.path else posixpath.join(uri, shard.path)
     if size is None:
         size = _size(path, posixpath.join(uri, named_in))
-    return ShardFile(path, _count(path) if shard.records is None else shard.records, size)
+    records = _count(path) if shard.records is None else shard.records
+    return ShardFile(path, records, size, shard.entry)
 
 
 def _size(path: str, named_in: str) -> int:
@@ -186,24 +193,34 @@ def _size(path: str, named_in: str) -> int:
 
 def _count(path: str) -> int:
     """The records of a shard that nothing says them of: read once."""
-    with _open_records(path) as stream:
+    with open_records(path) as stream:
         return count_records(stream, path=path)[0]
 
 
+def open_file(path: str) -> AbstractContextManager[Any]:
+    """A file's bytes as they lie on disk, local or not."""
+    return tf.io.gfile.GFile(path, "rb") if "://" in path else io.FileIO(path)
+
+
 @contextlib.contextmanager
-def _open_records(path: str) -> Iterator[BinaryIO]:
-    with contextlib.ExitStack() as stack:
-        if "://" in path:
-            stream: Any = stack.enter_context(tf.io.gfile.GFile(path, "rb"))
-        else:
-            stream = stack.enter_context(io.FileIO(path))
+def open_records(path: str) -> Iterator[BinaryIO]:
+    """A shard's uncompressed bytes.
+
+    Raises:
+        CorruptShardError: it is no whole gzip stream; the message names the file.
+    """
+    with open_file(path) as stream:
         if not path.endswith(".gz"):
-            yield stream
+            yield cast(BinaryIO, stream)
             return
-        try:
-            yield cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
-        except (EOFError, zlib.error, OSError) as error:
-            raise DatasetError(f"{path!r}: expected a whole gzip stream: {error}") from error
+        with gzip.GzipFile(fileobj=stream, mode="rb") as unpacked:
+            try:
+                yield cast(BinaryIO, unpacked)
+            except (EOFError, zlib.error, OSError) as error:
+                raise CorruptShardError(
+                    f"{path!r}: expected a whole gzip stream: {error} "
+                    f"(byte {stream.tell()} at the latest). Write the dataset again."
+                ) from error
 
 
 def gzip_content_bytes(path: str) -> int:
@@ -241,7 +258,7 @@ def _sample_features(shards: Mapping[str, Sequence[ShardFile]]) -> dict[str, Fea
 
 def _records(shards: Mapping[str, Sequence[ShardFile]]) -> Iterator[tuple[bytes, str]]:
     for shard in itertools.chain.from_iterable(shards.values()):
-        with _open_records(shard.path) as stream:
+        with open_records(shard.path) as stream:
             for record in read_records(stream, path=shard.path):
                 yield record, shard.path
 

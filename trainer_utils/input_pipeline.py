@@ -31,9 +31,8 @@ from trainer_utils.parsing import ExampleParser
 from trainer_utils.pieces import columns_of
 from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
 from trainer_utils.ranges import cut
-from trainer_utils.readers import readers_of
-from trainer_utils.records import ReadPiece, stream
-from trainer_utils.shard_reader import ShardReader
+from trainer_utils.readers import Readers, readers_of
+from trainer_utils.records import stream
 from trainer_utils.sources import Source, digest_of, merged_features, open_sources
 from trainer_utils.state import first_state, state_at, steps_per_epoch
 from trainer_utils.tuning import device_of, tf_options
@@ -107,8 +106,7 @@ class _Input:
     ranges: Sequence[FileRange]
     order: Order
     window_records: int
-    read: ReadPiece
-    shards: ShardReader
+    readers: Readers
 
     @classmethod
     def of(
@@ -131,7 +129,7 @@ class _Input:
         if options.batch_size is not None and layout.rows_per_replica > 1:
             check_batches(features, options.audio)
         worker = context.input_pipeline_id if context else 0
-        read, shards = readers_of(sources, options)
+        readers = readers_of(sources, options)
         window = window_records_of(sources, options)
         return cls(
             sources=sources,
@@ -141,10 +139,9 @@ class _Input:
             is_shared=context is not None,
             features=features,
             ranges=ranges,
-            order=order_of(ranges, options, layout, worker, read, shards, window),
+            order=order_of(ranges, options, layout, worker, readers.read, readers.shards, window),
             window_records=window,
-            read=read,
-            shards=shards,
+            readers=readers,
         )
 
     @property
@@ -195,7 +192,7 @@ class _Input:
         dataset.state = functools.partial(state_at, options=options, layout=layout, digest=digest)
         dataset.input_start, dataset.input_epoch = start, counter
         dataset.input_steps = steps_per_epoch(options, layout)
-        dataset.unreadable = self.shards.unreadable
+        dataset.unreadable = self.readers.shards.unreadable
         return dataset
 
     def _epoch(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
@@ -214,10 +211,12 @@ class _Input:
             is_static=is_static,
             filler=self._filler if options.remainder == "pad" else None,
         )
+        if self.readers.sums:
+            elements = self._compared(elements, last=share.num_elements - 1 - full * self.replicas)
         if len(share.tail) > 1:  # the only steps that are not full, but of a fixed number
             elements = elements.skip((step - full) * self.replicas)
         rows = share.rows if len(share.tail) < 2 else None
-        if self.skips and (spare := self.shards.first_readable(self.ranges)) is not None:
+        if self.skips and (spare := self.readers.shards.first_readable(self.ranges)) is not None:
             keeps = {"keeps_rows": is_static, "keeps_elements": layout.num_replicas > 1}
             elements = without_unreadable(elements, spare=spare, **keeps)
             rows = rows if is_static else None
@@ -265,14 +264,36 @@ class _Input:
 
     def _filler(self) -> tf.data.Dataset:
         """One record, whichever, to fill up batches with."""
-        return stream(columns_of(cut(self.ranges, 0, 1)), self.read)
+        return stream(columns_of(cut(self.ranges, 0, 1)), self.readers.read)
+
+    def _compared(self, elements: tf.data.Dataset, *, last: tf.Tensor) -> tf.data.Dataset:
+        """The same, but the last one comes only where all files were those of the manifest.
+
+        Whoever knows how many there are does not ask for more, and would not see what comes after.
+        """
+
+        def finish() -> bool:
+            self.readers.sums.finish()
+            return True
+
+        def compared(index: tf.Tensor, element: Any) -> Any:
+            is_good = tf.cond(
+                tf.equal(index, last),
+                lambda: tf.ensure_shape(tf.numpy_function(finish, [], tf.bool), ()),
+                lambda: True,
+            )
+            with tf.control_dependencies([is_good]):
+                return tf.nest.map_structure(tf.identity, element)
+
+        numbers = tf.data.Dataset.range(tf.int64.max)
+        return mapped(tf.data.Dataset.zip((numbers, elements)), compared)
 
     def _told(self, epoch: tf.Tensor) -> tf.data.Dataset:
         """No records, which come last, and a word on those that were skipped."""
         records = self.layout.num_records
 
         def tell(number: Any) -> Any:
-            self.shards.tell(number, records)
+            self.readers.shards.tell(number, records)
             return np.array([], object)
 
         nothing = tf.data.Dataset.from_tensors(epoch)
