@@ -7,15 +7,18 @@ What is kept are the files as they lie on disk, so that every epoch's order, aug
 resuming are what they are without a cache.
 """
 
+import contextlib
 import hashlib
 import os
 import posixpath
+import stat
 import tempfile
 import threading
 from collections.abc import Callable
 
 import tensorflow as tf
 
+from trainer_utils.format import ConfigError
 from trainer_utils.pieces import Piece
 from trainer_utils.records import ReadPiece
 
@@ -34,7 +37,8 @@ def locator(
 
     Args:
         cache: `"memory"`, `"disk"` (this user's part of the folder for temporary files) or a
-            folder. Copies in a folder are used by other processes too, and stay there.
+            folder. Copies in a folder are used by other processes too, and stay there; what is in
+            one that others can write to is as good as they are.
         digest: of the datasets, so that a changed one is copied anew.
         check: of a shard's path and of its copy; raises where the copy is not to be kept.
     """
@@ -76,6 +80,27 @@ def _folder(cache: str) -> str:
         return _MEMORY
     if cache != "disk":
         return cache
-    folder = os.path.join(tempfile.gettempdir(), f"tfx-shards-{os.getuid()}")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    return folder
+    return _own_folder(os.path.join(tempfile.gettempdir(), f"tfx-shards-{os.getuid()}"))
+
+
+def _own_folder(path: str) -> str:
+    """A folder that nobody else can read or write, though all may make files beside it.
+
+    Raises:
+        ConfigError: somebody else made it, or may write to it.
+    """
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, mode=0o700)
+    found = os.lstat(path)  # a link would be a link here
+    if not stat.S_ISDIR(found.st_mode):
+        wrong = "no folder"
+    elif found.st_uid != os.getuid():
+        wrong = f"one of user {found.st_uid}"
+    elif found.st_mode & 0o077:
+        wrong = f"one that others may use (mode {stat.S_IMODE(found.st_mode):o})"
+    else:
+        return path
+    raise ConfigError(
+        f"cache: expected {path!r} to be this user's own folder, with mode 700, got {wrong}. "
+        "Remove it, set TMPDIR, or name a folder: cache='…'."
+    )

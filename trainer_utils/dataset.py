@@ -38,6 +38,7 @@ from trainer_utils.format.naming import (
     VOCABULARY_FOLDER,
     WORKING_FOLDER,
 )
+from trainer_utils.newest import newest_dataset
 
 __all__ = [
     "Dataset",
@@ -53,6 +54,11 @@ __all__ = [
 
 _SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
 _SAMPLE_RECORDS = 256
+_NO_FILE_SYSTEM = (
+    "{uri!r}: expected a local folder or gs://, since TensorFlow has no file system for "
+    "'{scheme}://' here. For s3://, hdfs:// and az:// install tensorflow-io and import "
+    "tensorflow_io before; or copy the dataset to a local folder."
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,13 +145,32 @@ def open_dataset(artifact: Any) -> Dataset:
     """Reads what says what a dataset holds, and compares it with the files that are there.
 
     Args:
-        artifact: as `uri_of` takes.
+        artifact: as `uri_of` takes; of the folder that `convert` was given, its newest dataset.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names what is amiss.
     """
-    uri = uri_of(artifact)
+    uri = newest_dataset(uri_of(artifact))
+    try:
+        return _opened_at(uri)
+    except tf.errors.UnimplementedError as error:
+        scheme = uri.partition("://")[0]
+        raise DatasetError(_NO_FILE_SYSTEM.format(uri=uri, scheme=scheme)) from error
+    except DatasetError:
+        raise
+    except (
+        tf.errors.OpError,
+        OSError,
+        TypeError,
+        ValueError,
+    ) as error:  # of a path
+        raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _opened_at(uri: str) -> Dataset:
     if not tf.io.gfile.isdir(uri):
+        with contextlib.suppress(tf.errors.NotFoundError):
+            tf.io.gfile.stat(uri)  # which says why, where that is another reason
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
     files = _list_files(uri)
     found = find_layout(files, lambda path: _read_text(posixpath.join(uri, path)), uri=uri)

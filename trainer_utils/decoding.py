@@ -12,10 +12,12 @@ from typing import Any
 from trainer_utils.audio import AudioReading
 from trainer_utils.format import ConfigError
 from trainer_utils.images import ImageReading
+from trainer_utils.setting_names import checks_names
 
 __all__ = ["DecodeOptions"]
 
 
+@checks_names
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeOptions:
     """How features are decoded.

@@ -25,7 +25,7 @@ from trainer_utils.format import ConfigError, Feature
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
 from trainer_utils.mixing import mixed_ranges
-from trainer_utils.options import InputOptions
+from trainer_utils.options import InputOptions, chosen_options
 from trainer_utils.orders import Order, order_of, window_records_of
 from trainer_utils.parsing import ExampleParser
 from trainer_utils.pieces import columns_of
@@ -76,7 +76,8 @@ def input_fn(
         DatasetError: no dataset, not whole, or without that split or feature.
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
-    chosen = (options or InputOptions()).replace(**settings)
+    own = ("split", "options", "input_context")
+    chosen = chosen_options(options, settings, of="input_fn", also=own)
     sources = open_sources(artifact_uri, split)
     make = _Input.of(sources, chosen, input_context).dataset
     # Our own functions are graphs as they stand; looking through them would take a second.

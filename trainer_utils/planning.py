@@ -12,7 +12,7 @@ from typing import Any
 from trainer_utils.dataset import FileRange
 from trainer_utils.layout import Layout
 from trainer_utils.mixing import mixed_ranges
-from trainer_utils.options import InputOptions
+from trainer_utils.options import InputOptions, chosen_options
 from trainer_utils.ranges import cut
 from trainer_utils.sources import open_sources
 
@@ -113,7 +113,8 @@ def plan(
         ConfigError: the plan is impossible, such as a batch that the workers cannot share.
         DatasetError: as `input_fn`.
     """
-    chosen = (options or InputOptions()).replace(**settings)
+    own = ("split", "workers", "replicas", "options")
+    chosen = chosen_options(options, settings, of="plan", also=own)
     sources = open_sources(artifact_uri, split)
     ranges = mixed_ranges(sources, chosen.weights)
     num_records = sum(part.take for part in ranges)

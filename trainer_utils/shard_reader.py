@@ -65,6 +65,10 @@ class ShardReader:
         shard = self._shard(path)
         return [self._record(path, shard, number) for number in numbers]
 
+    def damage_of(self, path: str) -> str | None:
+        """What is wrong with a shard beside its records; None where nothing is."""
+        return self._shard(path).damage
+
     def read_blocks(self, at_once: int) -> Callable[[dict[str, tf.Tensor]], tf.data.Dataset]:
         """How to read a piece (see `trainer_utils.records`) past damage."""
 
@@ -145,7 +149,7 @@ class _Shard:
         if offsets is None:
             offsets, found = record_offsets(self._stream, path=path)
         self._offsets = offsets
-        self._damage = damage or found
+        self.damage = damage or found
 
     def __del__(self) -> None:
         if hasattr(self, "_stream"):
@@ -154,7 +158,7 @@ class _Shard:
     def record(self, number: int) -> bytes:
         if number + 1 >= len(self._offsets):
             raise CorruptShardError(
-                self._damage
+                self.damage
                 or f"{self._path!r}: expected more records, got the end of the file "
                 f"(record {number}, byte {self._offsets[-1]})"
             )

@@ -119,6 +119,8 @@ def merged_features(
     else:
         names = [features] if isinstance(features, str) else list(features)
     names += [name for name in also if name is not None and name not in names]
+    if not names:
+        raise DatasetError(f"features: expected at least one, got a dataset of none ({first.uri})")
     for dataset in datasets:
         for name in names:
             if name not in dataset.features:

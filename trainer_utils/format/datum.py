@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _TYPES = ("int", "float", "string")
+_MOST_VALUES = 1 << 31  # along one axis; TensorFlow takes no more
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,8 @@ class Feature:
     def __post_init__(self) -> None:
         if self.type not in _TYPES:
             raise DatasetError(f"type: expected one of {', '.join(_TYPES)}, got {self.type!r}")
+        if not all(0 <= size < _MOST_VALUES for size in self.shape):
+            raise DatasetError(f"shape: expected sizes of 0 to 2**31, got {self.shape!r}")
 
     @property
     def is_image(self) -> bool:

@@ -205,6 +205,9 @@ class Manifest:
                     "Read it with the tfx-shards that wrote it, or a newer one."
                 )
             entries = value["splits"]
+            for name in ("config", "conversions", "rejects", "versions"):
+                if not isinstance(value[name], dict):
+                    raise TypeError(f"{name} is {value[name]!r}")
             manifest = cls(
                 shards=tuple(map(Shard.from_entry, value["shards"])),
                 accounting={
