@@ -10,8 +10,6 @@ import dataclasses
 import gzip
 import hashlib
 import io
-import itertools
-import os
 import posixpath
 import re
 import zlib
@@ -28,7 +26,6 @@ from trainer_utils.format import (
     Shard,
     SplitRange,
     count_records,
-    read_records,
 )
 from trainer_utils.format.layouts import FoundShard, find_layout
 from trainer_utils.format.naming import (
@@ -39,6 +36,7 @@ from trainer_utils.format.naming import (
     WORKING_FOLDER,
 )
 from trainer_utils.newest import newest_dataset
+from trainer_utils.sampling import sample_features
 
 __all__ = [
     "Dataset",
@@ -53,7 +51,6 @@ __all__ = [
 ]
 
 _SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
-_SAMPLE_RECORDS = 256
 _NO_FILE_SYSTEM = (
     "{uri!r}: expected a local folder or gs://, since TensorFlow has no file system for "
     "'{scheme}://' here. For s3://, hdfs:// and az:// install tensorflow-io and import "
@@ -178,7 +175,10 @@ def _opened_at(uri: str) -> Dataset:
         split: [_opened(uri, shard, files.get(shard.path), found.named_in) for shard in group]
         for split, group in found.shards.items()
     }
-    features = _sample_features(shards) if found.features is None else found.features
+    features = found.features
+    if features is None:
+        paths = [shard.path for group in shards.values() for shard in group]
+        features = sample_features(paths, open_records)
     text = None if found.manifest is None else found.manifest.to_json()
     return Dataset(uri, features, shards, text)
 
@@ -258,40 +258,3 @@ def gzip_content_bytes(path: str) -> int:
 def _read_text(path: str) -> str:
     with tf.io.gfile.GFile(path, "rb") as stream:
         return cast(bytes, stream.read()).decode("utf-8")
-
-
-def _sample_features(shards: Mapping[str, Sequence[ShardFile]]) -> dict[str, Feature]:
-    """Works out features from the first records; what is not alike in all of them is sparse."""
-    kinds = {"bytes_list": "string", "int64_list": "int", "float_list": "float"}
-    types: dict[str, str] = {}
-    seen: list[dict[str, int]] = []
-    for record, path in itertools.islice(_records(shards), _SAMPLE_RECORDS):
-        lengths = {}
-        for name, value in _parse(record, path).items():
-            if (kind := value.WhichOneof("kind")) is not None:
-                types.setdefault(name, kinds[kind])
-                lengths[name] = len(getattr(value, kind).value)
-        seen.append(lengths)
-    features = {}
-    for name, kind in sorted(types.items()):
-        sizes = {lengths.get(name, 0) for lengths in seen}
-        dense = len(sizes) == 1
-        shape = () if sizes == {1} else (max(sizes),)
-        features[name] = Feature(type=kind, shape=shape, dense=dense)
-    return features
-
-
-def _records(shards: Mapping[str, Sequence[ShardFile]]) -> Iterator[tuple[bytes, str]]:
-    for shard in itertools.chain.from_iterable(shards.values()):
-        with open_records(shard.path) as stream:
-            for record in read_records(stream, path=shard.path):
-                yield record, shard.path
-
-
-def _parse(record: bytes, path: str) -> Mapping[str, Any]:
-    try:
-        return cast(Mapping[str, Any], tf.train.Example.FromString(record).features.feature)
-    except Exception as error:
-        raise DatasetError(
-            f"{os.path.basename(path)!r}: expected serialized tf.train.Example: {error}"
-        ) from error

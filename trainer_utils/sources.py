@@ -140,5 +140,7 @@ def merged_features(
 def _likeness(feature: Feature) -> tuple[Any, ...]:
     """What must be the same for examples of two datasets to be batched together."""
     shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
-    stored = [feature.extra.get(key) for key in ("encoding", "image_shape", "label_map")]
+    stored = [
+        feature.extra.get(key) for key in ("encoding", "image_shape", "label_map", "sequence")
+    ]
     return feature.type, feature.dense, shape, *stored

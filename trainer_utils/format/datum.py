@@ -61,6 +61,11 @@ class Feature:
         return self.extra.get("encoding") == "raw"
 
     @property
+    def is_sequence(self) -> bool:
+        """Whether it is a feature list of `tf.train.SequenceExample`, and `shape` of one step."""
+        return "sequence" in self.extra
+
+    @property
     def is_fixed_size(self) -> bool:
         """Of an image: whether all examples have `shape`, as far as is known."""
         return self.extra.get("sizes") == "fixed"

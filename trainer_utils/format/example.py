@@ -16,7 +16,13 @@ from typing import cast
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["bytes_features", "encode_example", "message_fields", "read_varint"]
+__all__ = [
+    "bytes_features",
+    "encode_example",
+    "has_feature_lists",
+    "message_fields",
+    "read_varint",
+]
 
 Scalar = bytes | int | float
 
@@ -122,6 +128,18 @@ def bytes_features(example: bytes) -> dict[str, list[memoryview]]:
     except ValueError as error:
         raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
     return found
+
+
+def has_feature_lists(record: bytes) -> bool:
+    """Whether a record is a `tf.train.SequenceExample` with lists, which parsers of examples drop.
+
+    Raises:
+        ValueError: it is no protocol buffer.
+    """
+    return any(
+        number == 2 and wire == _DELIMITED
+        for number, wire, _, _ in message_fields(record, 0, len(record))
+    )
 
 
 def _parts(message: bytes, number: int, start: int, stop: int) -> Iterator[tuple[int, int]]:
