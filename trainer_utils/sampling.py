@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import tensorflow as tf
 
 from trainer_utils.format import DatasetError, Feature, read_blocks
-from trainer_utils.format.example import has_feature_lists
+from trainer_utils.format.example_decoding import has_feature_lists
 
 __all__ = ["sample_features"]
 

@@ -10,6 +10,7 @@ import tensorflow as tf
 from trainer_utils import DatasetError, bucket_by_length, input_fn
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Feature
+from trainer_utils.format.example_decoding import decode_example
 
 KINDS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
 ROWS: list[dict[str, Any]] = [
@@ -170,3 +171,10 @@ def test_one_name_for_two_features_is_refused(tmp_path):
     uri = write(tmp_path / "clips", [row, row])
     with pytest.raises(DatasetError, match=r"feature 'id': .*both.*clips"):
         input_fn(uri)
+
+
+def test_who_decodes_whole_examples_refuses_lists():
+    with pytest.raises(DatasetError, match="SequenceExample with feature lists"):
+        decode_example(serialized(ROWS[9]))
+    assert decode_example(serialized(ROWS[9]), {"id"}) == {"id": [9]}
+    assert decode_example(serialized({"context": {"id": [9]}, "lists": {}}))["id"] == [9]

@@ -12,6 +12,7 @@ from trainer_utils import ConfigError, DecodeOptions, InputOptions
 
 STRATEGY = tf.distribute.get_strategy()
 CALLS = {
+    "load": lambda **s: trainer_utils.load("nowhere", **s),
     "input_fn": lambda **s: trainer_utils.input_fn("nowhere", **s),
     "plan": lambda **s: trainer_utils.plan("nowhere", **s),
     "distribute": lambda **s: trainer_utils.distribute(
