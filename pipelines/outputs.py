@@ -1,18 +1,16 @@
 """Where a conversion leaves its newest dataset: a link beside the artifacts of all its runs.
 
 point_to("out/", uri)          # out/latest -> artifacts/ShardBalancer/balanced_examples/4
-newest_dataset("out/")         # 'out/artifacts/ShardBalancer/balanced_examples/4'
 """
 
 import contextlib
 import os
 import uuid
 
-from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.newest import LATEST
 
-__all__ = ["LATEST", "METADATA_FILE", "newest_dataset", "point_to"]
+__all__ = ["METADATA_FILE", "point_to"]
 
-LATEST = "latest"
 METADATA_FILE = "metadata.sqlite"
 
 
@@ -22,22 +20,3 @@ def point_to(out: str, uri: str) -> None:
     with contextlib.suppress(OSError):
         os.symlink(os.path.relpath(uri, out), fresh, target_is_directory=True)
         os.replace(fresh, link)
-
-
-def newest_dataset(uri: str) -> str:
-    """The dataset that a conversion's output folder leads to; of any other uri itself.
-
-    Args:
-        uri: of a dataset, of `out` or of `out/latest`; local or not.
-    """
-    uri = uri.rstrip("/") or uri
-    if "://" in uri:
-        return uri
-    link = uri
-    if os.path.basename(uri) != LATEST or not os.path.islink(uri):
-        if os.path.exists(os.path.join(uri, MANIFEST_FILE)):
-            return uri
-        link = os.path.join(uri, LATEST)
-    if not os.path.islink(link):
-        return uri
-    return os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))

@@ -59,7 +59,8 @@ class InputReport:
         stages: in the order of the work.
         batch_size: records of a step.
         cores: that this process may use.
-        bound: `storage`, `processor`, or `copying` of examples into batches, on one thread.
+        bound: `processor` where the cores are busy; else `storage`, `copying` of examples into
+            batches, or `one thread` that others wait for.
         slowest: the name of the stage that adds most.
         step_seconds: what a training step may cost at least, so that it never
             waits for the input.
@@ -102,6 +103,10 @@ _CURES = {
         "Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'; or let other "
         "machines do it: data_service=…"
     ),
+    "one thread": (
+        "Cores are idle: ask for fewer features, take a larger batch_size, or let other machines "
+        "do it: data_service=…"
+    ),
     "copying": "Ask for less: uint8 in place of normalize=…, fewer features, a smaller image_size.",
 }
 
@@ -131,7 +136,8 @@ def measure_input(
     if not isinstance(seconds, (int, float)) or not seconds > 0:
         raise ConfigError(f"seconds: expected a number above 0, got {seconds!r}")
     options = {"shuffle": False, **options}  # the first batch would wait for a full buffer
-    whole = input_fn(artifact_uri, split, batch_size=batch_size, repeat=True, **options)
+    settings = {**options, "batch_size": batch_size, "repeat": True}
+    whole = input_fn(artifact_uri, split, **settings)
     uris = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     datasets = [open_dataset(uri) for uri in uris]
     paths, mean_bytes = _shards(datasets, split)
@@ -166,17 +172,17 @@ def report_of(
         )
         before = max(before, milliseconds)
     last = stages[-1]
-    slowest = max(stages, key=lambda stage: stage.added_milliseconds).name
-    if slowest in ("parse", "decode") or last.busy >= _BUSY:
+    slowest = max(stages, key=lambda stage: stage.added_milliseconds)
+    if max(last.busy, slowest.busy) >= _BUSY:
         bound = "processor"
-    else:
-        bound = "storage" if slowest == "read" else "copying"
+    else:  # there are idle cores, which more decoding at a time would use
+        bound = {"read": "storage", "batch": "copying"}.get(slowest.name, "one thread")
     return InputReport(
         stages=tuple(stages),
         batch_size=batch_size,
         cores=cores,
         bound=bound,
-        slowest=slowest,
+        slowest=slowest.name,
         step_seconds=batch_size / last.records_per_second,
     )
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import tensorflow as tf
 
-__all__ = ["flat_mapped", "interleaved", "mapped", "rebatched", "unbatched"]
+__all__ = ["flat_mapped", "interleaved", "mapped", "owned", "rebatched", "unbatched"]
 
 _LIGHT = {"experimental_ints_on_device": True}
 
@@ -96,6 +96,9 @@ def rebatched(
 ) -> tf.data.Dataset:
     """As `Dataset.rebatch`, for datasets of vectors; and with many sizes, in turn.
 
+    What comes out may be a view of what goes in. Where such a one is to be joined to others by a
+    second `rebatched`, make it `owned`.
+
     Args:
         dataset: `(any,)` tensors, equally long ones of an element.
         sizes: of what comes out.
@@ -112,6 +115,18 @@ def rebatched(
         **_types(spec),
     )
     return _kept(tf.data.experimental.from_variant(variant, spec), dataset)
+
+
+def owned(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    """The same vectors, none of them a view of a larger one.
+
+    TensorFlow's rebatching moves tensors that it alone holds. It asks that of views too, which it
+    copies then, and writes a line of error to the log for each: "Tensor RefCount not reliable if
+    buf_ points to a SubBuffer". To batch and to unbatch is the copy that costs least, 1 µs and its
+    bytes, and what is moved afterwards is not copied again.
+    Source: `MaybeMoveContiguousSlices` in tensorflow/core/util/batch_util.cc.
+    """
+    return unbatched(dataset.batch(1))
 
 
 def _map(dataset: tf.data.Dataset, function: Any, spec: Any, parallel: int | None) -> tf.Tensor:

@@ -10,22 +10,22 @@ import dataclasses
 import gzip
 import hashlib
 import io
-import itertools
-import os
 import posixpath
 import re
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, cast
 
 import tensorflow as tf
 
 from trainer_utils.format import (
+    CorruptShardError,
     DatasetError,
     Feature,
+    Shard,
     SplitRange,
     count_records,
-    read_records,
 )
 from trainer_utils.format.layouts import FoundShard, find_layout
 from trainer_utils.format.naming import (
@@ -35,6 +35,8 @@ from trainer_utils.format.naming import (
     VOCABULARY_FOLDER,
     WORKING_FOLDER,
 )
+from trainer_utils.newest import newest_dataset
+from trainer_utils.sampling import sample_features
 
 __all__ = [
     "Dataset",
@@ -42,21 +44,28 @@ __all__ = [
     "ShardFile",
     "gzip_content_bytes",
     "open_dataset",
+    "open_file",
+    "open_records",
     "split_of",
     "uri_of",
 ]
 
 _SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
-_SAMPLE_RECORDS = 256
+_NO_FILE_SYSTEM = (
+    "{uri!r}: expected a local folder or gs://, since TensorFlow has no file system for "
+    "'{scheme}://' here. For s3://, hdfs:// and az:// install tensorflow-io and import "
+    "tensorflow_io before; or copy the dataset to a local folder."
+)
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardFile:
-    """A shard's full path, its records, and its size in bytes."""
+    """A shard's full path, its records, its size in bytes, and what the manifest says of it."""
 
     path: str
     records: int
     bytes: int
+    entry: Shard | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -133,13 +142,32 @@ def open_dataset(artifact: Any) -> Dataset:
     """Reads what says what a dataset holds, and compares it with the files that are there.
 
     Args:
-        artifact: as `uri_of` takes.
+        artifact: as `uri_of` takes; of the folder that `convert` was given, its newest dataset.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names what is amiss.
     """
-    uri = uri_of(artifact)
+    uri = newest_dataset(uri_of(artifact))
+    try:
+        return _opened_at(uri)
+    except tf.errors.UnimplementedError as error:
+        scheme = uri.partition("://")[0]
+        raise DatasetError(_NO_FILE_SYSTEM.format(uri=uri, scheme=scheme)) from error
+    except DatasetError:
+        raise
+    except (
+        tf.errors.OpError,
+        OSError,
+        TypeError,
+        ValueError,
+    ) as error:  # of a path
+        raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
+
+
+def _opened_at(uri: str) -> Dataset:
     if not tf.io.gfile.isdir(uri):
+        with contextlib.suppress(tf.errors.NotFoundError):
+            tf.io.gfile.stat(uri)  # which says why, where that is another reason
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
     files = _list_files(uri)
     found = find_layout(files, lambda path: _read_text(posixpath.join(uri, path)), uri=uri)
@@ -147,7 +175,10 @@ def open_dataset(artifact: Any) -> Dataset:
         split: [_opened(uri, shard, files.get(shard.path), found.named_in) for shard in group]
         for split, group in found.shards.items()
     }
-    features = _sample_features(shards) if found.features is None else found.features
+    features = found.features
+    if features is None:
+        paths = [shard.path for group in shards.values() for shard in group]
+        features = sample_features(paths, open_records)
     text = None if found.manifest is None else found.manifest.to_json()
     return Dataset(uri, features, shards, text)
 
@@ -174,7 +205,8 @@ def _opened(uri: str, shard: FoundShard, size: int | None, named_in: str) -> Sha
     path = shard.path if "://" in shard.path else posixpath.join(uri, shard.path)
     if size is None:
         size = _size(path, posixpath.join(uri, named_in))
-    return ShardFile(path, _count(path) if shard.records is None else shard.records, size)
+    records = _count(path) if shard.records is None else shard.records
+    return ShardFile(path, records, size, shard.entry)
 
 
 def _size(path: str, named_in: str) -> int:
@@ -186,24 +218,34 @@ def _size(path: str, named_in: str) -> int:
 
 def _count(path: str) -> int:
     """The records of a shard that nothing says them of: read once."""
-    with _open_records(path) as stream:
+    with open_records(path) as stream:
         return count_records(stream, path=path)[0]
 
 
+def open_file(path: str) -> AbstractContextManager[Any]:
+    """A file's bytes as they lie on disk, local or not."""
+    return tf.io.gfile.GFile(path, "rb") if "://" in path else io.FileIO(path)
+
+
 @contextlib.contextmanager
-def _open_records(path: str) -> Iterator[BinaryIO]:
-    with contextlib.ExitStack() as stack:
-        if "://" in path:
-            stream: Any = stack.enter_context(tf.io.gfile.GFile(path, "rb"))
-        else:
-            stream = stack.enter_context(io.FileIO(path))
+def open_records(path: str) -> Iterator[BinaryIO]:
+    """A shard's uncompressed bytes.
+
+    Raises:
+        CorruptShardError: it is no whole gzip stream; the message names the file.
+    """
+    with open_file(path) as stream:
         if not path.endswith(".gz"):
-            yield stream
+            yield cast(BinaryIO, stream)
             return
-        try:
-            yield cast(BinaryIO, stack.enter_context(gzip.GzipFile(fileobj=stream, mode="rb")))
-        except (EOFError, zlib.error, OSError) as error:
-            raise DatasetError(f"{path!r}: expected a whole gzip stream: {error}") from error
+        with gzip.GzipFile(fileobj=stream, mode="rb") as unpacked:
+            try:
+                yield cast(BinaryIO, unpacked)
+            except (EOFError, zlib.error, OSError) as error:
+                raise CorruptShardError(
+                    f"{path!r}: expected a whole gzip stream: {error} "
+                    f"(byte {stream.tell()} at the latest). Write the dataset again."
+                ) from error
 
 
 def gzip_content_bytes(path: str) -> int:
@@ -216,40 +258,3 @@ def gzip_content_bytes(path: str) -> int:
 def _read_text(path: str) -> str:
     with tf.io.gfile.GFile(path, "rb") as stream:
         return cast(bytes, stream.read()).decode("utf-8")
-
-
-def _sample_features(shards: Mapping[str, Sequence[ShardFile]]) -> dict[str, Feature]:
-    """Works out features from the first records; what is not alike in all of them is sparse."""
-    kinds = {"bytes_list": "string", "int64_list": "int", "float_list": "float"}
-    types: dict[str, str] = {}
-    seen: list[dict[str, int]] = []
-    for record, path in itertools.islice(_records(shards), _SAMPLE_RECORDS):
-        lengths = {}
-        for name, value in _parse(record, path).items():
-            if (kind := value.WhichOneof("kind")) is not None:
-                types.setdefault(name, kinds[kind])
-                lengths[name] = len(getattr(value, kind).value)
-        seen.append(lengths)
-    features = {}
-    for name, kind in sorted(types.items()):
-        sizes = {lengths.get(name, 0) for lengths in seen}
-        dense = len(sizes) == 1
-        shape = () if sizes == {1} else (max(sizes),)
-        features[name] = Feature(type=kind, shape=shape, dense=dense)
-    return features
-
-
-def _records(shards: Mapping[str, Sequence[ShardFile]]) -> Iterator[tuple[bytes, str]]:
-    for shard in itertools.chain.from_iterable(shards.values()):
-        with _open_records(shard.path) as stream:
-            for record in read_records(stream, path=shard.path):
-                yield record, shard.path
-
-
-def _parse(record: bytes, path: str) -> Mapping[str, Any]:
-    try:
-        return cast(Mapping[str, Any], tf.train.Example.FromString(record).features.feature)
-    except Exception as error:
-        raise DatasetError(
-            f"{os.path.basename(path)!r}: expected serialized tf.train.Example: {error}"
-        ) from error

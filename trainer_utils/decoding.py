@@ -12,6 +12,7 @@ from typing import Any
 from trainer_utils.audio import AudioReading
 from trainer_utils.format import ConfigError
 from trainer_utils.images import ImageReading
+from trainer_utils.setting_names import checks_names
 from trainer_utils.turbo import is_turbo_installed
 
 __all__ = ["DECODERS", "DecodeOptions"]
@@ -19,6 +20,7 @@ __all__ = ["DECODERS", "DecodeOptions"]
 DECODERS = ("auto", "tensorflow", "turbo")
 
 
+@checks_names
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class DecodeOptions:
     """How features are decoded.

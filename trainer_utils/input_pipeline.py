@@ -17,7 +17,7 @@ from trainer_utils.audio import check_batches
 from trainer_utils.batching import Arrangement, batched, callback_of, echoed
 from trainer_utils.damage import without_unreadable
 from trainer_utils.data_service import served
-from trainer_utils.dataflow import flat_mapped
+from trainer_utils.dataflow import flat_mapped, mapped
 from trainer_utils.dataset import FileRange
 from trainer_utils.dealing import deal
 from trainer_utils.epochs import EpochCounter, Position, epochs
@@ -25,15 +25,14 @@ from trainer_utils.format import ConfigError, Feature
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
 from trainer_utils.mixing import mixed_ranges
-from trainer_utils.options import InputOptions
+from trainer_utils.options import InputOptions, chosen_options
 from trainer_utils.orders import Order, order_of, window_records_of
 from trainer_utils.parsing import ExampleParser
 from trainer_utils.pieces import columns_of
 from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
 from trainer_utils.ranges import cut
-from trainer_utils.readers import readers_of
-from trainer_utils.records import ReadPiece, stream
-from trainer_utils.shard_reader import ShardReader
+from trainer_utils.readers import Readers, readers_of
+from trainer_utils.records import stream
 from trainer_utils.sources import Source, digest_of, merged_features, open_sources
 from trainer_utils.state import first_state, state_at, steps_per_epoch
 from trainer_utils.tuning import device_of, tf_options
@@ -77,7 +76,8 @@ def input_fn(
         DatasetError: no dataset, not whole, or without that split or feature.
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
-    chosen = (options or InputOptions()).replace(**settings)
+    own = ("split", "options", "input_context")
+    chosen = chosen_options(options, settings, of="input_fn", also=own)
     sources = open_sources(artifact_uri, split)
     make = _Input.of(sources, chosen, input_context).dataset
     # Our own functions are graphs as they stand; looking through them would take a second.
@@ -107,8 +107,7 @@ class _Input:
     ranges: Sequence[FileRange]
     order: Order
     window_records: int
-    read: ReadPiece
-    shards: ShardReader
+    readers: Readers
 
     @classmethod
     def of(
@@ -131,7 +130,7 @@ class _Input:
         if options.batch_size is not None and layout.rows_per_replica > 1:
             check_batches(features, options.audio)
         worker = context.input_pipeline_id if context else 0
-        read, shards = readers_of(sources, options)
+        readers = readers_of(sources, options)
         window = window_records_of(sources, options)
         return cls(
             sources=sources,
@@ -141,10 +140,9 @@ class _Input:
             is_shared=context is not None,
             features=features,
             ranges=ranges,
-            order=order_of(ranges, options, layout, worker, read, shards, window),
+            order=order_of(ranges, options, layout, worker, readers.read, readers.shards, window),
             window_records=window,
-            read=read,
-            shards=shards,
+            readers=readers,
         )
 
     @property
@@ -188,7 +186,7 @@ class _Input:
         dataset.state = functools.partial(state_at, options=options, layout=layout, digest=digest)
         dataset.input_start, dataset.input_epoch = start, counter
         dataset.input_steps = steps_per_epoch(options, layout)
-        dataset.unreadable = self.shards.unreadable
+        dataset.unreadable = self.readers.shards.unreadable
         return dataset
 
     def _epoch(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
@@ -205,6 +203,8 @@ class _Input:
             is_static=is_static,
             filler=self._filler if options.remainder == "pad" else None,
         )
+        if self.readers.sums:
+            elements = self._compared(elements, last=(layout.steps - step) * self.replicas - 1)
         spare = self._spare
         if self.skips and spare is not None:
             keeps = {"keeps_rows": is_static, "keeps_elements": layout.num_replicas > 1}
@@ -234,7 +234,7 @@ class _Input:
         is_empty = any(rows < self.layout.num_replicas for rows in self.layout.rest)
         if not self.skips and not (is_empty and self.options.remainder is None):
             return None
-        return self.shards.first_readable(self.ranges)
+        return self.readers.shards.first_readable(self.ranges)
 
     @property
     def arrangement(self) -> Arrangement:
@@ -270,14 +270,37 @@ class _Input:
 
     def _filler(self) -> tf.data.Dataset:
         """One record, whichever, to fill up batches with."""
-        return stream(columns_of(cut(self.ranges, 0, 1)), self.read)
+        return stream(columns_of(cut(self.ranges, 0, 1)), self.readers.read)
+
+    def _compared(self, elements: tf.data.Dataset, *, last: tf.Tensor) -> tf.data.Dataset:
+        """The same, but the last one comes only where all files were those of the manifest.
+
+        Whoever knows how many there are does not ask for more, and would not see what comes after.
+        """
+
+        def finish() -> bool:
+            self.readers.sums.finish()
+            return True
+
+        def compared(index: tf.Tensor, element: Any) -> Any:
+            is_good = tf.cond(
+                tf.equal(index, last),
+                lambda: tf.ensure_shape(tf.numpy_function(finish, [], tf.bool), ()),
+                lambda: True,
+            )
+            with tf.control_dependencies([is_good]):
+                return tf.nest.map_structure(tf.identity, element)
+
+        numbers = tf.data.Dataset.range(tf.int64.max)
+        return mapped(tf.data.Dataset.zip((numbers, elements)), compared)
 
     def _told(self, epoch: tf.Tensor) -> tf.data.Dataset:
         """No vectors, which come last, and a word on those that were skipped."""
         records = self.layout.num_records
 
         def tell(number: Any) -> Any:
-            self.shards.tell(number, records)
+            self.readers.shards.tell(number, records)
+            self.readers.sums.finish()  # fewer come than `_compared` waits for
             return np.array([], object)
 
         def no_vectors(number: tf.Tensor) -> tf.data.Dataset:

@@ -12,12 +12,14 @@ from typing import Any
 from trainer_utils.decoding import DecodeOptions
 from trainer_utils.format import ConfigError
 from trainer_utils.layout import REMAINDERS
+from trainer_utils.setting_names import check_names, checks_names
 
-__all__ = ["Callback", "InputOptions"]
+__all__ = ["Callback", "InputOptions", "chosen_options"]
 
 Callback = Callable[[dict[str, Any]], dict[str, Any]]
 
 
+@checks_names
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class InputOptions(DecodeOptions):
     """How a dataset is read: what `DecodeOptions` says of features, and all of the following.
@@ -186,6 +188,24 @@ class InputOptions(DecodeOptions):
             _check(self, "shuffle", self.shuffle != "global", "no 'global' with a data service")
             rule = "'auto' or 'tensorflow' with a data service, whose workers do not share our Python"
             _check(self, "decoder", self.decoder != "turbo", rule)
+
+
+def chosen_options(
+    options: InputOptions | None, settings: Mapping[str, Any], *, of: str, also: Sequence[str]
+) -> InputOptions:
+    """The options of a call, with the settings that go before them.
+
+    Args:
+        options: None: the defaults.
+        settings: fields of `InputOptions`.
+        of: the function that was called, for the message.
+        also: its own arguments, which may be meant too.
+
+    Raises:
+        ConfigError: there is no such setting, or it has a value that is not allowed.
+    """
+    check_names(settings, [field.name for field in dataclasses.fields(InputOptions)], of, also)
+    return (options or InputOptions()).replace(**settings)
 
 
 def _check(options: InputOptions, name: str, is_allowed: bool, rule: str) -> None:

@@ -88,7 +88,7 @@ class ExampleParser:
 
         With `ragged` they become ragged tensors. `epoch_seed` is that of `example`.
         """
-        parsed = tf.io.parse_example(serialized, self._spec())
+        parsed = self.undecoded(serialized)
         seeds = self._seeds(serialized, epoch_seed)
         return {name: self._restore(name, parsed, seeds) for name in self.features}
 
@@ -102,7 +102,11 @@ class ExampleParser:
             epoch_seed: a scalar int64, needed where `is_random`. What is random follows from it and
                 from the record's bytes, so it is the same in any order and on any worker.
         """
-        parsed = tf.io.parse_single_example(serialized, self._spec())
+        if lists := self._list_spec():
+            context, steps = tf.io.parse_single_sequence_example(serialized, self._spec(), lists)
+            parsed = {**context, **steps}
+        else:
+            parsed = tf.io.parse_single_example(serialized, self._spec())
         seed = self._seeds(serialized, epoch_seed)
         return {name: self._restore(name, parsed, seed) for name in self.features}
 
@@ -116,6 +120,14 @@ class ExampleParser:
 
     def undecoded(self, serialized: tf.Tensor) -> dict[str, Any]:
         """Parses `(batch,) string` and decodes nothing, to see what parsing alone costs."""
+        if lists := self._list_spec():
+            context, steps, sizes = tf.io.parse_sequence_example(serialized, self._spec(), lists)
+            if self.options.ragged:
+                steps |= {
+                    name: tf.RaggedTensor.from_tensor(steps[name], lengths=size)
+                    for name, size in sizes.items()
+                }
+            return {**context, **steps}
         parsed: dict[str, Any] = tf.io.parse_example(serialized, self._spec())
         return parsed
 
@@ -135,6 +147,8 @@ class ExampleParser:
         spec: dict[str, Any] = {}
         for name, feature in self.features.items():
             dtype = _DTYPES[feature.type]
+            if feature.is_sequence:
+                continue
             if not feature.dense:
                 spec[name] = tf.io.VarLenFeature(dtype)
                 if len(feature.shape) > 1 and not feature.is_image:
@@ -143,10 +157,25 @@ class ExampleParser:
                 spec[name] = tf.io.FixedLenFeature(() if feature.is_image else feature.shape, dtype)
         return spec
 
+    def _list_spec(self) -> dict[str, Any]:
+        """Of the lists of `tf.train.SequenceExample`; one that is not there has no steps."""
+        return {
+            name: tf.io.RaggedFeature(_DTYPES[feature.type], row_splits_dtype=tf.int64)
+            if feature.extra["sequence"] == "ragged"
+            else tf.io.FixedLenSequenceFeature(
+                feature.shape, _DTYPES[feature.type], allow_missing=True
+            )
+            for name, feature in self.features.items()
+            if feature.is_sequence
+        }
+
     def _restore(
         self, name: str, parsed: Mapping[str, Any], seed: tf.Tensor | None = None
     ) -> tf.Tensor:
         feature, value = self.features[name], parsed[name]
+        if feature.is_sequence:
+            is_ragged = isinstance(value, tf.RaggedTensor) and not self.options.ragged
+            return value.to_tensor() if is_ragged else value
         if feature.is_image:
             return self._decode(feature, value, seed)
         if feature.is_raw_image:

@@ -13,7 +13,7 @@ from trainer_utils.dataset import FileRange
 from trainer_utils.format.printable import printable
 from trainer_utils.layout import EQUAL, Layout
 from trainer_utils.mixing import mixed_ranges
-from trainer_utils.options import InputOptions
+from trainer_utils.options import InputOptions, chosen_options
 from trainer_utils.ranges import cut
 from trainer_utils.sources import digest_of, open_sources
 from trainer_utils.state import first_state, given_state
@@ -117,7 +117,8 @@ def plan(
             `state` is not a token to go on from.
         DatasetError: as `input_fn`.
     """
-    chosen = (options or InputOptions()).replace(**settings)
+    own = ("split", "workers", "replicas", "options")
+    chosen = chosen_options(options, settings, of="plan", also=own)
     sources = open_sources(artifact_uri, split)
     ranges = mixed_ranges(sources, chosen.weights)
     num_records = sum(part.take for part in ranges)

@@ -91,7 +91,10 @@ def _checked(vectors: tf.data.Dataset, piece: Piece, at_once: int) -> tf.data.Da
 def _raise_damage(path: bytes, skip: int, take: int) -> None:
     """Finds what is wrong with a part of a shard, and raises it."""
     name = path.decode()
-    ShardReader().read(name, range(skip, skip + take))
+    shards = ShardReader()
+    shards.read(name, range(skip, skip + take))
+    if (damage := shards.damage_of(name)) is not None:
+        raise CorruptShardError(damage)
     raise CorruptShardError(
         f"{name!r}: expected {skip + take} records, got more (record {skip + take}). "
         "It is not the file that the dataset says: write the dataset again."

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.dataflow import mapped, rebatched
+from trainer_utils.dataflow import mapped, owned, rebatched
 from trainer_utils.dataset import FileRange
 from trainer_utils.layout import EQUAL, Layout
 from trainer_utils.pieces import planned
@@ -56,9 +56,9 @@ def sequential(
     def order(epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         wanted, sizes = planned(plan, epoch, step)
         batches = rebatched(stream(wanted, read), sizes)
-        if workers == 1 or layout.remainder == EQUAL:
-            return batches
-        return mapped(batches, own_rows)
+        if workers > 1 and layout.remainder != EQUAL:
+            batches = mapped(batches, own_rows)
+        return owned(batches)
 
     return order
 

@@ -12,7 +12,8 @@ import io
 import logging
 import threading
 import zlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ import tensorflow as tf
 
 from trainer_utils.dataflow import mapped
 from trainer_utils.dataset import FileRange
-from trainer_utils.format import CorruptShardError, frame_parts
+from trainer_utils.format import CorruptShardError, Shard, frame_parts
 from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from trainer_utils.record_index import indexed_offsets, record_offsets
 
@@ -29,6 +30,7 @@ __all__ = ["UNREADABLE", "ShardReader"]
 
 UNREADABLE = b"\xff unreadable"  # no serialized example begins so: field 31 has no wire type 7
 _MOST_OPEN = 64  # files
+_SALVAGED_AT_ONCE = 4 << 10  # bytes of a damaged gzip file
 
 _logger = logging.getLogger(__name__)
 
@@ -37,14 +39,21 @@ class ShardReader:
     """Reads records by number; from several threads at once.
 
     Args:
-        locate: where a shard is to be read from, of its path; such as a copy of it.
+        locate: where a shard is to be read from, of its path; such as a copy of it. Asked when it
+            is opened.
+        entries: what the manifest says of shards, by path.
         skips: whether records that cannot be read become `UNREADABLE`.
     """
 
     def __init__(
-        self, *, locate: Callable[[str], str] = lambda path: path, skips: bool = False
+        self,
+        *,
+        locate: Callable[[str], str] = lambda path: path,
+        entries: Mapping[str, Shard] = MappingProxyType({}),
+        skips: bool = False,
     ) -> None:
         self._locate = locate
+        self._entries = entries
         self._skips = skips
         self._lock = threading.Lock()
         self._shards: dict[str, _Shard] = {}
@@ -55,6 +64,10 @@ class ShardReader:
         """The payloads of records of one shard."""
         shard = self._shard(path)
         return [self._record(path, shard, number) for number in numbers]
+
+    def damage_of(self, path: str) -> str | None:
+        """What is wrong with a shard beside its records; None where nothing is."""
+        return self._shard(path).damage
 
     def read_blocks(self, at_once: int) -> Callable[[dict[str, tf.Tensor]], tf.data.Dataset]:
         """How to read a piece (see `trainer_utils.records`) past damage."""
@@ -110,7 +123,7 @@ class ShardReader:
         with self._lock:
             shard = self._shards.pop(path, None)
             if shard is None:
-                shard = _Shard(path, self._locate(path))
+                shard = _Shard(path, self._locate(path), self._entries.get(path))
             self._shards[path] = shard  # the last used is the last
             while len(self._shards) > (_MOST_OPEN if not path.endswith(".gz") else 2):
                 self._shards.pop(next(iter(self._shards)))
@@ -120,20 +133,23 @@ class ShardReader:
 class _Shard:
     """One open file and its offsets. A gzip file, which cannot seek, is held whole."""
 
-    def __init__(self, path: str, location: str) -> None:
+    def __init__(self, path: str, location: str, entry: Shard | None) -> None:
         self._path = path
         self._lock = threading.Lock()
+        damage = None
         if path.endswith(".gz"):
-            self._stream: Any = io.BytesIO(_decompressed(location))
+            data, damage = _decompressed(location, path)
+            self._stream: Any = io.BytesIO(data)
         elif "://" in location:
             self._stream = _SeekableFile(location)
         else:
             self._stream = open(location, "rb")  # noqa: SIM115 closed by `__del__`
-        self._damage: str | None = None
-        offsets = indexed_offsets(path, size=self._stream.seek(0, 2))
+        offsets = indexed_offsets(path, size=self._stream.seek(0, 2), entry=entry)
+        found = None
         if offsets is None:
-            offsets, self._damage = record_offsets(self._stream, path=path)
+            offsets, found = record_offsets(self._stream, path=path)
         self._offsets = offsets
+        self.damage = damage or found
 
     def __del__(self) -> None:
         if hasattr(self, "_stream"):
@@ -142,7 +158,7 @@ class _Shard:
     def record(self, number: int) -> bytes:
         if number + 1 >= len(self._offsets):
             raise CorruptShardError(
-                self._damage
+                self.damage
                 or f"{self._path!r}: expected more records, got the end of the file "
                 f"(record {number}, byte {self._offsets[-1]})"
             )
@@ -182,11 +198,30 @@ class _SeekableFile:
         self._file.close()
 
 
-def _decompressed(path: str) -> bytes:
-    """As much of a gzip file as can be read."""
-    with tf.io.gfile.GFile(path, "rb") as stream:
+def _decompressed(location: str, path: str) -> tuple[bytes, str | None]:
+    """As much of a gzip file as can be read, and what is wrong where that is not all of it."""
+    with tf.io.gfile.GFile(location, "rb") as stream:
         data = stream.read()
     try:
-        return gzip.decompress(data)
-    except (EOFError, zlib.error, OSError):
-        return zlib.decompressobj(wbits=31).decompress(data)
+        return gzip.decompress(data), None
+    except (EOFError, zlib.error, OSError) as error:
+        found, end = _salvaged(data)
+        told = f"{path!r}: expected a whole gzip stream: {error} (byte {end} of {len(data)})."
+        return found, f"{told} The file is damaged: write it again."
+
+
+def _salvaged(data: bytes) -> tuple[bytes, int]:
+    """What can be unpacked before the first byte that cannot, and where that is."""
+    unpacker = zlib.decompressobj(wbits=31)
+    parts = []
+    for start in range(0, len(data), _SALVAGED_AT_ONCE):
+        before = unpacker.copy()
+        try:
+            parts.append(unpacker.decompress(data[start : start + _SALVAGED_AT_ONCE]))
+        except zlib.error:
+            for place in range(start, len(data)):  # what one call found is lost if it fails
+                try:
+                    parts.append(before.decompress(data[place : place + 1]))
+                except zlib.error:
+                    return b"".join(parts), place
+    return b"".join(parts), len(data)

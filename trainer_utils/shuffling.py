@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer_utils.dataflow import flat_mapped, interleaved, mapped, rebatched
+from trainer_utils.dataflow import flat_mapped, interleaved, mapped, owned, rebatched
 from trainer_utils.dataset import FileRange
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
@@ -71,7 +71,7 @@ def windowed(
 
         def lane_vectors(begin: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
             own = tf.data.Dataset.from_tensor_slices(pieces).skip(begin).take(count)
-            return rebatched(flat_mapped(own, read), windows.block)
+            return owned(rebatched(flat_mapped(own, read), windows.block))
 
         def permute(records: tf.Tensor, window: tf.Tensor) -> tf.data.Dataset:
             found = tf.numpy_function(places, [epoch, window], [tf.int64, tf.int64])

@@ -120,6 +120,8 @@ def merged_features(
     else:
         names = [features] if isinstance(features, str) else list(features)
     names += [name for name in also if name is not None and name not in names]
+    if not names:
+        raise DatasetError(f"features: expected at least one, got a dataset of none ({first.uri})")
     for dataset in datasets:
         for name in names:
             if name not in dataset.features:
@@ -139,5 +141,7 @@ def merged_features(
 def _likeness(feature: Feature) -> tuple[Any, ...]:
     """What must be the same for examples of two datasets to be batched together."""
     shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
-    stored = [feature.extra.get(key) for key in ("encoding", "image_shape", "label_map")]
+    stored = [
+        feature.extra.get(key) for key in ("encoding", "image_shape", "label_map", "sequence")
+    ]
     return feature.type, feature.dense, shape, *stored

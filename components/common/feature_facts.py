@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from components.common.image_size import ImageSize, image_size
 from trainer_utils.format import DatasetError, Feature, RecordBlock
+from trainer_utils.format.example_decoding import has_feature_lists
 
 __all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
 
@@ -105,11 +106,17 @@ class DatasetFacts:
         """Takes the examples of a block in.
 
         Raises:
-            DatasetError: a record is no `tf.train.Example`, or a feature has two types.
+            DatasetError: a record is no `tf.train.Example`, or has the feature lists of a
+                `tf.train.SequenceExample`, or a feature has two types.
         """
         where = f"{path}, near byte {block.file_offset}"
         try:
-            batch = _decoder().DecodeBatch(block.records())
+            records = block.records()
+            if any(map(has_feature_lists, records)):
+                raise ValueError(
+                    "tf.train.SequenceExample, whose feature lists no schema here holds"
+                )
+            batch = _decoder().DecodeBatch(records)
         except Exception as error:
             raise DatasetError(
                 f"examples: expected tf.train.Example, of one type a feature, got others: {error} "

@@ -2,7 +2,8 @@ import os
 
 import pytest
 
-from pipelines.outputs import newest_dataset, point_to
+from pipelines.outputs import point_to
+from trainer_utils.newest import newest_dataset
 
 
 def make(tmp_path, number):

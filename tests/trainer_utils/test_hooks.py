@@ -130,5 +130,5 @@ def test_options_are_the_same_as_keyword_arguments_which_go_before_them(uri):
     assert [b.numpy().tolist() for b in distributed] == expected
     (batch,) = input_fn(uri, options=options, batch_size=10)
     assert sorted(batch.numpy()) == list(range(10))
-    with pytest.raises(TypeError, match="no_such_setting"):
+    with pytest.raises(ConfigError, match="no_such_setting"):
         input_fn(uri, no_such_setting=1)

@@ -25,6 +25,7 @@ __all__ = [
 ]
 
 _TYPES = ("int", "float", "string")
+_MOST_VALUES = 1 << 31  # along one axis; TensorFlow takes no more
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,6 +47,8 @@ class Feature:
     def __post_init__(self) -> None:
         if self.type not in _TYPES:
             raise DatasetError(f"type: expected one of {', '.join(_TYPES)}, got {self.type!r}")
+        if not all(0 <= size < _MOST_VALUES for size in self.shape):
+            raise DatasetError(f"shape: expected sizes of 0 to 2**31, got {self.shape!r}")
 
     @property
     def is_image(self) -> bool:
@@ -56,6 +59,11 @@ class Feature:
     def is_raw_image(self) -> bool:
         """Whether its bytes are pixels, uint8, of the size `extra["image_shape"]`."""
         return self.extra.get("encoding") == "raw"
+
+    @property
+    def is_sequence(self) -> bool:
+        """Whether it is a feature list of `tf.train.SequenceExample`, and `shape` of one step."""
+        return "sequence" in self.extra
 
     @property
     def is_fixed_size(self) -> bool:

@@ -12,10 +12,11 @@ from typing import Any
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["decode_example"]
+__all__ = ["decode_example", "has_feature_lists"]
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _FEATURES, _ENTRY = 1, 1  # field numbers of Example and of Features
+_FEATURE_LISTS = 2  # of SequenceExample, whose context is what an Example's features are
 _KEY, _VALUE = 1, 2  # of a map's entry
 _BYTES, _FLOATS, _INTEGERS = 1, 2, 3  # of Feature
 _VALUES = 1  # of BytesList, FloatList and Int64List
@@ -39,7 +40,7 @@ def decode_example(
         without values.
 
     Raises:
-        DatasetError: it is no such message.
+        DatasetError: it is no such message; or all is wanted, and it has feature lists too.
     """
     wanted = None if names is None else {name.encode(): name for name in names}
     found: dict[str, Any] = {}
@@ -49,9 +50,23 @@ def decode_example(
                 for entry, entry_wire, begin, end in _fields(record, start, stop):
                     if entry == _ENTRY and entry_wire == _DELIMITED:
                         _decode_entry(record, begin, end, wanted, found)
+            elif number == _FEATURE_LISTS and wire == _DELIMITED and wanted is None:
+                raise ValueError("a tf.train.SequenceExample with feature lists")
     except ValueError as error:
         raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
     return found
+
+
+def has_feature_lists(record: Buffer) -> bool:
+    """Whether a record is a `tf.train.SequenceExample` with lists, which parsers of examples drop.
+
+    Raises:
+        ValueError: it is no protocol buffer.
+    """
+    return any(
+        number == _FEATURE_LISTS and wire == _DELIMITED
+        for number, wire, _, _ in _fields(record, 0, len(record))
+    )
 
 
 def _decode_entry(

@@ -12,6 +12,7 @@ touched here.
 import dataclasses
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import TypeVar
 
 from trainer_utils.format.datum import Feature, parse_features, parse_shard_info
 from trainer_utils.format.errors import DatasetError
@@ -44,6 +45,8 @@ _BESIDE_BARE = (".json", ".pbtxt", ".labels.txt")
 _NUMBERED = re.compile(r"(?P<head>.*)-(?P<index>\d{5,})-of-(?P<count>\d{5,})(?P<tail>[^/]*)")
 _WORDS = re.compile(r"[A-Za-z]+")
 _DEFAULT_SPLIT = "train"
+
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -102,10 +105,9 @@ def find_layout(
     in_splits = {p: size or 0 for p, size in files.items() if p.startswith(SPLIT_PREFIX)}
     features = None
     if DATUM_TYPES_FILE in files:
-        path = f"{uri}/{DATUM_TYPES_FILE}"
-        features = parse_features(read_text(DATUM_TYPES_FILE), path=path)
+        features = _parsed(parse_features, DATUM_TYPES_FILE, read_text, uri)
     if MANIFEST_FILE in files:
-        manifest = Manifest.from_json(read_text(MANIFEST_FILE), path=f"{uri}/{MANIFEST_FILE}")
+        manifest = _parsed(Manifest.from_json, MANIFEST_FILE, read_text, uri)
         manifest.check_files(in_splits)
         return Layout(
             shards={
@@ -124,7 +126,7 @@ def find_layout(
         raise DatasetError(f"{uri!r}: expected a whole dataset, got one that was never finished")
     if DATUM_SHARDS_FILE in files:
         path = f"{uri}/{DATUM_SHARDS_FILE}"
-        shards = _counted(parse_shard_info(read_text(DATUM_SHARDS_FILE), path=path))
+        shards = _counted(_parsed(parse_shard_info, DATUM_SHARDS_FILE, read_text, uri))
         _check_inside(shards, files, path)
         return Layout(
             shards=shards,
@@ -155,6 +157,27 @@ def sign_of_dataset(names: Collection[str]) -> str | None:
     return min(bare) if bare and not others else None
 
 
+def _parsed(
+    parse: Callable[..., _Parsed], name: str, read_text: Callable[[str], str], uri: str
+) -> _Parsed:
+    """What a file says; whatever is wrong with it, the error names it."""
+    path = f"{uri}/{name}"
+    try:
+        return parse(read_text(name), path=path)
+    except DatasetError:
+        raise
+    except UnicodeDecodeError as error:
+        raise DatasetError(
+            f"{path!r}: expected UTF-8, got {error.object[error.start : error.end]!r} "
+            f"(byte {error.start}). The file is damaged: write the dataset again."
+        ) from error
+    except (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
+        raise DatasetError(
+            f"{path!r}: cannot be read: {type(error).__name__}: {error}. "
+            "If it is damaged, write the dataset again."
+        ) from error
+
+
 def _counted(info: Mapping[str, Mapping[str, int]]) -> dict[str, list[FoundShard]]:
     return {
         split: [FoundShard(path=path, records=records) for path, records in shards.items()]
@@ -175,12 +198,11 @@ def _check_inside(
 
 def _tfds(files: Mapping[str, int | None], read_text: Callable[[str], str], uri: str) -> Layout:
     path = f"{uri}/{TFDS_INFO_FILE}"
-    shards = _counted(parse_tfds_splits(read_text(TFDS_INFO_FILE), path=path))
+    shards = _counted(_parsed(parse_tfds_splits, TFDS_INFO_FILE, read_text, uri))
     _check_inside(shards, files, path)
     features = None
     if TFDS_FEATURES_FILE in files:
-        path = f"{uri}/{TFDS_FEATURES_FILE}"
-        features = parse_tfds_features(read_text(TFDS_FEATURES_FILE), path=path)
+        features = _parsed(parse_tfds_features, TFDS_FEATURES_FILE, read_text, uri)
     return Layout(
         shards=shards,
         features=features,

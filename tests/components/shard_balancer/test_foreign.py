@@ -125,3 +125,20 @@ def test_images_of_a_stock_dataset_are_known_for_images(tmp_path, photos, serial
         "image": {"type": "string", "shape": [30, 48, 3], "dense": True, "sizes": "mixed"},
         "other": {"type": "string", "shape": [], "dense": True},
     }
+
+
+def test_feature_lists_that_no_schema_holds_are_refused_by_file(tmp_path):
+    """Passed over they would be lost: a later reader would not know that they are there."""
+    source = tmp_path / "clips"
+    source.mkdir()
+    with tf.io.TFRecordWriter(str(source / "train.tfrecord")) as writer:
+        for number in range(3):
+            clip = tf.train.SequenceExample()
+            clip.context.feature["id"].int64_list.value.append(number)
+            clip.feature_lists.feature_list["frames"].feature.add().float_list.value.append(0.5)
+            writer.write(clip.SerializeToString())
+    with pytest.raises(
+        Exception, match=r"SequenceExample, whose feature lists .*\(.*train\.tfrecord"
+    ):
+        balance(source, tmp_path / "out", num_shards="1")
+    assert not (tmp_path / "out" / "manifest.json").exists()

@@ -1,0 +1,148 @@
+"""What an epoch writes to stderr at TensorFlow's own log level: nothing of records or batches.
+
+TensorFlow fixes its log level when it is loaded, and the other tests lower it, so this file is also
+the program that reads: `python test_quiet.py DATASETS` reads each mode and writes its name first.
+"""
+
+import io
+import itertools
+import os
+import re
+import subprocess
+import sys
+import wave
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from trainer_utils import bucket_by_length, distribute, input_fn
+from trainer_utils.format import Feature
+
+REPOSITORY = Path(__file__).parents[2]
+TIMEOUT_SECONDS = 400
+MODE = "=== "
+MOST_LINES = 20  # of two epochs: TensorFlow warns where an iterator begins or ends, whoever made it
+_ERROR = re.compile(r"^[\d-]+ [\d:.]+: [EF] ")
+
+
+# --- The program ---
+
+
+def modes(folder: str) -> dict[str, Callable[[], Any]]:
+    """Datasets to read, by what is asked for."""
+    large, small, photos = f"{folder}/large", f"{folder}/small", f"{folder}/photos"
+    asked: dict[str, Callable[[], Any]] = {}
+
+    def add(uri: str, **settings: Any) -> None:
+        name = f"{Path(uri).name} {settings}"
+        asked[name] = lambda: input_fn(uri, **{"seed": 1, **settings})
+
+    shuffles = (True, False, 40, "global")
+    for uri, shuffle, remainder, size in itertools.product(
+        (large, small), shuffles, (None, "drop", "pad", "balance"), (7, 16)
+    ):
+        add(uri, shuffle=shuffle, remainder=remainder, batch_size=size)
+    for shuffle in shuffles:
+        add(small, shuffle=shuffle, batch_size=None)
+        add(large, shuffle=shuffle, batch_size=8, repeat=2, on_corrupt="skip")
+        add(large, shuffle=shuffle, batch_size=24, echoing=2, start_step=3, repeat=2)
+        add(photos, shuffle=shuffle, features="image", image_size=(24, 24), batch_size=8)
+        for worker in range(3):
+            context = tf.distribute.InputContext(3, worker, 6)
+            add(large, shuffle=shuffle, batch_size=24, input_context=context)
+            add(small, shuffle=shuffle, batch_size=840, input_context=context)
+    add(large, cache="memory", batch_size=16, repeat=2)
+    add(large, split="train[10%:90%]", batch_size=16)
+    add(photos, features="raw", augment="random_resized_crop", image_size=(16, 16), batch_size=8)
+    add(photos, features="sound", batch_size=8)
+    add(photos, features="tokens", batch_size=8)
+    add(photos, features=["tokens", "image"], image_size=(9, 9), ragged=True, batch_size=8)
+    asked["mixed"] = lambda: input_fn([large, small], batch_size=16, weights=[1, 3])
+    asked["buckets"] = lambda: bucket_by_length(
+        input_fn(photos, batch_size=None, features="tokens"), boundaries=[3, 5], batch_sizes=4
+    )
+    strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    for shuffle in shuffles:
+        asked[f"mirrored, shuffle={shuffle}"] = lambda shuffle=shuffle: distribute(
+            strategy, large, batch_size=16, shuffle=shuffle
+        )
+    return asked
+
+
+def read_all(folder: str) -> None:
+    """Reads two epochs of each mode."""
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    for name, make in modes(folder).items():
+        os.write(2, f"{MODE}{name}\n".encode())
+        dataset = make()
+        for _ in range(2):
+            assert sum(1 for _ in dataset), name
+
+
+# --- The tests ---
+
+
+def sound() -> bytes:
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as writer:
+        writer.setnchannels(1)
+        writer.setsampwidth(2)
+        writer.setframerate(8000)
+        writer.writeframes(bytes(400))
+    return stream.getvalue()
+
+
+@pytest.fixture
+def datasets(tmp_path, photos, write_dataset) -> Path:
+    """Large records, small ones, and such of many features."""
+    ids = {"id": Feature(type="int"), "data": Feature(type="string")}
+    for name, count, size in (("large", 110, 100_000), ("small", 2000, 20)):
+        rows = [{"id": [n], "data": [bytes([n % 256]) * size]} for n in range(count)]
+        shards = [rows[: count // 3], rows[count // 3 :]]
+        write_dataset(tmp_path / name, {"train": shards}, ids)
+    extra = {"encoding": "raw", "image_shape": [40, 48, 3]}
+    features = {
+        "image": Feature(type="string", shape=(40, 48, 3)),
+        "raw": Feature(type="string", extra=extra),
+        "sound": Feature(type="string", extra={"encoding": "wav", "channels": 1}),
+        "tokens": Feature(type="int", shape=(5,), dense=False),
+    }
+    rows = [
+        {
+            "image": [tf.io.encode_jpeg(photo).numpy()],
+            "raw": [photo.tobytes()],
+            "sound": [sound()],
+            "tokens": [*range(1, 2 + number % 5)],
+        }
+        for number, photo in enumerate(photos)
+    ]
+    write_dataset(tmp_path / "photos", {"train": [rows[:11], rows[11:]]}, features)
+    return tmp_path
+
+
+def test_no_epoch_of_any_mode_writes_lines_of_errors(datasets):
+    environment = {k: v for k, v in os.environ.items() if k != "TF_CPP_MIN_LOG_LEVEL"}
+    told = subprocess.run(
+        [sys.executable, __file__, str(datasets)],
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        env={**environment, "PYTHONPATH": str(REPOSITORY)},
+    )
+    assert not told.returncode, told.stderr[-3000:]
+    _, *parts = told.stderr.split(MODE)
+    assert len(parts) > 80
+    noisy = {}
+    for part in parts:
+        name, *lines = part.splitlines()
+        if len(lines) > MOST_LINES or any(map(_ERROR.match, lines)):
+            noisy[name] = len(lines), lines[:3]
+    assert not noisy
+
+
+if __name__ == "__main__":
+    read_all(sys.argv[1])
