@@ -24,7 +24,7 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
-.PHONY: help venv demo demo-text test test-quick test-current test-other test-trainer test-flink test-prism
+.PHONY: help venv demo demo-text test test-quick golden test-current test-other test-trainer test-flink test-prism
 .PHONY: lint format lock build image release clean other-stack
 
 help:  ## this list
@@ -46,6 +46,10 @@ test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its op
 
 test-quick: $(READY)  ## the tests not marked e2e or slow
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not e2e and not slow" $(ARGS)
+
+golden: $(READY)  ## the digests that both stacks are compared with, after a change of the format
+	@$(BIN)/python -m tests.golden.make_digests > tests/golden/digests.json.new
+	mv tests/golden/digests.json.new tests/golden/digests.json
 
 test-current:  ## every test with TFX 1.21: here, or where glibc is too old in a root of Debian 13
 	@if choice=$$(STACK=tfx scripts/choose_stack 2>/dev/null); then
