@@ -2,9 +2,9 @@
 
     from components import ImageExampleGen, ShardBalancer, SchemaExport
 
-They need an extra: `pip install tfx-shards[tfx]`, or `[tfx116]` where glibc is older than 2.38. Importing this package alone does not import
-TFX, which takes some ten seconds; the first use of a component does. `components.kubeflow` needs
-kfp alone.
+They need an extra: `pip install tfx-shards[tfx]`, or `[tfx116]` where glibc is older than 2.38.
+Importing this package alone does not import TFX, which takes some ten seconds; the first use of a
+component does. `components.kubeflow` needs kfp alone.
 """
 
 import importlib

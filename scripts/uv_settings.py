@@ -1,4 +1,4 @@
-"""Prints pip's own settings as the variables of uv, which reads none of pip's, for a shell to evaluate.
+"""Prints pip's own settings as the variables of uv, which reads none of them, for a shell.
 
 eval "$(.venv/bin/python scripts/uv_settings.py)"
 

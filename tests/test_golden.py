@@ -1,4 +1,4 @@
-"""The bytes of a dataset are the same on every stack that is supported, and from release to release."""
+"""A dataset has the same bytes on both stacks, and from release to release."""
 
 import json
 from pathlib import Path

@@ -78,8 +78,8 @@ def preview(
                 tf.summary.image("preview", grid[np.newaxis], step=step)
         except ModuleNotFoundError as error:  # since TensorFlow 2.20
             raise ConfigError(
-                "summary: expected tensorboard, which TensorFlow no longer brings, got no such package."
-                " Run pip install tensorboard."
+                "summary: expected tensorboard, which TensorFlow no longer brings, got no such "
+                "package. Run pip install tensorboard."
             ) from error
     return png
 

@@ -1,4 +1,4 @@
-"""Prints a digest of every file of some datasets, as JSON: `make golden` keeps them in digests.json.
+"""Prints a digest of every file of some datasets as JSON: `make golden` keeps digests.json.
 
     digests = digests_of(make_datasets(folder))     # {"images/Split-train/…": "5f1e…", …}
 

@@ -521,9 +521,7 @@ def header(name: str, size: int, kind: bytes = tarfile.REGTYPE) -> bytes:
 
 
 END = bytes(1024)
-BY_TARFILE = (
-    "invalid offset|a damaged header"  # newer ones refuse negative sizes before we see them
-)
+BY_TARFILE = "invalid offset|a damaged header"  # newer ones refuse negative sizes
 LIES = {
     "a negative size": (header("a.jpg", -512), f"('a.jpg' of -512 bytes|{BY_TARFILE})"),
     "a size back to the start": (
