@@ -24,7 +24,7 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
-.PHONY: help venv demo demo-text test test-quick golden test-current test-other test-trainer test-flink test-prism
+.PHONY: help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks test-trainer test-flink test-prism
 .PHONY: lint format lock build image release clean other-stack
 
 help:  ## this list
@@ -51,18 +51,41 @@ golden: $(READY)  ## the digests that both stacks are compared with, after a cha
 	@$(BIN)/python -m tests.golden.make_digests > tests/golden/digests.json.new
 	mv tests/golden/digests.json.new tests/golden/digests.json
 
+# A target with TFX 1.21: here, or where glibc is too old in a root of Debian 13.
+define with_tfx
+if STACK=tfx scripts/choose_stack >/dev/null 2>&1; then
+  $(MAKE) --no-print-directory $1 STACK=tfx $(if $(filter tfx116,$(shell cat $(VENV)/.stack 2>/dev/null)),VENV=.venv-tfx)
+else
+  scripts/current_system $1
+fi
+endef
+
+# A target with the stack that .venv does not have.
+define with_other
+if [ $$(cat $(VENV)/.stack) = tfx ]; then
+  $(MAKE) --no-print-directory $1 STACK=tfx116 VENV=.venv-tfx116
+else
+  $(call with_tfx,$1)
+fi
+endef
+
 test-current:  ## every test with TFX 1.21: here, or where glibc is too old in a root of Debian 13
-	@if choice=$$(STACK=tfx scripts/choose_stack 2>/dev/null); then
-	  $(MAKE) --no-print-directory test STACK=tfx $(if $(filter tfx116,$(shell cat $(VENV)/.stack 2>/dev/null)),VENV=.venv-tfx)
-	else
-	  scripts/test_current
-	fi
+	@$(call with_tfx,test)
 
 test-other: $(READY)  ## every test with the stack that .venv does not have
-	@case $$(cat $(VENV)/.stack) in
-	  tfx) $(MAKE) --no-print-directory test STACK=tfx116 VENV=.venv-tfx116 ;;
-	  tfx116) $(MAKE) --no-print-directory test-current ;;
-	esac
+	@$(call with_other,test)
+
+bench-stack: $(READY)
+	@$(BIN)/python benchmarks/stacks.py --workdir build/bench
+
+bench-stacks: $(READY)  ## how fast both stacks convert, balance and read here, side by side
+	@rates=$$(mktemp)
+	trap 'rm -f $$rates' EXIT
+	for round in 1 2; do
+	  $(MAKE) --no-print-directory bench-stack | tee -a $$rates
+	  $(call with_other,bench-stack) | tee -a $$rates
+	done
+	$(BIN)/python benchmarks/stacks.py --compare $$rates
 
 TRAINER := .venv-trainer
 
