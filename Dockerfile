@@ -1,11 +1,15 @@
-# Two images, from the locked requirements; `make image` builds both.
-#   docker build --tag tfx-shards:0.1.0 .                          components, pipelines, TFX, kfp
-#   docker build --target trainer --tag tfx-shards-trainer:0.1.0 . trainer_utils, TensorFlow, kfp
+# Two images for x86_64, from the locked requirements. `make image` builds both, on a base that it pins:
+#   docker build --build-arg BASE=python@sha256:… --tag tfx-shards:0.2.0 .
+#                                                 components, pipelines, TFX 1.21, kfp
+#   docker build --build-arg BASE=python@sha256:… --target trainer --tag tfx-shards-trainer:0.2.0 .
+#                                                 trainer_utils, TensorFlow with CUDA, kfp
 # Neither runs as root. Kubeflow's launcher copies artifacts to and from /gcs, /minio and /s3.
 
-ARG PYTHON=python:3.10-slim-bookworm
+# A Python of 3.13 on glibc 2.38 or newer, such as python:3.13-slim-trixie, by its digest: a tag would
+# be another base another day. `make image` finds the digest.
+ARG BASE
 
-FROM ${PYTHON} AS base
+FROM ${BASE} AS base
 # oneDNN is off since TensorFlow 2.16's fails on several logical CPU devices, which
 # MirroredStrategy uses where there is no GPU.
 ENV HOME=/home/tfx \
@@ -25,9 +29,9 @@ WORKDIR /home/tfx
 # The tools of the lock build all the rest, so that nothing outside of it is fetched.
 FROM base AS tools
 WORKDIR /build
-COPY requirements.lock ./
+COPY requirements-image.lock ./
 RUN python -m venv /opt/venv \
- && awk '/^[a-z]/ {keep = /^(pip|setuptools|wheel)==/} keep' requirements.lock > tools.txt \
+ && awk '/^[a-z]/ {keep = /^(pip|setuptools|wheel)==/} keep' requirements-image.lock > tools.txt \
  && pip install --no-deps --require-hashes --requirement tools.txt
 
 FROM tools AS wheel
@@ -39,26 +43,26 @@ RUN pip wheel --no-deps --no-build-isolation --wheel-dir /wheels .
 
 FROM tools AS trainer-packages
 COPY requirements-trainer.lock ./
-RUN pip install --no-deps --require-hashes --no-build-isolation --requirement requirements-trainer.lock
-COPY --from=wheel /wheels /wheels
-RUN pip install --no-deps --no-index /wheels/*.whl && pip check
+RUN pip install --no-deps --require-hashes --no-build-isolation --requirement requirements-trainer.lock \
+ && pip check
 
+# The packages are a layer of their own, gigabytes that another commit of the code does not change.
 FROM base AS trainer
 COPY --from=trainer-packages /opt/venv /opt/venv
+RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
+    pip install --no-deps --no-index /wheels/*.whl
 USER 1000:0
 CMD ["python", "-c", "import trainer_utils; help(trainer_utils)"]
 
-# pyfarmhash has no wheel, hence the compiler, which the image itself does not have. What only
-# develops this project goes again.
+# pyfarmhash has no wheel, hence the compiler, which the image itself does not have.
 FROM tools AS packages
 RUN apt-get update && apt-get install --yes --no-install-recommends g++ \
  && rm -rf /var/lib/apt/lists/*
-RUN pip install --no-deps --require-hashes --no-build-isolation --requirement requirements.lock \
- && pip uninstall --yes build datum hypothesis mypy pytest ruff tensorflow-datasets
-COPY --from=wheel /wheels /wheels
-RUN pip install --no-deps --no-index /wheels/*.whl
+RUN pip install --no-deps --require-hashes --no-build-isolation --requirement requirements-image.lock
 
 FROM base AS pipelines
 COPY --from=packages /opt/venv /opt/venv
+RUN --mount=type=bind,from=wheel,source=/wheels,target=/wheels \
+    pip install --no-deps --no-index /wheels/*.whl
 USER 1000:0
 CMD ["python", "-c", "import components.kubeflow; help(components.kubeflow)"]

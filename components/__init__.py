@@ -2,17 +2,19 @@
 
     from components import ImageExampleGen, ShardBalancer, SchemaExport
 
-They need the extra: `pip install tfx-shards[tfx]`. Importing this package alone does not import
-TFX, which takes some ten seconds; the first use of a component does. `components.kubeflow` needs
-kfp alone.
+They need an extra: `pip install tfx-shards[tfx]`, or `[tfx116]` where glibc is older than 2.38.
+Importing this package alone does not import TFX, which takes some ten seconds; the first use of a
+component does. `components.kubeflow` needs kfp alone.
 """
 
 import importlib
 import importlib.util
 from typing import TYPE_CHECKING, Any
 
+from trainer_utils.extras import HOW_TO_GET_TFX
+
 _HAS_TFX = importlib.util.find_spec("tfx") is not None
-_NO_TFX = "components needs TFX: run pip install 'tfx-shards[tfx]' on Python 3.10"
+_NO_TFX = f"components needs TFX: {HOW_TO_GET_TFX}"
 
 if not _HAS_TFX and importlib.util.find_spec("kfp") is None:
     raise ImportError(_NO_TFX)

@@ -96,7 +96,7 @@ def write_dataset(serialize) -> Callable[..., str]:
 @pytest.fixture(scope="session")
 def export_with_datum(tmp_path_factory) -> Callable[..., str]:
     """Lets Datum export `{split: [row, …]}`, each row `image` pixels and other values."""
-    pytest.importorskip("datum")  # it needs an older TensorFlow than the newest
+    pytest.importorskip("datum")  # which `make test-trainer` does not install
     from datum.configs import TFRWriteConfigs
     from datum.export import export_to_tfrecord
     from PIL import Image

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
     from trainer_utils.sequences import bucket_by_length, pack
     from trainer_utils.state import InputState
 
+__version__ = "0.2.0"
+
 __all__ = [
     "ConfigError",
     "CorruptShardError",

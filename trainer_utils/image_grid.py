@@ -73,8 +73,14 @@ def preview(
         with tf.io.gfile.GFile(path, "wb") as stream:
             stream.write(png)
     if summary is not None:
-        with summary.as_default():
-            tf.summary.image("preview", grid[np.newaxis], step=step)
+        try:
+            with summary.as_default():
+                tf.summary.image("preview", grid[np.newaxis], step=step)
+        except ModuleNotFoundError as error:  # since TensorFlow 2.20
+            raise ConfigError(
+                "summary: expected tensorboard, which TensorFlow no longer brings, got no such "
+                "package. Run pip install tensorboard."
+            ) from error
     return png
 
 

@@ -5,6 +5,7 @@ require_tfx("convert")
 
 import importlib.util
 
+from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError
 
 __all__ = ["require_tfx"]
@@ -17,6 +18,4 @@ def require_tfx(command: str) -> None:
         ConfigError: it says what to install.
     """
     if importlib.util.find_spec("tfx") is None:
-        raise ConfigError(
-            f"tfx-shards {command} needs TFX: run pip install 'tfx-shards[tfx]' on Python 3.10"
-        )
+        raise ConfigError(f"tfx-shards {command} needs TFX: {HOW_TO_GET_TFX}")

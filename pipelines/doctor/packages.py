@@ -25,7 +25,8 @@ _SENSITIVE = (
     "apache-beam",
     "kfp",
 )
-_TFX_PYTHONS = ((3, 9), (3, 10))
+# The newest Python that a TFX exists for.
+_NEWEST_PYTHON = {"1.16": (3, 10), "1.21": (3, 13)}
 
 
 def version_of(package: str) -> str | None:
@@ -45,18 +46,19 @@ def package_checks() -> Iterator[Check]:
 
 def _python() -> Check:
     tfx, python = version_of("tfx"), ".".join(map(str, sys.version_info[:3]))
-    fits = sys.version_info[:2] in _TFX_PYTHONS
     if tfx is None:
-        if fits:
+        if sys.version_info[:2] <= max(_NEWEST_PYTHON.values()):
             message = f"Python {python} without TFX: for trainers; 'tfx-shards[tfx]' adds the rest"
         else:
-            message = f"Python {python}: for trainers; components and pipelines need Python 3.10"
+            message = f"Python {python}: for trainers; TFX exists for Python 3.13 at the latest"
         return ok("python", message)
-    if not fits:
+    newest = _NEWEST_PYTHON.get(_minor(tfx))
+    if newest is not None and sys.version_info[:2] > newest:
+        name = ".".join(map(str, newest))
         return bad(
             "python",
-            f"Python {python} with TFX {tfx}, which exists for Python 3.10 at the latest",
-            "Make an environment with Python 3.10: make venv, or uv venv --python 3.10.",
+            f"Python {python} with TFX {tfx}, which exists for Python {name} at the latest",
+            f"Make an environment with Python {name}: make venv, or uv venv --python {name}.",
         )
     return ok("python", f"Python {python} with TFX {tfx}")
 
@@ -65,7 +67,8 @@ def _versions() -> Iterator[Check]:
     """Requirements of this project, and of those packages that are easily broken."""
     from packaging.requirements import Requirement  # TensorFlow brings it
 
-    extras = ["", *(["tfx"] if version_of("tfx") else [])]
+    extra = _extra()
+    extras = ["", *([extra] if extra else [])]
     conflicts = []
     for package in (_PROJECT, *_SENSITIVE):
         if version_of(package) is None:
@@ -73,7 +76,7 @@ def _versions() -> Iterator[Check]:
         for text in metadata.requires(package) or ():
             need = Requirement(text)
             wanted = extras if package == _PROJECT else [""]
-            if need.marker and not any(need.marker.evaluate({"extra": extra}) for extra in wanted):
+            if need.marker and not any(need.marker.evaluate({"extra": name}) for name in wanted):
                 continue
             version = version_of(need.name)
             if version is None or not need.specifier.contains(version, prereleases=True):
@@ -81,11 +84,17 @@ def _versions() -> Iterator[Check]:
                 conflicts.append((package, f"{package} needs {need.name}{need.specifier}", found))
     for package, needed, found in conflicts:
         is_ours = package == _PROJECT
-        cure = f"Install it anew: pip install '{_PROJECT}{'[tfx]' if len(extras) > 1 else ''}'."
+        cure = f"Install it anew: pip install '{_PROJECT}{f'[{extra}]' if extra else ''}'."
         yield (bad if is_ours else warn)("packages", f"{needed}, got {found}", cure)
     if not conflicts:
         known = [f"{name} {version}" for name in _SENSITIVE if (version := version_of(name))]
         yield ok("packages", f"versions fit: {', '.join(known)}")
+
+
+def _extra() -> str:
+    """The extra of this project whose TFX is installed, or nothing."""
+    tfx = version_of("tfx")
+    return "" if tfx is None else "tfx116" if _minor(tfx) == "1.16" else "tfx"
 
 
 def _keras() -> Iterator[Check]:

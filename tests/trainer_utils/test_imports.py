@@ -1,5 +1,6 @@
 """What importing brings in, in processes of their own, and what is public."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -44,6 +45,13 @@ def test_components_without_tfx_say_so_in_one_line():
     assert finished.returncode == 1
     last = finished.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: components needs TFX: run pip install 'tfx-shards[tfx]'")
+
+
+def test_the_version_is_that_of_the_distribution():
+    (version,) = re.findall(
+        r'^version = "(.*)"$', (REPOSITORY / "pyproject.toml").read_text(), re.MULTILINE
+    )
+    assert trainer_utils.__version__ == version
 
 
 def test_the_public_names():

@@ -57,7 +57,7 @@ def flat(groups: Iterable[Iterable[int]]) -> list[int]:
 
 def read_with_datum(uri: str, split: str) -> list[dict[str, np.ndarray]]:
     """Single examples, by Datum's own reader."""
-    pytest.importorskip("datum")  # it needs an older TensorFlow than the newest
+    pytest.importorskip("datum")  # which `make test-trainer` does not install
     from datum.reader import load
 
     loaded = load(uri)

@@ -78,6 +78,8 @@ def read_headers(stream: BinaryIO, *, path: str, size: int) -> Iterator[tarfile.
         except _ERRORS as error:
             raise _bad(path, f"{error}", position) from error
         if member is None:
+            if archive.offset != position:  # newer ones of tarfile give up on a member in silence
+                raise _bad(path, "a damaged header", position)
             break
         archive.members = []  # type: ignore[attr-defined]  # else it would keep them all
         if archive.offset > size:

@@ -54,7 +54,8 @@ def test_without_tfx_they_are_there_and_the_tfx_components_say_what_is_missing()
     )
     last = finished.stderr.strip().splitlines()[-1]
     assert last == (
-        "ImportError: components needs TFX: run pip install 'tfx-shards[tfx]' on Python 3.10"
+        "ImportError: components needs TFX: run pip install 'tfx-shards[tfx]' on Python 3.10 to "
+        "3.13 with glibc 2.38 or newer, or pip install 'tfx-shards[tfx116]' on Python 3.10"
     )
 
 

@@ -62,7 +62,10 @@ def test_every_check_that_is_not_ok_has_a_cure(whole_dataset):
     [
         ((3, 10, 13), "1.16.0", "ok", "with TFX 1.16.0"),
         ((3, 12, 1), "1.16.0", "bad", "exists for Python 3.10 at the latest"),
-        ((3, 12, 1), None, "ok", "components and pipelines need Python 3.10"),
+        ((3, 13, 5), "1.21.0", "ok", "with TFX 1.21.0"),
+        ((3, 14, 0), "1.21.0", "bad", "exists for Python 3.13 at the latest"),
+        ((3, 12, 1), None, "ok", "'tfx-shards[tfx]' adds the rest"),
+        ((3, 14, 0), None, "ok", "TFX exists for Python 3.13 at the latest"),
         ((3, 10, 1), None, "ok", "'tfx-shards[tfx]' adds the rest"),
     ],
 )

@@ -31,7 +31,7 @@ def test_features_and_shards_are_read_as_they_were_written():
 
 
 def test_datum_reads_the_features(tmp_path):
-    pytest.importorskip("datum")  # it needs an older TensorFlow than the newest
+    pytest.importorskip("datum")  # which `make test-trainer` does not install
     from datum.reader.parser import DatumParser
 
     path = tmp_path / "datum_to_type_and_shape_mapping.json"

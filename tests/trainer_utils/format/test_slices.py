@@ -27,7 +27,7 @@ def test_slices_of_numbers_are_pythons(size):
 
 @pytest.mark.parametrize("size", [10, 99, 250])
 def test_slices_of_percents_are_datums(size):
-    pytest.importorskip("datum")  # it needs an older TensorFlow than the newest
+    pytest.importorskip("datum")  # which `make test-trainer` does not install
     from datum.utils.reader_utils import ReadInstruction
 
     for start, stop in itertools.product(PERCENTS, PERCENTS):

@@ -1,0 +1,53 @@
+"""Prints pip's own settings as the variables of uv, which reads none of them, for a shell.
+
+eval "$(.venv/bin/python scripts/uv_settings.py)"
+
+A variable of uv that is set already is left alone.
+"""
+
+import ast
+import os
+import shlex
+import subprocess
+import sys
+
+# pip's name, uv's variable, and what uv separates several values by.
+_VARIABLES = (
+    ("index-url", "UV_DEFAULT_INDEX", None),
+    ("extra-index-url", "UV_INDEX", " "),
+    ("find-links", "UV_FIND_LINKS", ","),
+    ("trusted-host", "UV_INSECURE_HOST", " "),
+    ("cert", "SSL_CERT_FILE", None),
+    ("timeout", "UV_HTTP_TIMEOUT", None),
+    ("default-timeout", "UV_HTTP_TIMEOUT", None),
+)
+
+
+def pip_settings() -> dict[str, str]:
+    """By name, without the section; the environment's come last and win, as in pip."""
+    listed = subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", "config", "list"],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    lines = [line.partition("=") for line in listed.splitlines() if "=" in line]
+    lines.sort(key=lambda parts: parts[0].startswith(":env:"))
+    return {name.rpartition(".")[2]: ast.literal_eval(value) for name, _, value in lines}
+
+
+def main() -> None:
+    """One `export` a line."""
+    settings = pip_settings()
+    for name, variable, separator in _VARIABLES:
+        values = settings.get(name, "").split()
+        if name == "find-links":  # uv fails where pip warns
+            values = [value for value in values if "://" in value or os.path.exists(value)]
+        if values and variable not in os.environ:
+            print(f"export {variable}={shlex.quote((separator or '').join(values))}")
+    if "extra-index-url" in settings:  # as pip looks for a release; the hashes say which it may be
+        print("export UV_INDEX_STRATEGY=unsafe-best-match")
+
+
+if __name__ == "__main__":
+    main()

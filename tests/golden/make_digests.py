@@ -1,0 +1,128 @@
+"""Prints a digest of every file of some datasets as JSON: `make golden` keeps digests.json.
+
+    digests = digests_of(make_datasets(folder))     # {"images/Split-train/…": "5f1e…", …}
+
+The inputs are the same bytes on any machine: scikit-learn's photos as they lie there, a comment in
+each so that no two are alike, PNG and WAV without anybody's compression, and tables.
+"""
+
+import hashlib
+import importlib.resources
+import json
+import struct
+import sys
+import tempfile
+import wave
+import zlib
+from pathlib import Path
+from typing import Any
+
+from tfx.types import standard_artifacts
+
+from components.audio_example_gen.executor import Executor as AudioExecutor
+from components.image_example_gen.executor import Executor as ImageExecutor
+from components.schema_export.executor import Executor as SchemaExecutor
+from components.shard_balancer.executor import Executor as BalancerExecutor
+from components.text_example_gen.executor import Executor as TextExecutor
+
+__all__ = ["digests_of", "make_datasets"]
+
+# Of the manifest: what names releases, and sums of what names them.
+_OF_RELEASES = ("versions", "checksum", "parents")
+_EXAMPLE_GEN = {
+    "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
+    "output_config": "{}",
+    "max_reject_fraction": 0.5,
+    "target_shard_bytes": 500_000,
+}
+
+
+def make_datasets(folder: Path) -> Path:
+    """Images, texts and sounds, the first two balanced, and their schemas, below `folder`/out."""
+    given, made = folder / "in", folder / "out"
+    _write_inputs(given)
+    for kind, executor in (
+        ("images", ImageExecutor),
+        ("texts", TextExecutor),
+        ("audio", AudioExecutor),
+    ):
+        settings = {**_EXAMPLE_GEN, "input_base": str(given / kind)}
+        executor().Do({}, {"examples": [_examples(made / kind)]}, settings)
+    for kind in ("images", "texts"):
+        balanced = made / f"balanced-{kind}"
+        outputs: dict[str, Any] = {"balanced_examples": [_examples(balanced)]}
+        BalancerExecutor().Do({"examples": [_examples(made / kind)]}, outputs, {"num_shards": "3"})
+        schema = standard_artifacts.Schema()
+        schema.uri = str(made / f"schema-{kind}")
+        outputs = {"datum_schema": [schema]}
+        SchemaExecutor().Do({"examples": [_examples(balanced)]}, outputs, {"tfds": 1})
+    return made
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """SHA-256 of every file, by its path; of a manifest without what names releases."""
+    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {path.relative_to(folder).as_posix(): _digest(path) for path in paths}
+
+
+def _digest(path: Path) -> str:
+    data = path.read_bytes()
+    if path.name == "manifest.json":
+        manifest = {k: v for k, v in json.loads(data).items() if k not in _OF_RELEASES}
+        data = json.dumps(manifest, sort_keys=True).encode()
+    return hashlib.sha256(data).hexdigest()
+
+
+def _examples(uri: Path) -> standard_artifacts.Examples:
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(uri)
+    return artifact
+
+
+def _write_inputs(folder: Path) -> None:
+    photos = importlib.resources.files("sklearn.datasets.images")
+    for number in range(12):
+        name = ("china", "flower")[number % 2]
+        data = (photos / f"{name}.jpg").read_bytes()
+        comment = b"\xff\xfe" + struct.pack(">H", 6) + struct.pack(">I", number)
+        _write(folder / f"images/{name}/{number}.jpg", data[:2] + comment + data[2:])
+        _write(folder / f"images/square/{number}.png", _png(number))
+    _write(folder / "images/square/nothing.png", b"")
+    rows = [f'{n},"Straße, {n * n} été 写真",{n / 8},{"ab"[n % 2]}' for n in range(500)]
+    _write(folder / "texts/table.csv", "\n".join(["id,text,weight,label", *rows]).encode())
+    for number in range(8):
+        path = folder / f"audio/tone-{number % 2}/{number}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with wave.open(str(path), "wb") as sound:
+            sound.setnchannels(1)
+            sound.setsampwidth(2)
+            sound.setframerate(8000)
+            steps = [(n * (number + 3) * 97) % 20_000 - 10_000 for n in range(800)]
+            sound.writeframes(struct.pack("<800h", *steps))
+
+
+def _png(number: int) -> bytes:
+    """Grey, 24 by 16, not compressed, so that no version of zlib matters."""
+    width, height = 24, 16
+    line = bytes([0, *((number * 20 + x) % 256 for x in range(width))])
+    chunks = (
+        (b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)),
+        (b"IDAT", zlib.compress(line * height, 0)),
+        (b"IEND", b""),
+    )
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+        for kind, data in chunks
+    )
+
+
+def _write(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as temporary:
+        made = make_datasets(Path(temporary))
+        json.dump(digests_of(made), sys.stdout, indent=2)
+        print()
