@@ -127,8 +127,8 @@ class ImageExampleGen(FilesExampleGen):
             quality: from 1 to 100, of JPEGs that are encoded anew.
             encoding: `file`, or `raw`: `resize_shorter_side` squared pixels as uint8 RGB, cut
                 from the middle, which no trainer needs to decode.
-            verify: `structure` (marks, sums, tables and sizes), or `decode`: every pixel, by Pillow and
-                by TensorFlow.
+            verify: `structure` (marks, sums, tables and sizes), or `decode` (every pixel, by Pillow
+                and by TensorFlow).
             max_pixels: of an image, all its frames together.
             sample_rate: in Hz, to which sounds that a list names are resampled.
             seed: of the hash that decides splits, order and shards. 64 bits, signed.
