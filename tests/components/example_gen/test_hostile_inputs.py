@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import soundfile
-from PIL import Image
+from PIL import Image, ImageFile
 from tfx.components.example_gen import utils
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.proto import example_gen_pb2
@@ -253,6 +253,21 @@ def test_whatever_any_step_raises_is_one_reject(tmp_path, monkeypatch, owner, na
     fails_once(monkeypatch, owner, name, error)
     got = outcome(ImageExecutor, base, tmp_path / "out")
     assert list(got.values()) == ["INTERNAL"]
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("owner", "name"), [(Image, "open"), (ImageFile.ImageFile, "load")])
+@pytest.mark.parametrize(
+    "settings", [{}, {"resize_shorter_side": 8}, {"verify": "decode"}], ids=str
+)
+def test_whatever_pillow_raises_is_one_reject(tmp_path, monkeypatch, owner, name, error, settings):
+    base = write(tmp_path / "in", {f"{n}.webp": photo(n, "WEBP") for n in range(3)})
+    fails_once(monkeypatch, owner, name, error)
+    (code,) = outcome(ImageExecutor, base, tmp_path / "out", **settings).values()
+    if isinstance(error, MemoryError):
+        assert code == "INTERNAL"
+    else:
+        assert code == {"open": "TRUNCATED_IMAGE", "load": "DAMAGED_IMAGE"}[name]
 
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
