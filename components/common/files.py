@@ -259,12 +259,14 @@ def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> byte
     else:
         descriptor, found = _open_regular(path, root)
         try:
-            data = _read_up_to(descriptor, size + 1) if found in (0, size) else b"-"
+            data = _read_up_to(descriptor, size + 1) if found == size else b""
         finally:
             os.close(descriptor)
-    if data and len(data) != size:
-        got = max(found, len(data))
-        raise FileRefusedError("CHANGED_FILE", f"expected {size} bytes as it was listed, got {got}")
+    if found and len(data) != size:
+        raise FileRefusedError(
+            "CHANGED_FILE",
+            f"expected {size} bytes as it was listed, got {max(found, len(data))}",
+        )
     return data
 
 

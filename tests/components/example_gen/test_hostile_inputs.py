@@ -332,6 +332,24 @@ def test_a_folder_that_cannot_be_looked_into_is_one_reject(tmp_path, monkeypatch
     assert outcome(executor, base, tmp_path / "out") == {"b": "UNREADABLE"}
 
 
+def test_a_folder_of_archives_that_cannot_be_looked_into_is_one_reject(tmp_path, monkeypatch):
+    for folder in "ab":
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        with tarfile.open(tmp_path / "in" / folder / "x.tar", "w") as tar:
+            member = tarfile.TarInfo(f"{folder}.jpg")
+            member.size = len(photo(1))
+            tar.addfile(member, io.BytesIO(photo(1)))
+    real = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if str(path).endswith("/b"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert outcome(ImageExecutor, tmp_path / "in", tmp_path / "out") == {"b": "UNREADABLE"}
+
+
 @pytest.mark.parametrize("executor", [ImageExecutor, AudioExecutor])
 def test_an_input_base_that_cannot_be_looked_into_is_one_error(tmp_path, monkeypatch, executor):
     base = write(tmp_path / "in", {"1.jpg": photo(1)})
