@@ -262,11 +262,9 @@ def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> byte
             data = _read_up_to(descriptor, size + 1) if found == size else b""
         finally:
             os.close(descriptor)
-    if found and len(data) != size:
-        raise FileRefusedError(
-            "CHANGED_FILE",
-            f"expected {size} bytes as it was listed, got {max(found, len(data))}",
-        )
+    if found and (found, len(data)) != (size, size):
+        got = found if found != size else len(data)
+        raise FileRefusedError("CHANGED_FILE", f"expected {size} bytes as it was listed, got {got}")
     return data
 
 
