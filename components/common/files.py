@@ -259,11 +259,11 @@ def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> byte
     else:
         descriptor, found = _open_regular(path, root)
         try:
-            data = _read_up_to(descriptor, size + 1) if found in (0, size) else b"-"
+            data = _read_up_to(descriptor, size + 1) if found == size else b""
         finally:
             os.close(descriptor)
-    if data and len(data) != size:
-        got = max(found, len(data))
+    if found and (found, len(data)) != (size, size):
+        got = found if found != size else len(data)
         raise FileRefusedError("CHANGED_FILE", f"expected {size} bytes as it was listed, got {got}")
     return data
 

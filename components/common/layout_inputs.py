@@ -27,7 +27,7 @@ from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError, keyed_hash
 from trainer_utils.format.crc32c import extend_crc32c
 
-__all__ = ["ImageRoot", "LayoutInputs", "readable"]
+__all__ = ["ImageRoot", "LayoutInputs", "readable", "unseen"]
 
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -116,10 +116,6 @@ class LayoutInputs:
                 return None
         except OSError as error:
             return problem_of(error)
-
-    def unseen_folders(self) -> list[InputFile]:
-        """Folders below `root` that cannot be looked into."""
-        return [file for _, file in self.below_root() if file.is_folder]
 
     def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
         """Whole small files, in order; those of an object store many at a time."""
@@ -245,6 +241,17 @@ def readable(
     for left in strange or ([] if good else left_out[:1]):
         raise InputError(f"{left.name!r}: expected {what}, got {left.detail} ({left.code})")
     return good, left_out
+
+
+def unseen(inputs: LayoutInputs) -> list[LeftOut]:
+    """Folders below the root that cannot be looked into, where files of a layout might lie."""
+    return [
+        LeftOut(file.path, inputs.split, *file.problem)
+        for parts, file in inputs.below_root()
+        if file.is_folder
+        and file.problem is not None
+        and not any(part.startswith(".") for part in parts)  # those are skipped
+    ]
 
 
 def _check_seen(files: Mapping[str, InputFile], path: str) -> None:

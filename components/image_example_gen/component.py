@@ -129,14 +129,15 @@ class ImageExampleGen(FilesExampleGen):
                 feature. Others are rejected. Default: all labels, sorted.
             group_by: the column whose equal values share a split, such as a patient's number.
             stratify: whether hashed splits keep the share of each class, to within one image.
-            orientation: `apply` turns photos as their EXIF tag says, since TensorFlow does not
-                look at it; `keep` leaves them.
+            orientation: `apply` turns photos as EXIF or XMP says, since TensorFlow does not look at
+                them; `keep` leaves them.
             frames: of an animation, `first` keeps the first, `reject` none.
             resize_shorter_side: in pixels; larger images are made smaller, and encoded anew.
             quality: from 1 to 100, of JPEGs that are encoded anew.
             encoding: `file`, or `raw`: `resize_shorter_side` squared pixels as uint8 RGB, cut
                 from the middle, which no trainer needs to decode.
-            verify: `structure` (header, end, plausible size) or `decode` (every pixel).
+            verify: `structure` (marks, sums, tables and sizes), or `decode` (every pixel, by Pillow
+                and by TensorFlow).
             max_pixels: of an image, all its frames together.
             sample_rate: in Hz, to which sounds that a list names are resampled.
             seed: of the hash that decides splits, order and shards. 64 bits, signed.

@@ -126,7 +126,7 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
     """A WAV file that TensorFlow reads as it is; None for any other.
 
     TensorFlow knows neither the byte of padding after a chunk of odd size nor leftovers at the
-    end that are shorter than a chunk's header.
+    end that are no whole chunk.
 
     Raises:
         RejectedInputError: it is one, but cut short, or in parts.
@@ -159,7 +159,7 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
         position = body + size + size % 2
     if samples_bytes is None:
         raise RejectedInputError("TRUNCATED_AUDIO", "the WAV file ends before its samples")
-    if not is_plain or position < len(data) or not form:
+    if not is_plain or position != len(data) or not form:
         return None
     return _of_form(form, samples_bytes, data)
 
@@ -269,6 +269,8 @@ def _wav(samples: npt.NDArray[np.float32], sample_rate: int) -> bytes:
     """A WAV file of 16 bits, rounded to the nearest."""
     octets = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype("<i2").tobytes()
     channels = samples.shape[1]
+    if sample_rate * channels * 2 > _UNKNOWN_SIZE:
+        raise RejectedInputError("UNSUPPORTED_FORMAT", f"a WAV cannot hold {sample_rate} Hz")
     form = struct.pack(
         "<HHIIHH", _PCM, channels, sample_rate, sample_rate * channels * 2, channels * 2, 16
     )

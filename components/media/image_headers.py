@@ -49,6 +49,8 @@ def open_image(data: bytes, *, max_pixels: int) -> Image.Image:
         frames = frames_of(image)
     except Image.DecompressionBombError as error:
         raise RejectedInputError("TOO_MANY_PIXELS", str(error)) from error
+    except MemoryError:  # says nothing of the file
+        raise
     except Exception as error:  # Pillow raises a dozen kinds on hostile headers
         raise _not_opened(data, error) from error
     width, height = image.size

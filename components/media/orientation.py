@@ -52,6 +52,8 @@ def orientation_of(image: Image.Image, structure: ImageStructure) -> int:
         else:
             return UPRIGHT
         return orientation if orientation in _WAYS else UPRIGHT
+    except MemoryError:  # says nothing of the file
+        raise
     except Exception:  # Pillow raises a dozen kinds on damaged EXIF; the pixels may well be good
         return UPRIGHT
 

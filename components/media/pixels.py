@@ -22,9 +22,11 @@ def load(image: Image.Image) -> None:
     """
     try:
         image.load()
+    except MemoryError:  # says nothing of the file
+        raise
     except Exception as error:  # Pillow raises a dozen kinds on damaged data
         code = "TRUNCATED_IMAGE" if "truncated" in str(error).lower() else "DAMAGED_IMAGE"
-        raise RejectedInputError(code, f"{error}") from error
+        raise RejectedInputError(code, str(error) or type(error).__name__) from error
 
 
 def in_plain_colours(image: Image.Image) -> Image.Image:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs, readable
+from components.common.layout_inputs import LayoutInputs, readable, unseen
 from components.common.listing import Blob, Entry, LeftOut, Listing
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns, read_sidecar
@@ -99,7 +99,7 @@ def read(inputs: LayoutInputs) -> Listing:
         ConfigError: `columns` names one that is not there.
     """
     archives, unread = readable(inputs, _archives(inputs), "a tar archive")
-    found = _Found(left_out=unread)
+    found = _Found(left_out=[*unread, *unseen(inputs)])
     for path in archives:
         _read_archive(inputs, path, found)
     for extension, number in sorted(found.ignored.items()):

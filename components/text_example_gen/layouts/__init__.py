@@ -21,7 +21,7 @@ from components.common.files import (
     open_for_reading,
     problem_of,
 )
-from components.common.layout_inputs import LayoutInputs, readable
+from components.common.layout_inputs import LayoutInputs, readable, unseen
 from components.common.listing import LeftOut
 from components.example_gen.folder import is_clutter
 from components.text_example_gen.layouts import (
@@ -102,9 +102,7 @@ def find_pieces(
     found: list[Piece] = []
     good, left_out = readable(inputs, paths, "a table")
     left_out = [dataclasses.replace(left, split=splits[left.name]) for left in left_out]
-    for file in inputs.unseen_folders():
-        if file.problem is not None and not is_clutter(file.path.split("/")):
-            left_out.append(LeftOut(file.path, inputs.split, *file.problem))
+    left_out += unseen(inputs)
     for path in good:
         try:
             found += [*_pieces_of(inputs, path, layout, splits[path], settings, folder)]

@@ -145,6 +145,17 @@ def test_a_member_of_an_archive_that_was_exchanged_is_a_reject(base, change, cod
     assert caught.value.code == code
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+@pytest.mark.parametrize("listed", [0, 1, 2, 3])
+def test_files_of_few_bytes_are_read_whole_or_refused(base, size, listed):
+    (base / "few").write_bytes(b"abc"[:size])
+    if size in (0, listed):
+        assert BlobReader(str(base)).read(Blob("few", listed)) == b"abc"[:size]
+        return
+    with pytest.raises(RejectedInputError, match=f"CHANGED_FILE: expected {listed} .* got {size}"):
+        BlobReader(str(base)).read(Blob("few", listed))
+
+
 def test_a_file_that_has_become_empty_is_read_as_such(base):
     os.truncate(base / "a/1.jpg", 0)
     assert BlobReader(str(base)).read(Blob("a/1.jpg", SIZE)) == b""

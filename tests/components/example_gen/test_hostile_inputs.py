@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 import soundfile
-from PIL import Image
+from PIL import Image, ImageFile
 from tfx.components.example_gen import utils
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.proto import example_gen_pb2
@@ -256,6 +256,21 @@ def test_whatever_any_step_raises_is_one_reject(tmp_path, monkeypatch, owner, na
 
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize(("owner", "name"), [(Image, "open"), (ImageFile.ImageFile, "load")])
+@pytest.mark.parametrize(
+    "settings", [{}, {"resize_shorter_side": 8}, {"verify": "decode"}], ids=str
+)
+def test_whatever_pillow_raises_is_one_reject(tmp_path, monkeypatch, owner, name, error, settings):
+    base = write(tmp_path / "in", {f"{n}.webp": photo(n, "WEBP") for n in range(3)})
+    fails_once(monkeypatch, owner, name, error)
+    (code,) = outcome(ImageExecutor, base, tmp_path / "out", **settings).values()
+    if isinstance(error, MemoryError):
+        assert code == "INTERNAL"
+    else:
+        assert code == {"open": "TRUNCATED_IMAGE", "load": "DAMAGED_IMAGE"}[name]
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 @pytest.mark.parametrize("name", ["_plain_wav", "_kind", "_decode", "_resample", "_wav"])
 def test_whatever_any_step_of_a_sound_raises_is_one_reject(tmp_path, monkeypatch, name, error):
     base = write(tmp_path / "in", {f"{number}.flac": sound(number) for number in range(3)})
@@ -315,6 +330,24 @@ def test_a_folder_that_cannot_be_looked_into_is_one_reject(tmp_path, monkeypatch
 
     monkeypatch.setattr(os, "scandir", refuse)
     assert outcome(executor, base, tmp_path / "out") == {"b": "UNREADABLE"}
+
+
+def test_a_folder_of_archives_that_cannot_be_looked_into_is_one_reject(tmp_path, monkeypatch):
+    for folder in "ab":
+        (tmp_path / "in" / folder).mkdir(parents=True)
+        with tarfile.open(tmp_path / "in" / folder / "x.tar", "w") as tar:
+            member = tarfile.TarInfo(f"{folder}.jpg")
+            member.size = len(photo(1))
+            tar.addfile(member, io.BytesIO(photo(1)))
+    real = os.scandir
+
+    def refuse(path: Any) -> Any:
+        if str(path).endswith("/b"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    assert outcome(ImageExecutor, tmp_path / "in", tmp_path / "out") == {"b": "UNREADABLE"}
 
 
 @pytest.mark.parametrize("executor", [ImageExecutor, AudioExecutor])

@@ -4,6 +4,7 @@ import contextlib
 import functools
 import io
 import itertools
+import random
 import resource
 import struct
 from collections.abc import Iterator
@@ -651,3 +652,55 @@ def test_any_header_is_rejected_or_heard(kind, edits):
         changed[place] = value
     if stored := stored_or_none(bytes(changed)):
         heard(stored)
+
+
+def _damaged_sounds(number: int) -> Iterator[bytes]:
+    """Sounds with bytes changed, cut off or put in, most of them in the header."""
+    chance = random.Random(1)
+    wave = np.sin(np.arange(3000) / 9) * 0.5
+    files = []
+    for channels in (1, 2):
+        kinds = {"WAV": "PCM_16", "FLAC": "PCM_16", "OGG": "VORBIS", "MP3": None, "WAVEX": "PCM_16"}
+        for kind, subtype in kinds.items():
+            stream = io.BytesIO()
+            soundfile.write(stream, np.stack([wave] * channels, 1), 8000, subtype, format=kind)
+            files += [stream.getvalue()] * (3 if kind == "WAV" else 1)
+    for _ in range(number):
+        data = bytearray(chance.choice(files))
+        end = 60 if chance.random() < 0.7 else len(data)
+        place = chance.randrange(end)
+        match chance.randrange(4):
+            case 0:
+                data[place] ^= 1 << chance.randrange(8)
+            case 1:
+                data[place] = chance.randrange(256)
+            case 2:
+                del data[chance.randrange(20, len(data)) :]
+            case _:
+                data[place:place] = chance.randbytes(chance.randrange(20))
+        yield bytes(data)
+
+
+def test_of_damaged_sounds_nothing_is_stored_that_tensorflow_reads_otherwise():
+    stored = 0
+    for data in _damaged_sounds(3000):
+        try:
+            sound = store_audio(data, AudioOptions(), filename="sound")
+        except RejectedInputError:
+            continue
+        samples, rate = tf.audio.decode_wav(sound.data)
+        assert (tuple(samples.shape), int(rate)) == (
+            (sound.num_frames, sound.channels),
+            sound.sample_rate,
+        )
+        stored += 1
+    assert stored > 500
+
+
+def test_a_chunk_that_claims_more_than_the_file_has_is_written_anew():
+    stream = io.BytesIO()
+    soundfile.write(stream, np.zeros(100), 8000, "PCM_16", format="WAV")
+    data = stream.getvalue() + b"junk\xff\xff\0\0"
+    stored = store_audio(data, AudioOptions(), filename="sound")
+    assert stored.conversions == ("WAV_VARIANT",)
+    assert tf.audio.decode_wav(stored.data)[0].shape == (100, 1)

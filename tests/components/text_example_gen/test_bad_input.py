@@ -2,7 +2,9 @@
 
 import gzip
 import io
+import itertools
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -834,3 +836,60 @@ def test_what_is_not_there_is_named(run_text, tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(InputError, match=r"input_base.*empty"):
         run_text(tmp_path / "empty", tmp_path / "out")
+
+
+# Files that cannot be read, or are exchanged ------------------------------------------------------
+
+
+def refuse(monkeypatch, name: str, *, after: int = 0) -> None:
+    """Has the system refuse to open a file, after it was opened some times."""
+    real, calls = os.open, itertools.count()
+
+    def opened(path: Any, *args: Any, **more: Any) -> int:
+        if str(path).endswith(name) and next(calls) >= after:
+            raise PermissionError(13, "Permission denied")
+        return real(path, *args, **more)
+
+    monkeypatch.setattr(os, "open", opened)
+
+
+@pytest.mark.parametrize("suffix", ["csv", "tsv", "jsonl", "csv.gz", "parquet"])
+@pytest.mark.parametrize("after", [0, 1, 2])
+def test_a_table_that_cannot_be_read_is_one_reject(convert, monkeypatch, suffix, after):
+    """Whether that turns out when it is looked at, when it is cut, or when its rows are read."""
+    good = {
+        "csv": b"text\none\n",
+        "tsv": b"text\none\n",
+        "jsonl": b'{"text": "one"}\n',
+        "csv.gz": gzip.compress(b"text\none\n"),
+        "parquet": parquet_of({"text": ["one"]}),
+    }
+    if (suffix, after) == ("csv.gz", 2):
+        pytest.skip("what is read then is its copy")
+    refuse(monkeypatch, f"b.{suffix}", after=after)
+    files = {f"{name}.{suffix}": good[suffix] for name in "abc"}
+    dataset = convert(files, max_reject_fraction=0.5, layout=suffix.removesuffix(".gz"))
+    (line,) = dataset.rejects
+    assert (line["source"].split(":")[0], line["code"]) == (f"b.{suffix}", "UNREADABLE")
+    assert dataset.counts() == {"found": 3, "written": 2, "rejected": 1, "skipped": 0}
+
+
+def test_a_folder_of_tables_that_cannot_be_looked_into_is_one_reject(convert, monkeypatch):
+    real = os.scandir
+
+    def refused(path: Any) -> Any:
+        if str(path).endswith("/test"):
+            raise PermissionError(13, "Permission denied")
+        return real(path)
+
+    monkeypatch.setattr(os, "scandir", refused)
+    files = {f"{split}/a.csv": "text\none\n" for split in ("train", "val", "test")}
+    dataset = convert(files, max_reject_fraction=0.5)
+    assert [(line["source"], line["code"]) for line in dataset.rejects] == [("test", "UNREADABLE")]
+    assert dataset.counts() == {"found": 3, "written": 2, "rejected": 1, "skipped": 0}
+
+
+def test_where_no_table_can_be_read_the_first_is_named(convert, monkeypatch):
+    refuse(monkeypatch, ".csv")
+    with pytest.raises(InputError, match=r"'a.csv': expected a table, got Permission denied"):
+        convert({"a.csv": "text\none\n", "b.csv": "text\ntwo\n"})
