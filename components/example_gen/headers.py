@@ -181,7 +181,7 @@ def _suggested(first: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
     if width > _SHOWN_CELLS:
         return [f"column_{number}" for number in range(1, width + 1)]
     lengths = [sum(map(len, column)) / max(1, len(column)) for column in columns]
-    text = lengths.index(max(lengths))
+    text = next(number for number in range(width) if 2 * lengths[number] >= max(lengths))
     others = [number for number in range(width) if number != text]
     label = min(others, key=lambda number: (len(set(columns[number])), number))
     names = {text: "text", label: "label"}

@@ -8,7 +8,7 @@ A row whose file cannot be had is a `RejectedInputError` in its place.
 
 import collections
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from components.common.layout_inputs import LayoutInputs
@@ -108,7 +108,8 @@ def file_sources(
         for path in inputs.files:
             if path.startswith(f"{own_folder}/"):
                 stems[posixpath.splitext(path)[0]].append(path)
-    place_of: dict[str, str] = {}
+    place_of: dict[str, str] = {}  # by where the file lies
+    names: set[str] = set()
     for position, uri in uris:
         place = table.place(position)
         if own_folder is not None:
@@ -119,13 +120,26 @@ def file_sources(
             error.name = uri
             yield error
             continue
-        if name in place_of and are_alone:
+        if blob.path in place_of and are_alone:
             raise InputError(
                 f"{table.path!r}: expected each {WORDS[inputs.media]} once, got {uri!r} in "
-                f"{_both(place_of[name], place)}. Remove one of them."
+                f"{_both(place_of[blob.path], place)}. Remove one of them."
             )
-        place_of[name] = place
+        if blob.path not in place_of:
+            name = _made_different(name, blob.path, names)
+            names.add(name)
+        place_of[blob.path] = place
         yield name, blob
+
+
+def _made_different(name: str, path: str, names: Collection[str]) -> str:
+    """A name that no file below another root has: with as many folders before it as that takes."""
+    parts = path.replace("://", "/").strip("/").split("/")
+    count = name.count("/") + 1
+    while name in names and count < len(parts):
+        count += 1
+        name = "/".join(parts[-count:])
+    return name
 
 
 def _both(first: str, second: str) -> str:
