@@ -81,7 +81,7 @@ def looked_at(
     by_ending: dict[str, list[tuple[int, str]]] = collections.defaultdict(list)
     for position, uri in uris:
         by_ending[posixpath.splitext(uri)[1].lower()].append((position, uri))
-    numbers: dict[str, float] = collections.Counter()
+    numbers: dict[str, float] = collections.defaultdict(float)
     is_there = False
     for some in by_ending.values():
         step = max(1, len(some) // _SAMPLE)
@@ -89,11 +89,12 @@ def looked_at(
         for source in find(some[::step][:_SAMPLE]):
             if not isinstance(source, RejectedInputError):
                 is_there = True
-                kinds.append(kind_of_bytes(_head(inputs, source[1].path)))
-        known = [kind for kind in kinds if kind in MEDIA_EXTENSIONS] or [kind_of_name(some[0][1])]
+                kinds.append(kind_of_bytes(_head(inputs, source[1].path)) or "")
+        known = [kind for kind in kinds if kind in MEDIA_EXTENSIONS]
+        if not known and (kind := kind_of_name(some[0][1])):
+            known = [kind]
         for kind in known:
-            if kind is not None:
-                numbers[kind] += len(some) / len(known)
+            numbers[kind] += len(some) / len(known)
     return dict(numbers), is_there
 
 
