@@ -6,6 +6,7 @@ Files of images and sounds are listed and not read: how many are bad only the ru
 Tables and texts are read once, by way of a temporary folder.
 """
 
+import collections
 import dataclasses
 import itertools
 import tempfile
@@ -13,9 +14,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
+from components.common.files import display_path
+from components.common.rejects import Reject
 from components.common.summaries import start_working
 from components.example_gen.executor import MediaExecutor
 from components.example_gen.inputs import layout_inputs
+from components.example_gen.outside import OUTSIDE, command_for, suggested_roots
 from components.example_gen.simple_layouts import name_simple
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.image_example_gen.layouts import name_layout
@@ -67,6 +71,9 @@ class ConversionPlan:
         features: that examples would have beside the engine's own, with their kinds.
         classes: how many labels each vocabulary would have.
         splits: by name, in order.
+        rejects: how many inputs are known to be rejected, by code, the most frequent first.
+        first_rejects: the first of each code: its source, and why.
+        cures: what to do about some of them.
     """
 
     source: str
@@ -77,6 +84,9 @@ class ConversionPlan:
     features: Mapping[str, str]
     classes: Mapping[str, int]
     splits: Mapping[str, SplitOutlook]
+    rejects: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    first_rejects: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    cures: Sequence[str] = ()
 
     def to_json(self) -> dict[str, Any]:
         """All of it as JSON takes it."""
@@ -106,6 +116,11 @@ class ConversionPlan:
             "",
             as_table(header, rows),
         ]
+        if self.rejects:
+            lines += ["", "Would be rejected:"]
+            for code, count in self.rejects.items():
+                lines.append(f"{count:,} {code}, the first {self.first_rejects[code]}")
+            lines += self.cures
         if self.kind != "text":
             lines += ["", "Nothing was written. Bad files show only when they are read."]
         else:
@@ -166,13 +181,33 @@ def _plan_media(
         features=features,
         classes={name: len(values) for name, values in plan.vocabularies.items()},
         splits=_outlooks(conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped),
+        **_of_rejects(plan.rejects, located.base),
     )
+
+
+def _of_rejects(rejects: Sequence[Reject], base: str) -> dict[str, Any]:
+    """What a plan tells of its rejects."""
+    counts = collections.Counter(reject.code for reject in rejects)
+    firsts: dict[str, str] = {}
+    for reject in sorted(rejects):
+        firsts.setdefault(reject.code, f"{display_path(reject.source)} ({reject.detail})")
+    cures = []
+    if OUTSIDE in counts:
+        outside = (reject.source for reject in rejects if reject.code == OUTSIDE)
+        roots = suggested_roots(outside, base=base)
+        cures.append(f"Allow the folders that the files are in: {command_for(roots)}")
+    if "FILE_NOT_FOUND" in counts:
+        cures.append(
+            "Paths are relative to the list. If they are to another folder: "
+            f"{command_for(['FOLDER'])}"
+        )
+    return {"rejects": dict(counts.most_common()), "first_rejects": firsts, "cures": cures}
 
 
 def _plan_texts(conversion: Conversion, properties: dict[str, Any]) -> ConversionPlan:
     with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
         start_working(folder)
-        _, pieces, reports, plan = TextExecutor().plan(properties, folder)
+        located, pieces, reports, plan = TextExecutor().plan(properties, folder)
     row_bytes = bytes_per_row(reports, plan.columns)
     counts = {split.name: split.num_records for split in plan.splits}
     sizes = {name: int(count * row_bytes) for name, count in counts.items()}
@@ -185,6 +220,7 @@ def _plan_texts(conversion: Conversion, properties: dict[str, Any]) -> Conversio
         features={column.name: column.kind for column in plan.columns},
         classes={name: len(values) for name, values in plan.vocabularies.items()},
         splits=_outlooks(conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped),
+        **_of_rejects(plan.rejects, located.base),
     )
 
 

@@ -12,37 +12,14 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from components.common.files import open_for_reading
+from components.example_gen.file_kinds import MEDIA_EXTENSIONS, kind_of_bytes
 from components.example_gen.tables import SUFFIXES, flattened
-from components.media.audio import AUDIO_EXTENSIONS
-from components.media.image_headers import IMAGE_HEADS
-from components.media.images import IMAGE_EXTENSIONS
 
-__all__ = ["kind_of_bytes", "kinds_in_table"]
+__all__ = ["kinds_in_table"]
 
 _HEAD_BYTES = 256 << 10
 _ROWS = 50
 _NAMES = {"image_uri": "image", "image": "image", "audio_uri": "audio", "audio": "audio"}
-_ENDINGS = {"image": IMAGE_EXTENSIONS, "audio": AUDIO_EXTENSIONS}
-_AUDIO_HEADS = (b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")
-_RIFF = {b"WAVE": "audio", b"WEBP": "image"}
-
-
-def kind_of_bytes(head: bytes) -> str | None:
-    """`image`, `audio` or `text`, by how a file begins; None for anything else."""
-    if head.startswith(IMAGE_HEADS):
-        return "image"
-    if head.startswith(_AUDIO_HEADS):
-        return "audio"
-    if head.startswith(b"RIFF"):
-        return _RIFF.get(head[8:12])
-    if not head or b"\0" in head:
-        return None
-    try:
-        head.decode("utf-8")
-    except UnicodeDecodeError as error:
-        if error.start < len(head) - 3:  # else a character that is cut
-            return None
-    return "text"
 
 
 def kinds_in_table(path: str) -> str | None:
@@ -64,13 +41,13 @@ def _kind_of(name: str, values: Sequence[Any]) -> str | None:
         return None
     if all(isinstance(value, bytes) for value in given):
         kinds = {kind_of_bytes(value) for value in given}
-        return kinds.pop() if len(kinds) == 1 and kinds <= _ENDINGS.keys() else None
+        return kinds.pop() if len(kinds) == 1 and kinds <= MEDIA_EXTENSIONS.keys() else None
     if not all(isinstance(value, str) for value in given):
         return None
     if any(value.lower().startswith(("http://", "https://")) for value in given):
         return None  # nothing is downloaded: to us it is a text
     endings = {posixpath.splitext(value)[1].lower() for value in given}
-    for kind, known in _ENDINGS.items():
+    for kind, known in MEDIA_EXTENSIONS.items():
         if endings <= known:
             return kind
     # Names without an ending, as Datum has them; a caption is no name.

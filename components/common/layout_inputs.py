@@ -200,17 +200,6 @@ class LayoutInputs:
         path = posixpath.normpath(posixpath.join(folder, uri))
         return posixpath.join(os.path.abspath(self.base), path) if path[:3] == "../" else uri
 
-    def folder_of_outside(self, uri: str, *, folder: str) -> str | None:
-        """The folder of a file that is none of the inputs, as `image_roots` would name it.
-
-        Args:
-            uri, folder: as `resolve` takes them.
-        """
-        uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
-        whole = uri if "://" in uri else posixpath.normpath(uri)
-        is_whole = "://" in whole or os.path.isabs(whole)
-        return posixpath.dirname(whole) if is_whole else None
-
     def _roots(self, folder: str) -> Iterator[tuple[str, Mapping[str, InputFile], str]]:
         yield self.base, self.files, folder
         if folder:

@@ -44,6 +44,7 @@ from components.example_gen.features import make_features
 from components.example_gen.fingerprint import media_fingerprint
 from components.example_gen.inputs import LocatedInputs, layout_inputs, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
+from components.example_gen.outside import refuse_outside
 from components.example_gen.partition import Partition, partition_of
 from components.example_gen.plan import Plan, plan_shards
 from components.example_gen.reports import ShardSummary
@@ -107,6 +108,7 @@ class MediaExecutor(LocalFirstBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
         located, listing, settings, plan = self.plan(exec_properties)
+        refuse_outside(listing, settings, base=located.base)
         partition = partition_of(exec_properties)
         start_working(artifact.uri)
         with (

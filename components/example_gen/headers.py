@@ -138,11 +138,10 @@ def refuse_doubtful(
     below = f", above {_row(rows[0])}" if rows else ""
     names = _suggested(first, rows)
     flags, setting = ",".join(names), repr(names)
-    with_names = ""
+    more = more_flags = ""
     stripped = _stripped(first)
     if "" in stripped or len(set(stripped)) < len(stripped):  # they cannot be the features' names
-        with_names = f", column_names={setting}", f" --columns {flags}"
-    more, more_flags = with_names or ("", "")
+        more, more_flags = f", column_names={setting}", f" --columns {flags}"
     raise InputError(
         f"{source!r}: expected the columns' names in the first row, got {_row(first)}{below} "
         f"(line 1): {reason}. If there is no header, name the columns: column_names={setting} "
@@ -181,7 +180,7 @@ def _suggested(first: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
     if width > _SHOWN_CELLS:
         return [f"column_{number}" for number in range(1, width + 1)]
     lengths = [sum(map(len, column)) / max(1, len(column)) for column in columns]
-    text = lengths.index(max(lengths))
+    text = next(number for number in range(width) if 2 * lengths[number] >= max(lengths))
     others = [number for number in range(width) if number != text]
     label = min(others, key=lambda number: (len(set(columns[number])), number))
     names = {text: "text", label: "label"}

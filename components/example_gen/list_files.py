@@ -7,16 +7,16 @@ A row whose file cannot be had is a `RejectedInputError` in its place.
 """
 
 import collections
+import functools
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
+from components.example_gen.file_kinds import kind_of_heads, kind_of_name, looked_at
 from components.example_gen.tables import Embedded, Table
-from components.media.audio import AUDIO_EXTENSIONS
-from components.media.images import IMAGE_EXTENSIONS
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 
 MEDIA = ("image", "audio")
 WORDS = {"image": "image", "audio": "sound"}
-_EXTENSIONS = {"image": IMAGE_EXTENSIONS, "audio": AUDIO_EXTENSIONS}
+_NOISE = 0.1  # of a column's files: that many of another kind are rejects
 
 _Source = tuple[str, Blob] | RejectedInputError
 _Sources = tuple[str, tuple[Blob, ...]] | RejectedInputError
@@ -75,26 +75,65 @@ def files_by_inspection(
     roles: Mapping[str, str | None],
     place_of: Mapping[str, int],
 ) -> dict[str, str | None]:
-    """Those other columns whose every value names a file of one kind, one of them being there."""
+    """What columns hold files, and of which kind, where the user does not say it.
+
+    A column that is called after files holds some, of the kind that these are, or of a column
+    beside it if it names none. Of any other one every value must name an image or a sound, and one
+    of them must be there. Columns of bytes are what their bytes are.
+
+    Raises:
+        InputError: a column is of images and of sounds.
+    """
     found: dict[str, str | None] = {}
-    folder = posixpath.dirname(table.path)
+    nameless: list[str] = []
+    find = functools.partial(file_sources, inputs, table, are_alone=False)
     for name, place in place_of.items():
-        values = [row[place] for _, row in rows if row[place] not in (None, "")]
-        if roles[name] is not None or not all(isinstance(value, str) for value in values):
+        by_name = roles[name] in MEDIA
+        if name in inputs.columns or (roles[name] is not None and not by_name):
             continue
-        endings = {posixpath.splitext(value)[1].lower() for value in values}
-        kind = next((kind for kind in MEDIA if endings <= _EXTENSIONS[kind]), None)
-        if values and kind is not None and any(_is_there(inputs, v, folder) for v in values):
+        uris = [
+            (position, row[place].strip() if isinstance(row[place], str) else row[place])
+            for position, row in rows
+            if row[place] not in (None, "")
+        ]
+        if not uris or not all(isinstance(uri, str) for _, uri in uris):
+            continue
+        has_endings = all(kind_of_name(uri) for _, uri in uris)
+        if not by_name and not has_endings:
+            continue
+        kinds, is_there = looked_at(inputs, uris, find)
+        if by_name and not is_there and not any(kind_of_name(uri) for _, uri in uris):
+            nameless.append(name)
+        elif kinds and (by_name or is_there):
+            found[name] = _one_kind(table, name, kinds, uris)
+    for name in table.embedded:
+        if name not in inputs.columns and table.embedded[name].heads:
+            kind = kind_of_heads(table.embedded[name].heads) or roles[name]
+            if kind is None:
+                raise InputError(
+                    f"{table.path!r}, column {name!r}: expected the bytes of images or sounds, got "
+                    f"{table.embedded[name].heads[0][:8]!r}. Say what they are, or leave them out: "
+                    f"columns={{{name!r}: 'ignore'}}."
+                )
             found[name] = kind
+    if found:
+        found |= dict.fromkeys(nameless)
     return found
 
 
-def _is_there(inputs: LayoutInputs, uri: str, folder: str) -> bool:
-    try:
-        inputs.resolve(uri, folder=folder)
-    except RejectedInputError:
-        return False
-    return True
+def _one_kind(
+    table: Table, name: str, kinds: Mapping[str, float], uris: Sequence[tuple[int, str]]
+) -> str:
+    """The kind of a column's files. A few others are rejects, many are a mistake."""
+    kind = max(kinds, key=lambda kind: kinds[kind])
+    if kinds[kind] < (1 - _NOISE) * sum(kinds.values()):
+        firsts = {kind_of_name(uri): f"{uri!r} ({table.place(at)})" for at, uri in uris[::-1]}
+        raise InputError(
+            f"{table.path!r}, column {name!r}: expected files of one kind, got images and sounds, "
+            f"such as {' and '.join(dict.fromkeys(firsts.values()))}. Put them into two columns, "
+            "or into two lists."
+        )
+    return kind
 
 
 def file_sources(
@@ -108,7 +147,8 @@ def file_sources(
         for path in inputs.files:
             if path.startswith(f"{own_folder}/"):
                 stems[posixpath.splitext(path)[0]].append(path)
-    place_of: dict[str, str] = {}
+    place_of: dict[str, str] = {}  # by where the file lies
+    names: set[str] = set()
     for position, uri in uris:
         place = table.place(position)
         if own_folder is not None:
@@ -119,13 +159,26 @@ def file_sources(
             error.name = uri
             yield error
             continue
-        if name in place_of and are_alone:
+        if blob.path in place_of and are_alone:
             raise InputError(
                 f"{table.path!r}: expected each {WORDS[inputs.media]} once, got {uri!r} in "
-                f"{_both(place_of[name], place)}. Remove one of them."
+                f"{_both(place_of[blob.path], place)}. Remove one of them."
             )
-        place_of[name] = place
+        if blob.path not in place_of:
+            name = _made_different(name, blob.path, names)
+            names.add(name)
+        place_of[blob.path] = place
         yield name, blob
+
+
+def _made_different(name: str, path: str, names: Collection[str]) -> str:
+    """A name that no file below another root has: with as many folders before it as that takes."""
+    parts = path.replace("://", "/").strip("/").split("/")
+    count = name.count("/") + 1
+    while name in names and count < len(parts):
+        count += 1
+        name = "/".join(parts[-count:])
+    return name
 
 
 def _both(first: str, second: str) -> str:

@@ -29,6 +29,7 @@ SUFFIXES = {
     ".parquet": "parquet",
 }
 _DELIMITERS = {"csv": ",", "tsv": "\t"}
+_HEADS, _HEAD_BYTES, _BUFFER_BYTES = 8, 512, 1 << 16
 _BYTES_FIELD, _PATH_FIELD = "bytes", "path"  # of a struct, as Hugging Face keeps an image
 
 
@@ -41,12 +42,14 @@ class Embedded:
         bytes_column: the one with the bytes, a field of a struct after a dot.
         bytes_per_row: about how many.
         paths: where the rows say that they come from, None for those that do not.
+        heads: how the first ones begin.
     """
 
     column: str
     bytes_column: str
     bytes_per_row: int
     paths: list[str | None]
+    heads: tuple[bytes, ...] = ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,7 +142,7 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> Table:
         with inputs.open(path) as stream:
             file = pq.ParquetFile(stream)
             embedded = {
-                field.name: _embedded(file, field)
+                field.name: _embedded(file, field, stream)
                 for field in file.schema_arrow
                 if _holds_bytes(field.type)
             }
@@ -161,7 +164,7 @@ def _holds_bytes(kind: Any) -> bool:
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _embedded(file: Any, field: Any) -> Embedded:
+def _embedded(file: Any, field: Any, stream: Any) -> Embedded:
     import pyarrow as pa
 
     paths: list[str | None] = [None] * file.metadata.num_rows
@@ -178,7 +181,22 @@ def _embedded(file: Any, field: Any) -> Embedded:
         for place in range(group.num_columns)
         if group.column(place).path_in_schema == bytes_column
     )
-    return Embedded(field.name, bytes_column, -(-size // max(1, len(paths))), paths)
+    row_bytes = -(-size // max(1, len(paths)))
+    return Embedded(field.name, bytes_column, row_bytes, paths, _heads(stream, bytes_column))
+
+
+def _heads(stream: Any, column: str) -> tuple[bytes, ...]:
+    """How the first values of a column begin, read without its row group."""
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    file = pq.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
+    for batch in file.iter_batches(batch_size=_HEADS, columns=[column]):
+        values = batch.column(0)
+        while pa.types.is_struct(values.type):
+            values = values.field(0)
+        return tuple(value.as_py()[:_HEAD_BYTES] for value in values if value.is_valid)
+    return ()
 
 
 def _plain(value: Any) -> Any:

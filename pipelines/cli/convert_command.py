@@ -1,5 +1,6 @@
 """`tfx-shards convert`: raw files to a balanced dataset."""
 
+import csv
 import dataclasses
 from typing import Any
 
@@ -33,6 +34,22 @@ _KINDS = ("image", "text", "audio")
     metavar="NAME=KIND",
     help="What a column of a table is: int, float, string, text, label, image, audio, split, "
     "ignore. Default: by names and values.",
+)
+@click.option(
+    "--columns",
+    "column_names",
+    metavar="NAME,…",
+    help="The names of the columns of a CSV or TSV without a header, such as text,label.",
+)
+@click.option(
+    "--header", is_flag=True, default=None, help="The first row of each CSV or TSV has the names."
+)
+@click.option(
+    "--image-root",
+    "image_roots",
+    multiple=True,
+    metavar="DIR",
+    help="A folder beside SRC that a list of images or sounds may point into. Repeatable.",
 )
 @click.option(
     "--num-shards",
@@ -118,7 +135,11 @@ def convert(
 def _options(given: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, as `pipelines.convert` takes them."""
     settings, columns = given.pop("settings"), given.pop("columns")
-    options = {name: value for name, value in given.items() if value is not None}
+    options = {name: value for name, value in given.items() if value not in (None, ())}
+    if "image_roots" in options:
+        options["image_roots"] = [*options["image_roots"]]
+    if "column_names" in options:
+        options["column_names"] = _names(options["column_names"])
     if columns:
         options["columns"] = {}
         for column in columns:
@@ -133,6 +154,11 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
             raise click.BadParameter(f"{name} is given twice", param_hint="--set")
         options[name] = value
     return options
+
+
+def _names(given: str) -> list[str]:
+    """`text,label`; a name with a comma in it in quotes, as in a CSV."""
+    return [name.strip() for name in next(csv.reader([given], skipinitialspace=True), [])]
 
 
 def _outcome(examples: str, uri: str) -> dict[str, Any]:

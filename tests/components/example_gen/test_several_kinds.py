@@ -22,6 +22,9 @@ from tfx.utils import proto_utils
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
 from components.common.beam import IN_PROCESS_RUNNER
+from components.common.files import list_files
+from components.common.layout_inputs import LayoutInputs
+from components.example_gen import manifest
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.text_example_gen.executor import Executor as TextExecutor
 from trainer_utils import input_fn
@@ -464,3 +467,111 @@ def test_datum_and_input_fn_read_it_alike(tmp_path):
         np.testing.assert_array_equal(other["photo"], pixels)
         assert one["caption"] == other["caption"] == ROWS[n]["caption"].encode()
         assert one["price"] == other["price"] == np.float32(ROWS[n]["price"])
+
+
+# What files are, not what their columns are called ------------------------------------------------
+
+FILE_COLUMNS = ("filename", "image", "audio", "path", "photo", "clip", "image_uri", "anything")
+
+
+def list_of(base: Path, columns: Mapping[str, Sequence[bytes]], *, endings: str = "") -> Path:
+    """A list whose columns name files of some bytes; the endings are right, or as said."""
+    rows = len(next(iter(columns.values())))
+    lines = [",".join(columns)]
+    base.mkdir(parents=True)
+    for number in range(rows):
+        names = []
+        for column, files in columns.items():
+            ending = endings or (".wav" if files[number][:4] == b"RIFF" else ".png")
+            names.append(f"{column}-{number}{ending}")
+            (base / names[-1]).write_bytes(files[number])
+        lines.append(",".join(names))
+    (base / "list.csv").write_text("\n".join(lines) + "\n")
+    return base
+
+
+PHOTOS, CLIPS = [*map(photo, NUMBERS)], [*map(clip, NUMBERS)]
+
+
+@pytest.mark.parametrize("component", EXECUTORS)
+@pytest.mark.parametrize("first", FILE_COLUMNS)
+@pytest.mark.parametrize("second", ["photo", "filename", "audio"])
+def test_columns_hold_what_their_files_are_whatever_they_are_called(
+    tmp_path, component, first, second
+):
+    if first == second:
+        return
+    for sounds, photos in ((first, second), (second, first)):
+        base = list_of(tmp_path / sounds, {first: [], second: []} | {sounds: CLIPS, photos: PHOTOS})
+        inputs = LayoutInputs(
+            base=str(base),
+            root="list.csv",
+            files={file.path: file for file in list_files(str(base))},
+            media="audio" if component == "audio" else "image",
+        )
+        listing = manifest.read(inputs, ["list.csv"])
+        kinds = {
+            entry.blobs[n].path.partition("-")[0]: blob.kind
+            for n, blob in enumerate(listing.blobs)
+            for entry in listing.entries
+        }
+        assert kinds == {sounds: "audio", photos: "image"}
+        assert not listing.left_out
+        assert not listing.columns
+
+
+@pytest.mark.parametrize("endings", ["", ".png", ".wav"])
+def test_a_list_of_sounds_called_filename_and_photos_becomes_a_dataset(tmp_path, endings):
+    columns = {"filename": CLIPS, "photo": PHOTOS}
+    base = list_of(tmp_path / "in", columns, endings=endings)
+    uri = run(base / "list.csv", tmp_path / "out")
+    manifest_json = json.loads((tmp_path / "out" / "manifest.json").read_text())
+    assert (manifest_json["total"]["written"], manifest_json["total"]["rejected"]) == (6, 0)
+    (frames,) = input_fn(uri, split="train", batch_size=6, shuffle=False, features="num_frames")
+    assert sorted(frames.numpy().tolist()) == [80 + number for number in NUMBERS]
+
+
+def test_images_and_sounds_in_one_column_are_one_clear_error(tmp_path):
+    base = list_of(tmp_path / "in", {"filename": [*CLIPS[:3], *PHOTOS[3:]]})
+    message = r"'filename': expected files of one kind.*'filename-0\.wav' \(line 2\)"
+    with pytest.raises(InputError, match=message):
+        run(base / "list.csv", tmp_path / "out")
+
+
+def test_one_sound_among_many_photos_is_a_reject(tmp_path):
+    base = list_of(tmp_path / "in", {"filename": [*PHOTOS * 4, clip()]})
+    run(base / "list.csv", tmp_path / "out", max_reject_fraction=0.5)
+    counts = json.loads((tmp_path / "out" / "manifest.json").read_text())["total"]
+    assert (counts["written"], counts["rejected"]) == (24, 1)
+
+
+def test_a_column_of_urls_beside_photos_is_a_feature(tmp_path):
+    base = list_of(tmp_path / "in", {"photo": PHOTOS})
+    lines = [f"photo-{n}.png,https://example.com/{n}" for n in NUMBERS]
+    (base / "list.csv").write_text("\n".join(["photo,url", *lines]) + "\n")
+    run(base / "list.csv", tmp_path / "out")
+    counts = json.loads((tmp_path / "out" / "manifest.json").read_text())["total"]
+    assert (counts["written"], counts["rejected"]) == (6, 0)
+
+
+@pytest.mark.parametrize("as_struct", [False, True])
+def test_two_columns_of_bytes_are_what_their_bytes_are(tmp_path, as_struct):
+    def kept(data: bytes) -> Any:
+        return {"bytes": data, "path": None} if as_struct else data
+
+    frame = pd.DataFrame({"image": map(kept, CLIPS), "second": map(kept, PHOTOS)})
+    (tmp_path / "in").mkdir()
+    frame.to_parquet(tmp_path / "in" / "t.parquet")
+    run(tmp_path / "in" / "t.parquet", tmp_path / "out")
+    features = json.loads((tmp_path / "out" / "datum_to_type_and_shape_mapping.json").read_text())
+    assert features["image"]["encoding"] == "wav"
+    assert len(features["second"]["shape"]) == 3
+
+
+def test_bytes_that_are_neither_are_an_error_and_its_cure_is_one(tmp_path):
+    frame = pd.DataFrame({"image": PHOTOS, "vector": [b"\0\1\2\3"] * len(PHOTOS)})
+    (tmp_path / "in").mkdir()
+    frame.to_parquet(tmp_path / "in" / "t.parquet")
+    with pytest.raises(InputError, match=r"'vector'.*columns=\{'vector': 'ignore'\}"):
+        run(tmp_path / "in" / "t.parquet", tmp_path / "out")
+    run(tmp_path / "in" / "t.parquet", tmp_path / "more", columns={"vector": "ignore"})

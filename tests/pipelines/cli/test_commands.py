@@ -6,6 +6,7 @@ import types
 
 import pytest
 from click.testing import CliRunner
+from PIL import Image
 
 from pipelines.cli.app import COMMANDS, app
 from tests.pipelines.rewriting import rewrite
@@ -65,6 +66,47 @@ def test_bad_usage_is_status_2(invoke, arguments, said):
     assert result.exit_code == 2
     assert said in result.stderr
     assert result.stdout == ""
+
+
+def test_a_list_of_whole_paths_is_refused_and_cured_as_its_dry_run_says(
+    invoke, tmp_path, monkeypatch
+):
+    pytest.importorskip("tfx")
+    monkeypatch.chdir(tmp_path)
+    write_photos(tmp_path / "photos")
+    lines = [f"{tmp_path}/photos/{n}.jpg,{'ab'[n % 2]}\n" for n in range(4)]
+    (tmp_path / "lists").mkdir()
+    (tmp_path / "lists" / "l.csv").write_text("".join(lines) + "gone.jpg,a\n")
+    planned = json_of(invoke("convert", "lists/l.csv", "--dry-run", "--json"))
+    assert planned["rejects"] == {"OUTSIDE_INPUT_BASE": 4, "FILE_NOT_FOUND": 1}
+    assert planned["first_rejects"]["FILE_NOT_FOUND"].startswith("gone.jpg (line 5")
+    assert f"--image-root {tmp_path}/photos" in planned["cures"][0]
+    shown = invoke("convert", "lists/l.csv", "--dry-run").stdout
+    assert "4 OUTSIDE_INPUT_BASE, the first" in shown
+    root = ["--image-root", "photos"]
+    planned = json_of(invoke("convert", "lists/l.csv", "--dry-run", "--json", *root))
+    assert planned["rejects"] == {"FILE_NOT_FOUND": 1}
+    assert sum(split["records"] for split in planned["splits"].values()) == 4
+
+
+def write_photos(folder):
+    folder.mkdir()
+    for number in range(4):
+        Image.new("RGB", (9, 8), (60 * number, 5, 9)).save(folder / f"{number}.jpg")
+
+
+def test_the_flag_that_the_question_about_a_header_names_answers_it(invoke, tmp_path):
+    pytest.importorskip("tfx")
+    table = tmp_path / "t.tsv"
+    table.write_text("The film was great\tpos\nA bore\tneg\n")
+    asked = invoke("convert", table, "--dry-run")
+    assert asked.exit_code == 1
+    flags = asked.stderr.partition("(tfx-shards convert … ")[2].partition(")")[0].split()
+    assert flags == ["--columns", "text,label"]
+    planned = json_of(invoke("convert", table, "--dry-run", "--json", *flags))
+    assert (planned["found"], planned["features"]) == (2, {"text": "string", "label": "label"})
+    planned = json_of(invoke("convert", table, "--dry-run", "--json", "--header"))
+    assert planned["found"] == 1
 
 
 @pytest.mark.parametrize("command", ["inspect", "verify", "plan", "bench"])

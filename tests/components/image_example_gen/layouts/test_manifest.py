@@ -291,6 +291,61 @@ def test_paths_may_lead_to_other_roots_and_no_further(tmp_path):
     ]
 
 
+AUTOML = {
+    "split, uri, label": "TRAIN,{}1.jpg,cat\nTEST,{}2.jpg,dog\n",
+    "uri, label": "{}1.jpg,cat\n{}2.jpg,dog\n",
+    "uri alone": "{}1.jpg\n{}2.jpg\n",
+    "uri, labels": "{}1.jpg,cat,red\n{}2.jpg,dog\n",
+    "split, uri": ",{}1.jpg\nTRAIN,{}2.jpg\n",
+}
+
+
+@pytest.mark.parametrize("whole", [False, True])
+@pytest.mark.parametrize("form", AUTOML)
+def test_a_list_of_automl_s_has_no_header(tmp_path, form, whole):
+    base = folder(tmp_path / "in")
+    (base / "list.csv").write_text(AUTOML[form].replace("{}", f"{base}/" if whole else ""))
+    listing = listed(base)
+    assert [entry.name for entry in listing.entries] == ["1.jpg", "2.jpg"]
+    splits = {"split, uri, label": ["train", "test"], "split, uri": [None, "train"]}
+    assert [entry.split for entry in listing.entries] == splits.get(form, [None, None])
+    labels = {"uri, labels": [("cat", "red"), ("dog",)], "uri alone": None, "split, uri": None}
+    expected = labels.get(form, ["cat", "dog"])
+    assert [entry.values[0] for entry in listing.entries if expected] == (expected or [])
+
+
+def test_a_list_in_another_order_asks_and_takes_the_answer(tmp_path):
+    base = folder(tmp_path, list__csv="cat,1.jpg\ndog,2.jpg\n")
+    with pytest.raises(InputError, match=r"'list\.csv'.*column_names=.*--columns"):
+        listed(base)
+    inputs = LayoutInputs(
+        base=str(base),
+        root="",
+        files={file.path: file for file in list_files(str(base))},
+        column_names=["label", "image"],
+    )
+    listing = read_layout(inputs, layout="auto")
+    assert found(listing) == {"1.jpg": (None, "cat"), "2.jpg": (None, "dog")}
+
+
+def test_files_of_one_name_below_two_roots_are_two_inputs(tmp_path):
+    roots = tuple(folder(tmp_path / name, ("x.jpg", "sub/x.jpg")) for name in ("a", "b"))
+    paths = [f"{root}/{name}" for root in roots for name in ("x.jpg", "sub/x.jpg")]
+    (tmp_path / "in").mkdir()
+    base = folder(tmp_path / "in", (), list__csv="".join(f"{path},cat\n" for path in paths))
+    listing = listed(base, roots=roots)
+    assert [entry.blobs[0].path for entry in listing.entries] == paths
+    assert [e.name for e in listing.entries] == ["x.jpg", "sub/x.jpg", "b/x.jpg", "b/sub/x.jpg"]
+
+
+def test_a_path_that_leads_out_of_the_list_s_folder_may_lead_below_a_root(tmp_path):
+    root = folder(tmp_path / "photos", ("x.jpg",))
+    (tmp_path / "in").mkdir()
+    base = folder(tmp_path / "in", (), list__csv="../photos/x.jpg,cat\n")
+    assert [left.code for left in listed(base).left_out] == ["OUTSIDE_INPUT_BASE"]
+    assert [entry.name for entry in listed(base, roots=(root,)).entries] == ["x.jpg"]
+
+
 BAD = {
     "no image column": (
         {"list__jsonl": '{"a": 1}'},

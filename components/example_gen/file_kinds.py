@@ -1,0 +1,106 @@
+"""What files are, by how they begin: their names may say something else.
+
+kind_of_bytes(b"RIFF....WAVE")      # 'audio'
+looked_at(inputs, table, [(1, "a.wav"), (2, "b.wav")])      # {'audio': 2}, True
+"""
+
+import collections
+import posixpath
+from collections.abc import Callable, Iterable, Sequence
+
+from components.common.files import join, open_for_reading
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Blob
+from components.common.rejects import RejectedInputError
+from components.media.audio import AUDIO_EXTENSIONS
+from components.media.image_headers import IMAGE_HEADS
+from components.media.images import IMAGE_EXTENSIONS
+
+__all__ = [
+    "MEDIA_EXTENSIONS",
+    "_HEAD_BYTES",
+    "kind_of_bytes",
+    "kind_of_heads",
+    "kind_of_name",
+    "looked_at",
+]
+
+MEDIA_EXTENSIONS = {"image": IMAGE_EXTENSIONS, "audio": AUDIO_EXTENSIONS}
+_HEAD_BYTES = 512
+_SAMPLE = 8  # files of one ending: an object store answers a request in some 30 ms
+_AUDIO_HEADS = (b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")
+_RIFF = {b"WAVE": "audio", b"WEBP": "image"}
+
+
+def kind_of_bytes(head: bytes) -> str | None:
+    """`image`, `audio` or `text`, by how a file begins; None for anything else."""
+    if head.startswith(IMAGE_HEADS):
+        return "image"
+    if head.startswith(_AUDIO_HEADS):
+        return "audio"
+    if head.startswith(b"RIFF"):
+        return _RIFF.get(head[8:12])
+    if not head or b"\0" in head:
+        return None
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        if error.start < len(head) - 3:  # else a character that is cut
+            return None
+    return "text"
+
+
+def kind_of_name(name: str) -> str | None:
+    """`image` or `audio`, by the ending of a file's name."""
+    ending = posixpath.splitext(name)[1].lower()
+    return next((kind for kind, known in MEDIA_EXTENSIONS.items() if ending in known), None)
+
+
+def kind_of_heads(heads: Iterable[bytes]) -> str | None:
+    """What most of some files are that are images or sounds; None where none is."""
+    counts = collections.Counter(map(kind_of_bytes, heads))
+    known = [(count, kind) for kind, count in counts.items() if kind in MEDIA_EXTENSIONS]
+    return str(max(known)[1]) if known else None
+
+
+def looked_at(
+    inputs: LayoutInputs,
+    uris: Sequence[tuple[int, str]],
+    find: Callable[[Sequence[tuple[int, str]]], Iterable[tuple[str, Blob] | RejectedInputError]],
+) -> tuple[dict[str, float], bool]:
+    """How many files of a list's column are of each kind, as far as some of each ending tell.
+
+    Args:
+        inputs: where they are.
+        uris: what the column names, with the position of each row.
+        find: gives the files of some of them.
+
+    Returns:
+        Numbers by kind, of what is known, and whether one of the files is there.
+    """
+    by_ending: dict[str, list[tuple[int, str]]] = collections.defaultdict(list)
+    for position, uri in uris:
+        by_ending[posixpath.splitext(uri)[1].lower()].append((position, uri))
+    numbers: dict[str, float] = collections.defaultdict(float)
+    is_there = False
+    for some in by_ending.values():
+        step = max(1, len(some) // _SAMPLE)
+        kinds = []
+        for source in find(some[::step][:_SAMPLE]):
+            if not isinstance(source, RejectedInputError):
+                is_there = True
+                kinds.append(kind_of_bytes(_head(inputs, source[1].path)) or "")
+        known = [kind for kind in kinds if kind in MEDIA_EXTENSIONS]
+        if not known and (kind := kind_of_name(some[0][1])):
+            known = [kind]
+        for kind in known:
+            numbers[kind] += len(some) / len(known)
+    return dict(numbers), is_there
+
+
+def _head(inputs: LayoutInputs, path: str) -> bytes:
+    try:
+        with open_for_reading(join(inputs.base, path)) as stream:
+            return stream.read(_HEAD_BYTES)
+    except OSError:
+        return b""  # it will be a reject

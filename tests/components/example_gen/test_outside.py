@@ -1,0 +1,66 @@
+"""Lists of whole paths: one short error, and the folders that it names are the cure."""
+
+import os
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.common.listing import LeftOut, Listing
+from components.example_gen.outside import refuse_outside, suggested_roots
+from components.image_example_gen.settings import ImageSettings
+from trainer_utils.format import InputError
+
+
+def listing_of(*uris: str, inside: int = 0) -> Listing:
+    outside = (LeftOut(u, None, "OUTSIDE_INPUT_BASE", f"line {n}: no") for n, u in enumerate(uris))
+    others = (LeftOut(f"{n}.jpg", None, None, "skipped") for n in range(inside))
+    return Listing((), (*outside, *others))
+
+
+@pytest.mark.parametrize(
+    ("uris", "roots"),
+    [
+        (["/data/photos/a/1.jpg", "/data/photos/b/2.jpg"], ["/data/photos"]),
+        (["/data/a.jpg"], ["/data"]),
+        (["/data/photos/1.jpg", "/data/photos2/1.jpg"], ["/data"]),
+        (["/data/a/1.jpg", "/data/b/1.jpg", "/mnt/c/1.jpg"], ["/data", "/mnt/c"]),
+        (["gs://bucket/photos/a/1.jpg", "gs://bucket/photos/b/1.jpg"], ["gs://bucket/photos"]),
+        (["gs://one/a/1.jpg", "gs://two/b/1.jpg"], ["gs://one/a", "gs://two/b"]),
+        (["file:///data/x/1.jpg"], ["/data/x"]),
+        (["../photos/1.jpg"], ["/home/photos"]),
+    ],
+)
+def test_the_roots_that_are_suggested_hold_every_file(uris, roots):
+    assert suggested_roots(uris, base="/home/lists") == roots
+
+
+PARTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)
+
+
+@given(st.lists(PARTS, min_size=1, max_size=6))
+def test_every_file_is_below_a_suggested_root_and_none_is_a_whole_disk(paths):
+    uris = ["/" + "/".join([*parts, "x.jpg"]) for parts in paths]
+    roots = suggested_roots(uris, base="/home")
+    assert all(any(Path(root) in Path(uri).parents for root in roots) for uri in uris)
+    assert os.sep not in roots
+
+
+def test_a_thousand_files_outside_are_one_line():
+    uris = [f"/data/photos/{number}.jpg" for number in range(1000)]
+    with pytest.raises(InputError) as error:
+        refuse_outside(listing_of(*uris), ImageSettings(), base="lists")
+    message = str(error.value)
+    assert "\n" not in message
+    assert len(message) < 400
+    assert "1,000 of 1,000 outside" in message
+    assert "image_roots=['/data/photos']" in message
+    assert "--image-root /data/photos" in message
+
+
+def test_as_many_as_may_be_rejected_are_no_error():
+    listing = listing_of("/data/1.jpg", inside=9)
+    refuse_outside(listing, ImageSettings(max_reject_fraction=0.1), base="lists")
+    with pytest.raises(InputError, match="1 of 10 outside"):
+        refuse_outside(listing, ImageSettings(max_reject_fraction=0.09), base="lists")
