@@ -35,7 +35,7 @@ from trainer_utils.readers import readers_of
 from trainer_utils.records import ReadPiece, stream
 from trainer_utils.shard_reader import ShardReader
 from trainer_utils.sources import Source, digest_of, merged_features, open_sources
-from trainer_utils.state import first_state, state_at, steps_per_epoch
+from trainer_utils.state import InputState, first_state, state_at, steps_per_epoch
 from trainer_utils.tuning import device_of, tf_options
 from trainer_utils.waiting import watched
 
@@ -63,8 +63,7 @@ def input_fn(
         split: a split or slices of splits: `train`, `train[:80%]`, `train[10%:]+eval`. None: the
             one that a pattern names, else `train`.
         options: all settings; see `InputOptions`.
-        input_context: of `tf.distribute`; each input pipeline gets an equal share of the records
-            and of the batch.
+        input_context: of `tf.distribute`; each input pipeline gets an equal part of every batch.
         settings: fields of `InputOptions`, which go before those of `options`.
 
     Returns:
@@ -109,6 +108,8 @@ class _Input:
     window_records: int
     read: ReadPiece
     shards: ShardReader
+    lost: set[int] = dataclasses.field(default_factory=set)
+    """Batches, of all epochs, that were left out since none of their records could be read."""
 
     @classmethod
     def of(
@@ -169,7 +170,7 @@ class _Input:
         if options.data_service is not None:
             return self._served()
         # Steps that one batch of records makes; without a batch size, examples read at once.
-        unit = options.echoing if options.batch_size else SINGLES_AT_ONCE
+        unit = options.echoing * (1 if options.batch_size else SINGLES_AT_ONCE)
         counter = EpochCounter(start.epoch)
         dataset = epochs(
             self._epoch,
@@ -185,11 +186,18 @@ class _Input:
         dataset = watched(dataset).with_options(tf_options(is_shared=self.is_shared))
         if (device := device_of(options.device)) is not None:
             dataset = dataset.apply(tf.data.experimental.prefetch_to_device(device))
-        dataset.state = functools.partial(state_at, options=options, layout=layout, digest=digest)
+        dataset.state = functools.partial(self._state, digest)
         dataset.input_start, dataset.input_epoch = start, counter
         dataset.input_steps = steps_per_epoch(options, layout)
         dataset.unreadable = self.shards.unreadable
         return dataset
+
+    def _state(self, digest: str, step: int) -> InputState:
+        """The token after so many steps of all epochs, by the count of who took the batches."""
+        for lost in sorted(self.lost if self.options.batch_size is not None else ()):
+            if lost * self.options.echoing <= step:
+                step += self.options.echoing
+        return state_at(step, self.options, self.layout, digest)
 
     def _epoch(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The batches of an epoch from a step on."""
@@ -207,8 +215,14 @@ class _Input:
         )
         spare = self._spare
         if self.skips and spare is not None:
-            keeps = {"keeps_rows": is_static, "keeps_elements": layout.num_replicas > 1}
-            elements = without_unreadable(elements, spare=spare, **keeps)
+            elements = without_unreadable(
+                elements,
+                keeps_rows=is_static,
+                keeps_elements=layout.num_replicas > 1,
+                spare=spare,
+                first=epoch * layout.steps + step,
+                lose=self.lost.add,
+            )
         are_full = is_static or not (self.skips or self.has_short_elements)
         return batched(
             elements,
