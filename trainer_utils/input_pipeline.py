@@ -7,6 +7,7 @@ model.fit(train, epochs=3)
 import dataclasses
 import functools
 import inspect
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -41,6 +42,7 @@ from trainer_utils.waiting import watched
 
 __all__ = ["STATE_ATTRIBUTES", "input_fn"]
 
+_logger = logging.getLogger(__name__)
 _PRIME = 2**31 - 1
 STATE_ATTRIBUTES = ("state", "input_start", "input_steps", "input_epoch", "unreadable")
 """What a dataset of `input_fn` has beside what a `tf.data.Dataset` has."""
@@ -134,6 +136,14 @@ class _Input:
         worker = context.input_pipeline_id if context else 0
         read, shards = readers_of(sources, options)
         window = window_records_of(sources, options)
+        if worker == 0 and options.batch_size is not None and layout.empty_replicas:
+            _logger.warning(
+                "remainder=None: the last batch of %d records leaves %d of %d replicas without "
+                "any. With 'balance' or 'pad' each has some.",
+                layout.rest[-1],
+                layout.empty_replicas,
+                layout.num_replicas,
+            )
         return cls(
             sources=sources,
             options=options,
@@ -239,14 +249,12 @@ class _Input:
     @property
     def has_short_elements(self) -> bool:
         """Whether others than the last element have fewer rows than a replica's, or it has none."""
-        rest = self.layout.rest
-        return len(rest) * self.replicas > 1 or any(n < self.layout.num_replicas for n in rest)
+        return len(self.layout.rest) * self.replicas > 1 or self.layout.empty_replicas > 0
 
     @functools.cached_property
     def _spare(self) -> bytes | None:
         """A record to stand in where a whole element has none."""
-        is_empty = any(rows < self.layout.num_replicas for rows in self.layout.rest)
-        if not self.skips and not (is_empty and self.options.remainder is None):
+        if not self.skips and not self.layout.empty_replicas:
             return None
         return self.shards.first_readable(self.ranges)
 

@@ -198,7 +198,7 @@ def check_random_job(seed: int, folder: Any, write_ids: Any) -> None:
     assert resized == one, (jobs, stops, options)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", range(4))
 def test_a_random_job_is_resized_twice(seed, tmp_path, write_ids):
     check_random_job(seed, tmp_path, write_ids)
 
@@ -259,6 +259,15 @@ def test_short_batches_of_any_kind_are_shared_out(
     assert sorted(seen) == list(range(int(split[7:-1])))
 
 
+def test_replicas_that_get_none_of_the_last_batch_are_told_once(of_53, caplog):
+    for worker in range(2):
+        for remainder in (None, "balance"):
+            context = tf.distribute.InputContext(2, worker, 8)
+            input_fn(of_53, batch_size=16, remainder=remainder, input_context=context)
+    (message,) = [record.getMessage() for record in caplog.records]
+    assert "last batch of 5 records leaves 3 of 8 replicas without any" in message
+
+
 # --- Tokens ---
 
 
@@ -267,12 +276,12 @@ def token_of(uri: str, workers: int, step: int, **options: Any) -> str:
     return input_fn(uri, input_context=context, **options).state(step).to_json()
 
 
-def test_jobs_of_more_workers_than_lanes_read_lanes_together(of_909):
-    options: dict[str, Any] = {"batch_size": 64, "seed": 4, "repeat": 2}
-    one, _ = read(of_909, 1, **options)
-    first, token = read(of_909, 8, stop=5, **options)
-    second, token = read(of_909, 32, token, 18, **options)
-    third, _ = read(of_909, 2, token, **options)
+def test_jobs_of_more_workers_than_lanes_read_lanes_together(of_53):
+    options: dict[str, Any] = {"batch_size": 16, "seed": 4, "repeat": 2}
+    one, _ = read(of_53, 1, **options)
+    first, token = read(of_53, 2, stop=1, **options)
+    second, token = read(of_53, 16, token, 6, **options)
+    third, _ = read(of_53, 4, token, **options)
     assert [*first, *second, *third] == one
 
 
@@ -332,8 +341,9 @@ def test_balanced_batches_that_more_workers_cannot_share_are_refused(of_53):
 # --- Single examples, and what is made of them ---
 
 
-@pytest.mark.parametrize("shuffle", [True, False, 20, "global"])
-@pytest.mark.parametrize("echoing", [1, 3])
+@pytest.mark.parametrize(
+    ("shuffle", "echoing"), [(True, 1), (True, 3), (False, 1), (20, 1), ("global", 1)]
+)
 def test_single_examples_are_gone_on_from_by_as_many_workers(of_53, shuffle, echoing):
     options: dict[str, Any] = {
         "batch_size": None, "features": "id", "shuffle": shuffle, "repeat": 2, "echoing": echoing
