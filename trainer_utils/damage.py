@@ -3,6 +3,9 @@
 elements = without_unreadable(elements, keeps_rows=False, keeps_elements=True, spare=record)
 """
 
+from collections.abc import Callable
+from typing import Any
+
 import tensorflow as tf
 
 from trainer_utils.dataflow import mapped
@@ -12,7 +15,13 @@ __all__ = ["without_unreadable"]
 
 
 def without_unreadable(
-    elements: tf.data.Dataset, *, keeps_rows: bool, keeps_elements: bool, spare: bytes
+    elements: tf.data.Dataset,
+    *,
+    keeps_rows: bool,
+    keeps_elements: bool,
+    spare: bytes,
+    first: tf.Tensor,
+    lose: Callable[[int], None],
 ) -> tf.data.Dataset:
     """Leaves out rows that could not be read.
 
@@ -22,6 +31,8 @@ def without_unreadable(
             batch then stand in, with weight 0 where there is a mask.
         keeps_elements: whether each must have a row at least, because other workers wait for it.
         spare: a record that stands in where a whole element could not be read.
+        first: `() int64`, the number of the first element.
+        lose: told the number of each element that is left out as a whole.
     """
 
     def clean(records: tf.Tensor, *mask: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -40,4 +51,17 @@ def without_unreadable(
     cleaned = mapped(elements, clean if is_masked else lambda records: clean(records)[0])
     if keeps_rows or keeps_elements:
         return cleaned
-    return cleaned.filter(lambda records: tf.size(records) > 0)
+
+    def told(number: Any) -> bool:
+        lose(int(number))
+        return False
+
+    def is_kept(number: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+        return tf.cond(
+            tf.size(records) > 0,
+            lambda: True,
+            lambda: tf.ensure_shape(tf.numpy_function(told, [number], tf.bool), ()),
+        )
+
+    numbered = tf.data.Dataset.zip((tf.data.Dataset.range(first, tf.int64.max), cleaned))
+    return mapped(numbered.filter(is_kept), lambda _, records: records)

@@ -23,7 +23,7 @@ def distribute(
     options: InputOptions | None = None,
     **settings: Any,
 ) -> tf.distribute.DistributedDataset:
-    """Reads a dataset for a strategy, each worker its own equal range of the records.
+    """Reads a dataset for a strategy, each worker its own equal part of every batch.
 
     Args:
         strategy: `MirroredStrategy`, `MultiWorkerMirroredStrategy` or another.

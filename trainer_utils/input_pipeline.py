@@ -7,6 +7,7 @@ model.fit(train, epochs=3)
 import dataclasses
 import functools
 import inspect
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -34,12 +35,13 @@ from trainer_utils.ranges import cut
 from trainer_utils.readers import Readers, readers_of
 from trainer_utils.records import stream
 from trainer_utils.sources import Source, digest_of, merged_features, open_sources
-from trainer_utils.state import first_state, state_at, steps_per_epoch
+from trainer_utils.state import InputState, first_state, state_at, steps_per_epoch
 from trainer_utils.tuning import device_of, tf_options
 from trainer_utils.waiting import watched
 
 __all__ = ["STATE_ATTRIBUTES", "input_fn"]
 
+_logger = logging.getLogger(__name__)
 _PRIME = 2**31 - 1
 STATE_ATTRIBUTES = ("state", "input_start", "input_steps", "input_epoch", "unreadable")
 """What a dataset of `input_fn` has beside what a `tf.data.Dataset` has."""
@@ -62,8 +64,7 @@ def input_fn(
         split: a split or slices of splits: `train`, `train[:80%]`, `train[10%:]+eval`. None: the
             one that a pattern names, else `train`.
         options: all settings; see `InputOptions`.
-        input_context: of `tf.distribute`; each input pipeline gets an equal share of the records
-            and of the batch.
+        input_context: of `tf.distribute`; each input pipeline gets an equal part of every batch.
         settings: fields of `InputOptions`, which go before those of `options`.
 
     Returns:
@@ -108,6 +109,8 @@ class _Input:
     order: Order
     window_records: int
     readers: Readers
+    lost: set[int] = dataclasses.field(default_factory=set)
+    """Batches, of all epochs, that were left out since none of their records could be read."""
 
     @classmethod
     def of(
@@ -132,6 +135,14 @@ class _Input:
         worker = context.input_pipeline_id if context else 0
         readers = readers_of(sources, options)
         window = window_records_of(sources, options)
+        if worker == 0 and options.batch_size is not None and layout.empty_replicas:
+            _logger.warning(
+                "remainder=None: the last batch of %d records leaves %d of %d replicas without "
+                "any. With 'balance' or 'pad' each has some.",
+                layout.rest[-1],
+                layout.empty_replicas,
+                layout.num_replicas,
+            )
         return cls(
             sources=sources,
             options=options,
@@ -167,7 +178,7 @@ class _Input:
         if options.data_service is not None:
             return self._served()
         # Steps that one batch of records makes; without a batch size, examples read at once.
-        unit = options.echoing if options.batch_size else SINGLES_AT_ONCE
+        unit = options.echoing * (1 if options.batch_size else SINGLES_AT_ONCE)
         counter = EpochCounter(start.epoch)
         dataset = epochs(
             self._epoch,
@@ -183,11 +194,18 @@ class _Input:
         dataset = watched(dataset).with_options(tf_options(is_shared=self.is_shared))
         if (device := device_of(options.device)) is not None:
             dataset = dataset.apply(tf.data.experimental.prefetch_to_device(device))
-        dataset.state = functools.partial(state_at, options=options, layout=layout, digest=digest)
+        dataset.state = functools.partial(self._state, digest)
         dataset.input_start, dataset.input_epoch = start, counter
         dataset.input_steps = steps_per_epoch(options, layout)
         dataset.unreadable = self.readers.shards.unreadable
         return dataset
+
+    def _state(self, digest: str, step: int) -> InputState:
+        """The token after so many steps of all epochs, by the count of who took the batches."""
+        for lost in sorted(self.lost if self.options.batch_size is not None else ()):
+            if lost * self.options.echoing <= step:
+                step += self.options.echoing
+        return state_at(step, self.options, self.layout, digest)
 
     def _epoch(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The batches of an epoch from a step on."""
@@ -207,8 +225,14 @@ class _Input:
             elements = self._compared(elements, last=(layout.steps - step) * self.replicas - 1)
         spare = self._spare
         if self.skips and spare is not None:
-            keeps = {"keeps_rows": is_static, "keeps_elements": layout.num_replicas > 1}
-            elements = without_unreadable(elements, spare=spare, **keeps)
+            elements = without_unreadable(
+                elements,
+                keeps_rows=is_static,
+                keeps_elements=layout.num_replicas > 1,
+                spare=spare,
+                first=epoch * layout.steps + step,
+                lose=self.lost.add,
+            )
         are_full = is_static or not (self.skips or self.has_short_elements)
         return batched(
             elements,
@@ -225,14 +249,12 @@ class _Input:
     @property
     def has_short_elements(self) -> bool:
         """Whether others than the last element have fewer rows than a replica's, or it has none."""
-        rest = self.layout.rest
-        return len(rest) * self.replicas > 1 or any(n < self.layout.num_replicas for n in rest)
+        return len(self.layout.rest) * self.replicas > 1 or self.layout.empty_replicas > 0
 
     @functools.cached_property
     def _spare(self) -> bytes | None:
         """A record to stand in where a whole element has none."""
-        is_empty = any(rows < self.layout.num_replicas for rows in self.layout.rest)
-        if not self.skips and not (is_empty and self.options.remainder is None):
+        if not self.skips and not self.layout.empty_replicas:
             return None
         return self.readers.shards.first_readable(self.ranges)
 

@@ -177,9 +177,11 @@ class Layout:
         return _part(self.size(step), worker, self.num_workers)
 
     @property
-    def has_equal_elements(self) -> bool:
-        """Whether in each step all elements of all workers have equally many records."""
-        return all(rows % self.num_replicas == 0 for rows in self.rest)
+    def empty_replicas(self) -> int:
+        """Replicas that get no row of the last batch, and none of weight 0 either."""
+        if self.remainder is not None or not self.rest:
+            return 0
+        return max(self.num_replicas - self.rest[-1], 0)
 
     def lanes_of(self, worker: int) -> range:
         """The lanes that a worker's rows lie in; the first and last may be others' too."""

@@ -43,8 +43,8 @@ class InputOptions(DecodeOptions):
         remainder: what becomes of the records that fill no batch. `"drop"`: they are left out,
             others next epoch, and all shapes are static. `"pad"`: the last batch is filled up with
             rows of weight 0, told by `mask`. `"balance"`: the last two batches are made equally
-            large. None: the last batch is as large as equal shares of all workers can be, and
-            fewer records than there are workers are left out.
+            large. None: the last batch is smaller; of fewer records than there are replicas, some
+            get an empty one. Single examples: fewer than there are workers are left out.
         mask: with `pad`, the name of the float32 feature that is 0 in rows to leave out, else 1.
             With `label` it is the third of a triple instead, as Keras takes sample weights; beside
             a single tensor it is the second of a pair.
@@ -67,8 +67,8 @@ class InputOptions(DecodeOptions):
             is left out, counted, and told at the end of the epoch.
         start_step: the step, of all steps of all epochs, that the first batch is of. What comes
             before is not read.
-        state: a token of `state(step)` to go on from, in place of `start_step`: refused where the
-            dataset or the order is another.
+        state: a token of `state(step)` to go on from, in place of `start_step`, with any number
+            of workers: refused where the dataset or the order is another.
 
     Raises:
         ConfigError: a setting is not allowed; the message names it and its value.

@@ -45,12 +45,16 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         dataset: of `input_fn` or `distribute`.
         backup_dir: the folder.
         save_freq: `"epoch"`, or a number of batches.
+
+    Raises:
+        ConfigError: the dataset is not one of these, or `save_freq` is neither.
     """
 
     def __init__(self, dataset: Any, backup_dir: str, *, save_freq: str | int = "epoch") -> None:
         super().__init__()
         if save_freq != "epoch" and not (isinstance(save_freq, int) and save_freq > 0):
             raise ConfigError(f"save_freq: expected 'epoch' or a number, got {save_freq!r}")
+        _check_counted(dataset)
         self._dataset = dataset
         self._folder = backup_dir
         self._save_freq = save_freq
@@ -74,7 +78,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
         """Tells the dataset its epoch."""
         if self._dataset.input_steps:
-            self._dataset.input_epoch.assign(self._step // self._dataset.input_steps)
+            self._dataset.input_epoch.assign(self._dataset.state(self._step).epoch)
 
     def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
         """Counts, as `BackupAndRestore` does, and saves with it."""
@@ -118,7 +122,12 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         self.state: InputState | None = None
 
     def follow(self, dataset: Any) -> Any:
-        """Iterates over a dataset, with `state` at the step that comes next."""
+        """Iterates over a dataset, with `state` at the step that comes next.
+
+        Raises:
+            ConfigError: it is not one of `input_fn` or `distribute`.
+        """
+        _check_counted(dataset)
         start = dataset.input_start
         step = start.epoch * dataset.input_steps + start.step
         self.state = dataset.state(step)
@@ -135,3 +144,12 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         """Takes what a checkpoint held."""
         text = value.decode() if isinstance(value, bytes) else value
         self.state = InputState.from_json(text) if text else None
+
+
+def _check_counted(dataset: Any) -> None:
+    if not hasattr(dataset, "input_start"):
+        raise ConfigError(
+            "dataset: expected that of input_fn or distribute itself, before map and the like, and "
+            f"without data_service, got {dataset!r}. Change its examples in a "
+            "post_batching_callback."
+        )

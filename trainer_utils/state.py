@@ -108,12 +108,11 @@ def state_at(step: int, options: InputOptions, layout: Layout, digest: str) -> I
     each = steps_per_epoch(options, layout)
     epoch, within = divmod(step, each) if each else (0, 0)
     is_batched = options.batch_size is not None
+    taken = within // options.echoing
     return InputState(
         epoch=epoch,
         step=within,
-        records=(
-            layout.begin(within // options.echoing) if is_batched else within * layout.num_workers
-        ),
+        records=layout.begin(taken) if is_batched else taken * layout.num_workers,
         batch_size=layout.batch_size if is_batched else None,
         num_lanes=layout.num_lanes,
         num_workers=layout.num_workers,
@@ -147,12 +146,7 @@ def first_state(options: InputOptions, layout: Layout, digest: str) -> InputStat
                 f"state: expected the {name} of the token, {wanted!r}, got {got!r}. {cure}."
             )
     if options.batch_size is None:
-        if token.step and token.num_workers != layout.num_workers:
-            raise ConfigError(
-                f"state: expected {token.num_workers} workers as in the token, got "
-                f"{layout.num_workers}: single examples are dealt out for a number of workers. "
-                "Go on with as many, from the first step of an epoch, or with a batch_size."
-            )
+        _check_singles(token, options, layout)
     elif token.num_lanes != layout.num_lanes:
         raise ConfigError(
             f"state: expected a divisor of the batch size {layout.batch_size} as num_lanes of "
@@ -169,8 +163,26 @@ def first_state(options: InputOptions, layout: Layout, digest: str) -> InputStat
 def steps_per_epoch(options: InputOptions, layout: Layout) -> int:
     """Steps of an epoch; without a batch size, examples of each worker."""
     if options.batch_size is None:
-        return layout.num_records // layout.num_workers
+        return layout.num_records // layout.num_workers * options.echoing
     return layout.steps * options.echoing
+
+
+def _check_singles(token: InputState, options: InputOptions, layout: Layout) -> None:
+    """Single examples are counted one by one, and dealt out for a number of workers."""
+    if not token.step:
+        return
+    if token.num_workers != layout.num_workers:
+        raise ConfigError(
+            f"state: expected {token.num_workers} workers as in the token, got "
+            f"{layout.num_workers}: single examples are dealt out for a number of workers. "
+            "Go on with as many, from the first step of an epoch, or with a batch_size."
+        )
+    if options.on_corrupt == "skip":
+        raise ConfigError(
+            f"state: expected the first step of an epoch, got step {token.step}: which single "
+            "example it is, cannot be told where some may have been skipped. "
+            "Go on from there, with on_corrupt='raise', or with a batch_size."
+        )
 
 
 def _order_of(options: InputOptions, layout: Layout) -> str:

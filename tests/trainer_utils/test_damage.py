@@ -76,6 +76,25 @@ def test_a_cut_shard_loses_its_end_only(damaged):
     ]
 
 
+@pytest.mark.parametrize("echoing", [1, 2])
+def test_the_token_after_batches_that_could_not_be_read_is_of_the_next_one(damaged, echoing):
+    """Of records 10 to 19 none can be read: the third batch loses half, the next two all."""
+    for record in (n for n in range(10) if n != 4):
+        flip(shard(damaged, 1), record=record)
+    options: dict[str, Any] = {
+        "features": "id", "batch_size": 4, "shuffle": False, "repeat": 2, "on_corrupt": "skip",
+        "echoing": echoing,
+    }  # fmt: skip
+    dataset = input_fn(damaged, **options)
+    whole = [batch.tolist() for batch in dataset.as_numpy_iterator()]
+    once = [*range(10), *range(20, 30)]
+    assert [n for batch in whole[::echoing] for n in batch] == once * 2
+    assert len(whole) == 2 * 6 * echoing
+    for step in range(len(whole) + 1):
+        rest = input_fn(damaged, state=dataset.state(step).to_json(), **options)
+        assert [batch.tolist() for batch in rest.as_numpy_iterator()] == whole[step:]
+
+
 def test_with_static_shapes_others_stand_in_with_weight_0(damaged):
     dataset = input_fn(damaged, features=["id"], batch_size=4, remainder="pad", on_corrupt="skip")
     batches = list(dataset.as_numpy_iterator())
