@@ -35,6 +35,7 @@ from trainer_utils.format.naming import (
     VOCABULARY_FOLDER,
     WORKING_FOLDER,
 )
+from trainer_utils.format.texts import text_of
 from trainer_utils.newest import newest_dataset
 from trainer_utils.sampling import sample_features
 
@@ -257,4 +258,4 @@ def gzip_content_bytes(path: str) -> int:
 
 def _read_text(path: str) -> str:
     with tf.io.gfile.GFile(path, "rb") as stream:
-        return cast(bytes, stream.read()).decode("utf-8")
+        return text_of(stream.read(), path=path)

@@ -70,14 +70,13 @@ class ShardSums:
         if entry is None:
             return
         with self._lock:
-            if path not in self._checks:
+            known = self._checks.get(path)
+            if known is None or (known.is_done and known.error is None):  # it may have changed
                 self._checks[path] = _Check(path, location or path, entry, self._skips)
                 _enqueue(self._checks[path])
-            found = [key for key, check in self._checks.items() if check.error is not None]
-            check = (
-                self._checks.pop(found[0]) if found else None
-            )  # looked at anew in the next epoch
-        if check is not None:
+            bad = [key for key, check in self._checks.items() if check.error is not None]
+            found = [self._checks.pop(key) for key in bad]  # whoever reads on looks at them anew
+        for check in found:
             check.raise_error()
 
     def check(self, path: str, location: str) -> None:
@@ -108,17 +107,17 @@ class _Check:
     def __init__(self, path: str, location: str, entry: Shard, skips: bool) -> None:
         self._path, self._location, self._entry, self._skips = path, location, entry, skips
         self._lock = threading.Lock()
-        self._is_done = False
+        self.is_done = False
         self.error: CorruptShardError | None = None
 
     def run(self) -> None:
         with self._lock:
-            if not self._is_done:
+            if not self.is_done:
                 try:
                     self.error = self._find()
                 except (OSError, DatasetError, tf.errors.OpError) as error:
                     self.error = CorruptShardError(f"{self._path!r}: cannot be read: {error}")
-                self._is_done = True
+                self.is_done = True
 
     def raise_error(self) -> None:
         self.run()

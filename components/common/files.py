@@ -17,6 +17,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
+from trainer_utils.format.texts import text_of
+
 __all__ = [
     "FileRefusedError",
     "InputFile",
@@ -276,8 +278,12 @@ def _read_up_to(descriptor: int, most: int) -> bytes:
 
 
 def read_text(path: str) -> str:
-    """A whole UTF-8 file."""
-    return read_bytes(path).decode("utf-8")
+    """A whole UTF-8 file.
+
+    Raises:
+        DatasetError: it is not UTF-8; the message names it and the byte.
+    """
+    return text_of(read_bytes(path), path=path)
 
 
 class _BytesOnly:

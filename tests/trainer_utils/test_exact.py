@@ -225,3 +225,18 @@ def test_a_token_of_a_changed_dataset_is_refused_and_of_a_moved_one_is_not(tmp_p
 def test_text_that_is_no_token_is_refused(uneven):
     with pytest.raises(ConfigError, match=r"^state: expected a token"):
         input_fn(uneven, state="{}")
+
+
+@pytest.mark.parametrize("shuffle", ORDERS)
+@pytest.mark.parametrize(("count", "replicas", "echoing"), [(2, 4, 1), (3, 6, 1), (2, 8, 2)])
+def test_a_last_step_may_lack_elements_for_some_replicas(uneven, shuffle, count, replicas, echoing):
+    seen: list[int] = []
+    for context in workers_of(count, replicas):
+        options = {"features": "id", "batch_size": 24, "shuffle": shuffle, "echoing": echoing}
+        dataset = input_fn(uneven, input_context=context, repeat=2, **options)
+        elements = list(dataset.as_numpy_iterator())
+        assert len(elements) == int(dataset.cardinality())
+        seen += np.concatenate(elements).tolist()
+    counts = collections.Counter(seen)
+    assert sum(counts.values()) == 53 // count * count * 2 * echoing
+    assert len(counts) >= 53 - count + 1

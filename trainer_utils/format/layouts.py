@@ -166,11 +166,6 @@ def _parsed(
         return parse(read_text(name), path=path)
     except DatasetError:
         raise
-    except UnicodeDecodeError as error:
-        raise DatasetError(
-            f"{path!r}: expected UTF-8, got {error.object[error.start : error.end]!r} "
-            f"(byte {error.start}). The file is damaged: write the dataset again."
-        ) from error
     except (ArithmeticError, LookupError, OSError, RecursionError, TypeError, ValueError) as error:
         raise DatasetError(
             f"{path!r}: cannot be read: {type(error).__name__}: {error}. "

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -142,3 +143,13 @@ def test_feature_lists_that_no_schema_holds_are_refused_by_file(tmp_path):
     ):
         balance(source, tmp_path / "out", num_shards="1")
     assert not (tmp_path / "out" / "manifest.json").exists()
+
+
+@pytest.mark.parametrize("name", ["label.labels.txt", "dataset_info.json", "features.json"])
+def test_what_is_not_utf_8_is_named_with_its_byte(tmp_path, name):
+    source = tmp_path / "tfds"
+    shutil.copytree(GOLDEN / "tfds", source)
+    data = (source / name).read_bytes()
+    (source / name).write_bytes(data[:2] + b"\xe9" + data[2:])
+    with pytest.raises(Exception, match=rf"{name}'.*UTF-8.*\(byte 2\)"):
+        balance(source, tmp_path / "out", num_shards="1")
