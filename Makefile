@@ -24,8 +24,8 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
-.PHONY: help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks test-trainer test-flink test-prism
-.PHONY: lint format lock build image release clean other-stack
+.PHONY: help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks
+.PHONY: test-trainer test-flink test-prism lint format lock build image release clean other-stack
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))

@@ -40,7 +40,8 @@ def main() -> None:
     """One `export` a line."""
     settings = pip_settings()
     for name, variable, separator in _VARIABLES:
-        values = settings.get(name, "").split()
+        text = settings.get(name, "")
+        values = text.split() if separator else [text] if text else []
         if name == "find-links":  # uv fails where pip warns
             values = [value for value in values if "://" in value or os.path.exists(value)]
         if values and variable not in os.environ:

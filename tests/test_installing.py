@@ -1,0 +1,149 @@
+"""What an environment is made of: the choice of a stack, pip's settings for uv, the locks."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+LOCKS = ("requirements-tfx.lock", "requirements-tfx116.lock")
+# Answers what scripts/choose_stack asks a Python.
+PYTHON = """#!/bin/sh
+case $2 in
+  *executable*) echo "$0" ;;
+  *python_version*) echo {version}.9 ;;
+  *"not in"*) case $2 in *{version}*) exit 0 ;; *) exit 1 ;; esac ;;
+esac
+"""
+
+
+def write_command(path: Path, text: str) -> Path:
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
+
+
+@pytest.fixture
+def choose(tmp_path):
+    """Runs the choice on a machine of that glibc, with these Pythons and perhaps uv."""
+
+    def run(glibc: str, *commands: str, machine: str = "x86_64", **environment: str):
+        folder = tmp_path / "bin"
+        folder.mkdir()
+        write_command(folder / "getconf", f"#!/bin/sh\necho glibc {glibc}\n")
+        write_command(folder / "uname", f"#!/bin/sh\necho {machine}\n")
+        write_command(folder / "pyenv", "#!/bin/sh\nexit 1\n")
+        for name in ("awk", "bash", "env", "grep", "head", "sort", "tail"):
+            (folder / name).symlink_to(Path("/usr/bin") / name)
+        for name in commands:
+            version = name.removeprefix("python")
+            text = PYTHON.format(version=version) if version != name else "#!/bin/sh\n"
+            write_command(folder / name, text)
+        return subprocess.run(
+            [REPOSITORY / "scripts/choose_stack"],
+            env={"PATH": str(folder), **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("glibc", "commands", "stack", "stack_chosen", "python"),
+    [
+        # the newest Python where glibc is new; else the one that TFX 1.16 has
+        ("2.41", ["python3.10", "python3.12"], "", "tfx", "python3.12"),
+        ("2.38", ["python3.13", "python3.12"], "", "tfx", "python3.13"),
+        ("2.37", ["python3.10", "python3.12"], "", "tfx116", "python3.10"),
+        ("2.4", ["python3.10"], "", "tfx116", "python3.10"),
+        # STACK decides
+        ("2.41", ["python3.10", "python3.12"], "tfx116", "tfx116", "python3.10"),
+        ("2.41", ["python3.10"], "tfx", "tfx", "python3.10"),
+        # uv brings a Python where there is none
+        ("2.41", ["uv", "python3.9"], "", "tfx", "uv:3.13"),
+        ("2.36", ["uv", "python3.12"], "", "tfx116", "uv:3.10"),
+    ],
+)
+def test_the_stack_follows_glibc_and_what_is_asked_for(
+    choose, glibc, commands, stack, stack_chosen, python
+):
+    finished = choose(glibc, *commands, STACK=stack)
+    assert finished.returncode == 0, finished.stderr
+    chosen, path, why = finished.stdout.splitlines()
+    assert (chosen, path.rpartition("/")[2]) == (stack_chosen, python)
+    assert {"tfx": "TFX 1.21", "tfx116": "TFX 1.16"}[chosen] in why
+    assert f"STACK={stack}" in why if stack else f"glibc {glibc}" in why
+
+
+def test_the_python_that_is_named_comes_before_a_newer_one(choose, tmp_path):
+    named = write_command(tmp_path / "mine", PYTHON.format(version="3.11"))
+    finished = choose("2.41", "python3.13", PYTHON=str(named))
+    assert finished.stdout.splitlines()[1] == str(named)
+
+
+@pytest.mark.parametrize(
+    ("glibc", "commands", "environment", "said"),
+    [
+        ("2.36", ["python3.12"], {}, "No Python 3.10 here, which TFX 1.16 needs"),
+        ("2.41", ["python3.9"], {}, "No Python of 3.10 to 3.13 here"),
+        ("2.36", ["python3.10"], {"STACK": "tfx"}, "glibc 2.38 or newer, and this is x86_64"),
+        ("2.41", ["python3.10"], {"STACK": "tfx121"}, "expected tfx (TFX 1.21) or tfx116"),
+    ],
+)
+def test_what_cannot_be_had_is_said_in_one_line(choose, glibc, commands, environment, said):
+    finished = choose(glibc, *commands, **environment)
+    assert finished.returncode == 1
+    (line,) = finished.stderr.splitlines()
+    assert said in line
+
+
+def test_other_machines_have_the_older_tfx(choose):
+    finished = choose("2.41", "python3.10", machine="aarch64")
+    assert finished.stdout.splitlines()[0] == "tfx116"
+
+
+def test_uv_gets_the_settings_of_pip(tmp_path):
+    (tmp_path / "wheels").mkdir()
+    settings = {
+        "PIP_INDEX_URL": "https://index.example/simple",
+        "PIP_EXTRA_INDEX_URL": "https://one.example/a https://two.example/b",
+        "PIP_FIND_LINKS": f"{tmp_path / 'wheels'} {tmp_path / 'nowhere'}",
+        "PIP_CERT": "/etc/some ca.pem",
+        "PIP_CONFIG_FILE": os.devnull,
+    }
+    finished = subprocess.run(
+        [sys.executable, REPOSITORY / "scripts/uv_settings.py"],
+        env={"PATH": os.environ["PATH"], "UV_INSECURE_HOST": "kept", **settings},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    exported = dict(word.split("=", 1) for word in shlex.split(finished.stdout) if "=" in word)
+    assert exported == {
+        "UV_DEFAULT_INDEX": "https://index.example/simple",
+        "UV_INDEX": "https://one.example/a https://two.example/b",
+        "UV_FIND_LINKS": str(tmp_path / "wheels"),
+        "SSL_CERT_FILE": "/etc/some ca.pem",
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+    }
+
+
+@pytest.mark.parametrize("lock", LOCKS)
+def test_every_package_of_a_lock_has_its_hash_and_no_host_is_named(lock):
+    text = (REPOSITORY / lock).read_text()
+    pins = re.findall(r"^[a-z][\w.-]*(?:\[[\w,-]+\])?==[^\n]+ \\\n\s+--hash=", text, re.MULTILINE)
+    assert len(pins) == len(re.findall(r"^[a-z]", text, re.MULTILINE)) > 200
+    assert "://" not in text
+    assert {"pip", "setuptools", "uv", "wheel"} <= set(re.findall(r"^(\w+)==", text, re.MULTILINE))
+
+
+@pytest.mark.parametrize(("lock", "tfx"), list(zip(LOCKS, ("1.21.0", "1.16.0"), strict=True)))
+def test_each_stack_has_a_lock_of_its_own(lock, tfx):
+    pins = re.findall(r"^(tfx|ml-metadata|datum)==([\w.]+)", (REPOSITORY / lock).read_text(), re.M)
+    assert dict(pins) == {"tfx": tfx, "ml-metadata": tfx, "datum": "1.13.0"}
