@@ -19,7 +19,19 @@ settings.register_profile(
 )
 settings.load_profile("timeless")
 
+
 _LISTS = {int: "int64_list", float: "float_list", bytes: "bytes_list"}
+
+
+def pytest_make_parametrize_id(val: object) -> str | None:
+    """A name for a test of some settings, the same in each process that collects it."""
+    if not isinstance(val, Mapping):
+        return None
+    plain = (str, int, float, bool, type(None))
+    return ",".join(
+        f"{name}={value if isinstance(value, plain) else type(value).__name__}"
+        for name, value in val.items()
+    )
 
 
 @pytest.fixture(scope="session")

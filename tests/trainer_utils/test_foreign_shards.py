@@ -83,7 +83,7 @@ def read(uri: Path, **settings: Any) -> int:
     return sum(1 for _ in itertools.islice(dataset, known if known > 0 else None))
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("mode", MODES)
 def test_an_epoch_over_another_runs_shard_ends_in_an_error_naming_it(foreign, tmp_path, mode):
     mode = {**mode, **({"cache": str(tmp_path / "cache")} if mode.get("cache") == "folder" else {})}
     for _ in range(2):  # also the second time
@@ -91,7 +91,7 @@ def test_an_epoch_over_another_runs_shard_ends_in_an_error_naming_it(foreign, tm
             read(foreign, **mode)
 
 
-@pytest.mark.parametrize("mode", MODES, ids=str)
+@pytest.mark.parametrize("mode", MODES)
 def test_what_is_whole_is_read_in_any_mode(two_runs, mode):
     assert read(two_runs[0], **({**mode, "cache": "memory"} if "cache" in mode else mode)) > 0
 

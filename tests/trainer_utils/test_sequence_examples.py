@@ -103,7 +103,6 @@ def test_features_are_found_by_inspection(uri):
         {"pre_batching_callback": lambda tensors: tensors},
         {"cache": "memory"},
     ],
-    ids=str,
 )
 def test_contexts_and_lists_are_what_was_written(uri, settings):
     dataset = input_fn(uri, **{"batch_size": 4, **settings})
