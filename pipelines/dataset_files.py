@@ -56,6 +56,11 @@ class DatasetFiles:
         except (UnicodeDecodeError, OSError) as error:
             raise DatasetError(f"{self.path(name)!r}: expected text in UTF-8: {error}") from error
 
+    def read_lines(self, name: str) -> list[str]:
+        """The lines of a whole small file, which end with a newline and nothing else."""
+        lines = self.read_text(name).split("\n")
+        return lines if lines[-1] else lines[:-1]
+
     def size(self, name: str) -> int | None:
         """Of a file, in bytes; None where there is none."""
         size = self.sizes.get(name)

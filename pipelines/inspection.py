@@ -214,8 +214,7 @@ def inspect_dataset(uri: str) -> DatasetFacts:
         },
         features=found.features,
         classes={
-            name: len(files.read_text(path).splitlines())
-            for name, path in found.vocabulary_files.items()
+            name: len(files.read_lines(path)) for name, path in found.vocabulary_files.items()
         },
         manifest=found.manifest,
     )

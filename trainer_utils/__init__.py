@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from trainer_utils.distribution import distribute
     from trainer_utils.image_grid import preview
     from trainer_utils.input_pipeline import input_fn
+    from trainer_utils.loading import load
     from trainer_utils.monitoring import StepTimer
     from trainer_utils.options import InputOptions
     from trainer_utils.planning import InputPlan, WorkerPlan, plan
@@ -41,6 +42,7 @@ __all__ = [
     "bucket_by_length",
     "distribute",
     "input_fn",
+    "load",
     "load_state",
     "measure_input",
     "pack",
@@ -60,6 +62,7 @@ _MODULES = {
     "bucket_by_length": "trainer_utils.sequences",
     "distribute": "trainer_utils.distribution",
     "input_fn": "trainer_utils.input_pipeline",
+    "load": "trainer_utils.loading",
     "load_state": "trainer_utils.resuming",
     "measure_input": "trainer_utils.bench",
     "pack": "trainer_utils.sequences",

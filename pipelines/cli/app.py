@@ -19,7 +19,11 @@ __all__ = ["COMMANDS", "app", "main"]
 COMMANDS = {
     "convert": "pipelines.cli.convert_command",
     "inspect": "pipelines.cli.inspect_command",
+    "show": "pipelines.cli.show_command",
+    "report": "pipelines.cli.report_command",
+    "browse": "pipelines.cli.browse_command",
     "verify": "pipelines.cli.verify_command",
+    "diff": "pipelines.cli.diff_command",
     "plan": "pipelines.cli.plan_command",
     "bench": "pipelines.cli.bench_command",
     "doctor": "pipelines.cli.doctor_command",
@@ -128,6 +132,7 @@ def app() -> None:
     \b
     tfx-shards convert photos/ out/     # raw files to a balanced dataset
     tfx-shards inspect out/             # what is in it
+    tfx-shards show out/                # some of its records
     tfx-shards verify out/              # every checksum of every record
     """
 

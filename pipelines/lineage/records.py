@@ -22,16 +22,14 @@ from components.common.files import (
 )
 from components.common.shard_blocks import read_shard_blocks
 from pipelines.lineage.values import Json
+from pipelines.records import NAME_FEATURES
 from trainer_utils.format import DatasetError, RecordBlock
-from trainer_utils.format.example import bytes_features
+from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.layouts import Layout
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.format.tfrecord import HEADER_BYTES
 
-__all__ = ["LINEAGE_FEATURES", "Place", "Search", "search_dataset"]
-
-# Where the inputs of a text dataset have an `id` of their own, the second is ours.
-LINEAGE_FEATURES = ("record_id", "filename", "id")
+__all__ = ["Place", "Search", "search_dataset"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -105,7 +103,7 @@ def search_dataset(uri: str, name: str) -> Search:
     if rejects:
         return Search(outcome="rejected", rejects=rejects)
     if not features:
-        wanted = " nor ".join(sorted(LINEAGE_FEATURES))
+        wanted = " nor ".join(sorted(NAME_FEATURES))
         return Search(
             outcome="unknown",
             detail=f"its records have no feature that says what they are from: neither {wanted}",
@@ -133,8 +131,11 @@ def _lineage_features(uri: str, layout: Layout) -> list[str]:
     if not layout.features:
         for shards in layout.shards.values():
             for record in _first_records(uri, [shard.path for shard in shards]):
-                names |= {name for name, values in bytes_features(record).items() if values}
-    return [name for name in LINEAGE_FEATURES if name in names]
+                features = decode_example(record).items()
+                names |= {
+                    n for n, values in features if isinstance(next(iter(values), 0), memoryview)
+                }
+    return [name for name in NAME_FEATURES if name in names]
 
 
 def _first_records(uri: str, paths: Sequence[str]) -> Iterator[bytes]:
@@ -158,7 +159,7 @@ def _places(uri: str, layout: Layout, feature: str, name: str) -> Iterator[Place
             for block in read_shard_blocks(join(uri, shard.path)):
                 for number in _holding(block, wanted):
                     record = _payload(block, number)
-                    if wanted in bytes_features(record).get(feature, ()):
+                    if wanted in decode_example(record, {feature}).get(feature, ()):
                         yield Place(
                             split=split,
                             shard=shard.path,

@@ -10,13 +10,12 @@ import gzip
 import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
 from pipelines.dataset_files import open_file
-from pipelines.verification.labels import integers_of
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,
@@ -28,6 +27,7 @@ from trainer_utils.format import (
     read_blocks,
 )
 from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact
 
 __all__ = ["ShardOutcome", "ShardTask", "check_shard"]
@@ -157,17 +157,17 @@ def _blocks(stream: _Summed, path: str) -> Iterator[RecordBlock]:
 def _count_labels(block: RecordBlock, task: ShardTask, outcome: ShardOutcome) -> None:
     if not task.label_features:
         return
-    names = {name.encode(): name for name in task.label_features}
     for number, record in enumerate(block.records()):
         try:
-            found: Mapping[bytes, list[int]] = integers_of(record, names)
-        except ValueError as error:
+            found = decode_example(record, task.label_features)
+        except DatasetError as error:
             place = block.file_offset + int(block.starts[number])
             raise CorruptShardError(
                 f"{task.path!r}: {error} (record {outcome.records + number}, byte {place})"
             ) from error
-        for key, values in found.items():
-            outcome.labels.setdefault(names[key], collections.Counter()).update(values)
+        for name, values in found.items():
+            labels = outcome.labels.setdefault(name, collections.Counter())
+            labels.update(value for value in values if isinstance(value, int))
 
 
 def _file_problems(

@@ -1,0 +1,46 @@
+"""`tfx-shards browse`: a dataset's records as pages of this machine."""
+
+import importlib
+import webbrowser
+
+import click
+
+from pipelines.cli.console import dataset_argument, quiet, say, verbose_option
+from pipelines.cli.extra import require_tfx
+from pipelines.cli.report_command import lineage_of
+
+__all__ = ["browse"]
+
+
+@click.command(short_help="Look at records in a browser.")
+@dataset_argument
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=0,
+    help="Default: any that is free.",
+)
+@click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
+@verbose_option
+@click.pass_context
+def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
+    """Serve a dataset's records as pages, to this machine only, until Ctrl-C.
+
+    Filter by split, label and a part of the file name; look at one record whole. Nothing is
+    written. URI is any dataset that `inspect` reads.
+
+    \b
+    tfx-shards browse out/ --open
+    """
+    require_tfx("browse")
+    make_server = importlib.import_module("pipelines.browse").make_server
+    with quiet(ctx):
+        lineage = lineage_of(uri)
+    with make_server(uri, port=port, lineage=lineage) as server:
+        say(f"{server.url}  (Ctrl-C ends it)")
+        if opens:
+            webbrowser.open(server.url)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            say("")

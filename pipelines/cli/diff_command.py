@@ -1,0 +1,37 @@
+"""`tfx-shards diff`: what is different between two datasets."""
+
+import click
+
+from pipelines.cli.console import json_option, print_facts, verbose_option
+
+__all__ = ["diff"]
+
+
+@click.command(short_help="What is different between two datasets.")
+@click.argument("before")
+@click.argument("after")
+@click.option(
+    "--most",
+    type=click.IntRange(min=0),
+    default=100,
+    show_default=True,
+    help="Changes of each kind that are listed; all are counted.",
+)
+@json_option
+@verbose_option
+@click.pass_context
+def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) -> None:
+    """Show which records were added, removed, changed, or moved to another split.
+
+    Records are the same where their names are: `filename` or `id`. BEFORE and AFTER are any
+    datasets that `inspect` reads. The exit status is 0 whether they differ or not.
+
+    \b
+    tfx-shards diff out/artifacts/ShardBalancer/balanced_examples/4 out/
+    tfx-shards diff before/ after/ --json | jq .counts
+    """
+    from pipelines.diff import compare_datasets
+    from pipelines.outputs import newest_dataset
+
+    found = compare_datasets(newest_dataset(before), newest_dataset(after), most=most)
+    print_facts(found.to_json(), str(found), as_json=as_json)

@@ -1,0 +1,54 @@
+"""`tfx-shards report`: a page that shows what is in a dataset."""
+
+import contextlib
+import importlib
+
+import click
+
+from pipelines.cli.console import dataset_argument, quiet, say, verbose_option
+from pipelines.cli.extra import require_tfx
+
+__all__ = ["lineage_of", "report"]
+
+
+@click.command(short_help="A page that shows what is in a dataset.")
+@dataset_argument
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    default="report.html",
+    show_default=True,
+    help="The file to write.",
+)
+@click.option(
+    "--sample",
+    type=click.IntRange(min=1),
+    default=1000,
+    show_default=True,
+    help="Records of each split that are read, at the most.",
+)
+@verbose_option
+@click.pass_context
+def report(ctx: click.Context, uri: str, output: str, sample: int) -> None:
+    """Write a page that shows what is in a dataset: one HTML file that needs no network.
+
+    Splits, shards, labels, statistics of each feature, pictures by class, wave forms, texts,
+    rejects, settings, and what `doctor` would say. URI is any dataset that `inspect` reads.
+
+    \b
+    tfx-shards report out/ -o report.html
+    """
+    require_tfx("report")
+    write_report = importlib.import_module("pipelines.report").write_report
+    with quiet(ctx):
+        write_report(uri, output, sample_records=sample, lineage=lineage_of(uri))
+    say(f"Written: {output}")
+
+
+def lineage_of(uri: str) -> str | None:
+    """Where it comes from, if a store of ML Metadata above it says so."""
+    lineage = importlib.import_module("pipelines.lineage")
+    with contextlib.suppress(ValueError, OSError):
+        return str(lineage.describe_artifact(uri))
+    return None

@@ -1,0 +1,52 @@
+"""`tfx-shards show`: records of a dataset, on the terminal or as files."""
+
+import click
+
+from pipelines.cli.console import dataset_argument, json_option, print_facts, say, verbose_option
+
+__all__ = ["show"]
+
+
+@click.command(short_help="Some records of a dataset.")
+@dataset_argument
+@click.option("--split", help="Or a slice, such as 'train[100:]'. Default: the first split.")
+@click.option(
+    "-n",
+    "--number",
+    "count",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="Of records, at the most.",
+)
+@click.option(
+    "--export",
+    "folder",
+    type=click.Path(file_okay=False),
+    metavar="DIR",
+    help="Write a CSV, and images, sounds and long texts as files, into an empty folder.",
+)
+@json_option
+@verbose_option
+def show(uri: str, split: str | None, count: int, folder: str | None, as_json: bool) -> None:
+    """Show records: numbers, texts, names of labels, what images and sounds are.
+
+    URI is any dataset that `inspect` reads. Only the records that are shown are read, where
+    there is an index.
+
+    \b
+    tfx-shards show out/
+    tfx-shards show out/ --split 'eval[100:]' -n 5
+    tfx-shards show out/ -n 100 --export looked-at/
+    """
+    from pipelines.records import as_text, export_examples, read_examples
+    from pipelines.records.display import EXAMPLES_FILE
+
+    examples = read_examples(uri, split, count=count)
+    if folder is not None:
+        written = export_examples(examples, folder)
+        say(f"{written:,} records: {folder}/{EXAMPLES_FILE}")
+    elif as_json:
+        print_facts([example.to_json() for example in examples], "", as_json=True)
+    else:
+        print_facts(None, as_text(examples), as_json=False)

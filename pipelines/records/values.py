@@ -1,0 +1,139 @@
+"""What one feature of an example holds: numbers, texts, an image, a sound, pixels, or bytes.
+
+value = value_of(decode_example(record)["image"], features["image"])
+value.kind, value.format, value.shape       # 'image', 'JPEG', (375, 500, 3)
+"""
+
+import base64
+import dataclasses
+import functools
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from components.common.image_size import image_size
+from trainer_utils.format import Feature
+
+__all__ = ["Value", "value_of"]
+
+_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "GIF": ".gif", "BMP": ".bmp", "RAW": ".png"}
+_SOUNDS = {
+    b"fLaC": "FLAC",
+    b"OggS": "OGG",
+    b"ID3": "MP3",
+    b"\xff\xfb": "MP3",
+    b"\xff\xf3": "MP3",
+    b"\xff\xf2": "MP3",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Value:
+    """What a feature holds in one example.
+
+    Args:
+        values: integers, floats or bytes.
+        kind: `number`, `text`, `image`, `sound` or `bytes`.
+        format: of an image or a sound, such as `JPEG`, `RAW` (pixels) or `WAV`.
+        shape: of an image, `(height, width, channels)`.
+        names: of the classes that integers are, where there is a vocabulary.
+    """
+
+    values: Sequence[Any]
+    kind: str
+    format: str = ""
+    shape: tuple[int, ...] = ()
+    names: Sequence[str] = ()
+
+    @property
+    def is_file(self) -> bool:
+        """Whether its one value is what a file would hold."""
+        return self.kind in ("image", "sound", "bytes") and len(self.values) == 1
+
+    @property
+    def num_bytes(self) -> int:
+        """Of all values that are bytes."""
+        return sum(len(value) for value in self.values if isinstance(value, bytes))
+
+    @functools.cached_property
+    def content(self) -> bytes:
+        """The file's content; of pixels a PNG."""
+        data: bytes = self.values[0]
+        return _png(data, self.shape) if self.format == "RAW" else data
+
+    @property
+    def suffix(self) -> str:
+        """Of the file's name, such as `.jpg`."""
+        return _SUFFIXES.get(self.format, f".{self.format.lower() or 'bin'}")
+
+    @property
+    def texts(self) -> list[str]:
+        """The values of a text."""
+        return [value.decode() for value in self.values]
+
+    def to_json(self) -> Any:
+        """Plain JSON types; a single value as itself; bytes that are no text as base64."""
+        values = [_plain(value) for value in self.values]
+        return values[0] if len(values) == 1 else values
+
+
+def value_of(
+    values: Sequence[Any], feature: Feature | None = None, vocabulary: Sequence[str] = ()
+) -> Value:
+    """Finds out what some values are, by looking at them.
+
+    Args:
+        values: as `decode_example` gives them.
+        feature: what the dataset says of it, if anything.
+        vocabulary: the names of classes, by number.
+    """
+    if not values or not isinstance(values[0], memoryview):
+        are_classes = all(isinstance(v, int) and 0 <= v < len(vocabulary) for v in values)
+        names = [vocabulary[value] for value in values] if are_classes else []
+        return Value(values=values, kind="number", names=names)
+    contents = [bytes(value) for value in values]
+    if feature is not None and feature.is_raw_image and len(contents) == 1:
+        shape = tuple(feature.extra.get("image_shape", ()))
+        return Value(values=contents, kind="image", format="RAW", shape=shape)
+    if (image := image_size(contents[0])) is not None:
+        shape = (image.height, image.width, image.channels)
+        return Value(values=contents, kind="image", format=image.format, shape=shape)
+    if (sound := _sound_format(contents[0])) is not None:
+        return Value(values=contents, kind="sound", format=sound)
+    return Value(values=contents, kind="text" if _are_texts(contents) else "bytes")
+
+
+def _sound_format(content: bytes) -> str | None:
+    if content[:4] == b"RIFF" and content[8:12] == b"WAVE":
+        return "WAV"
+    return next((name for head, name in _SOUNDS.items() if content.startswith(head)), None)
+
+
+def _are_texts(contents: Sequence[bytes]) -> bool:
+    try:
+        for content in contents:
+            content.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _png(pixels: bytes, shape: Sequence[int]) -> bytes:
+    from PIL import Image
+
+    height, width, channels = shape
+    mode = {1: "L", 3: "RGB", 4: "RGBA"}[channels]
+    stream = io.BytesIO()
+    Image.frombytes(mode, (width, height), pixels).save(stream, "PNG")
+    return stream.getvalue()
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, float):
+        return value if abs(value) < float("inf") else str(value)  # JSON has neither NaN nor inf
+    if not isinstance(value, bytes):
+        return value
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        return {"base64": base64.b64encode(value).decode()}

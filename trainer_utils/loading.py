@@ -1,0 +1,45 @@
+"""`load`: all splits of a dataset in one call.
+
+splits = load("datasets/photos", batch_size=64, features="image", label="label")
+model.fit(splits["train"], validation_data=splits["eval"])
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from trainer_utils.dataset import open_dataset, uri_of
+from trainer_utils.format import DatasetError
+from trainer_utils.input_pipeline import input_fn
+from trainer_utils.options import InputOptions
+
+__all__ = ["load"]
+
+
+def load(
+    artifact_uri: Any, *, options: InputOptions | None = None, **settings: Any
+) -> dict[str, tf.data.Dataset]:
+    """Reads every split of a dataset.
+
+    Args:
+        artifact_uri: as `input_fn` takes it. Of a list, the splits that all of them have.
+        options: of all splits; see `InputOptions`. `pre_batching_callback` and
+            `post_batching_callback` may differ by split.
+        settings: fields of `InputOptions`, which go before those of `options`.
+
+    Returns:
+        What `input_fn` gives, by split, in the dataset's order.
+
+    Raises:
+        DatasetError: there is no dataset, it is not whole, or they have no split in common.
+        ConfigError: a setting is not allowed.
+    """
+    artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
+    uris = list(dict.fromkeys(map(uri_of, artifacts)))
+    datasets = [open_dataset(uri).records for uri in uris]
+    splits = [
+        split for split in next(iter(datasets), {}) if all(split in records for records in datasets)
+    ]
+    if not splits:
+        raise DatasetError(f"artifact_uri: expected datasets with a split in common, got {uris}")
+    return {split: input_fn(uris, split, options=options, **settings) for split in splits}
