@@ -11,7 +11,7 @@ import click
 import pytest
 
 from pipelines.cli.app import COMMANDS, app
-from tests.docs.markdown import LANGUAGES, PAGES, REPOSITORY, blocks, shell_lines, spans
+from tests.docs.markdown import LANGUAGES, PAGES, REPOSITORY, blocks, sessions, shell_lines, spans
 
 pytest.importorskip("tfx", reason="the pages speak of the components")
 page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -119,6 +119,15 @@ def arguments_of(function):
         if function.__module__.startswith("pipelines"):
             return None
     return names
+
+
+@page
+def test_a_console_that_is_not_run_has_commands_with_these_options(page):
+    for block in blocks(page):
+        if not block.is_run and block.language in ("sh", "console"):
+            commands = [command for command, _ in sessions(block.text)] or shell_lines(block.text)
+            for command in commands:
+                check_command(shlex.split(command, comments=True)[1:])
 
 
 @page
