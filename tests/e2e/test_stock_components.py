@@ -101,7 +101,7 @@ def test_transform_and_trainer_made_a_model_that_serves_raw_examples(uris):
 
 
 def test_evaluator_measures_it(uris):
-    result = tfma.load_eval_result(uris["Evaluator"])
+    result = tfma.load_eval_result(uris["Evaluator"].replace("/blessing/", "/evaluation/"))
     ((_, metrics),) = result.slicing_metrics
     values = metrics[""][""]
     assert values["example_count"]["doubleValue"] == len(records_of(uris, "eval"))
