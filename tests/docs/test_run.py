@@ -167,6 +167,8 @@ def run(line):
 
 def check_session(place, command, expected, folder, *, is_fixed):
     """Runs a command and compares its output, but for numbers; `…` leaves something out."""
+    if command.startswith("make "):
+        return  # see test_said.py
     shows_status = command.endswith("; echo $?")
     status, output = run(command.removesuffix("; echo $?"))
     if shows_status:

@@ -133,7 +133,10 @@ def test_a_console_that_is_not_run_has_commands_with_these_options(page):
 @page
 def test_make_can_do_what_a_block_asks_for(page):
     for block in blocks(page):
-        for line in shell_lines(block.text) if block.language == "sh" else ():
+        lines = shell_lines(block.text) if block.language == "sh" else ()
+        if block.language == "console":
+            lines = [command for command, _ in sessions(block.text)]
+        for line in lines:
             words = shlex.split(line, comments=True)
             if words[0] == "make":
                 command = ["make", "--dry-run", "--question", *words[1:]]
