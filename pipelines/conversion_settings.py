@@ -90,28 +90,28 @@ def prepare(
     source = os.fspath(source)
     if not source:
         raise ConfigError(f"source: expected a path, got {source!r}")
-    if "://" in source or kind is not None:
-        check_names(options, kind=kind)  # looking at a remote source takes seconds
-    seen = "as asked for"
-    if kind is not None:
-        check_source(source)
-    else:
+    known, seen = kind, "as asked for"
+    if known is None:
+        if "://" in source:
+            check_names(options)  # looking at a remote source takes seconds
         recognised = recognise(source, options)
-        kind, seen = recognised.kind, recognised.seen
-        check_names(options, kind=kind)
-    if "://" not in source:  # a link is as good as the file: only links within a folder are not
-        source = os.path.realpath(source) if os.path.islink(source) else os.path.abspath(source)
+        known, seen = recognised.kind, recognised.seen
+    check_names(options, kind=known)
     balancer = {name: options[name] for name in _BALANCER if name in options}
     example_gen = {
         name: value for name, value in options.items() if name not in _BALANCER or name in _SHARED
     }
-    _SETTINGS[kind].from_arguments(example_gen)
+    _SETTINGS[known].from_arguments(example_gen)
     balancing = BalancerSettings(**balancer)
     if splits is not None:
         balancing.check_splits(list(splits))
+    if kind is not None:
+        check_source(source)
+    if "://" not in source:  # a link is as good as the file: only links within a folder are not
+        source = os.path.realpath(source) if os.path.islink(source) else os.path.abspath(source)
     return Conversion(
         source=source,
-        kind=kind,
+        kind=known,
         seen=seen,
         splits=splits,
         example_gen=example_gen,

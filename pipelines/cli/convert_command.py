@@ -2,6 +2,7 @@
 
 import csv
 import dataclasses
+import os
 from typing import Any
 
 import click
@@ -113,6 +114,8 @@ def convert(
         check_places(conversion.source, out, metadata)
     if kind is None:
         say(f"{source}: {conversion.seen}")
+    if ctx.find_root().meta.get("verbose"):
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")  # so that its import is heard as well
     say("Starting TFX (some seconds) …")
     with quiet(ctx):
         if dry_run:

@@ -11,7 +11,7 @@ import click
 import pytest
 
 from pipelines.cli.app import COMMANDS, app
-from tests.docs.markdown import LANGUAGES, PAGES, REPOSITORY, blocks, shell_lines, spans
+from tests.docs.markdown import LANGUAGES, PAGES, REPOSITORY, blocks, sessions, shell_lines, spans
 
 pytest.importorskip("tfx", reason="the pages speak of the components")
 page = pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
@@ -122,9 +122,21 @@ def arguments_of(function):
 
 
 @page
+def test_a_console_that_is_not_run_has_commands_with_these_options(page):
+    for block in blocks(page):
+        if not block.is_run and block.language in ("sh", "console"):
+            commands = [command for command, _ in sessions(block.text)] or shell_lines(block.text)
+            for command in commands:
+                check_command(shlex.split(command, comments=True)[1:])
+
+
+@page
 def test_make_can_do_what_a_block_asks_for(page):
     for block in blocks(page):
-        for line in shell_lines(block.text) if block.language == "sh" else ():
+        lines = shell_lines(block.text) if block.language == "sh" else ()
+        if block.language == "console":
+            lines = [command for command, _ in sessions(block.text)]
+        for line in lines:
             words = shlex.split(line, comments=True)
             if words[0] == "make":
                 command = ["make", "--dry-run", "--question", *words[1:]]
