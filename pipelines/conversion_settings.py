@@ -20,8 +20,8 @@ from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.settings import TextSettings
 from pipelines.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
-from trainer_utils.format.errors import did_you_mean
 from trainer_utils.format.naming import check_split_name
+from trainer_utils.format.spelling import did_you_mean
 
 __all__ = ["EXAMPLE_GENS", "Conversion", "check_names", "check_places", "prepare"]
 

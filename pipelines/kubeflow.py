@@ -19,7 +19,7 @@ import yaml
 from components.kubeflow.elsewhere import check_dataset_root
 from components.kubeflow.images import using_image
 from trainer_utils.format import ConfigError
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.spelling import did_you_mean
 
 __all__ = ["compile_pipeline"]
 

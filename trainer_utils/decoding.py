@@ -11,8 +11,8 @@ from typing import Any
 
 from trainer_utils.audio import AudioReading
 from trainer_utils.format import ConfigError
+from trainer_utils.format.spelling import checks_names
 from trainer_utils.images import ImageReading
-from trainer_utils.setting_names import checks_names
 from trainer_utils.turbo import is_turbo_installed
 
 __all__ = ["DECODERS", "DecodeOptions"]

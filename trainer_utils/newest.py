@@ -22,10 +22,10 @@ def newest_dataset(uri: str) -> str:
     if "://" in uri:
         return uri
     link = uri
-    if not os.path.islink(uri):
+    if os.path.basename(uri) != LATEST or not os.path.islink(uri):
         if os.path.exists(os.path.join(uri, MANIFEST_FILE)):
             return uri
         link = os.path.join(uri, LATEST)
-    if os.path.basename(link) != LATEST or not os.path.islink(link):
+    if not os.path.islink(link):
         return uri
     return os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))

@@ -11,8 +11,8 @@ from typing import Any
 
 from trainer_utils.decoding import DecodeOptions
 from trainer_utils.format import ConfigError
+from trainer_utils.format.spelling import check_names, checks_names
 from trainer_utils.layout import REMAINDERS
-from trainer_utils.setting_names import check_names, checks_names
 
 __all__ = ["Callback", "InputOptions", "chosen_options"]
 
@@ -186,7 +186,9 @@ class InputOptions(DecodeOptions):
                 rule = f"{rest!r}, since a data service deals out shards in no fixed order"
                 _check(self, name, getattr(self, name) == rest, rule)
             _check(self, "shuffle", self.shuffle != "global", "no 'global' with a data service")
-            rule = "'auto' or 'tensorflow' with a data service, whose workers do not share our Python"
+            rule = (
+                "'auto' or 'tensorflow' with a data service, whose workers do not share our Python"
+            )
             _check(self, "decoder", self.decoder != "turbo", rule)
 
 
@@ -204,7 +206,8 @@ def chosen_options(
     Raises:
         ConfigError: there is no such setting, or it has a value that is not allowed.
     """
-    check_names(settings, [field.name for field in dataclasses.fields(InputOptions)], of, also)
+    known = [field.name for field in dataclasses.fields(InputOptions)]
+    check_names(of, settings, known, also=also)
     return (options or InputOptions()).replace(**settings)
 
 

@@ -11,13 +11,12 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.spelling import check_names, did_you_mean
 
 __all__ = [
     "COMPRESSIONS",
     "as_properties",
     "check_choice",
-    "check_names",
     "check_number",
     "known_now",
     "names_checked",
@@ -67,16 +66,6 @@ def _is_known_later(value: object) -> bool:
     """Whether it is one of these; where TFX has not been imported, as in workers, there is none."""
     kinds = [getattr(sys.modules[m], kind) for m, kind in _LATER.items() if m in sys.modules]
     return isinstance(value, tuple(kinds))
-
-
-def check_names(taker: str, given: Mapping[str, Any], known: Collection[str]) -> None:
-    """Refuses an argument of a name that `taker` does not know, and says which was meant."""
-    for name, value in given.items():
-        if name not in known:
-            raise ConfigError(
-                f"{taker}, option {name!r}: expected one of {', '.join(known)}, "
-                f"got {name}={value!r}.{did_you_mean(name, known)}".removesuffix(".")
-            )
 
 
 def names_checked(constructor: Callable[..., None]) -> Callable[..., None]:

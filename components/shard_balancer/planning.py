@@ -18,7 +18,6 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
-from components.common.checks import check_names
 from components.shard_balancer.inputs import Inputs, InputShard, open_inputs
 from components.shard_balancer.layout import (
     Cells,
@@ -33,6 +32,7 @@ from components.shard_balancer.records import OBJECT_BYTES
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, survey_shard
 from trainer_utils.format import shard_bounds
+from trainer_utils.format.spelling import check_names
 from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
 
 __all__ = ["BalancePlan", "PlannedSplit", "SplitPlan", "needs_survey", "plan", "plan_split"]

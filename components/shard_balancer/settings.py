@@ -10,7 +10,7 @@ from typing import Any
 
 from components.common.checks import COMPRESSIONS, check_choice, check_number
 from trainer_utils.format import ConfigError, num_shards_for
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
 __all__ = ["BalancerSettings"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pipelines.doctor.checks import Check, bad, ok, warn
 from pipelines.doctor.packages import version_of
 from trainer_utils.format import ConfigError
-from trainer_utils.format.errors import did_you_mean
+from trainer_utils.format.spelling import did_you_mean
 
 __all__ = ["STRATEGIES", "cluster_checks", "workers_of"]
 

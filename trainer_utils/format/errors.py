@@ -6,12 +6,9 @@ except trainer_utils.DatasetError as error:
     print(error)  # what happened, where, and how to mend it
 """
 
-import difflib
-from collections.abc import Iterable
-
 from trainer_utils.format.printable import printable
 
-__all__ = ["ConfigError", "CorruptShardError", "DatasetError", "InputError", "did_you_mean"]
+__all__ = ["ConfigError", "CorruptShardError", "DatasetError", "InputError"]
 
 
 class DatasetError(ValueError):
@@ -34,17 +31,3 @@ class ConfigError(DatasetError):
 
 class InputError(DatasetError):
     """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad."""
-
-
-def did_you_mean(given: object, known: Iterable[object]) -> str:
-    """` Did you mean 'seed'?`, to end an error about `given`; empty where nothing known is like it.
-
-    Args:
-        given: what somebody wrote: the name of a setting or command, or a value of one.
-        known: what would have been allowed. Only texts count, on both sides.
-    """
-    if not isinstance(given, str):
-        return ""
-    names = {name.lower(): name for name in known if isinstance(name, str)}
-    like = difflib.get_close_matches(given.lower(), names, n=1, cutoff=0.7)
-    return f" Did you mean {names[like[0]]!r}?" if like else ""

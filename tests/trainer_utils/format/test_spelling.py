@@ -38,18 +38,18 @@ CALLS = {
     ],
 )
 def test_a_misspelt_setting_is_refused_with_the_one_that_was_meant(call, name, meant):
-    with pytest.raises(ConfigError, match=rf"^setting '{name}': .*did you mean `{meant}`\?$"):
+    with pytest.raises(ConfigError, match=rf"setting '{name}': .* Did you mean '{meant}'\?$"):
         CALLS[call](**{name: 8})
 
 
 def test_what_is_like_no_setting_is_refused_with_all_of_them():
-    with pytest.raises(ConfigError, match=r"^setting 'zzz': .*batch_size, .*shuffle"):
+    with pytest.raises(ConfigError, match=r"setting 'zzz': .*batch_size, .*shuffle"):
         InputOptions(zzz=1)
-    with pytest.raises(ConfigError, match=r"^setting 'resise': .*did you mean `resize`"):
+    with pytest.raises(ConfigError, match=r"setting 'resise': .* Did you mean 'resize'\?"):
         DecodeOptions(resise="crop")
-    with pytest.raises(ConfigError, match="did you mean `split`"):
+    with pytest.raises(ConfigError, match="Did you mean 'split'"):
         trainer_utils.input_fn("nowhere", splits="train")
-    with pytest.raises(ConfigError, match="did you mean `workers`"):
+    with pytest.raises(ConfigError, match="Did you mean 'workers'"):
         trainer_utils.plan("nowhere", worker=2)
 
 
@@ -63,7 +63,7 @@ def test_a_letter_more_or_less_is_told(name, data):
         st.sampled_from([name[:place] + name[place + 1 :], name[:place] + "x" + name[place:]])
     )
     if wrong and wrong not in NAMES:
-        with pytest.raises(ConfigError, match="did you mean `"):
+        with pytest.raises(ConfigError, match="Did you mean '"):
             InputOptions(**{wrong: 1})
 
 

@@ -1,0 +1,72 @@
+"""Names that are misspelt: refused with the one that was meant.
+
+check_names("input_fn", {"batchsize": 8}, ["batch_size", "seed"])
+# ConfigError: input_fn, setting 'batchsize': expected one of …. Did you mean 'batch_size'?
+"""
+
+import dataclasses
+import difflib
+import functools
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, TypeVar
+
+from trainer_utils.format.errors import ConfigError
+
+__all__ = ["check_names", "checks_names", "did_you_mean"]
+
+_Options = TypeVar("_Options")
+_ALIKE = 0.7  # of `difflib`'s ratio: further apart, a name is another rather than misspelt
+
+
+def did_you_mean(given: object, known: Iterable[object]) -> str:
+    """` Did you mean 'seed'?`, to end an error about `given`; empty where nothing known is like it.
+
+    Args:
+        given: what somebody wrote: the name of a setting or command, or a value of one.
+        known: what would have been allowed. Only texts count, on both sides.
+    """
+    if not isinstance(given, str):
+        return ""
+    names = {_plain(name): name for name in known if isinstance(name, str)}
+    like = difflib.get_close_matches(_plain(given), names, n=1, cutoff=_ALIKE)
+    return f" Did you mean {names[like[0]]!r}?" if like else ""
+
+
+def _plain(name: str) -> str:
+    return name.lower().replace("_", "").replace("-", "")
+
+
+def check_names(
+    taker: str, given: Mapping[str, Any], known: Collection[str], *, also: Iterable[str] = ()
+) -> None:
+    """Refuses a setting that there is not.
+
+    Args:
+        taker: what takes the settings, for the message.
+        given: settings by name.
+        known: the names that there are.
+        also: others that may be meant, such as its positional arguments.
+
+    Raises:
+        ConfigError: a name is not known; the message has its value, and the name that was meant.
+    """
+    for name, value in given.items():
+        if name not in known:
+            raise ConfigError(
+                f"{taker}, setting {name!r}: expected one of {', '.join(known)}, "
+                f"got {name}={value!r}.{did_you_mean(name, [*also, *known])}".removesuffix(".")
+            )
+
+
+def checks_names(options: type[_Options]) -> type[_Options]:
+    """Makes a dataclass refuse what is not a field of it as `check_names` does."""
+    make: Any = options.__init__
+    known = [field.name for field in dataclasses.fields(options)]  # type: ignore[arg-type]
+
+    @functools.wraps(make)
+    def checked(self: _Options, *values: Any, **settings: Any) -> None:
+        check_names(options.__name__, settings, known)
+        make(self, *values, **settings)
+
+    options.__init__ = checked  # type: ignore[assignment]
+    return options
