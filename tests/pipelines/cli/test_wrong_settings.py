@@ -38,6 +38,7 @@ WRONG = {  # settings: values that no kind of conversion takes
     "sample_rate": [0, "16kHz", 1.5, True],
     "channels": [0, 3, "mono"],
     "column_names": ["a,b", [""], ["a", "a"], 3],
+    "header": ["yes", 2, [True]],
     "delimiter": ["", ";;", 3, '"', "é"],
     "lowercase": ["yes", 2, None],
     "normalize": ["NFX", 3, "nfc"],
