@@ -120,10 +120,14 @@ def _facts_of_texts(array: Any, records: npt.NDArray[np.int64]) -> ColumnFacts:
         return facts
     is_int = pc.match_substring_regex(array, _INT)
     ints = _count(is_int)
-    if ints < facts.values:
-        floats = _count(pc.match_substring_regex(array, _FLOAT))
+    is_float = None if ints == facts.values else pc.match_substring_regex(array, _FLOAT)
+    floats = 0 if is_float is None else _count(is_float)
+    facts.has_floats = floats > 0
+    if ints + floats == facts.values:  # the common case, in as few looks as can be
+        facts.first_float = None if is_float is None else _place(array, is_float, records)
+    else:
         others = _count(pc.match_substring_regex(array, _DOUBTFUL))
-        facts.has_floats, facts.has_doubtful = floats > 0, others > 0
+        facts.has_doubtful = others > 0
         facts.has_codes = ints + floats + others < facts.numbers
         is_number = pc.match_substring_regex(array, _GIVEN_NUMBER)
         is_int = pc.match_substring_regex(array, _GIVEN_INT)
