@@ -53,7 +53,8 @@ def order_of(
             seed=options.seed,
             read=read,
         )
-    return sequential(ranges, layout=layout, worker=worker, read=read)
+    rotates = options.remainder == "drop"  # what `drop_remainder` leaves out is always the same
+    return sequential(ranges, layout=layout, worker=worker, rotates=rotates, read=read)
 
 
 def window_records_of(sources: Sequence[Source], options: InputOptions) -> int:

@@ -24,7 +24,7 @@ __all__ = ["read_in_order", "sequential"]
 
 
 def sequential(
-    ranges: Sequence[FileRange], *, layout: Layout, worker: int, read: ReadPiece
+    ranges: Sequence[FileRange], *, layout: Layout, worker: int, rotates: bool, read: ReadPiece
 ) -> Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]:
     """A worker's records, of all those in the order of the files.
 
@@ -32,6 +32,7 @@ def sequential(
         ranges: of all workers.
         layout: of an epoch.
         worker: which one this is.
+        rotates: whether each epoch begins so much later that others are left out.
         read: how a piece is read.
 
     Returns:
@@ -47,7 +48,7 @@ def sequential(
             return cut(own, step * layout.rows_per_worker, share.used), np.array(
                 [layout.rows_per_worker]
             )
-        return read_in_order(ranges, layout, epoch, step)
+        return read_in_order(ranges, layout, epoch if rotates else 0, step)
 
     def own_rows(records: tf.Tensor) -> tf.Tensor:
         size = tf.size(records, tf.int64)

@@ -196,4 +196,6 @@ def _order_of(options: InputOptions, layout: Layout) -> str:
     }
     if options.shuffle is True:
         settings["shuffle_bytes"] = options.shuffle_bytes
+    if options.shuffle is False:  # what it leaves out is the same in each epoch
+        settings["drop_remainder"] = options.drop_remainder
     return json.dumps(settings)

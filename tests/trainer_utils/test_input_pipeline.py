@@ -762,13 +762,11 @@ def test_pipelines_get_equal_shares_that_do_not_overlap(uneven, num_pipelines, s
     ]
     parts = [[batch.tolist() for batch in dataset.as_numpy_iterator()] for dataset in datasets]
     read = [number for part in parts for number in flat(part)]
-    # All take as many steps as they say, of as many records as the others'.
-    assert {int(dataset.cardinality()) for dataset in datasets} == {len(parts[0])}
-    assert len({tuple(map(len, part)) for part in parts}) == 1
-    # No record comes twice, and only the rest of the division does not come.
-    assert len(set(read)) == len(read)
-    assert set(read) <= set(expected)
-    assert len(expected) - len(read) == len(expected) % num_pipelines
+    # All take as many steps as they say, of as many records as the others' or one more or less.
+    assert {int(dataset.cardinality()) for dataset in datasets} == {*map(len, parts)}
+    for step in zip(*parts, strict=True):
+        assert max(map(len, step)) - min(map(len, step)) <= 1
+    assert sorted(read) == sorted(expected)
 
 
 @pytest.mark.parametrize("num_pipelines", [2, 3])
@@ -784,15 +782,17 @@ def test_pipelines_share_several_datasets(uneven, datum_photos, num_pipelines):
         )
         for index in range(num_pipelines)
     ]
-    assert {len(share) for share in shares} == {46 // num_pipelines}
-    missing = collections.Counter([*range(23), *range(23)]) - collections.Counter(flat(shares))
-    assert missing.total() == 46 % num_pipelines
+    assert {len(share) for share in shares} <= {46 // num_pipelines, -(-46 // num_pipelines)}
+    assert sorted(flat(shares)) == sorted([*range(23), *range(23)])
 
 
-def test_more_pipelines_than_records_get_none(uneven):
+def test_one_of_more_pipelines_than_records_gets_an_empty_batch(uneven):
+    sizes = []
     for index in range(5):
         context = tf.distribute.InputContext(5, index, 5)
-        assert batches(uneven, "train[:4]", batch_size=5, input_context=context) == []
+        (batch,) = batches(uneven, "train[:4]", batch_size=5, input_context=context)
+        sizes.append(len(batch))
+    assert sorted(sizes) == [0, 1, 1, 1, 1]
 
 
 @pytest.mark.parametrize(

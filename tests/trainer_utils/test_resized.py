@@ -285,6 +285,13 @@ def test_jobs_of_more_workers_than_lanes_read_lanes_together(of_53):
     assert [*first, *second, *third] == one
 
 
+def test_files_in_order_begin_anew_each_epoch_unless_others_are_to_be_dropped(of_53):
+    options: dict[str, Any] = {"features": "id", "batch_size": 8, "shuffle": False, "repeat": 2}
+    for settings, second in (({"drop_remainder": True}, 0), ({"remainder": "drop"}, 5)):
+        batches = list(input_fn(of_53, **options, **settings).as_numpy_iterator())
+        assert [batch[0] for batch in batches] == [*range(0, 48, 8), *range(second, second + 48, 8)]
+
+
 @pytest.mark.parametrize("workers", [2, 8])
 def test_a_token_comes_in_any_spelling_of_the_same_settings(of_53, workers):
     same = [
