@@ -59,8 +59,8 @@ class InputReport:
         stages: in the order of the work.
         batch_size: records of a step.
         cores: that this process may use.
-        bound: `processor` where the cores are busy; else `storage`, `copying` of examples into
-            batches, or `one thread` that others wait for.
+        bound: `processor` where the cores are busy; else `storage`, or `copying` of examples from
+            stage to stage and into batches, on one thread that the others wait for.
         slowest: the name of the stage that adds most.
         step_seconds: what a training step may cost at least, so that it never
             waits for the input.
@@ -103,11 +103,10 @@ _CURES = {
         "Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'; or let other "
         "machines do it: data_service=…"
     ),
-    "one thread": (
-        "Cores are idle: ask for fewer features, take a larger batch_size, or let other machines "
-        "do it: data_service=…"
+    "copying": (
+        "Cores are idle while one thread hands on. Ask for less: uint8 in place of normalize=…, "
+        "fewer features, a smaller image_size; or take a larger batch_size."
     ),
-    "copying": "Ask for less: uint8 in place of normalize=…, fewer features, a smaller image_size.",
 }
 
 
@@ -176,7 +175,7 @@ def report_of(
     if max(last.busy, slowest.busy) >= _BUSY:
         bound = "processor"
     else:  # there are idle cores, which more decoding at a time would use
-        bound = {"read": "storage", "batch": "copying"}.get(slowest.name, "one thread")
+        bound = "storage" if slowest.name == "read" else "copying"
     return InputReport(
         stages=tuple(stages),
         batch_size=batch_size,

@@ -18,8 +18,8 @@ def stages(read, parse, decode, batch, busy=0.4):
     [
         (stages(10_000, 8_000, 1_000, 950, busy=0.9), "processor", "decode"),
         (stages(10_000, 2_000, 1_900, 1_800, busy=0.85), "processor", "parse"),
-        (stages(10_000, 8_000, 1_000, 950), "one thread", "decode"),
-        (stages(10_000, 2_000, 1_900, 1_800, busy=0.1), "one thread", "parse"),
+        (stages(10_000, 8_000, 1_000, 950), "copying", "decode"),
+        (stages(10_000, 2_000, 1_900, 1_800, busy=0.1), "copying", "parse"),
         (stages(1_000, 990, 950, 940), "storage", "read"),
         (stages(1_000, 990, 950, 940, busy=0.95), "processor", "read"),
         (stages(9_000, 8_000, 7_000, 1_000), "copying", "batch"),
