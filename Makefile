@@ -174,7 +174,9 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --output-file requirements-trainer.lock
 
 $(READY): $(LOCKED) pyproject.toml
-	@PYTHONWARNINGS=ignore $(PIP) install --no-deps --no-build-isolation --editable .
+	@exec 9< scripts/make_venv  # which locks itself, for makes that run at the same time
+	! command -v flock >/dev/null || flock 9
+	PYTHONWARNINGS=ignore $(PIP) install --no-deps --no-build-isolation --editable .
 	touch $@
 
 $(LOCKED): requirements-tfx.lock requirements-tfx116.lock $(OTHER_STACK)
