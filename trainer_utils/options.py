@@ -184,7 +184,9 @@ class InputOptions(DecodeOptions):
                 rule = f"{rest!r}, since a data service deals out shards in no fixed order"
                 _check(self, name, getattr(self, name) == rest, rule)
             _check(self, "shuffle", self.shuffle != "global", "no 'global' with a data service")
-            rule = "'auto' or 'tensorflow' with a data service, whose workers do not share our Python"
+            rule = (
+                "'auto' or 'tensorflow' with a data service, whose workers do not share our Python"
+            )
             _check(self, "decoder", self.decoder != "turbo", rule)
 
 
