@@ -1,4 +1,4 @@
-"""What the benchmarks share: real JPEGs, medians of alternating runs, a table.
+"""What the benchmarks share: photos, medians of alternating runs, a table.
 
 photos = make_jpegs(folder, count=3000)
 compare({"ours": run_ours, "plain loop": run_loop}, records=3000, megabytes=321.0, target=…)
@@ -52,23 +52,34 @@ def compare(
         Records per second by name, from the median of the runs.
     """
     seconds: dict[str, list[float]] = {name: [] for name in peers}
+    cpu_seconds: dict[str, list[float]] = {name: [] for name in peers}
     for run in range(runs + 1):
         for name, work in peers.items():
             shutil.rmtree(target, ignore_errors=True)  # of a run that was broken off
             target.mkdir(parents=True)
-            started = time.perf_counter()
+            started, cpu = time.perf_counter(), _cpu_seconds()
             work(target)
             if run:
                 seconds[name].append(time.perf_counter() - started)
+                cpu_seconds[name].append(_cpu_seconds() - cpu)
             shutil.rmtree(target)
     rates = {name: records / statistics.median(times) for name, times in seconds.items()}
     versions = ", ".join(f"{package} {metadata.version(package)}" for package in _PACKAGES)
     print(f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}")
     print(f"{versions}\n{records} records, {megabytes:.0f} MB, median of {runs} runs\n")
     first = next(iter(rates.values()))
-    print(f"| {'':32} | records/s | MB/s | ours is |\n|{'-' * 34}|----------:|-----:|--------:|")
+    print(f"| {'':32} | records/s | MB/s | ours is | us of CPU |")
+    print(f"|{'-' * 34}|----------:|-----:|--------:|----------:|")
     for name, rate in rates.items():
         speed = rate * megabytes / records
-        print(f"| {name:32} | {rate:9.0f} | {speed:4.0f} | {first / rate:6.2f}x |")
+        # What a busy machine changes least.
+        cpu = statistics.median(cpu_seconds[name]) / records * 1e6
+        print(f"| {name:32} | {rate:9.0f} | {speed:4.0f} | {first / rate:6.2f}x | {cpu:9.0f} |")
     print()
     return rates
+
+
+def _cpu_seconds() -> float:
+    """Of this process and of those that it has waited for."""
+    spent = os.times()
+    return spent.user + spent.system + spent.children_user + spent.children_system

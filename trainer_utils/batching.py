@@ -11,11 +11,11 @@ from typing import Any
 import tensorflow as tf
 
 from trainer_utils.dataflow import mapped, unbatched
+from trainer_utils.decoding_threads import batches_at_once
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.machine import usable_cores
 from trainer_utils.options import Callback, InputOptions
 from trainer_utils.parsing import ExampleParser
-from trainer_utils.turbo import batches_at_once
 
 __all__ = ["Arrangement", "batched", "callback_of", "echoed"]
 

@@ -8,8 +8,8 @@ of floats 5% of what decoding it does. An array that is given to TensorFlow as i
 the last tensor that shares its memory is gone.
 """
 
+import collections
 import math
-import threading
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -27,35 +27,26 @@ class Buffers:
     """Gives out arrays, from several threads at once."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._spare: list[npt.NDArray[np.uint8]] = []
+        # No lock: what is dropped may come back in the midst of anything, on any thread. Of other
+        # sizes, as of an epoch's last batch, none are kept for long.
+        self._spare: collections.deque[npt.NDArray[np.uint8]] = collections.deque(maxlen=_MOST_KEPT)
 
     def take(self, shape: Sequence[int], dtype: Any) -> npt.NDArray[Any]:
         """An array of whatever values."""
         num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
-        memory = self._spare_of(num_bytes)
-        if memory is None:
+        memory = self._any_spare()
+        if memory is None or memory.size != num_bytes + _ALIGNMENT:
             memory = np.empty(num_bytes + _ALIGNMENT, np.uint8)
+        # Parts of parts hold on to the first array that has no other behind it. Of a buffer, that
+        # is this one, so that it is gone when all of them are.
+        owner = np.frombuffer(memory, np.uint8)
+        weakref.finalize(owner, self._spare.append, memory).atexit = False
         begin = -memory.ctypes.data % _ALIGNMENT
-        array = memory[begin : begin + num_bytes].view(dtype).reshape(shape)
-        # Weakly, so that what is out at the end does not keep what is not.
-        weakref.finalize(array, _give_back, weakref.ref(self), memory).atexit = False
+        array: npt.NDArray[Any] = owner[begin : begin + num_bytes].view(dtype).reshape(shape)
         return array
 
-    def _spare_of(self, num_bytes: int) -> npt.NDArray[np.uint8] | None:
-        with self._lock:
-            for place, memory in enumerate(self._spare):
-                if memory.size == num_bytes + _ALIGNMENT:
-                    return self._spare.pop(place)
-        return None
-
-    def give_back(self, memory: npt.NDArray[np.uint8]) -> None:
-        """Keeps memory that nobody holds any more, the last few."""
-        with self._lock:
-            self._spare.append(memory)
-            del self._spare[:-_MOST_KEPT]
-
-
-def _give_back(buffers: "weakref.ref[Buffers]", memory: npt.NDArray[np.uint8]) -> None:
-    if (owner := buffers()) is not None:
-        owner.give_back(memory)
+    def _any_spare(self) -> npt.NDArray[np.uint8] | None:
+        try:
+            return self._spare.pop()
+        except IndexError:
+            return None

@@ -252,7 +252,9 @@ class ImageReading:
             end = tf.minimum(kept.begin + kept.extent + _MARGIN, (shape[:2] + ratio - 1) // ratio)
             window = tf.concat([begin, end - begin], axis=0)
             pixels = tf.io.decode_and_crop_jpeg(encoded, window, **settings)
-            (top, left), (height, width) = (tf.unstack(n) for n in (kept.begin - begin, kept.extent))
+            (top, left), (height, width) = (
+                tf.unstack(n) for n in (kept.begin - begin, kept.extent)
+            )
             return pixels[top : top + height, left : left + width]
 
         if not self.dct_scaling:
