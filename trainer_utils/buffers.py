@@ -39,7 +39,7 @@ class Buffers:
             memory = np.empty(num_bytes + _ALIGNMENT, np.uint8)
         # numpy has parts of parts hold on to the first array with no other array behind it. With a
         # memoryview behind it that is this one, which is so gone when all of them are.
-        owner = np.frombuffer(memoryview(memory), np.uint8)
+        owner = np.frombuffer(memory.data, np.uint8)
         weakref.finalize(owner, self._spare.append, memory).atexit = False
         begin = -memory.ctypes.data % _ALIGNMENT
         array: npt.NDArray[Any] = owner[begin : begin + num_bytes].view(dtype).reshape(shape)
