@@ -1,6 +1,6 @@
 """What ImageExampleGen's options for faster training change: bytes on disk, and images/s read.
 
-    python benchmarks/image_options.py --workdir bench        # 2,000 JPEGs of 640 x 480
+    python benchmarks/image_options.py --workdir bench        # 2,000 photos
 
 Each dataset is read by `input_fn` with `image_size=(224, 224)` in batches of 64; raw images have
 that size already.

@@ -37,9 +37,9 @@ class Buffers:
         memory = self._any_spare()
         if memory is None or memory.size != num_bytes + _ALIGNMENT:
             memory = np.empty(num_bytes + _ALIGNMENT, np.uint8)
-        # Parts of parts hold on to the first array that has no other behind it. Of a buffer, that
-        # is this one, so that it is gone when all of them are.
-        owner = np.frombuffer(memory, np.uint8)
+        # numpy has parts of parts hold on to the first array with no other array behind it. With a
+        # memoryview behind it that is this one, which is so gone when all of them are.
+        owner = np.frombuffer(memory.data, np.uint8)
         weakref.finalize(owner, self._spare.append, memory).atexit = False
         begin = -memory.ctypes.data % _ALIGNMENT
         array: npt.NDArray[Any] = owner[begin : begin + num_bytes].view(dtype).reshape(shape)

@@ -75,8 +75,7 @@ def run_in_threads(make_work: Callable[[], Callable[[int], None]], count: int) -
         make_work: called once by each thread; what it returns, with numbers.
 
     Raises:
-        ValueError: with the message of the lowest number's error, the same with any number of
-            threads. TensorFlow makes an InvalidArgumentError of it.
+        Exception: what the lowest number raised: the same with any number of threads.
     """
     _end_calls_at_exit()
     numbers, errors = iter(range(count)), dict[int, Exception]()
@@ -94,5 +93,4 @@ def run_in_threads(make_work: Callable[[], Callable[[int], None]], count: int) -
         for started in [pool.submit(run) for _ in range(min(usable_cores(), count))]:
             started.result()
     if errors:
-        first = errors[min(errors)]
-        raise ValueError(getattr(first, "message", str(first))) from first
+        raise errors[min(errors)]

@@ -25,7 +25,7 @@ from trainer_utils.crops import (
 )
 from trainer_utils.format import ConfigError
 from trainer_utils.normalizing import DTYPES, NORMALIZATIONS, Normalization, is_normalization
-from trainer_utils.turbo import TurboDecoder
+from trainer_utils.turbo import TurboDecoder, normalized
 
 __all__ = ["ImageReading"]
 
@@ -291,7 +291,12 @@ class ImageReading:
         """Sets the dtype, then mirrors, so that the fewest bytes are moved."""
         normalization = None if label_map else self.normalization(pixels.shape[-1])
         if normalization is not None:
-            pixels = normalization.convert(pixels)
+            is_batch = pixels.shape.rank == 4 and pixels.dtype == tf.uint8
+            pixels = (
+                normalized(pixels, normalization)
+                if is_batch and self.decoder == "turbo"
+                else normalization.convert(pixels)
+            )
         elif pixels.dtype != tf.uint8:
             pixels = tf.cast(tf.round(pixels), tf.uint8)
         if not self.flips:

@@ -21,11 +21,12 @@ import tensorflow as tf
 from trainer_utils.buffers import Buffers
 from trainer_utils.decoding_threads import run_in_threads
 from trainer_utils.image_plans import Plan, Planner
+from trainer_utils.normalizing import Normalization
 
 if TYPE_CHECKING:
     from trainer_utils.images import ImageReading
 
-__all__ = ["TurboDecoder", "is_turbo_installed"]
+__all__ = ["TurboDecoder", "is_turbo_installed", "normalized"]
 
 _COLOURS = {1: "GRAY", 3: "RGB"}
 _SMALLEST_SCALED = 16  # pixels; of less, simplejpeg's choice of a scale is not clear
@@ -60,14 +61,29 @@ class TurboDecoder:
         self._channels = channels
         self._normalization = reading.normalization(channels)
         self._buffers = Buffers()
-        plain = dataclasses.replace(reading, normalize=None, decoder="tensorflow")
-        self._by_tensorflow = tf.function(
+        self._formats = formats
+
+    @functools.cached_property
+    def _tensorflows(self) -> Any:
+        """TensorFlow's way with one image, for `by_tensorflow`; traced where it is first needed."""
+        plain = dataclasses.replace(self._reading, normalize=None, decoder="tensorflow")
+        channels, formats = self._channels, self._formats
+        decode = tf.function(
             lambda encoded, seed: plain.decode(
                 encoded, channels=channels, seed=seed, formats=formats
             ),
             input_signature=[tf.TensorSpec((), tf.string), tf.TensorSpec((2,), tf.int64)],
             autograph=False,
         )
+        return decode.get_concrete_function()
+
+    def by_tensorflow(self, data: bytes, seed: npt.NDArray[np.int64]) -> Pixels:
+        """One image, `uint8`; raises ValueError, of which TensorFlow makes its own error again."""
+        try:
+            pixels: Pixels = self._tensorflows(tf.constant(data), tf.constant(seed)).numpy()
+        except tf.errors.OpError as error:
+            raise ValueError(error.message) from error
+        return pixels
 
     @property
     def _dtype(self) -> tf.DType:
@@ -98,10 +114,10 @@ class TurboDecoder:
         size = self._reading.size or _common_size(plans)
         dtype = self._dtype.as_numpy_dtype
         if size is None:  # of images whose size TensorFlow's decoder alone can tell
-            made = [self._by_tensorflow(*one).numpy() for one in zip(images, seeds, strict=True)]
+            made = [self.by_tensorflow(*one) for one in zip(images, seeds, strict=True)]
             batch = self._buffers.take((len(images), *made[0].shape), dtype)
             for row, pixels in zip(batch, made, strict=True):
-                self._finish(pixels, row)
+                self.finish(pixels, row)
             return batch
         batch = self._buffers.take((len(images), *size, self._channels), dtype)
 
@@ -112,11 +128,25 @@ class TurboDecoder:
         run_in_threads(make_work, len(images))
         return batch
 
-    def _finish(self, pixels: Pixels, row: npt.NDArray[Any]) -> None:
+    def finish(self, pixels: Pixels, row: npt.NDArray[Any]) -> None:
+        """Writes a finished image into its row, normalised where it is to be."""
         if self._normalization is None:
             row[:] = pixels
         else:
             self._normalization.write(pixels, to=row)
+
+
+def normalized(pixels: tf.Tensor, normalization: Normalization) -> tf.Tensor:
+    """`(batch, height, width, channels) uint8` as floats, in one call, in threads."""
+    buffers = Buffers()
+    dtype = tf.as_dtype(normalization.dtype)
+
+    def normalize(images: Pixels) -> npt.NDArray[Any]:
+        batch = buffers.take(images.shape, dtype.as_numpy_dtype)
+        run_in_threads(lambda: lambda n: normalization.write(images[n], to=batch[n]), len(images))
+        return batch
+
+    return tf.ensure_shape(tf.numpy_function(normalize, [pixels], dtype), pixels.shape)
 
 
 class _Worker:
@@ -135,7 +165,7 @@ class _Worker:
 
         part = None if plan.head is None else self._part(data, plan)
         if part is None:
-            self._decoder._finish(self._decoder._by_tensorflow(data, seed).numpy(), row)
+            self._decoder.finish(self._decoder.by_tensorflow(data, seed), row)
             return
         is_last = self._decoder._normalization is None
         fitted = row if is_last and not plan.is_mirrored else self._fitted
@@ -151,7 +181,7 @@ class _Worker:
             cv2.flip(fitted, 1, turned)
             fitted = turned
         if not is_last:
-            self._decoder._finish(fitted, row)
+            self._decoder.finish(fitted, row)
 
     def _part(self, data: bytes, plan: Plan) -> Pixels | None:
         """What is kept of an image, at the scale that is enough; None: TensorFlow is to say."""

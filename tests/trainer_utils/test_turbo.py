@@ -226,6 +226,24 @@ def test_normalised_values_are_those_of_the_uint8_image(dtype, normalize, flip):
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=step, atol=2e-6)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_raw_images_are_normalised_too(tmp_path, photos, write_dataset, dtype):
+    raw = Feature(type="string", extra={"encoding": "raw", "image_shape": [40, 48, 3]})
+    examples = [{"image": [photo.tobytes()]} for photo in photos[:9]]
+    uri = write_dataset(tmp_path, {"train": [examples]}, {"image": raw})
+    settings: dict[str, Any] = {"features": "image", "normalize": "imagenet", "shuffle": False}
+    settings.update(image_dtype=dtype, batch_size=4)
+    for turbo, plain in zip(
+        input_fn(uri, decoder="turbo", **settings),
+        input_fn(uri, decoder="tensorflow", **settings),
+        strict=True,
+    ):
+        assert turbo.dtype == plain.dtype == tf.as_dtype(dtype)
+        step = 2.0**-8 if dtype == "bfloat16" else 2.0**-21
+        turbo, plain = (tf.cast(one, tf.float32).numpy() for one in (turbo, plain))
+        np.testing.assert_allclose(turbo, plain, rtol=step, atol=2e-6)
+
+
 # --- Batches of a dataset ---
 
 
@@ -265,6 +283,22 @@ def test_input_fn_gives_the_same_with_either_decoder(uri, settings):
         assert max(most_levels(got[n], expected[n]) for n in got) <= 1
     # And auto is the turbo decoder, which a resize shows.
     assert any(not np.array_equal(got[n], expected[n]) for n in got)
+
+
+def test_batches_that_are_kept_stay_as_they_are(uri):
+    """Although memory is used again: here batches of three epochs, in floats, all at once."""
+    settings = {"features": "image", "normalize": "unit", "shuffle": False, "batch_size": 4}
+    dataset = input_fn(uri, repeat=3, decoder="turbo", image_size=(64, 64), **settings)
+    kept = list(dataset)
+    parts = [batch[1:, 5] for batch in kept]
+    assert len(kept) == 21
+    for first, second, third in zip(kept[:7], kept[7:14], kept[14:], strict=True):
+        np.testing.assert_array_equal(first, second)
+        np.testing.assert_array_equal(first, third)
+    del kept, first, second, third
+    list(dataset)
+    for first, second in zip(parts[:7], parts[7:14], strict=True):
+        np.testing.assert_array_equal(first, second)
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
@@ -317,10 +351,11 @@ def test_images_of_one_size_need_none_and_others_are_refused(tmp_path, photos, w
     for got, example in zip(batch.numpy(), examples, strict=True):
         exact = tf.io.decode_jpeg(example["image"][0], dct_method="INTEGER_ACCURATE")
         np.testing.assert_array_equal(got, exact)
-    examples[3] = {"image": [encode(photos[3][:30])]}
-    bad = write_dataset(tmp_path / "bad", {"train": [examples]}, {"image": image})
-    with pytest.raises(tf.errors.InvalidArgumentError):
-        list(input_fn(bad, features="image", decoder="turbo"))
+    for number, data in enumerate([encode(photos[3][:30]), b"no image"]):
+        bad = [*examples[:3], {"image": [data]}]
+        uri = write_dataset(tmp_path / f"bad-{number}", {"train": [bad]}, {"image": image})
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            list(input_fn(uri, features="image", decoder="turbo"))
 
 
 def test_a_label_map_is_cut_and_mirrored_with_its_image(tmp_path, write_dataset):
