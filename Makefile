@@ -165,13 +165,13 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	  echo "make lock needs uv: run make venv, put it on the PATH (pip install uv) or name it, make lock UV=/path/to/uv" >&2
 	  exit 1
 	}
-	$(COMPILE) requirements.in --universal --python-version 3.10 --extra tfx --extra demo --extra dev \
+	$(COMPILE) requirements.in --universal --python-version 3.10 --extra tfx --extra turbo --extra demo --extra dev \
 	  --output-file requirements-tfx.lock
 	$(COMPILE) requirements.in requirements-tfx116.in --python-version 3.10 --python-platform linux \
-	  --extra tfx116 --extra demo --extra dev --output-file requirements-tfx116.lock
+	  --extra tfx116 --extra turbo --extra demo --extra dev --output-file requirements-tfx116.lock
 	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx \
 	  --output-file requirements-image.lock
-	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --output-file requirements-trainer.lock
+	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --extra turbo --output-file requirements-trainer.lock
 
 $(READY): $(LOCKED) pyproject.toml
 	@exec 9< scripts/make_venv  # which locks itself, for makes that run at the same time
