@@ -107,6 +107,7 @@ class _Check:
     def __init__(self, path: str, location: str, entry: Shard, skips: bool) -> None:
         self._path, self._location, self._entry, self._skips = path, location, entry, skips
         self._lock = threading.Lock()
+        self._state: tuple[int, ...] | None = None  # of the file that was looked at
         self.is_done = False
         self.error: CorruptShardError | None = None
 
@@ -120,12 +121,18 @@ class _Check:
                 self.is_done = True
 
     def raise_error(self) -> None:
+        """Raises what was found; of a file that was changed since, what is there now."""
         self.run()
+        now = _state_if_any(self._location)
+        if self.error is not None and now not in (None, self._state):
+            self.is_done, self.error = False, None
+            self.run()
         if self.error is not None:
             raise self.error
 
     def _find(self) -> CorruptShardError | None:
-        state = (self._location, self._entry.crc32c, *_state(self._location))
+        self._state = _state(self._location)
+        state = (self._location, self._entry.crc32c, *self._state)
         if state in _good:
             return None
         crc = 0
@@ -165,6 +172,13 @@ def _state(path: str) -> tuple[int, ...]:
         return int(found.length), int(found.mtime_nsec)
     own = os.stat(path)
     return own.st_size, own.st_mtime_ns, own.st_ctime_ns, own.st_ino
+
+
+def _state_if_any(path: str) -> tuple[int, ...] | None:
+    try:
+        return _state(path)
+    except (OSError, tf.errors.OpError):
+        return None
 
 
 def _enqueue(check: _Check) -> None:

@@ -24,7 +24,14 @@ from trainer_utils.format.naming import MANIFEST_FILE
 __all__ = ["main"]
 
 _SPLIT_ORDER = ("train", "eval", "test")
-_ZERO_IS_NONE = ("max_chars", "max_pixels", "num_shards", "resize_shorter_side", "sample_rate")
+_EMPTY_IS_NONE = (
+    "header",
+    "max_chars",
+    "max_pixels",
+    "num_shards",
+    "resize_shorter_side",
+    "sample_rate",
+)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -225,7 +232,7 @@ def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
         name: value
         for name, value in parameters.items()
         if value not in ("", None, [], {})
-        and not (value == 0 and name in _ZERO_IS_NONE)
+        and not (not value and name in _EMPTY_IS_NONE)
         and name != "input_version"
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli.console import take_over_process
+from pipelines.cli.console import take_over_process, was_interrupted
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -79,6 +79,8 @@ class _Commands(click.Group):
         except Exception as error:
             from trainer_utils.format.printable import printable
 
+            if was_interrupted():  # while something was imported, which made another error of it
+                raise _Interrupted("interrupted") from None
             if _is_verbose(ctx):
                 print(printable(traceback.format_exc(), keep="\n"), file=sys.stderr, end="")
             raise _failure(error) from error

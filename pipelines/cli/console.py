@@ -9,8 +9,10 @@ import contextlib
 import json
 import logging
 import os
+import signal
 import sys
 import time
+import types
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -27,12 +29,14 @@ __all__ = [
     "shown_progress",
     "take_over_process",
     "verbose_option",
+    "was_interrupted",
 ]
 
 _PACKAGES = ("components", "pipelines", "trainer_utils")
 _PATIENCE_SECONDS = 2.0
 
 _is_own_process = False
+_was_interrupted = False
 _stderr: Any = None  # the process's own, while file descriptor 2 leads nowhere
 
 
@@ -43,9 +47,22 @@ def take_over_process() -> None:
     """
     global _is_own_process
     _is_own_process = True
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:  # not where it is ignored
+        signal.signal(signal.SIGINT, _interrupt)
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
+
+
+def _interrupt(number: int, frame: types.FrameType | None) -> None:
+    global _was_interrupted
+    _was_interrupted = True
+    signal.default_int_handler(number, frame)
+
+
+def was_interrupted() -> bool:
+    """Whether Ctrl-C was pressed, whatever became of the KeyboardInterrupt."""
+    return _was_interrupted
 
 
 def json_option(command: Callable[..., Any]) -> Callable[..., Any]:

@@ -238,6 +238,11 @@ def of_balancing(folder):
     }
 
 
+def of_format(folder):
+    (folder / "manifest.json").symlink_to(folder / "out/latest/manifest.json")
+    return {}
+
+
 def of_kubeflow(folder):
     from kfp import dsl
 
@@ -251,6 +256,7 @@ def of_kubeflow(folder):
 PRELUDES = {
     "README.md": of_readme,
     "balancing.md": of_balancing,
+    "format.md": of_format,
     "kubeflow.md": of_kubeflow,
     "reading.md": lambda folder: {"uri": str(folder / "tokens")},
     "workers.md": lambda folder: {"step": 1},
