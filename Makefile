@@ -171,7 +171,7 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	  --extra tfx116 --extra turbo --extra demo --extra dev --output-file requirements-tfx116.lock
 	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx \
 	  --output-file requirements-image.lock
-	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --extra turbo --output-file requirements-trainer.lock
+	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --output-file requirements-trainer.lock
 
 $(READY): $(LOCKED) pyproject.toml
 	@exec 9< scripts/make_venv  # which locks itself, for makes that run at the same time

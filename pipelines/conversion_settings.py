@@ -175,8 +175,9 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
         raise ConfigError(f"out: expected a folder, got {out!r}")
     if metadata and os.path.isdir(metadata):
         raise ConfigError(f"metadata: expected a file, got the folder {metadata!r}")
-    for name, place in (("out", out), ("metadata", os.path.dirname(metadata or ""))):
-        _check_folder(name, place)
+    _check_folder("out", out)
+    if metadata:
+        _check_folder("metadata", os.path.dirname(metadata) or ".")
     root = os.path.realpath(out)
     if os.path.isdir(source) and os.path.commonpath([os.path.realpath(source), root]) == (
         os.path.realpath(source)

@@ -211,7 +211,11 @@ class ExampleParser:
             label_map=_is_label_map(feature),
         )
         if feature.is_fixed_size and reading.size is None:
-            return tf.ensure_shape(pixels, (*encoded.shape, *size, None))
+            channels = pixels.shape[-1]
+            if encoded.shape.rank:  # where there are no images, none says of what size
+                none = [0, *size, channels]
+                pixels = tf.reshape(pixels, tf.where(tf.size(encoded) > 0, tf.shape(pixels), none))
+            return tf.ensure_shape(pixels, (*encoded.shape, *size, channels))
         return pixels
 
 

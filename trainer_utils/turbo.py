@@ -111,8 +111,10 @@ class TurboDecoder:
         plans = self._planner.of(images, seeds)
         if seeds is None:
             seeds = np.zeros((len(images), 2), np.int64)
-        size = self._reading.size or _common_size(plans)
         dtype = self._dtype.as_numpy_dtype
+        if not images:  # some replicas get none of the last batch
+            return np.zeros((0, *(self._reading.size or (0, 0)), self._channels), dtype)
+        size = self._reading.size or _common_size(plans)
         if size is None:  # of images whose size TensorFlow's decoder alone can tell
             made = [self.by_tensorflow(*one) for one in zip(images, seeds, strict=True)]
             batch = self._buffers.take((len(images), *made[0].shape), dtype)

@@ -310,7 +310,7 @@ def test_images_of_one_size_have_static_shapes(tmp_path, photos, write_dataset, 
 def test_an_image_that_belies_its_size_is_an_error(tmp_path, photos, write_dataset):
     shard = [{"id": [0], "image": [encode(photos[0][:20])]}]
     uri = write_dataset(tmp_path, {"train": [shard]}, IMAGES)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"\[20,48,3\]"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"20,48,3\]"):
         list(input_fn(uri))
 
 
