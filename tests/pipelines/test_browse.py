@@ -185,6 +185,7 @@ def test_a_damaged_record_is_said_and_the_rest_goes_on(dataset, tmp_path):
 def test_the_command_serves_until_it_is_interrupted(dataset):
     process = subprocess.Popen(
         [sys.executable, "-m", "pipelines.cli", "browse", dataset],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests
         stderr=subprocess.PIPE,
         text=True,
     )

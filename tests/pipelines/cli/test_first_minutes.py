@@ -92,6 +92,7 @@ def test_any_name_will_do_and_a_link_to_the_table_too(here):
 def test_ctrl_c_while_tfx_starts_is_one_line(here, seconds):
     process = subprocess.Popen(
         [sys.executable, "-m", "pipelines.cli", "convert", "texts.csv", "out"],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests
         env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
