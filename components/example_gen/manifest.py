@@ -270,8 +270,9 @@ def _as_automl(table: Table, inputs: LayoutInputs) -> tuple[list[str], list[tupl
     has_split = not any(_is_file(row[0].strip()) for _, row in rows)
     names = ["split", media, "label"] if has_split else [media, "label"]
     place = names.index(media)
-    is_split = [_is_split(row[0].strip()) for _, row in rows]
-    if any(len(row) <= place for _, row in rows) or (has_split and not any(is_split)):
+    if any(len(row) <= place for _, row in rows) or (
+        has_split and rows and not any(_is_split(row[0].strip()) for _, row in rows)
+    ):
         refuse_doubtful(
             table.path,
             rows[0][1],

@@ -44,7 +44,7 @@ def artifact(demo: tuple[Path, str], component: str, output: str) -> Path:
 @pytest.fixture(scope="module")
 def rows(demo) -> list[dict[str, str]]:
     """The rows that are whole, by the standard library."""
-    text = (demo[0] / "texts.csv").read_text(errors="surrogateescape", newline="")
+    text = (demo[0] / "texts.csv").read_text(errors="surrogateescape")
     found = list(csv.DictReader(text.splitlines(keepends=True)))
     return [row for row in found if row["label"] and row["words"] and is_utf8(row["text"])]
 
