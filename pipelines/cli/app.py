@@ -149,5 +149,9 @@ def main(arguments: list[str] | None = None) -> None:
         arguments: None for those of the process.
     """
     take_over_process()
-    app.main(args=arguments, prog_name=_PROGRAM)
+    try:
+        app.main(args=arguments, prog_name=_PROGRAM)
+    except KeyboardInterrupt:  # outside of any command
+        click.echo("Error: interrupted", err=True)
+        sys.exit(_Interrupted.exit_code)
     sys.exit(0)
