@@ -102,7 +102,7 @@ def test_ctrl_c_while_tfx_starts_is_one_line(here, seconds):
     time.sleep(seconds / 2)
     process.send_signal(signal.SIGINT)
     stdout, stderr = process.communicate(timeout=120)
-    # A shell calls both 130: now and then the signal strikes where Python has no handler of its own.
+    # A shell calls both 130: now and then the signal strikes where Python has no handler yet.
     assert process.returncode in (130, -signal.SIGINT)
     assert stdout == ""
     if process.returncode == 130:
