@@ -9,8 +9,9 @@ import importlib.resources
 import jinja2
 
 from pipelines.tables import human_bytes
+from trainer_utils.format.printable import printable
 
-__all__ = ["CONTENT_SECURITY_POLICY", "load_template", "make_visible"]
+__all__ = ["CONTENT_SECURITY_POLICY", "load_template"]
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; "
@@ -24,19 +25,15 @@ def load_template(package: str, name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"bytes": human_bytes, "visible": make_visible, "number": _number}
+    environment.filters |= {"bytes": human_bytes, "visible": _visible, "number": _number}
     style = importlib.resources.files("pipelines").joinpath("style.css").read_text("utf-8")
     environment.globals |= {"style": style, "policy": CONTENT_SECURITY_POLICY}
     text = importlib.resources.files(package).joinpath(name).read_text("utf-8")
     return environment.from_string(text)
 
 
-def make_visible(text: object) -> str:
-    """Without characters that hide themselves or turn the text that follows round."""
-    return "".join(
-        c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode()
-        for c in str(text)
-    )
+def _visible(text: object) -> str:
+    return printable(str(text), keep="\n\t")
 
 
 def _number(value: float) -> str:

@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.image_size import ImageSize, image_size
 from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.example_decoding import has_feature_lists
+from trainer_utils.format.image_size import ImageSize, image_size
 
 __all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
 

@@ -11,8 +11,8 @@ import io
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.image_size import image_size
 from trainer_utils.format import Feature
+from trainer_utils.format.image_size import image_size
 
 __all__ = ["Value", "value_of"]
 
