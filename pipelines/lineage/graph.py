@@ -108,9 +108,9 @@ class Graph:
         )
 
     def sources(self, artifact: int) -> list[int]:
-        """What it was made from, in the order of the ids."""
+        """What it was made from, in the order of the inputs' names."""
         makers = self.makers(artifact)[:1]
-        return sorted({i for maker in makers for i in _ids(maker.inputs) if i in self.artifacts})
+        return [i for maker in makers for i in _ids(maker.inputs) if i in self.artifacts]
 
     def ancestors(self, artifact: int) -> list[int]:
         """All that it was made from, directly or not: what was made first comes first."""
@@ -138,7 +138,7 @@ class Graph:
         seen = {artifact: None}
         for place in (queue := [artifact]):
             for user in self.users(place):
-                for output in sorted(_ids(user.outputs)):
+                for output in _ids(user.outputs):
                     if output in self.artifacts and output not in seen:
                         seen[output] = None
                         queue.append(output)
@@ -146,11 +146,12 @@ class Graph:
         return list(seen)
 
 
-def _ids(ports: Ports) -> set[int]:
-    return {artifact for ids in ports.values() for artifact in ids}
+def _ids(ports: Ports) -> list[int]:
+    """Each artifact once, by the ports' names: within one execution ids follow no order."""
+    return list(dict.fromkeys(artifact for name in sorted(ports) for artifact in ports[name]))
 
 
-def _by_artifact(pairs: Iterable[tuple[Execution, set[int]]]) -> dict[int, list[Execution]]:
+def _by_artifact(pairs: Iterable[tuple[Execution, list[int]]]) -> dict[int, list[Execution]]:
     found: dict[int, list[Execution]] = {}
     for execution, artifacts in pairs:
         for artifact in artifacts:

@@ -59,7 +59,7 @@ def test_a_conversion_is_told_with_run_settings_inputs_and_outcome(converted):
     assert len(raw["fingerprint"]) == 64
     assert raw["content"] == told["content"]
     assert sum(split["rejected"] for split in raw["splits"].values()) == 1
-    assert [d["artifact"]["type"] for d in told["descendants"]] == ["Schema", "Dataset"]
+    assert [d["artifact"]["type"] for d in told["descendants"]] == ["Dataset", "Schema"]
 
 
 def test_every_record_is_where_tensorflow_reads_it(converted):
