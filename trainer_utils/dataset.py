@@ -27,6 +27,7 @@ from trainer_utils.format import (
     SplitRange,
     count_records,
 )
+from trainer_utils.format.file_ranges import FileRange, cut
 from trainer_utils.format.layouts import FoundShard, find_layout
 from trainer_utils.format.naming import (
     INDEX_FOLDER,
@@ -70,16 +71,6 @@ class ShardFile:
 
 
 @dataclasses.dataclass(frozen=True)
-class FileRange:
-    """`take` records of a file, after the first `skip`; `to_end`: it should have no more."""
-
-    path: str
-    skip: int
-    take: int
-    to_end: bool
-
-
-@dataclasses.dataclass(frozen=True)
 class Dataset:
     """An opened dataset: where it is, its features by name, its shards by split."""
 
@@ -109,16 +100,8 @@ class Dataset:
 
     def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
         """The parts of files that hold a range of a split's records, in order."""
-        ranges = []
-        first = 0
-        for shard in self.shards[wanted.split]:
-            skip = max(wanted.start - first, 0)
-            take = min(wanted.stop - first, shard.records) - skip
-            if take > 0:
-                to_end = skip + take == shard.records
-                ranges.append(FileRange(shard.path, skip, take, to_end))
-            first += shard.records
-        return ranges
+        files = [FileRange(s.path, 0, s.records, to_end=True) for s in self.shards[wanted.split]]
+        return [part for part in cut(files, wanted.start, wanted.stop) if part.take]
 
 
 def uri_of(artifact: Any) -> str:

@@ -78,7 +78,7 @@ def input_fn(
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
     own = ("split", "options", "input_context")
-    chosen = chosen_options(options, settings, of="input_fn", also=own)
+    chosen = chosen_options(options, settings, of="input_fn", arguments=own)
     sources = open_sources(artifact_uri, split)
     make = _Input.of(sources, chosen, input_context).dataset
     # Our own functions are graphs as they stand; looking through them would take a second.
