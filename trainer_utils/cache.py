@@ -19,10 +19,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
-from trainer_utils.reading.pieces import Piece
-from trainer_utils.reading.records import ReadPiece
 
-__all__ = ["located", "locator"]
+__all__ = ["locator"]
 
 _MEMORY = "ram://tfx-shards"  # TensorFlow's file system in memory, of this process
 
@@ -60,19 +58,6 @@ def locator(
         return target
 
     return locate
-
-
-def located(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
-    """Reads a piece's file where `locate` says that it is, asked as the file is opened."""
-
-    def place(path: bytes) -> bytes:
-        return locate(path.decode()).encode()
-
-    def read_piece(piece: Piece) -> tf.data.Dataset:
-        path = tf.numpy_function(place, [piece["path"]], tf.string)
-        return read({**piece, "path": tf.ensure_shape(path, ())})
-
-    return read_piece
 
 
 def _folder(cache: str) -> str:

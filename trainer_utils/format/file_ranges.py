@@ -39,7 +39,9 @@ def cut(ranges: Sequence[FileRange], start: int, stop: int) -> list[FileRange]:
 
 
 def cut_all(ranges: Sequence[FileRange], bounds: Sequence[int]) -> list[list[FileRange]]:
-    """The parts of files between each of the rising `bounds` and the next, in one pass."""
+    """The parts of files between each of the rising `bounds` and the next, in one pass.
+
+    None of them is empty."""
     cuts: list[list[FileRange]] = []
     index, first = 0, 0  # of the part that the next cut may begin in
     for start, stop in itertools.pairwise(bounds):
@@ -47,7 +49,7 @@ def cut_all(ranges: Sequence[FileRange], bounds: Sequence[int]) -> list[list[Fil
         while index < len(ranges) and first < stop:
             part = ranges[index]
             begin, end = max(start, first), min(stop, first + part.take)
-            if begin == first and end == first + part.take:
+            if part.take and begin == first and end == first + part.take:
                 parts.append(part)
             elif begin < end:
                 to_end = part.to_end and end == first + part.take

@@ -54,7 +54,7 @@ class InputOrder:
         mean_record_bytes: float | None = None,
         digest: str = "",
     ) -> None:
-        self.ranges = ranges
+        self.ranges = [part for part in ranges if part.take]
         self.options = options
         self.layout = _layout_of(
             sum(part.take for part in ranges),

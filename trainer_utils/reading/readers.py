@@ -5,14 +5,16 @@ readers.read, readers.shards, readers.sums
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
-from trainer_utils.cache import located, locator
-from trainer_utils.options import InputOptions
-from trainer_utils.reading.records import ReadPiece, reader, records_at_once
+from trainer_utils.cache import locator
+from trainer_utils.reading.records import ReadPiece, located, reader, records_at_once
 from trainer_utils.reading.shard_reader import ShardReader
 from trainer_utils.reading.shard_sums import ShardSums
 from trainer_utils.sources import Source, digest_of, mean_bytes
+
+if TYPE_CHECKING:
+    from trainer_utils.options import InputOptions
 
 __all__ = ["Readers", "readers_of"]
 
@@ -25,7 +27,7 @@ class Readers(NamedTuple):
     sums: ShardSums
 
 
-def readers_of(sources: Sequence[Source], options: InputOptions) -> Readers:
+def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
     """The readers that the options ask for."""
     skips = options.on_corrupt == "skip"
     mean = mean_bytes(sources)
