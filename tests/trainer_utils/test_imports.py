@@ -25,6 +25,8 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     ("code", "absent"),
     [
         ("import trainer_utils.format", ["tensorflow", "tfx", "apache_beam"]),
+        ("import trainer_utils.order", ["tensorflow", "tfx", "apache_beam"]),
+        ("import trainer_utils; trainer_utils.InputOptions()", ["tensorflow", "tfx"]),
         ("import trainer_utils; trainer_utils.input_fn", ["tfx", "apache_beam"]),
         ("import components, pipelines", ["tensorflow", "tfx", "apache_beam"]),
     ],
