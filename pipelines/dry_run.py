@@ -32,7 +32,7 @@ from pipelines.conversion_settings import Conversion, prepare
 from pipelines.tables import as_table, human_bytes
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.printable import printable
-from trainer_utils.storage.files import display_path
+from trainer_utils.storage import display_path
 
 __all__ = ["ConversionPlan", "SplitOutlook", "plan_conversion", "plan_prepared"]
 

@@ -19,7 +19,7 @@ from trainer_utils.batching import Arrangement, batched, callback_of, echoed
 from trainer_utils.damage import without_unreadable
 from trainer_utils.data_service import served
 from trainer_utils.dataflow import flat_mapped, mapped
-from trainer_utils.dataset.opening import FileRange
+from trainer_utils.dataset import FileRange
 from trainer_utils.dataset.selection import Source, digest_of, merged_features, open_sources
 from trainer_utils.dealing import deal
 from trainer_utils.epochs import EpochCounter, Position, epochs

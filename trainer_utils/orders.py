@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from trainer_utils.dataset.opening import FileRange
+from trainer_utils.dataset import FileRange
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.global_shuffle import global_order
 from trainer_utils.layout import Layout

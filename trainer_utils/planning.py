@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from trainer_utils.dataset.opening import FileRange
+from trainer_utils.dataset import FileRange
 from trainer_utils.dataset.selection import digest_of, open_sources
 from trainer_utils.format.printable import printable
 from trainer_utils.layout import EQUAL, Layout

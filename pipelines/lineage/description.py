@@ -18,7 +18,7 @@ from pipelines.lineage.store import find_metadata, opened_store, shown_metadata
 from pipelines.lineage.values import Json
 from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.storage.files import exists, is_remote, join, os_errors, read_text
+from trainer_utils.storage import exists, is_remote, join, read_text
 
 __all__ = ["Lineage", "describe_artifact"]
 
@@ -199,9 +199,8 @@ def _manifests(graph: Graph, location: Location) -> dict[int, Manifest]:
         if not artifact.uri or (is_remote(path) and artifact.type != _DATASET):
             continue
         try:
-            with os_errors(path):
-                if exists(path):
-                    found[artifact.id] = Manifest.from_json(read_text(path), path=path)
+            if exists(path):
+                found[artifact.id] = Manifest.from_json(read_text(path), path=path)
         except (ValueError, OSError):
             continue
     return found

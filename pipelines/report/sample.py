@@ -175,7 +175,7 @@ def draw_sample(reader: ExampleReader, *, most_records: int) -> Sample:
     pictures: dict[str, list[Picture]] = {}
     sounds: list[Sound] = []
     damage = None
-    for split in reader.layout.shards:
+    for split in reader.splits:
         records[split] = 0
         try:
             for example in reader.read(split, spread(reader.count(split), most_records)):

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pipelines.dataset_files import DatasetFiles, list_dataset
 from pipelines.tables import human_bytes
 from pipelines.verification.problems import Problem
 from pipelines.verification.shards import ShardOutcome, ShardTask, check_shard
@@ -21,6 +20,7 @@ from pipelines.verification.whole import (
     label_features,
     unchecked_files,
 )
+from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file
 from trainer_utils.format.printable import printable

@@ -1,9 +1,9 @@
 import pytest
 
-from pipelines.dataset_files import list_dataset
 from pipelines.doctor import examine
 from pipelines.inspection import inspect_dataset
 from pipelines.verification import verify_dataset
+from trainer_utils.dataset.files import list_dataset
 from trainer_utils.format import DatasetError
 
 

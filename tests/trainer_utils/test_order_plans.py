@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from trainer_utils import ConfigError, InputOptions
-from trainer_utils.dataset.opening import Dataset, FileRange, ShardFile
+from trainer_utils.dataset import Dataset, FileRange, ShardFile
 from trainer_utils.dataset.selection import Source, source_of
 from trainer_utils.global_shuffle import GlobalOrder
 from trainer_utils.layout import Layout

@@ -30,7 +30,7 @@ from components.text_example_gen.layouts import documents, find_pieces, read_pie
 from components.text_example_gen.settings import TextSettings
 from tests.components.common import test_files
 from trainer_utils.format import InputError
-from trainer_utils.storage.files import FileRefusedError, list_files
+from trainer_utils.storage import FileRefusedError, list_files
 
 CHANGES = test_files.CHANGES
 
