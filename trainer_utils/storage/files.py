@@ -182,7 +182,7 @@ def write_atomically(
             yield stream
             if is_durable:
                 files.sync(stream)
-        files.rename(temporary, path)
+        rename(temporary, path)
     except BaseException:
         if files.exists(temporary):
             files.remove(temporary)
