@@ -122,7 +122,7 @@ def _rejects(uri: str, name: str) -> list[Mapping[str, str]]:
 
 def _lineage_features(dataset: Dataset) -> list[str]:
     names = {name for name, feature in dataset.features.items() if feature.type == "string"}
-    if not dataset.says_features:
+    if not dataset.features:
         for shards in dataset.shards.values():
             for record in _first_records([shard.path for shard in shards]):
                 features = decode_example(record).items()

@@ -133,8 +133,11 @@ class _FsspecFileSystem:
             if not glob.has_magic(inner):
                 files.rm(inner, recursive=True)
                 return
-            for name in files.find(inner):  # `rm` would take the path for a pattern
-                files.rm_file(name)
+            # `rm` would take the path for a pattern.
+            found = {inner: {"type": "directory"}, **files.find(inner, withdirs=True, detail=True)}
+            for name in sorted(found, key=len, reverse=True):  # what is in a folder before it
+                is_folder = found[name]["type"] == "directory"
+                (files.rmdir if is_folder else files.rm_file)(name)
 
     def _info(self, path: str) -> Mapping[str, Any]:
         with _os_errors(path):
