@@ -27,7 +27,7 @@ def modules() -> list[str]:
 
 def examples(docstring: str) -> Iterator[ast.Module]:
     """Paragraphs of a docstring that are Python with a call in it."""
-    summary, _, rest = docstring.partition("\n")
+    _summary, _, rest = docstring.partition("\n")
     for paragraph in re.split(r"\n\s*\n", textwrap.dedent(rest)):
         code = textwrap.dedent(paragraph.replace("\n    \n", "\n\n")).strip("\n")
         code = re.sub(r"(?<=[(\[{ ])…(?=[)\]}, ])", "...", code)
@@ -160,15 +160,12 @@ class Checker(ast.NodeVisitor):
 
 def _fields(kind: object) -> set[str]:
     """What instances have that the class does not: annotated and assigned in its methods."""
-    names = {name for base in getattr(kind, "__mro__", ()) for name in _annotations(base)}
-    for base in getattr(kind, "__mro__", ()):
+    bases = getattr(kind, "__mro__", ())
+    names = {name for base in bases for name in inspect.get_annotations(base)}
+    for base in bases:
         if base.__module__.split(".")[0] in PACKAGES:
             names.update(re.findall(r"self\.(\w+)(?::[^=\n]+)? = ", inspect.getsource(base)))
     return names
-
-
-def _annotations(kind: type) -> dict[str, object]:
-    return kind.__dict__.get("__annotations__", {})
 
 
 def problems_of(text: str, namespace: dict[str, object]) -> list[str]:
