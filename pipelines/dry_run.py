@@ -14,7 +14,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
-from components.common.files import display_path
 from components.common.rejects import Reject
 from components.common.summaries import start_working
 from components.example_gen.executor import MediaExecutor
@@ -33,6 +32,7 @@ from pipelines.conversion_settings import Conversion, prepare
 from pipelines.tables import as_table, human_bytes
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.printable import printable
+from trainer_utils.storage.files import display_path
 
 __all__ = ["ConversionPlan", "SplitOutlook", "plan_conversion", "plan_prepared"]
 

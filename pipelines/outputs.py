@@ -7,7 +7,7 @@ import contextlib
 import os
 import uuid
 
-from trainer_utils.newest import LATEST
+from trainer_utils.dataset.location import LATEST
 
 __all__ = ["METADATA_FILE", "point_to"]
 

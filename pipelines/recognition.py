@@ -13,7 +13,6 @@ import posixpath
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from components.common.files import exists, is_folder, is_remote, join, open_for_reading
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.tables import SUFFIXES
@@ -22,6 +21,7 @@ from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS
 from pipelines.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.storage.files import exists, is_folder, is_remote, join, open_for_reading
 
 __all__ = ["KINDS", "Recognised", "check_source", "recognise"]
 

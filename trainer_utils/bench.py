@@ -16,12 +16,12 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.dataset.merging import merged
+from trainer_utils.dataset.opening import Dataset, open_dataset
 from trainer_utils.decoding import DecodeOptions
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 from trainer_utils.input_pipeline import input_fn
 from trainer_utils.machine import usable_cores
-from trainer_utils.merging import merged
 from trainer_utils.parsing import ExampleParser
 from trainer_utils.randomness import with_epoch_seed
 

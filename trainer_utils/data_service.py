@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
 from trainer_utils.machine import usable_cores
 from trainer_utils.options import InputOptions
 from trainer_utils.pieces import Piece, columns_of

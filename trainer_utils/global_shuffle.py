@@ -15,7 +15,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer_utils.dataflow import mapped
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
 from trainer_utils.format import ConfigError, keyed_hash, permute
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores

@@ -19,7 +19,8 @@ from trainer_utils.batching import Arrangement, batched, callback_of, echoed
 from trainer_utils.damage import without_unreadable
 from trainer_utils.data_service import served
 from trainer_utils.dataflow import flat_mapped, mapped
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
+from trainer_utils.dataset.selection import Source, digest_of, merged_features, open_sources
 from trainer_utils.dealing import deal
 from trainer_utils.epochs import EpochCounter, Position, epochs
 from trainer_utils.format import ConfigError, Feature
@@ -34,7 +35,6 @@ from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
 from trainer_utils.ranges import cut
 from trainer_utils.readers import Readers, readers_of
 from trainer_utils.records import stream
-from trainer_utils.sources import Source, digest_of, merged_features, open_sources
 from trainer_utils.state import InputState, first_state, state_at, steps_per_epoch
 from trainer_utils.tuning import device_of, tf_options
 from trainer_utils.waiting import watched

@@ -10,10 +10,10 @@ several: exact shares, orders, resuming.
 import itertools
 from collections.abc import Sequence
 
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
+from trainer_utils.dataset.selection import Source
 from trainer_utils.format import ConfigError
 from trainer_utils.ranges import cut
-from trainer_utils.sources import Source
 
 __all__ = ["mixed_ranges"]
 

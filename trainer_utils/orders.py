@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 
 import tensorflow as tf
 
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
+from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.global_shuffle import global_order
 from trainer_utils.layout import Layout
 from trainer_utils.options import InputOptions
@@ -12,7 +13,6 @@ from trainer_utils.records import ReadPiece
 from trainer_utils.sequential import sequential
 from trainer_utils.shard_reader import ShardReader
 from trainer_utils.shuffling import windowed
-from trainer_utils.sources import Source, mean_bytes
 
 __all__ = ["Order", "order_of", "window_records_of"]
 

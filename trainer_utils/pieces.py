@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
 
 __all__ = ["Piece", "columns_of", "planned"]
 

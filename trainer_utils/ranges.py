@@ -3,7 +3,7 @@
 import itertools
 from collections.abc import Sequence
 
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
 
 __all__ = ["cut", "cut_all"]
 

@@ -7,12 +7,12 @@ readers.read, readers.shards, readers.sums
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from trainer_utils.cache import located, locator
+from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
 from trainer_utils.options import InputOptions
 from trainer_utils.records import ReadPiece, reader, records_at_once
 from trainer_utils.shard_reader import ShardReader
 from trainer_utils.shard_sums import ShardSums
-from trainer_utils.sources import Source, digest_of, mean_bytes
+from trainer_utils.storage.cache import located, locator
 
 __all__ = ["Readers", "readers_of"]
 

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer_utils.dataflow import mapped, owned, rebatched
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
 from trainer_utils.layout import EQUAL, Layout
 from trainer_utils.pieces import planned
 from trainer_utils.ranges import cut

@@ -21,10 +21,10 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer_utils.dataflow import mapped
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
+from trainer_utils.dataset.record_index import indexed_offsets, record_offsets
 from trainer_utils.format import CorruptShardError, Shard, frame_parts
 from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
-from trainer_utils.record_index import indexed_offsets, record_offsets
 
 __all__ = ["UNREADABLE", "ShardReader"]
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.dataset import open_file, open_records
+from trainer_utils.dataset.opening import open_file, open_records
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,

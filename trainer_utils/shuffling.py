@@ -15,7 +15,7 @@ import numpy as np
 import tensorflow as tf
 
 from trainer_utils.dataflow import flat_mapped, interleaved, mapped, owned, rebatched
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
 from trainer_utils.layout import Layout
 from trainer_utils.machine import usable_cores
 from trainer_utils.pieces import planned

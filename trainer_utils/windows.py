@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
 from trainer_utils.format import keyed_hash
 from trainer_utils.layout import Layout
 from trainer_utils.permuting import permuted, random_numbers, signed_64

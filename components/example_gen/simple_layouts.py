@@ -7,12 +7,12 @@ from collections.abc import Iterable
 
 from absl import logging
 
-from components.common.files import display_path
 from components.common.layout_inputs import LayoutInputs, readable
 from components.common.listing import Listing, with_left_out, without_column
 from components.example_gen import folder, manifest
 from components.example_gen.media import DESCRIPTIONS
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.storage.files import display_path
 
 __all__ = [
     "LISTS",

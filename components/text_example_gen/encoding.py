@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.example_batch import encode_batch, frame_batch
-from components.common.files import is_remote, join, make_folder, read_bytes, write_atomically
 from components.common.shards import verify_shard, write_shard
 from components.common.summaries import working_folder
 from components.example_gen.vocabularies import label_column
@@ -27,6 +26,7 @@ from components.text_example_gen.pieces import Piece
 from components.text_example_gen.plan import Bucket, RowPlan, read_assignment
 from trainer_utils.format import Shard, ShardName, ShardWriter, permute
 from trainer_utils.format.tfrecord import FOOTER_BYTES, RECORD_OVERHEAD_BYTES
+from trainer_utils.storage.files import is_remote, join, make_folder, read_bytes, write_atomically
 
 __all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
 

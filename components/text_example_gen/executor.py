@@ -9,7 +9,6 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.files import list_names
 from components.common.listing import LeftOut
 from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
@@ -34,6 +33,7 @@ from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.tables_of_files import TableOfFilesExecutor
 from components.text_example_gen.transforms import InspectPieces, WriteRows, summary_name
 from trainer_utils.format import ConfigError, InputError, Manifest, Shard
+from trainer_utils.storage.files import list_names
 
 __all__ = ["Executor"]
 

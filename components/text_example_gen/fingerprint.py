@@ -10,7 +10,6 @@ what its columns hold, however its rows are grouped.
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from components.common.files import join, open_for_reading, os_errors
 from components.common.fingerprint import add_facts
 from components.common.listing import Blob
 from components.example_gen.fingerprint import known_sizes, read_sums
@@ -19,6 +18,7 @@ from components.text_example_gen.inspection import PieceReport
 from components.text_example_gen.pieces import Piece
 from components.text_example_gen.plan import RowPlan
 from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
+from trainer_utils.storage.files import join, open_for_reading, os_errors
 
 __all__ = ["text_fingerprint"]
 

@@ -18,7 +18,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.files import is_remote, join, make_folder, read_bytes, write_atomically
 from components.example_gen.column_types import LABEL_NAMES
 from components.text_example_gen.kinds import ColumnFacts, column_facts
 from components.text_example_gen.layouts import read_piece
@@ -26,6 +25,7 @@ from components.text_example_gen.pieces import Piece
 from components.text_example_gen.rows import NAMED_ENCODING, BadRow, Rows
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError
+from trainer_utils.storage.files import is_remote, join, make_folder, read_bytes, write_atomically
 
 __all__ = ["PieceReport", "inspect_piece", "read_columns", "read_digests", "text_columns"]
 

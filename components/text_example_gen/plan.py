@@ -10,7 +10,6 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from components.common.files import join, make_folder, read_bytes, write_atomically
 from components.common.listing import Column, LeftOut
 from components.common.rejects import Reject
 from components.example_gen.partition import Partition
@@ -21,6 +20,7 @@ from components.text_example_gen.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import num_shards_for, shard_bounds
 from trainer_utils.format.naming import check_feature_names
+from trainer_utils.storage.files import join, make_folder, read_bytes, write_atomically
 
 __all__ = ["Bucket", "RowPlan", "SplitShards", "bytes_per_row", "plan_rows", "read_assignment"]
 

@@ -9,9 +9,9 @@ import uuid
 import zlib
 from typing import Any, BinaryIO, cast
 
-from components.common.files import join, make_folder, write_atomically
 from components.common.layout_inputs import LayoutInputs
 from trainer_utils.format import InputError
+from trainer_utils.storage.files import join, make_folder, write_atomically
 
 __all__ = ["NO_TEXT", "in_utf8", "is_compressed"]
 

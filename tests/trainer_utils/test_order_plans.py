@@ -17,13 +17,13 @@ import numpy as np
 import pytest
 
 from trainer_utils import ConfigError, InputOptions
-from trainer_utils.dataset import Dataset, FileRange, ShardFile
+from trainer_utils.dataset.opening import Dataset, FileRange, ShardFile
+from trainer_utils.dataset.selection import Source, source_of
 from trainer_utils.global_shuffle import GlobalOrder
 from trainer_utils.layout import Layout
 from trainer_utils.mixing import mixed_ranges
 from trainer_utils.planning import layout_of
 from trainer_utils.sequential import read_in_order
-from trainer_utils.sources import Source, source_of
 from trainer_utils.state import first_state, state_at, steps_per_epoch
 from trainer_utils.windows import Windows
 

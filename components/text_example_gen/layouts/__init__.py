@@ -13,14 +13,6 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from absl import logging
 
-from components.common.files import (
-    FileRefusedError,
-    display_path,
-    is_remote,
-    join,
-    open_for_reading,
-    problem_of,
-)
 from components.common.layout_inputs import LayoutInputs, readable, unseen
 from components.common.listing import LeftOut
 from components.example_gen.folder import is_clutter
@@ -38,6 +30,14 @@ from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.transcoding import in_utf8
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.storage.files import (
+    FileRefusedError,
+    display_path,
+    is_remote,
+    join,
+    open_for_reading,
+    problem_of,
+)
 
 __all__ = ["find_pieces", "is_source_file", "read_piece", "what_was_looked_for"]
 

@@ -20,7 +20,6 @@ from tfx.proto import example_gen_pb2
 from tfx.utils import proto_utils
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
-from components.common.files import FileRefusedError, list_files
 from components.common.layout_inputs import LayoutInputs
 from components.common.summaries import start_working
 from components.example_gen import transforms
@@ -31,6 +30,7 @@ from components.text_example_gen.layouts import documents, find_pieces, read_pie
 from components.text_example_gen.settings import TextSettings
 from tests.components.common import test_files
 from trainer_utils.format import InputError
+from trainer_utils.storage.files import FileRefusedError, list_files
 
 CHANGES = test_files.CHANGES
 

@@ -19,6 +19,8 @@ from typing import Any, BinaryIO, cast
 
 import tensorflow as tf
 
+from trainer_utils.dataset.location import newest_dataset
+from trainer_utils.dataset.sampling import sample_features
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,
@@ -36,8 +38,6 @@ from trainer_utils.format.naming import (
     WORKING_FOLDER,
 )
 from trainer_utils.format.texts import text_of
-from trainer_utils.newest import newest_dataset
-from trainer_utils.sampling import sample_features
 
 __all__ = [
     "Dataset",

@@ -2,8 +2,8 @@
 
 import pytest
 
+from trainer_utils.dataset.merging import merged
 from trainer_utils.format import Feature
-from trainer_utils.merging import merged
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from trainer_utils.dataset import open_dataset, uri_of
+from trainer_utils.dataset.opening import open_dataset, uri_of
 from trainer_utils.format import DatasetError, Feature, SplitRange
 from trainer_utils.format.naming import WORKING_FOLDER
 

@@ -9,7 +9,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
-from trainer_utils.dataset import (
+from trainer_utils.dataset.merging import merged
+from trainer_utils.dataset.opening import (
     Dataset,
     FileRange,
     gzip_content_bytes,
@@ -18,7 +19,6 @@ from trainer_utils.dataset import (
     uri_of,
 )
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
-from trainer_utils.merging import merged
 
 __all__ = ["Source", "digest_of", "mean_bytes", "merged_features", "open_sources", "source_of"]
 

@@ -10,9 +10,9 @@ import zlib
 from collections.abc import Iterator
 from typing import BinaryIO, cast
 
-from components.common.files import open_for_reading
 from trainer_utils.format import CorruptShardError, RecordBlock, RecordIndex, read_blocks
 from trainer_utils.format.tfrecord import BLOCK_BYTES
+from trainer_utils.storage.files import open_for_reading
 
 __all__ = ["framed_stream", "read_shard_blocks"]
 
