@@ -19,8 +19,8 @@ from collections.abc import Callable
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
-from trainer_utils.pieces import Piece
-from trainer_utils.records import ReadPiece
+from trainer_utils.reading.pieces import Piece
+from trainer_utils.reading.records import ReadPiece
 
 __all__ = ["located", "locator"]
 
