@@ -22,7 +22,7 @@ from components.common.files import (
 )
 from components.common.shard_blocks import read_shard_blocks
 from pipelines.lineage.values import Json
-from pipelines.records import NAME_FEATURES
+from pipelines.tools.records import NAME_FEATURES
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.layouts import Layout
