@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from components.common.dataset_layout import open_layout
 from pipelines.lineage.values import Json
-from pipelines.records import NAME_FEATURES
+from pipelines.tools.records import NAME_FEATURES
 from trainer_utils.dataset.shards import read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example

@@ -28,7 +28,7 @@ from components.image_example_gen.layouts import coco_instances, read_layout, vo
 from components.media import audio, images
 from components.text_example_gen.layouts import documents, find_pieces, read_piece
 from components.text_example_gen.settings import TextSettings
-from tests.components.common import test_files
+from tests.trainer_utils.storage import test_files
 from trainer_utils.format import InputError
 from trainer_utils.storage.files import FileRefusedError, list_files
 
