@@ -13,7 +13,7 @@ from typing import Any
 
 from components.common.files import open_for_reading
 from components.example_gen.file_kinds import MEDIA_EXTENSIONS, kind_of_bytes
-from components.example_gen.tables import SUFFIXES, flattened
+from components.example_gen.list_tables import SUFFIXES, flattened
 
 __all__ = ["kinds_in_table"]
 
