@@ -15,7 +15,7 @@ from typing import Any
 
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
-from components.example_gen.tables import SUFFIXES
+from components.example_gen.list_tables import SUFFIXES
 from components.image_example_gen.layouts.webdataset import is_archive
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS

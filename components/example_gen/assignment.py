@@ -20,6 +20,8 @@ import pyarrow.compute as pc
 
 from components.common.listing import Column
 from components.common.rejects import Reject
+from components.example_gen.columns import label_ids, running, split_column
+from components.example_gen.inspection import PieceReport, read_columns, read_digests
 from components.example_gen.partition import (
     OWN_NAME,
     Partition,
@@ -27,10 +29,8 @@ from components.example_gen.partition import (
     ordered_splits,
 )
 from components.example_gen.vocabularies import label_column
-from components.text_example_gen.columns import label_ids, running, split_column
-from components.text_example_gen.inspection import PieceReport, read_columns, read_digests
-from components.text_example_gen.kinds import typed
-from components.text_example_gen.pieces import Piece
+from components.tables.kinds import typed
+from components.tables.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import InputError, canonical_split, keyed_hash, keyed_hashes
 

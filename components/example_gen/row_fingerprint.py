@@ -14,9 +14,9 @@ from components.common.fingerprint import add_facts
 from components.common.listing import Blob
 from components.example_gen.fingerprint import known_sizes, read_sums
 from components.example_gen.inputs import LocatedInputs
-from components.text_example_gen.inspection import PieceReport
-from components.text_example_gen.pieces import Piece
-from components.text_example_gen.plan import RowPlan
+from components.example_gen.inspection import PieceReport
+from components.example_gen.row_plan import RowPlan
+from components.tables.pieces import Piece
 from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
 from trainer_utils.storage.files import join, open_for_reading, os_errors
 

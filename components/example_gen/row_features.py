@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.common.listing import Column
-from components.text_example_gen.encoding import EncodingReport, id_feature
-from components.text_example_gen.plan import RowPlan
+from components.example_gen.encoding import EncodingReport, id_feature
+from components.example_gen.row_plan import RowPlan
 from trainer_utils.format import Feature
 
 __all__ = ["make_features"]

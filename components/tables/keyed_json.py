@@ -11,15 +11,15 @@ from collections.abc import Collection, Iterator
 from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
-from components.text_example_gen.json_entries import JsonEntries
-from components.text_example_gen.layouts.json_lines import (
+from components.tables.json_entries import JsonEntries
+from components.tables.json_lines import (
     columns_of_objects,
     flat_object,
     flattened,
     without_twins,
 )
-from components.text_example_gen.pieces import Piece, RowTooLong, cut
-from components.text_example_gen.rows import BadRow, Rows, lines_of
+from components.tables.pieces import Piece, RowTooLong, cut
+from components.tables.rows import BadRow, Rows, lines_of
 from trainer_utils.format import InputError
 
 __all__ = ["find_pieces", "read"]

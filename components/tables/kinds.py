@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.listing import Column
-from components.example_gen.column_types import (
+from components.tables.column_types import (
     DOUBTFUL_TEXT,
     FLOAT_TEXT,
     INT_TEXT,

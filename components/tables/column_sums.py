@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.text_example_gen.rows import one_array
+from components.tables.rows import one_array
 from trainer_utils.format.crc32c import extend_crc32c
 
 __all__ = ["column_sums"]

@@ -36,8 +36,6 @@ from components.common.listing import (
 )
 from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
-from components.example_gen.column_types import LABEL_NAMES, typed_column
-from components.example_gen.headers import ROWS, check_agreement, doubt, refuse_doubtful
 from components.example_gen.list_files import (
     MEDIA,
     WORDS,
@@ -48,9 +46,11 @@ from components.example_gen.list_files import (
     joined_sources,
     split_of_name,
 )
-from components.example_gen.tables import SUFFIXES, Table, read_table
+from components.example_gen.list_tables import SUFFIXES, Table, read_table
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS
+from components.tables.column_types import LABEL_NAMES, typed_column
+from components.tables.headers import ROWS, check_agreement, doubt, refuse_doubtful
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
 __all__ = ["COLUMN_KINDS", "find", "is_list", "kind_of_list", "read"]

@@ -14,9 +14,9 @@ is asked: a wrong guess would lose a row of each file, or take the names for one
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from components.example_gen.column_types import LABEL_NAMES
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS
+from components.tables.column_types import LABEL_NAMES
 from trainer_utils.format import InputError
 
 __all__ = ["ROWS", "check_agreement", "doubt", "is_shown", "refuse_doubtful"]

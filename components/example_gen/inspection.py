@@ -18,11 +18,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.example_gen.column_types import LABEL_NAMES
-from components.text_example_gen.kinds import ColumnFacts, column_facts
+from components.tables.column_types import LABEL_NAMES
+from components.tables.kinds import ColumnFacts, column_facts
+from components.tables.pieces import Piece
+from components.tables.rows import NAMED_ENCODING, BadRow, Rows
 from components.text_example_gen.layouts import read_piece
-from components.text_example_gen.pieces import Piece
-from components.text_example_gen.rows import NAMED_ENCODING, BadRow, Rows
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.storage.files import is_remote, join, make_folder, read_bytes, write_atomically

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.text_example_gen.transcoding import NO_TEXT
+from components.tables.transcoding import NO_TEXT
 
 __all__ = [
     "NAMED_ENCODING",

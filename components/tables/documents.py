@@ -12,8 +12,8 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Listing
 from components.common.rejects import RejectedInputError
 from components.example_gen import folder
-from components.text_example_gen.pieces import MAX_ROW_BYTES, PIECE_BYTES, Piece
-from components.text_example_gen.rows import BadRow, Rows, checked_texts
+from components.tables.pieces import MAX_ROW_BYTES, PIECE_BYTES, Piece
+from components.tables.rows import BadRow, Rows, checked_texts
 from trainer_utils.format.crc32c import extend_crc32c
 
 __all__ = ["find_pieces", "read"]

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from components.common.layout_inputs import LayoutInputs
-from components.text_example_gen.pieces import Piece, RowTooLong, cut
-from components.text_example_gen.rows import BadRow, Rows, not_utf8, one_array
+from components.tables.pieces import Piece, RowTooLong, cut
+from components.tables.rows import BadRow, Rows, not_utf8, one_array
 from trainer_utils.format import InputError
 
 __all__ = [

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.listing import Column
+from components.example_gen.inspection import PieceReport, text_columns
 from components.example_gen.vocabularies import check_vocabulary
-from components.text_example_gen.inspection import PieceReport, text_columns
-from components.text_example_gen.kinds import decide
-from components.text_example_gen.pieces import MAX_COLUMNS, Piece
+from components.tables.kinds import decide
+from components.tables.pieces import MAX_COLUMNS, Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError
 

@@ -16,7 +16,7 @@ from absl import logging
 from components.common.layout_inputs import LayoutInputs, readable, unseen
 from components.common.listing import LeftOut
 from components.example_gen.folder import is_clutter
-from components.text_example_gen.layouts import (
+from components.tables import (
     delimited,
     documents,
     json_lines,
@@ -24,10 +24,10 @@ from components.text_example_gen.layouts import (
     lines,
     parquet,
 )
-from components.text_example_gen.pieces import MAX_ROW_BYTES, Piece
-from components.text_example_gen.rows import BadRow, Rows
+from components.tables.pieces import MAX_ROW_BYTES, Piece
+from components.tables.rows import BadRow, Rows
+from components.tables.transcoding import in_utf8
 from components.text_example_gen.settings import TextSettings
-from components.text_example_gen.transcoding import in_utf8
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.storage.files import (

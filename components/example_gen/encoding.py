@@ -17,13 +17,13 @@ import pyarrow.compute as pc
 from components.common.example_batch import encode_batch, frame_batch
 from components.common.shards import verify_shard, write_shard
 from components.common.summaries import working_folder
+from components.example_gen.assignment import LEFT_OUT
+from components.example_gen.columns import label_ids
+from components.example_gen.inspection import read_columns
+from components.example_gen.row_plan import Bucket, RowPlan, read_assignment
 from components.example_gen.vocabularies import label_column
-from components.text_example_gen.assignment import LEFT_OUT
-from components.text_example_gen.columns import label_ids
-from components.text_example_gen.inspection import read_columns
-from components.text_example_gen.kinds import typed
-from components.text_example_gen.pieces import Piece
-from components.text_example_gen.plan import Bucket, RowPlan, read_assignment
+from components.tables.kinds import typed
+from components.tables.pieces import Piece
 from trainer_utils.format import Shard, ShardName, ShardWriter, permute
 from trainer_utils.format.tfrecord import FOOTER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.storage.files import is_remote, join, make_folder, read_bytes, write_atomically

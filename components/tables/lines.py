@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.text_example_gen.pieces import Piece
-from components.text_example_gen.rows import Rows, checked_texts
+from components.tables.pieces import Piece
+from components.tables.rows import Rows, checked_texts
 
 __all__ = ["read"]
 

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from components.text_example_gen import pieces
-from components.text_example_gen.pieces import RowTooLong, UnclosedQuote, cut, row_ends
+from components.tables import pieces
+from components.tables.pieces import RowTooLong, UnclosedQuote, cut, row_ends
 
 TOKENS = [
     b"a",

@@ -10,10 +10,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
-from components.text_example_gen.layouts.column_sums import column_sums
-from components.text_example_gen.layouts.json_lines import flatten, is_ignored
-from components.text_example_gen.pieces import PIECE_BYTES, Piece
-from components.text_example_gen.rows import Rows, one_array
+from components.tables.column_sums import column_sums
+from components.tables.json_lines import flatten, is_ignored
+from components.tables.pieces import PIECE_BYTES, Piece
+from components.tables.rows import Rows, one_array
 from trainer_utils.format import InputError
 
 __all__ = ["find_pieces", "read"]

@@ -12,11 +12,11 @@ import numpy.typing as npt
 
 from components.common.listing import Column, LeftOut
 from components.common.rejects import Reject
+from components.example_gen.assignment import Assignment
+from components.example_gen.columns import decide_columns, vocabularies_of
+from components.example_gen.inspection import PieceReport
 from components.example_gen.partition import Partition
-from components.text_example_gen.assignment import Assignment
-from components.text_example_gen.columns import decide_columns, vocabularies_of
-from components.text_example_gen.inspection import PieceReport
-from components.text_example_gen.pieces import Piece
+from components.tables.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import num_shards_for, shard_bounds
 from trainer_utils.format.naming import check_feature_names

@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.csv
 
 from components.common.layout_inputs import LayoutInputs
-from components.example_gen.headers import ROWS, doubt, is_shown, refuse_doubtful
-from components.text_example_gen.pieces import (
+from components.tables.headers import ROWS, doubt, is_shown, refuse_doubtful
+from components.tables.pieces import (
     MAX_COLUMNS,
     Piece,
     RowTooLong,
@@ -27,7 +27,7 @@ from components.text_example_gen.pieces import (
     cut,
     row_ends,
 )
-from components.text_example_gen.rows import BadRow, Rows, checked_texts, lines_of, one_array
+from components.tables.rows import BadRow, Rows, checked_texts, lines_of, one_array
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError
 

@@ -15,10 +15,10 @@ import apache_beam as beam
 import pyarrow as pa
 
 from components.common.summaries import check_shared, working_folder, write_summary
-from components.text_example_gen.encoding import encode_piece, gather_bucket
-from components.text_example_gen.inspection import inspect_piece
-from components.text_example_gen.pieces import Piece
-from components.text_example_gen.plan import RowPlan
+from components.example_gen.encoding import encode_piece, gather_bucket
+from components.example_gen.inspection import inspect_piece
+from components.example_gen.row_plan import RowPlan
+from components.tables.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage.files import join, read_text, write_text
