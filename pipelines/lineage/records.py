@@ -12,7 +12,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from pipelines.lineage.values import Json
-from pipelines.records import NAME_FEATURES
+from pipelines.tools.records import NAME_FEATURES
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example

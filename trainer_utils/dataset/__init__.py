@@ -9,13 +9,12 @@ What a dataset says of itself is read; where it says nothing, its records are in
 """
 
 from trainer_utils.dataset.location import newest_dataset, split_of, uri_of
-from trainer_utils.dataset.opening import Dataset, FileRange, ShardFile, open_dataset
+from trainer_utils.dataset.opening import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.record_index import read_index
 from trainer_utils.dataset.shards import open_records, read_shard_blocks
 
 __all__ = [
     "Dataset",
-    "FileRange",
     "ShardFile",
     "newest_dataset",
     "open_dataset",

@@ -23,10 +23,11 @@ from trainer_utils.format import (
     SplitRange,
     count_records,
 )
+from trainer_utils.format.file_ranges import FileRange, cut
 from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import index_file
 
-__all__ = ["Dataset", "FileRange", "ShardFile", "open_dataset"]
+__all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -59,16 +60,6 @@ class ShardFile:
         """How many records it has, of a dataset that was inspected."""
         assert self.records is not None, self.path
         return self.records
-
-
-@dataclasses.dataclass(frozen=True)
-class FileRange:
-    """`take` records of a file, after the first `skip`; `to_end`: it should have no more."""
-
-    path: str
-    skip: int
-    take: int
-    to_end: bool
 
 
 @dataclasses.dataclass(frozen=True)
@@ -142,16 +133,10 @@ class Dataset:
 
     def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
         """The parts of files that hold a range of a split's records, in order."""
-        ranges = []
-        first = 0
-        for shard in self.shards[wanted.split]:
-            skip = max(wanted.start - first, 0)
-            take = min(wanted.stop - first, shard.num_records) - skip
-            if take > 0:
-                to_end = skip + take == shard.num_records
-                ranges.append(FileRange(shard.path, skip, take, to_end))
-            first += shard.num_records
-        return ranges
+        files = [
+            FileRange(s.path, 0, s.num_records, to_end=True) for s in self.shards[wanted.split]
+        ]
+        return cut(files, wanted.start, wanted.stop)
 
     def inspected(self, *, advance: Callable[[int, int], None] | None = None) -> "Dataset":
         """The same with all counts and features, for which records are read where nothing says it.

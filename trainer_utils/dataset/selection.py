@@ -11,9 +11,10 @@ from typing import Any
 
 from trainer_utils.dataset.location import split_of, uri_of
 from trainer_utils.dataset.merging import merged
-from trainer_utils.dataset.opening import Dataset, FileRange, open_dataset
+from trainer_utils.dataset.opening import Dataset, open_dataset
 from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
+from trainer_utils.format.file_ranges import FileRange
 
 __all__ = ["Source", "digest_of", "mean_bytes", "merged_features", "open_sources", "source_of"]
 

@@ -10,7 +10,7 @@ from components.common import publish, summaries
 from components.common.publish import publish_dataset
 from components.common.shards import write_shard
 from components.common.summaries import announce_files, start_working, working_folder
-from pipelines.verification import verify_dataset
+from pipelines.tools.verification import verify_dataset
 from trainer_utils.format import (
     Accounting,
     ConfigError,

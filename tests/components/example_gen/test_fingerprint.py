@@ -20,7 +20,7 @@ from tfx.utils import proto_utils
 
 from components.image_example_gen.executor import Executor as Images
 from components.shard_balancer.executor import Executor as Balancer
-from components.text_example_gen import pieces
+from components.tables import pieces
 from components.text_example_gen.executor import Executor as Texts
 
 SPLITS = {
