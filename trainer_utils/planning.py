@@ -10,13 +10,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainer_utils.dataset import FileRange
-from trainer_utils.format.printable import printable
 from trainer_utils.layout import EQUAL, Layout
 from trainer_utils.mixing import mixed_ranges
 from trainer_utils.options import InputOptions, chosen_options
 from trainer_utils.ranges import cut
 from trainer_utils.sources import digest_of, open_sources
 from trainer_utils.state import first_state, given_state
+from trainer_utils.text_output import Part, as_text, make_table, quantity
 
 __all__ = ["SINGLES_AT_ONCE", "InputPlan", "WorkerPlan", "layout_of", "plan"]
 
@@ -74,22 +74,23 @@ class InputPlan:
         """The plan as what JSON can hold."""
         return {**dataclasses.asdict(self), "dropped": self.dropped, "padded": self.padded}
 
-    def __str__(self) -> str:
-        lines = [
-            f"{self.records} records in global batches of {self.batch_size}: {self.steps} steps, "
-            f"{self.dropped} records dropped, {self.padded} rows padded",
-            "worker   records    steps  dropped   padded  shards",
-        ]
+    def parts(self) -> list[Part]:
+        """What a person sees: a sentence and a table."""
+        header = ["worker", "records", "steps", "dropped", "padded", "shards"]
+        rows = []
         for one in self.workers:
-            lines.append(
-                f"{one.worker:6} {one.records:9} {one.steps:8} {one.dropped:8} {one.padded:8}"
-                f"  {len(one.shards)}"
-            )
-            lines += [
-                f"{'':43}  {printable(part.path)} [{part.skip}:{part.skip + part.take}]"
-                for part in one.shards
-            ]
-        return "\n".join(lines)
+            shards = [f"{part.path} [{part.skip}:{part.skip + part.take}]" for part in one.shards]
+            counts = [one.worker, one.records, one.steps, one.dropped, one.padded]
+            rows.append([*counts, [len(shards), *shards]])
+        return [
+            f"{self.records:,} records in global batches of {self.batch_size:,}: "
+            f"{quantity(self.steps, 'step')}, {quantity(self.dropped, 'record')} dropped, "
+            f"{quantity(self.padded, 'row')} padded",
+            make_table(header, rows),
+        ]
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
 
 
 def plan(

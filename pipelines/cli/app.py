@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli.console import take_over_process, was_interrupted
+from pipelines.cli.process import take_over_process, was_interrupted
 
 __all__ = ["COMMANDS", "app", "main"]
 

@@ -5,8 +5,9 @@ import webbrowser
 
 import click
 
-from pipelines.cli.console import dataset_argument, quiet, say, verbose_option
-from pipelines.cli.extra import require_tfx
+from pipelines.cli.options import dataset_argument, verbose_option
+from pipelines.cli.output import say
+from pipelines.cli.process import quiet, require_tfx
 from pipelines.cli.report_command import lineage_of
 
 __all__ = ["browse"]

@@ -7,8 +7,9 @@ from typing import Any
 
 import click
 
-from pipelines.cli.console import json_option, print_facts, quiet, say, verbose_option
-from pipelines.cli.extra import require_tfx
+from pipelines.cli.options import json_option, verbose_option
+from pipelines.cli.output import print_facts, say
+from pipelines.cli.process import quiet, require_tfx
 from pipelines.cli.values import Bytes, Counts, parse_json_or_text
 
 __all__ = ["convert"]
@@ -127,12 +128,12 @@ def convert(
 
             made = run_conversion(conversion, str(out), metadata=metadata)
     if dry_run:
-        print_facts(planned.to_json(), str(planned), as_json=as_json)
+        print_facts(planned.to_json, planned.parts, as_json=as_json)
         return
     facts = {**dataclasses.asdict(made), **_outcome(made.examples, made.uri)}
     if not as_json:
         say(*_summary(facts).split("\n"))
-    print_facts(facts, made.uri, as_json=as_json)
+    print_facts(lambda: facts, lambda: [made.uri], as_json=as_json)
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
@@ -184,16 +185,16 @@ def _outcome(examples: str, uri: str) -> dict[str, Any]:
 
 
 def _summary(facts: dict[str, Any]) -> str:
-    from pipelines.tools.tables import as_table, counted, human_bytes
     from trainer_utils.format import Accounting
     from trainer_utils.format.naming import REJECTS_FILE
+    from trainer_utils.text_output import as_text, human_bytes, list_counts, make_table
 
     lines = [str(Accounting(**facts["accounting"]["total"]))]
     if facts["rejects"]:
-        lines.append(f"rejected: {counted(facts['rejects'])} ({facts['examples']}/{REJECTS_FILE})")
+        counts = list_counts(facts["rejects"])
+        lines.append(f"rejected: {counts} ({facts['examples']}/{REJECTS_FILE})")
     rows = [
         [name, split["records"], human_bytes(split["bytes"]), split["num_shards"]]
         for name, split in facts["splits"].items()
     ]
-    lines.append(as_table(["split", "records", "bytes", "shards"], rows))
-    return "\n".join(lines)
+    return as_text([*lines, make_table(["split", "records", "bytes", "shards"], rows)])

@@ -2,7 +2,8 @@
 
 import click
 
-from pipelines.cli.console import json_option, print_facts, verbose_option
+from pipelines.cli.options import json_option, verbose_option
+from pipelines.cli.output import print_facts
 
 __all__ = ["diff"]
 
@@ -34,4 +35,4 @@ def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) 
     from trainer_utils.newest import newest_dataset
 
     found = compare_datasets(newest_dataset(before), newest_dataset(after), most=most)
-    print_facts(found.to_json(), str(found), as_json=as_json)
+    print_facts(found.to_json, found.parts, as_json=as_json)

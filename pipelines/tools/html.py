@@ -8,8 +8,8 @@ import importlib.resources
 
 import jinja2
 
-from pipelines.tools.tables import human_bytes
 from trainer_utils.format.printable import printable
+from trainer_utils.text_output import human_bytes
 
 __all__ = ["CONTENT_SECURITY_POLICY", "load_template"]
 

@@ -30,9 +30,8 @@ from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.tables_of_files import TableOfFilesExecutor
 from pipelines.tools.conversion.pipeline import make_example_gen
 from pipelines.tools.conversion.settings import Conversion, prepare
-from pipelines.tools.tables import as_table, human_bytes
 from trainer_utils.format import shard_bounds
-from trainer_utils.format.printable import printable
+from trainer_utils.text_output import Part, as_text, human_bytes, make_table, quantity
 
 __all__ = ["ConversionPlan", "SplitOutlook", "plan_conversion", "plan_prepared"]
 
@@ -92,8 +91,9 @@ class ConversionPlan:
         """All of it as JSON takes it."""
         return dataclasses.asdict(self)
 
-    def __str__(self) -> str:
-        told = [
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        features = [
             f"{name} ({kind}{f', {self.classes[name]:,} classes' if name in self.classes else ''})"
             for name, kind in self.features.items()
         ]
@@ -110,22 +110,23 @@ class ConversionPlan:
             for name, split in self.splits.items()
         ]
         header = ["split", "records", "rejected", "skipped", "about", "shards", "records a shard"]
-        lines = [
-            printable(f"{self.source}: {self.kind}, layout {self.layout} ({self.seen})"),
-            printable(f"{self.found:,} inputs found; features: {', '.join(told)}"),
+        parts: list[Part] = [
+            f"{self.source}: {self.kind}, layout {self.layout} ({self.seen})",
+            f"{quantity(self.found, 'input')} found; features: {', '.join(features)}",
             "",
-            as_table(header, rows),
+            make_table(header, rows),
         ]
         if self.rejects:
-            lines += ["", "Would be rejected:"]
+            parts += ["", "Would be rejected:"]
             for code, count in self.rejects.items():
-                lines.append(f"{count:,} {code}, the first {self.first_rejects[code]}")
-            lines += self.cures
-        if self.kind != "text":
-            lines += ["", "Nothing was written. Bad files show only when they are read."]
-        else:
-            lines += ["", "Nothing was written."]
-        return "\n".join(lines)
+                parts.append(f"{count:,} {code}, the first {self.first_rejects[code]}")
+            parts += self.cures
+        is_read = self.kind == "text"
+        bad_files = "" if is_read else " Bad files show only when they are read."
+        return [*parts, "", f"Nothing was written.{bad_files}"]
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
 
 
 def plan_conversion(

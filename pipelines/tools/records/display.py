@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from pipelines.tools.records.reader import Example
 from pipelines.tools.records.values import Value
-from pipelines.tools.tables import human_bytes
 from trainer_utils.format import DatasetError
 from trainer_utils.format.printable import printable
+from trainer_utils.text_output import human_bytes
 
 __all__ = [
     "EXAMPLES_FILE",
