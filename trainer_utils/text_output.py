@@ -98,18 +98,17 @@ def _cell(value: Any) -> str:
 
 def as_text(parts: Iterable[Part]) -> str:
     """The parts below each other, without colours, however wide they are."""
+    return "\n".join(
+        printable(part) if isinstance(part, str) else _plain_table(part) for part in parts
+    )
+
+
+def _plain_table(table: Table) -> str:
     from rich.console import Console
 
-    console = Console(file=io.StringIO(), width=_UNBOUNDED, color_system=None)
-    lines: list[str] = []
-    for part in parts:
-        if isinstance(part, str):
-            lines.append(printable(part))
-        else:
-            with console.capture() as captured:
-                console.print(part)
-            lines += (line.rstrip() for line in captured.get().splitlines())
-    return "\n".join(lines)
+    stream = io.StringIO()
+    Console(file=stream, width=_UNBOUNDED, color_system=None).print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 
 def print_parts(parts: Iterable[Part]) -> None:
