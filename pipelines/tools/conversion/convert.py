@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.tools.conversion.import_noise import suppress_import_noise
 from pipelines.tools.conversion.outputs import METADATA_FILE, point_to
-from pipelines.tools.conversion.quiet_imports import quiet_imports
 from pipelines.tools.conversion.recognition import recognise
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion, check_places, prepare
 from trainer_utils.format import ConfigError, keyed_hash
@@ -111,7 +111,7 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
             ) from error
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
     name = _PIPELINE if store == own else f"{_PIPELINE}-{_digest(root)}"
-    with quiet_imports():
+    with suppress_import_noise():
         from pipelines.tools.conversion.pipeline import run_pipeline  # TFX: all was checked before
 
     uris = run_pipeline(conversion, root, name, store, use_cache=True)

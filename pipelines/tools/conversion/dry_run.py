@@ -33,13 +33,13 @@ from pipelines.tools.conversion.settings import Conversion, prepare
 from trainer_utils.format import shard_bounds
 from trainer_utils.text_output import Part, as_text, human_bytes, make_table, quantity
 
-__all__ = ["ConversionPlan", "SplitOutlook", "plan_conversion", "plan_prepared"]
+__all__ = ["ConversionPlan", "SplitEstimate", "plan_conversion", "plan_prepared"]
 
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SplitOutlook:
+class SplitEstimate:
     """What would become of a split.
 
     Args:
@@ -82,7 +82,7 @@ class ConversionPlan:
     found: int
     features: Mapping[str, str]
     classes: Mapping[str, int]
-    splits: Mapping[str, SplitOutlook]
+    splits: Mapping[str, SplitEstimate]
     rejects: Mapping[str, int] = dataclasses.field(default_factory=dict)
     first_rejects: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cures: Sequence[str] = ()
@@ -181,13 +181,15 @@ def _plan_media(
         found=listing.found,
         features=features,
         classes={name: len(values) for name, values in plan.vocabularies.items()},
-        splits=_outlooks(conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped),
-        **_of_rejects(plan.rejects, located.base),
+        splits=_estimate_splits(
+            conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped
+        ),
+        **_describe_rejects(plan.rejects, located.base),
     )
 
 
-def _of_rejects(rejects: Sequence[Reject], base: str) -> dict[str, Any]:
-    """What a plan tells of its rejects."""
+def _describe_rejects(rejects: Sequence[Reject], base: str) -> dict[str, Any]:
+    """How many inputs would be rejected, the first of each code, and what to do about it."""
     counts = collections.Counter(reject.code for reject in rejects)
     firsts: dict[str, str] = {}
     for reject in sorted(rejects):
@@ -220,26 +222,28 @@ def _plan_texts(conversion: Conversion, properties: dict[str, Any]) -> Conversio
         found=plan.found,
         features={column.name: column.kind for column in plan.columns},
         classes={name: len(values) for name, values in plan.vocabularies.items()},
-        splits=_outlooks(conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped),
-        **_of_rejects(plan.rejects, located.base),
+        splits=_estimate_splits(
+            conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped
+        ),
+        **_describe_rejects(plan.rejects, located.base),
     )
 
 
-def _outlooks(
+def _estimate_splits(
     conversion: Conversion,
     counts: Mapping[str, int],
     sizes: Mapping[str, int],
     rejected: Sequence[str],
     skipped: Mapping[str, int],
-) -> dict[str, SplitOutlook]:
+) -> dict[str, SplitEstimate]:
     settings = BalancerSettings(**conversion.balancer)
     settings.check_splits(list(counts))
-    outlooks = {}
+    estimates = {}
     for split, records in counts.items():
         num_shards = settings.shards_of(split, num_records=records, num_bytes=sizes[split])
         bounds = shard_bounds(num_records=records, num_shards=num_shards).tolist()
         held = [stop - start for start, stop in itertools.pairwise(bounds)]
-        outlooks[split] = SplitOutlook(
+        estimates[split] = SplitEstimate(
             records=records,
             rejected=rejected.count(split),
             skipped=skipped.get(split, 0),
@@ -247,4 +251,4 @@ def _outlooks(
             num_shards=num_shards,
             shard_records=(min(held), max(held)),
         )
-    return outlooks
+    return estimates
