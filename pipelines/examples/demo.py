@@ -123,7 +123,7 @@ def _run(demo: Demo, source: str | None) -> None:
 
 
 def _summarise(demo: Demo, root: Path, metadata: str, source: str, seconds: float) -> None:
-    from pipelines.tools.conversion.runs import latest_artifacts
+    from pipelines.tools.conversion.local_runs import latest_artifacts
     from trainer_utils.format import Manifest
     from trainer_utils.format.naming import MANIFEST_FILE, REJECTS_FILE
 
