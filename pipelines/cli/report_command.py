@@ -1,6 +1,5 @@
 """`tfx-shards report`: a page that shows what is in a dataset."""
 
-import contextlib
 import importlib
 
 import click
@@ -9,7 +8,7 @@ from pipelines.cli.options import dataset_argument, verbose_option
 from pipelines.cli.output import say
 from pipelines.cli.process import quiet, require_tfx
 
-__all__ = ["lineage_of", "report"]
+__all__ = ["report"]
 
 
 @click.command(short_help="A page that shows what is in a dataset.")
@@ -43,13 +42,6 @@ def report(ctx: click.Context, uri: str, output: str, sample: int) -> None:
     require_tfx("report")
     write_report = importlib.import_module("pipelines.tools.report").write_report
     with quiet(ctx):
-        write_report(uri, output, sample_records=sample, lineage=lineage_of(uri))
+        find_lineage = importlib.import_module("pipelines.lineage").find_lineage
+        write_report(uri, output, sample_records=sample, lineage=find_lineage(uri))
     say(f"Written: {output}")
-
-
-def lineage_of(uri: str) -> str | None:
-    """Where it comes from, if a store of ML Metadata above it says so."""
-    lineage = importlib.import_module("pipelines.lineage")
-    with contextlib.suppress(ValueError, OSError):
-        return str(lineage.describe_artifact(uri))
-    return None

@@ -5,6 +5,7 @@ print(lineage)
 lineage.to_json()["made_by"]["settings"]
 """
 
+import contextlib
 import dataclasses
 
 from components.common.files import exists, is_remote, join, os_errors, read_text
@@ -18,7 +19,7 @@ from pipelines.lineage.text import render_lineage
 from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
 
-__all__ = ["Lineage", "describe_artifact"]
+__all__ = ["Lineage", "describe_artifact", "find_lineage"]
 
 _DATASET = "Examples"
 
@@ -62,6 +63,13 @@ def describe_artifact(
         return found
     trace = trace_record(record, graph, location, datasets=_datasets(found))
     return dataclasses.replace(found, record=record, source=trace.source, steps=trace.steps)
+
+
+def find_lineage(uri: str) -> str | None:
+    """The lineage as text, where a store of ML Metadata above the artifact knows of it."""
+    with contextlib.suppress(ValueError, OSError):
+        return str(describe_artifact(uri))
+    return None
 
 
 def _datasets(lineage: Lineage) -> list[int]:
