@@ -38,9 +38,9 @@ def human_bytes(number: float) -> str:
     return f"{number:.{digits}f} {_UNITS[unit]}"
 
 
-def quantity(number: int, noun: str) -> str:
-    """`1 shard`, `1,200 shards`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+def quantity(number: int, noun: str, nouns: str = "") -> str:
+    """`1 shard`, `1,200 shards`; `nouns` where an s does not make the plural."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
 
 
 def list_counts(counts: Mapping[str, int]) -> str:

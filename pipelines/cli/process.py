@@ -63,6 +63,7 @@ def quiet_libraries() -> None:
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")  # it announces itself
     os.environ.setdefault("GLOG_minloglevel", "3")  # of ML Metadata
     warnings.filterwarnings("ignore")
+    sys.unraisablehook = _ignore  # TensorFlow 2.16 fails while the process ends
     logging.getLogger().setLevel(logging.CRITICAL)
     logging.getLogger("tensorflow").setLevel(logging.CRITICAL)
     with contextlib.suppress(ImportError):  # TensorFlow brings it
@@ -70,6 +71,10 @@ def quiet_libraries() -> None:
 
         absl_logging.get_absl_logger().setLevel(logging.WARNING)
         absl_logging.get_absl_logger().addFilter(_is_ours)
+
+
+def _ignore(_: Any) -> None:
+    """Takes what Python cannot raise and would print, as `Exception ignored in …`."""
 
 
 def _is_ours(record: logging.LogRecord) -> bool:

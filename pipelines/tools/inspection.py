@@ -255,5 +255,5 @@ def _feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> lis
     if not feature.dense:
         shape = f"up to {shape} values" if all(feature.shape) else "any number of values"
     if name in classes:
-        shape += f", {classes[name]:,} classes"
+        shape += f", {quantity(classes[name], 'class', 'classes')}"
     return [name, feature.type, shape]

@@ -93,10 +93,11 @@ class ConversionPlan:
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
-        features = [
-            f"{name} ({kind}{f', {self.classes[name]:,} classes' if name in self.classes else ''})"
-            for name, kind in self.features.items()
-        ]
+        features = []
+        for name, kind in self.features.items():
+            number = self.classes.get(name)
+            classes = "" if number is None else f", {quantity(number, 'class', 'classes')}"
+            features.append(f"{name} ({kind}{classes})")
         rows = [
             [
                 name,

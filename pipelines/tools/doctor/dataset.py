@@ -11,7 +11,7 @@ from pipelines.tools.doctor.machine import disk_check
 from pipelines.tools.inspection import DatasetFacts, SplitFacts, inspect_dataset
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE
-from trainer_utils.text_output import human_bytes, list_counts
+from trainer_utils.text_output import human_bytes, list_counts, quantity
 
 __all__ = ["dataset_checks"]
 
@@ -147,7 +147,8 @@ def _classes(facts: DatasetFacts) -> Iterator[Check]:
         )
     else:
         yield ok(
-            "classes", f"{len(totals)}, of {totals[rarest]:,} to {totals[commonest]:,} examples"
+            "classes",
+            f"{len(totals)}, of {totals[rarest]:,} to {quantity(totals[commonest], 'example')}",
         )
 
 
