@@ -3,7 +3,7 @@
 import click
 
 from pipelines.cli.options import json_option, verbose_option
-from pipelines.cli.output import print_facts
+from pipelines.cli.output import print_facts, shown_progress
 
 __all__ = ["diff"]
 
@@ -34,5 +34,7 @@ def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) 
     from pipelines.tools.diff import compare_datasets
     from trainer_utils.newest import newest_dataset
 
-    found = compare_datasets(newest_dataset(before), newest_dataset(after), most=most)
+    uris = newest_dataset(before), newest_dataset(after)
+    with shown_progress("Comparing") as advance:
+        found = compare_datasets(*uris, most=most, advance=advance)
     print_facts(found.to_json, found.parts, as_json=as_json)

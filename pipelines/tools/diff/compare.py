@@ -108,13 +108,20 @@ def _where(change: Change) -> str:
     return f"{splits}: {', '.join(change.features)}" if change.features else splits
 
 
-def compare_datasets(before: str, after: str, *, most: int = 100) -> Difference:
+def compare_datasets(
+    before: str,
+    after: str,
+    *,
+    most: int = 100,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Difference:
     """Compares two datasets.
 
     Args:
         before: uri of the first.
         after: uri of the second.
         most: changes of each kind that are listed; all are counted.
+        advance: called now and then with the records that were read since, and how many there are.
 
     Raises:
         DatasetError: one of them is none, or a record is damaged.
@@ -131,7 +138,9 @@ def compare_datasets(before: str, after: str, *, most: int = 100) -> Difference:
     with tempfile.TemporaryDirectory(prefix="tfx-shards-diff-") as folder:
         folders = [f"{folder}/{name}" for name in ("before", "after")]
         for reader, spilled in zip(readers, folders, strict=True):
-            spill_digests(reader, splits, spilled, buckets)
+            spill_digests(
+                reader, splits, spilled, buckets, advance=lambda done: advance(done, records)
+            )
         for bucket in range(buckets):
             olds, news = (read_digests(spilled, bucket) for spilled in folders)
             for pair in _pairs(olds, news, contents):
