@@ -39,7 +39,6 @@ from components.example_gen import boxes
 from components.example_gen.column_types import LABEL_NAMES, typed_column
 from components.example_gen.headers import ROWS, check_agreement, doubt, refuse_doubtful
 from components.example_gen.list_files import (
-    MEDIA,
     WORDS,
     embedded_sources,
     feature_names,
@@ -48,14 +47,14 @@ from components.example_gen.list_files import (
     joined_sources,
     split_of_name,
 )
+from components.example_gen.settings import COLUMN_KINDS, MEDIA
 from components.example_gen.tables import SUFFIXES, Table, read_table
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
-__all__ = ["COLUMN_KINDS", "find", "is_list", "kind_of_list", "read"]
+__all__ = ["find", "is_list", "kind_of_list", "read"]
 
-COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
 _MEDIA_COLUMNS = {
     "image": ("image_uri", "image", *_FILE_COLUMNS),

@@ -18,6 +18,7 @@ from components.kubeflow.images import default_image, using_image
 
 if TYPE_CHECKING:
     from components.kubeflow.native import (
+        audio_example_gen,
         image_example_gen,
         schema_export,
         shard_balancer,
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
+    "audio_example_gen",
     "default_image",
     "image_example_gen",
     "schema_export",
