@@ -10,6 +10,7 @@ class SchemaExport(base_component.BaseComponent):
 
 import functools
 import inspect
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -88,7 +89,8 @@ def takes_settings(settings: type[ComponentSettings]) -> Callable[..., Callable[
 def _parameter(one: Setting) -> inspect.Parameter:
     """An argument of a constructor; of lists and mappings None stands for an empty one."""
     default = one.default if not one.is_collection else one.default or None
-    kind = one.kind | Runtime if default is not None else one.kind | Runtime | None
+    nothing = [None] if default is None else []
+    kind = functools.reduce(operator.or_, [*one.members, Runtime, *nothing])
     return inspect.Parameter(
         one.name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind
     )

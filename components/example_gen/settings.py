@@ -76,7 +76,11 @@ class ExampleGenSettings(ComponentSettings):
     Subclasses say which layouts there are.
     """
 
-    layout: str = setting("auto", one_of("auto", *LISTS), "`auto`, or the name of one.")
+    layout: str = setting(
+        "auto",
+        one_of("auto", *LISTS),
+        "`auto`: it is recognised; or the name of one, such as `folder`, `csv` or `voc`.",
+    )
     columns: Mapping[str, str] = setting(
         {},
         _kinds_by_column,

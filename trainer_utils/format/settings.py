@@ -54,10 +54,13 @@ class Setting:
 
     @property
     def kinds(self) -> tuple[type, ...]:
-        """The classes of its values, without None: of `int | Mapping[str, int] | None` the first
-        two."""
-        members = (typing.get_origin(member) or member for member in _members(self.kind))
-        return tuple(member for member in members if member is not type(None))
+        """The classes of its values, but for None."""
+        return tuple(typing.get_origin(member) or member for member in self.members)
+
+    @property
+    def members(self) -> tuple[Any, ...]:
+        """The parts of its kind, but for None: of `int | Mapping[str, int] | None` two."""
+        return tuple(member for member in _members(self.kind) if member is not type(None))
 
     @property
     def is_collection(self) -> bool:
@@ -71,8 +74,16 @@ class Setting:
 
     @property
     def sentence(self) -> str:
-        """What it does, and the range of a number."""
-        return f"{self.help} {self.rule}" if isinstance(self.rule, _Number) else self.help
+        """What it does, with the range of a number before what stands for the default."""
+        if not isinstance(self.rule, _Number):
+            return self.help
+        what, default, rest = self.help.partition(" Default:")
+        return f"{what} {self.rule}{default}{rest}"
+
+    @property
+    def shown_default(self) -> str:
+        """The default for people, `128 MiB`; empty where there is none."""
+        return "" if self.default in (None, (), {}) else _shown(self.default)
 
 
 def setting(default: Any, rule: Rule, help: str) -> Any:
@@ -147,6 +158,13 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if is_union else (kind,)
 
 
+def _shown(value: Any) -> str:
+    for bits, unit in ((30, "GiB"), (20, "MiB")):
+        if isinstance(value, int) and value and not value % (1 << bits):
+            return f"{value >> bits} {unit}"
+    return f"{value:,}" if type(value) is int else str(value)
+
+
 @dataclasses.dataclass(frozen=True)
 class _OneOf:
     choices: tuple[Any, ...]
@@ -180,7 +198,11 @@ class _Number:
         return f"from {self.least} to {self.most}"
 
     def __str__(self) -> str:
-        return "64 bits, signed." if self.least == _INT64 else f"{self._range.capitalize()}."
+        if self.least == _INT64:
+            return "64 bits, signed."
+        if self.most == float("inf"):
+            return f"At least {_shown(self.least)}."
+        return f"From {_shown(self.least)} to {_shown(self.most)}."
 
 
 def one_of(*choices: Any) -> _OneOf:
