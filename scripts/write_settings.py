@@ -5,6 +5,7 @@ Tables of the docs stand between `<!-- settings: ImageSettings -->` and `<!-- en
 Type stubs show editors the signatures and docstrings that components get when they are imported.
 """
 
+import dataclasses
 import inspect
 import pathlib
 import re
@@ -14,21 +15,23 @@ import textwrap
 import typing
 from typing import Any
 
+import docstring_parser
 from kfp import dsl
 from kfp.dsl import PipelineTask
 
 import components
 import components.kubeflow
+import trainer_utils
 from components.audio_example_gen.settings import AudioSettings
 from components.image_example_gen.settings import ImageSettings
 from components.kubeflow import images
 from components.schema_export.settings import SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.settings import TextSettings
-from trainer_utils.format.settings import Settings, settings_of
+from trainer_utils.format.settings import Settings, settings_of, shown
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
-SETTINGS = {
+DECLARED = {
     settings.__name__: settings
     for settings in (
         ImageSettings,
@@ -55,16 +58,39 @@ def written_files() -> dict[pathlib.Path, str]:
 
 def with_tables(page: str) -> str:
     """A page with its tables made anew."""
-    return _TABLE.sub(lambda match: f"{match[1]} -->\n{table(SETTINGS[match[1]])}\n", page)
+    return _TABLE.sub(lambda match: f"{match[1]} -->\n{table(match[1])}\n", page)
 
 
-def table(settings: type[Settings]) -> str:
-    """The settings as a table in Markdown."""
-    rows = [
-        f"| `{name}` | {f'`{one.shown_default}`' if one.shown_default else ''} | {one.sentence} |"
-        for name, one in settings_of(settings).items()
+def table(name: str) -> str:
+    """The settings of a class as a table in Markdown."""
+    rows = declared_rows(DECLARED[name]) if name in DECLARED else input_rows()
+    cells = [
+        f"| `{setting}` | {f'`{default}`' if default else ''} | {sentence} |"
+        for setting, default, sentence in rows
     ]
-    return "\n".join(["| setting | default | what it does |", "|---|---|---|", *rows])
+    return "\n".join(["| setting | default | what it does |", "|---|---|---|", *cells])
+
+
+def declared_rows(settings: type[Settings]) -> list[tuple[str, str, str]]:
+    """Name, default and sentence of each setting of a component."""
+    declared = settings_of(settings).values()
+    return [(one.name, one.shown_default, one.sentence) for one in declared]
+
+
+def input_rows() -> list[tuple[str, str, str]]:
+    """The same of `input_fn`, whose sentences are in the docstrings of its options."""
+    documented = [
+        (one.arg_name, " ".join((one.description or "").split()))
+        for options in trainer_utils.InputOptions.__mro__
+        for one in docstring_parser.parse(inspect.getdoc(options) or "").params
+    ]
+    defaults = {
+        field.name: field.default for field in dataclasses.fields(trainer_utils.InputOptions)
+    }
+    return [
+        (name, "" if defaults[name] is None else shown(defaults[name]), sentence)
+        for name, sentence in documented
+    ]
 
 
 def classes_stub() -> str:

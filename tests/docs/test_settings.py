@@ -11,6 +11,7 @@ from tests.docs.markdown import REPOSITORY
 pytest.importorskip("tfx", reason="the stubs have the signatures of the components")
 import components
 import components.kubeflow
+import trainer_utils
 from trainer_utils.format.settings import settings_of
 
 SCRIPT = REPOSITORY / "scripts/write_settings.py"
@@ -31,12 +32,17 @@ def test_each_file_is_what_make_settings_writes(script):
 
 def test_each_setting_stands_in_a_table_of_the_docs(script):
     pages = "".join(page.read_text() for page in (REPOSITORY / "docs").glob("*.md"))
-    for name, settings in script.SETTINGS.items():
+    for name, settings in script.DECLARED.items():
         start = pages.index(f"<!-- settings: {name} -->")
         table = pages[start : pages.index("<!-- end of settings -->", start)]
         rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
         assert [row[0] for row in rows] == [f"| `{one}`" for one in settings_of(settings)]
         assert all(len(row) == 3 for row in rows)
+
+
+def test_each_setting_of_the_input_has_a_sentence(script):
+    names = [name for name, _, sentence in script.input_rows() if sentence]
+    assert sorted(names) == sorted(inspect.signature(trainer_utils.InputOptions).parameters)
 
 
 def stubs(path):

@@ -22,7 +22,17 @@ from typing import Any
 from trainer_utils.format.errors import ConfigError
 from trainer_utils.format.spelling import did_you_mean
 
-__all__ = ["Rule", "Setting", "Settings", "group", "number", "one_of", "setting", "settings_of"]
+__all__ = [
+    "Rule",
+    "Setting",
+    "Settings",
+    "group",
+    "number",
+    "one_of",
+    "setting",
+    "settings_of",
+    "shown",
+]
 
 Rule = Callable[[str, Any], Any]  # takes name and value, returns the value to keep, or raises
 _SETTING, _GROUP = "setting", "group"
@@ -83,7 +93,7 @@ class Setting:
     @property
     def shown_default(self) -> str:
         """The default for people, `128 MiB`; empty where there is none."""
-        return "" if self.default in (None, (), {}) else _shown(self.default)
+        return "" if self.default in (None, (), {}) else shown(self.default)
 
 
 def setting(default: Any, rule: Rule, help: str) -> Any:
@@ -158,11 +168,16 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if is_union else (kind,)
 
 
-def _shown(value: Any) -> str:
+def shown(value: Any) -> str:
+    """A value for people: `128 MiB`, `89,478,485`, `0.01`, `(0.08, 1)`."""
     for bits, unit in ((30, "GiB"), (20, "MiB")):
         if isinstance(value, int) and value and not value % (1 << bits):
             return f"{value >> bits} {unit}"
-    return f"{value:,}" if type(value) is int else str(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(map(shown, value))})"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -201,8 +216,8 @@ class _Number:
         if self.least == _INT64:
             return "64 bits, signed."
         if self.most == float("inf"):
-            return f"At least {_shown(self.least)}."
-        return f"From {_shown(self.least)} to {_shown(self.most)}."
+            return f"At least {shown(self.least)}."
+        return f"From {shown(self.least)} to {shown(self.most)}."
 
 
 def one_of(*choices: Any) -> _OneOf:
