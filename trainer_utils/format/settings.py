@@ -27,6 +27,7 @@ __all__ = [
     "Setting",
     "Settings",
     "group",
+    "groups_of",
     "number",
     "one_of",
     "setting",
