@@ -33,10 +33,10 @@ help:  ## this list
 venv: $(READY)  ## .venv with the locked dependencies and this project, editable; STACK=tfx116 or tfx
 
 demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: make demo SRC="my photos"
-	@$(BIN)/python -m pipelines.demo $(if $(value SRC),"$$SRC")
+	@$(BIN)/python -m pipelines.examples.demo $(if $(value SRC),"$$SRC")
 
 demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SRC="my table.csv" takes yours
-	@$(BIN)/python -m pipelines.demo --text $(if $(value SRC),"$$SRC")
+	@$(BIN)/python -m pipelines.examples.demo --text $(if $(value SRC),"$$SRC")
 
 # A process a core, two at the most: some tests start clusters of their own, and TFX takes a GB each.
 PARALLEL := --numprocesses=auto --maxprocesses=2 --dist=loadfile

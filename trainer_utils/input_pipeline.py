@@ -14,30 +14,30 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 
-from trainer_utils.audio import check_batches
-from trainer_utils.batching import Arrangement, batched, callback_of, echoed
-from trainer_utils.damage import without_unreadable
-from trainer_utils.data_service import served
-from trainer_utils.dataflow import flat_mapped, mapped
-from trainer_utils.dataset import FileRange
-from trainer_utils.dealing import deal
-from trainer_utils.epochs import EpochCounter, Position, epochs
+from trainer_utils.dataset.opening import FileRange
+from trainer_utils.dataset.selection import Source, digest_of, merged_features, open_sources
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.layout import Layout
+from trainer_utils.format.file_ranges import cut
 from trainer_utils.machine import usable_cores
-from trainer_utils.mixing import mixed_ranges
+from trainer_utils.monitoring.waiting import watched
 from trainer_utils.options import InputOptions, chosen_options
-from trainer_utils.orders import Order, order_of, window_records_of
-from trainer_utils.parsing import ExampleParser
-from trainer_utils.pieces import columns_of
+from trainer_utils.order.layout import Layout
+from trainer_utils.order.mixing import mixed_ranges
+from trainer_utils.order.state import InputState, first_state, state_at, steps_per_epoch
 from trainer_utils.planning import SINGLES_AT_ONCE, layout_of
-from trainer_utils.ranges import cut
-from trainer_utils.readers import Readers, readers_of
-from trainer_utils.records import stream
-from trainer_utils.sources import Source, digest_of, merged_features, open_sources
-from trainer_utils.state import InputState, first_state, state_at, steps_per_epoch
-from trainer_utils.tuning import device_of, tf_options
-from trainer_utils.waiting import watched
+from trainer_utils.reading.audio import check_batches
+from trainer_utils.reading.batching import Arrangement, batched, callback_of, echoed
+from trainer_utils.reading.damage import without_unreadable
+from trainer_utils.reading.data_service import served
+from trainer_utils.reading.dataflow import flat_mapped, mapped
+from trainer_utils.reading.dealing import deal
+from trainer_utils.reading.epochs import EpochCounter, Position, epochs
+from trainer_utils.reading.orders import Order, order_of, window_records_of
+from trainer_utils.reading.parsing import ExampleParser
+from trainer_utils.reading.pieces import columns_of
+from trainer_utils.reading.readers import Readers, readers_of
+from trainer_utils.reading.records import stream
+from trainer_utils.reading.tuning import device_of, tf_options
 
 __all__ = ["STATE_ATTRIBUTES", "input_fn"]
 

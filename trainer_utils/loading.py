@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.dataset import open_dataset, uri_of
+from trainer_utils.dataset.opening import open_dataset, uri_of
 from trainer_utils.format import DatasetError
 from trainer_utils.input_pipeline import input_fn
 from trainer_utils.options import InputOptions, chosen_options

@@ -9,10 +9,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from trainer_utils.decoding import DecodeOptions
 from trainer_utils.format import ConfigError
 from trainer_utils.format.spelling import check_names, checks_names
-from trainer_utils.layout import REMAINDERS
+from trainer_utils.order.layout import REMAINDERS
+from trainer_utils.reading.decoding import DecodeOptions
 
 __all__ = ["Callback", "InputOptions", "chosen_options"]
 

@@ -9,14 +9,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.opening import FileRange
+from trainer_utils.dataset.selection import digest_of, open_sources
+from trainer_utils.format.file_ranges import cut
 from trainer_utils.format.printable import printable
-from trainer_utils.layout import EQUAL, Layout
-from trainer_utils.mixing import mixed_ranges
 from trainer_utils.options import InputOptions, chosen_options
-from trainer_utils.ranges import cut
-from trainer_utils.sources import digest_of, open_sources
-from trainer_utils.state import first_state, given_state
+from trainer_utils.order.layout import EQUAL, Layout
+from trainer_utils.order.mixing import mixed_ranges
+from trainer_utils.order.state import first_state, given_state
 
 __all__ = ["SINGLES_AT_ONCE", "InputPlan", "WorkerPlan", "layout_of", "plan"]
 

@@ -14,7 +14,7 @@ from components.audio_example_gen.settings import AudioSettings
 from components.common.component import examples_channel, parameters_of, takes_settings
 from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen
 from components.example_gen.driver import FileTreeDriver
-from components.example_gen.manifest import is_list
+from components.example_gen.lists import is_list
 
 __all__ = ["AudioExampleGen"]
 

@@ -8,7 +8,9 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.files import (
+from components.common.listing import Blob
+from components.common.rejects import RejectedInputError
+from trainer_utils.storage.files import (
     FileRefusedError,
     is_remote,
     join,
@@ -17,8 +19,6 @@ from components.common.files import (
     problem_of,
     read_bytes_of_size,
 )
-from components.common.listing import Blob
-from components.common.rejects import RejectedInputError
 
 __all__ = ["BlobReader"]
 

@@ -5,9 +5,9 @@ layout, sizes = open_layout("datasets/photos")
 
 from collections.abc import Mapping
 
-from components.common.files import exists, join, list_files, read_text
 from trainer_utils.format.layouts import Layout, find_layout
 from trainer_utils.format.naming import WORKING_FOLDER
+from trainer_utils.storage.files import exists, join, list_files, read_text
 
 __all__ = ["open_layout"]
 

@@ -10,16 +10,8 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from components.common.dataset_layout import open_layout
-from components.common.feature_facts import DatasetFacts, features_of_facts
-from components.common.files import (
-    exists,
-    file_size,
-    is_folder,
-    join,
-    read_bytes,
-    read_text,
-)
-from components.common.shard_blocks import framed_stream, read_shard_blocks
+from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
+from trainer_utils.dataset.shards import framed_stream, read_shard_blocks
 from trainer_utils.format import (
     DatasetError,
     Feature,
@@ -30,6 +22,14 @@ from trainer_utils.format import (
 )
 from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import index_file
+from trainer_utils.storage.files import (
+    exists,
+    file_size,
+    is_folder,
+    join,
+    read_bytes,
+    read_text,
+)
 
 __all__ = [
     "Source",

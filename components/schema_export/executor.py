@@ -12,8 +12,6 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
-from components.common.feature_facts import DatasetFacts
-from components.common.files import is_remote, join, read_text, remove_tree
 from components.common.publish import write_feature_files, write_schema
 from components.common.source import Source, open_source, read_shard_blocks, with_facts
 from components.common.summaries import working_folder
@@ -27,6 +25,7 @@ from components.common.tfmd import (
 )
 from components.schema_export.agreement import check_facts, check_statistics, read_statistics
 from components.schema_export.limits import datum_limits
+from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.json_schema import render_example_schema
 from trainer_utils.format.naming import EXAMPLE_SCHEMA_FILE, SCHEMA_FILE
@@ -37,6 +36,7 @@ from trainer_utils.format.tfds import (
     render_tfds_features,
     render_tfds_info,
 )
+from trainer_utils.storage.files import is_remote, join, read_text, remove_tree
 
 __all__ = ["Executor"]
 

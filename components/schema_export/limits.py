@@ -6,8 +6,8 @@ for note in datum_limits(features, paths):
 
 from collections.abc import Iterable, Mapping
 
-from components.common.files import is_remote
 from trainer_utils.format import Feature
+from trainer_utils.storage.files import is_remote
 
 __all__ = ["datum_limits"]
 

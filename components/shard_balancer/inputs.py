@@ -11,10 +11,10 @@ import os
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from components.common.feature_facts import DatasetFacts, features_of_facts
-from components.common.files import is_remote
 from components.common.source import Source, SourceShard, open_source
+from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.storage.files import is_remote
 
 __all__ = ["InputShard", "Inputs", "check_apart", "merge_features", "open_inputs"]
 

@@ -16,14 +16,13 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from components.common.feature_facts import DatasetFacts
-from components.common.files import join, make_folder, open_for_reading, write_atomically
 from components.common.shards import verify_shard, write_shard
 from components.common.source import index_shard, read_shard_blocks
 from components.common.summaries import working_folder
 from components.shard_balancer.inputs import InputShard
 from components.shard_balancer.layout import SplitLayout, Task
 from components.shard_balancer.records import Chunk, PlacedRecords
+from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import (
     DatasetError,
     RecordBlock,
@@ -36,6 +35,7 @@ from trainer_utils.format import (
     read_blocks,
 )
 from trainer_utils.format.tfrecord import BLOCK_BYTES
+from trainer_utils.storage.files import join, make_folder, open_for_reading, write_atomically
 
 __all__ = [
     "Lot",

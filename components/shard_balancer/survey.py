@@ -20,12 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.common.files import join, make_folder, read_bytes, write_atomically
 from components.common.source import SourceShard, index_shard, read_shard_blocks
 from components.common.summaries import check_shared, working_folder
 from components.shard_balancer.reports import reported
 from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
 from trainer_utils.format.tfrecord import Lengths, compact
+from trainer_utils.storage.files import join, make_folder, read_bytes, write_atomically
 
 __all__ = ["ShardSurvey", "StoredSurveys", "SurveyShards", "survey_shard"]
 

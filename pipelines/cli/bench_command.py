@@ -59,7 +59,7 @@ def bench(
     tfx-shards bench out/ --set augment=random_resized_crop --set normalize=imagenet
     """
     import trainer_utils
-    from pipelines.inspection import inspect_dataset
+    from pipelines.tools.inspection import inspect_dataset
 
     facts = inspect_dataset(uri)
     options: dict[str, Any] = dict(map(parse_json_or_text, settings))

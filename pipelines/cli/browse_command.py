@@ -33,7 +33,7 @@ def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
     tfx-shards browse out/ --open
     """
     require_tfx("browse")
-    make_server = importlib.import_module("pipelines.browse").make_server
+    make_server = importlib.import_module("pipelines.tools.browse").make_server
     with quiet(ctx):
         lineage = lineage_of(uri)
     with make_server(uri, port=port, lineage=lineage) as server:

@@ -68,7 +68,7 @@ def convert(
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': a folder for the dataset.", ctx)
     options = _options(given)
-    from pipelines.conversion_settings import check_places, prepare
+    from pipelines.tools.conversion.settings import check_places, prepare
 
     with quiet(ctx):
         conversion = prepare(source, kind=kind, **options)
@@ -81,11 +81,11 @@ def convert(
     say("Starting TFX (some seconds) …")
     with quiet(ctx):
         if dry_run:
-            from pipelines.dry_run import plan_prepared
+            from pipelines.tools.conversion.dry_run import plan_prepared
 
             planned = dataclasses.replace(plan_prepared(conversion), source=source)
         else:
-            from pipelines.conversion import run_conversion
+            from pipelines.tools.conversion.convert import run_conversion
 
             made = run_conversion(conversion, str(out), metadata=metadata)
     if dry_run:
@@ -110,7 +110,7 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
 
 def _outcome(examples: str, uri: str) -> dict[str, Any]:
     """The accounting of the ExampleGen, and the shards of the balanced dataset."""
-    from pipelines.inspection import inspect_dataset
+    from pipelines.tools.inspection import inspect_dataset
 
     first, last = inspect_dataset(examples).manifest, inspect_dataset(uri)
     assert first is not None
@@ -128,7 +128,7 @@ def _outcome(examples: str, uri: str) -> dict[str, Any]:
 
 
 def _summary(facts: dict[str, Any]) -> str:
-    from pipelines.tables import as_table, counted, human_bytes
+    from pipelines.tools.tables import as_table, counted, human_bytes
     from trainer_utils.format import Accounting
     from trainer_utils.format.naming import REJECTS_FILE
 

@@ -30,8 +30,8 @@ def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) 
     tfx-shards diff out/artifacts/ShardBalancer/balanced_examples/4 out/
     tfx-shards diff before/ after/ --json | jq .counts
     """
-    from pipelines.diff import compare_datasets
-    from trainer_utils.newest import newest_dataset
+    from pipelines.tools.diff import compare_datasets
+    from trainer_utils.dataset.location import newest_dataset
 
     found = compare_datasets(newest_dataset(before), newest_dataset(after), most=most)
     print_facts(found.to_json(), str(found), as_json=as_json)

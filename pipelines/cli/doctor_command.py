@@ -35,7 +35,7 @@ def doctor(
     tfx-shards doctor
     tfx-shards doctor out/ --workers 8 --strategy multi-worker
     """
-    from pipelines.doctor import examine
+    from pipelines.tools.doctor import examine
     from trainer_utils.format.printable import printable
 
     checks = examine(uri, workers=workers, strategy=strategy)

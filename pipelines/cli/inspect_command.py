@@ -22,7 +22,7 @@ def inspect(uri: str, as_json: bool) -> None:
     tfx-shards inspect gs://bucket/photos
     tfx-shards inspect out/ --json | jq .splits.train.records
     """
-    from pipelines.inspection import inspect_dataset
+    from pipelines.tools.inspection import inspect_dataset
 
     facts = inspect_dataset(uri)
     print_facts(facts.to_json(), str(facts), as_json=as_json)

@@ -13,7 +13,7 @@ from pipelines.cli.console import (
     verbose_option,
 )
 from pipelines.cli.extra import require_tfx
-from pipelines.outputs import METADATA_FILE
+from pipelines.tools.conversion.outputs import METADATA_FILE
 
 __all__ = ["lineage", "runs"]
 

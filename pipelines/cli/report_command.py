@@ -40,7 +40,7 @@ def report(ctx: click.Context, uri: str, output: str, sample: int) -> None:
     tfx-shards report out/ -o report.html
     """
     require_tfx("report")
-    write_report = importlib.import_module("pipelines.report").write_report
+    write_report = importlib.import_module("pipelines.tools.report").write_report
     with quiet(ctx):
         write_report(uri, output, sample_records=sample, lineage=lineage_of(uri))
     say(f"Written: {output}")

@@ -39,8 +39,8 @@ def show(uri: str, split: str | None, count: int, folder: str | None, as_json: b
     tfx-shards show out/ --split 'eval[100:]' -n 5
     tfx-shards show out/ -n 100 --export looked-at/
     """
-    from pipelines.records import as_text, export_examples, read_examples
-    from pipelines.records.display import EXAMPLES_FILE
+    from pipelines.tools.records import as_text, export_examples, read_examples
+    from pipelines.tools.records.display import EXAMPLES_FILE
 
     examples = read_examples(uri, split, count=count)
     if folder is not None:

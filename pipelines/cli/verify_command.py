@@ -33,7 +33,7 @@ def verify(uri: str, as_json: bool, processes: int | None) -> None:
     tfx-shards verify out/
     tfx-shards verify out/ --json | jq '.problems[].path'
     """
-    from pipelines.verification import verify_dataset
+    from pipelines.tools.verification import verify_dataset
     from trainer_utils.machine import usable_cores
 
     with shown_progress("Verifying") as advance:

@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.common.files import exists, is_remote, join, os_errors, read_text
 from pipelines.lineage.graph import Artifact, Execution, Graph
 from pipelines.lineage.location import Location, locate
 from pipelines.lineage.reading import load_graph
@@ -19,6 +18,7 @@ from pipelines.lineage.store import find_metadata, opened_store, shown_metadata
 from pipelines.lineage.values import Json
 from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.storage.files import exists, is_remote, join, os_errors, read_text
 
 __all__ = ["Lineage", "describe_artifact"]
 

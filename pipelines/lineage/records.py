@@ -12,7 +12,15 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from components.common.dataset_layout import open_layout
-from components.common.files import (
+from pipelines.lineage.values import Json
+from pipelines.tools.records import NAME_FEATURES
+from trainer_utils.dataset.shards import read_shard_blocks
+from trainer_utils.format import DatasetError, RecordBlock
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.layouts import Layout
+from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.format.tfrecord import HEADER_BYTES
+from trainer_utils.storage.files import (
     display_path,
     exists,
     is_folder,
@@ -20,14 +28,6 @@ from components.common.files import (
     os_errors,
     read_text,
 )
-from components.common.shard_blocks import read_shard_blocks
-from pipelines.lineage.values import Json
-from pipelines.records import NAME_FEATURES
-from trainer_utils.format import DatasetError, RecordBlock
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.layouts import Layout
-from trainer_utils.format.naming import REJECTS_FILE
-from trainer_utils.format.tfrecord import HEADER_BYTES
 
 __all__ = ["Place", "Search", "search_dataset"]
 

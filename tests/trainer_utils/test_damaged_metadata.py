@@ -14,7 +14,7 @@ import tensorflow as tf
 
 import trainer_utils
 from trainer_utils import ConfigError, DatasetError, input_fn, plan
-from trainer_utils.dataset import open_dataset
+from trainer_utils.dataset.opening import open_dataset
 from trainer_utils.format import Feature
 
 FEATURES = {"id": Feature(type="int"), "text": Feature(type="string")}

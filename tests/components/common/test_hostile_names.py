@@ -18,7 +18,7 @@ from components.image_example_gen.executor import Executor as Images
 from components.schema_export.executor import Executor as SchemaExport
 from components.shard_balancer.executor import Executor as Balancer
 from components.text_example_gen.executor import Executor as Texts
-from pipelines.verification import verify_dataset
+from pipelines.tools.verification import verify_dataset
 from trainer_utils.format import DatasetError, InputError
 
 COLUMNS = [

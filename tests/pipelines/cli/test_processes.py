@@ -32,9 +32,8 @@ def test_what_needs_no_tensorflow_does_not_import_it(whole_dataset, run_cli, tmp
 
 def test_recognising_an_input_needs_no_tensorflow():
     pytest.importorskip("tfx", reason="components needs TFX")
-    program = (
-        f"import sys, pipelines.recognition\nprint([n for n in {HEAVY[:3]} if n in sys.modules])"
-    )
+    imports = "import sys, pipelines.tools.conversion.recognition"
+    program = f"{imports}\nprint([n for n in {HEAVY[:3]} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"[]\n"
 
@@ -107,7 +106,7 @@ def test_a_trainers_container_has_no_tfx_and_no_components(whole_dataset, comman
 def test_warnings_of_ours_are_shown_without_a_log():
     program = """
 from absl import logging
-import pipelines.inspection
+import pipelines.tools.inspection
 from pipelines.cli import main
 
 exec(compile("def ours(): logging.warning('of ours')", "/x/components/a.py", "exec"))
@@ -117,7 +116,7 @@ def inspect_dataset(uri):
     ours()
     raise OSError(5, "the end")
 
-pipelines.inspection.inspect_dataset = inspect_dataset
+pipelines.tools.inspection.inspect_dataset = inspect_dataset
 main(["inspect", "data"])
 """
     done = subprocess.run(

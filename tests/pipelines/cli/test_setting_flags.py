@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("tfx", reason="convert needs TFX")
 from click.testing import CliRunner
 
-import pipelines.conversion_settings
+import pipelines.tools.conversion.settings
 from components.audio_example_gen.settings import AudioSettings
 from components.image_example_gen.settings import ImageSettings
 from components.shard_balancer.settings import BalancerSettings
@@ -79,7 +79,7 @@ def test_a_flag_gives_what_python_would(monkeypatch, name):
         taken.update(options)
         raise click.Abort
 
-    monkeypatch.setattr(pipelines.conversion_settings, "prepare", prepare)
+    monkeypatch.setattr(pipelines.tools.conversion.settings, "prepare", prepare)
     words, value = FLAGS[name]
     words = words.replace('"a, b"', '"a|b"').split()
     words = [word.replace("a|b", "a, b") for word in words]

@@ -2,7 +2,7 @@ import click
 import pytest
 
 from pipelines.cli.values import Bytes, Counts, Size, parse_json_or_text
-from pipelines.tables import as_table, counted, human_bytes
+from pipelines.tools.tables import as_table, counted, human_bytes
 
 
 @pytest.mark.parametrize(
