@@ -23,7 +23,7 @@ from trainer_utils.machine import cpu_seconds, usable_cores
 from trainer_utils.options import chosen_options
 from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import flat_map, map_elements, unbatch
-from trainer_utils.text_output import Part, make_table, quantity
+from trainer_utils.text_output import Part, as_text, make_table, quantity
 
 __all__ = ["InputReport", "Stage", "measure_input", "report_of"]
 
