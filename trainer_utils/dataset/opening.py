@@ -249,9 +249,8 @@ def _inspected(dataset: Dataset) -> Dataset:
         found = _inspections[state] = dataset.inspected()
         while len(_inspections) > _MOST_INSPECTIONS:
             _inspections.popitem(last=False)
-    return dataclasses.replace(
-        dataset, features=found.features, shards=found.shards, says_features=True
-    )
+    features = dataset.features if dataset.says_features else found.features
+    return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
 
 
 def _found(files: DatasetFiles) -> Dataset:
