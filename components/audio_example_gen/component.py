@@ -22,7 +22,7 @@ from components.example_gen.component import (
     optional,
 )
 from components.example_gen.driver import FileTreeDriver
-from components.example_gen.manifest import is_list
+from components.example_gen.lists import is_list
 
 __all__ = ["AudioExampleGen"]
 

@@ -16,7 +16,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_kinds import kind_of_heads, kind_of_name, looked_at
-from components.example_gen.tables import Embedded, Table
+from components.example_gen.list_tables import Embedded, Table
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = [

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, TypeVar
 
 from components.common.checks import check_choice
-from components.example_gen.manifest import COLUMN_KINDS
+from components.example_gen.lists import COLUMN_KINDS
 from components.example_gen.settings import ExampleGenSettings, check_table_names, check_texts
 from components.media.audio import AudioOptions
 from components.media.images import ImageOptions

@@ -15,11 +15,11 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from components.common.files import is_remote, join, read_text
 from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.storage import is_remote, join, read_text
 
 __all__ = ["main"]
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from components.common.checks import check_choice, check_number
 from components.example_gen.list_files import MEDIA
-from components.example_gen.manifest import COLUMN_KINDS
+from components.example_gen.lists import COLUMN_KINDS
 from components.example_gen.settings import ExampleGenSettings, check_table_names, check_texts
 from trainer_utils.format import ConfigError
 

@@ -32,7 +32,7 @@ def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) 
     tfx-shards diff before/ after/ --json | jq .counts
     """
     from pipelines.tools.diff import compare_datasets
-    from trainer_utils.newest import newest_dataset
+    from trainer_utils.dataset.location import newest_dataset
 
     uris = newest_dataset(before), newest_dataset(after)
     with shown_progress("Comparing") as advance:

@@ -50,6 +50,6 @@ def dataset_argument(
 
 
 def _find_dataset(ctx: click.Context, _: click.Parameter, uri: str | None) -> str | None:
-    from trainer_utils.newest import newest_dataset
+    from trainer_utils.dataset.location import newest_dataset
 
     return None if uri is None or ctx.resilient_parsing else newest_dataset(uri)

@@ -8,7 +8,6 @@ lineage.to_json()["made_by"]["settings"]
 import contextlib
 import dataclasses
 
-from components.common.files import exists, is_remote, join, os_errors, read_text
 from pipelines.lineage.facts import LineageFacts
 from pipelines.lineage.graph import Graph
 from pipelines.lineage.location import Location, locate
@@ -18,6 +17,7 @@ from pipelines.lineage.store import find_metadata, opened_store, shown_metadata
 from pipelines.lineage.text import render_lineage
 from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.storage import exists, is_remote, join, read_text
 
 __all__ = ["Lineage", "describe_artifact", "find_lineage"]
 
@@ -90,9 +90,8 @@ def _manifests(graph: Graph, location: Location) -> dict[int, Manifest]:
         if not artifact.uri or (is_remote(path) and artifact.type != _DATASET):
             continue
         try:
-            with os_errors(path):
-                if exists(path):
-                    found[artifact.id] = Manifest.from_json(read_text(path), path=path)
+            if exists(path):
+                found[artifact.id] = Manifest.from_json(read_text(path), path=path)
         except (ValueError, OSError):
             continue
     return found

@@ -1,4 +1,4 @@
-"""What is in a dataset, from its own small files: no record is read, TensorFlow not imported.
+"""What is in a dataset: from its own small files where they say it, else from its records.
 
 facts = inspect_dataset("datasets/photos")
 facts.splits["train"].records, facts.features["image"], facts.labels["train"]
@@ -9,10 +9,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines.tools.dataset_files import DatasetFiles, list_dataset
+from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.json_text import parse_json_object
-from trainer_utils.format.layouts import Layout
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
 from trainer_utils.format.tfds import TFDS_INFO_FILE
 from trainer_utils.text_output import (
@@ -32,11 +31,11 @@ _WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardFacts:
-    """A shard: its path as the dataset names it, records if they are known, and bytes on disk."""
+    """A shard: its path as the dataset names it, its records, and its bytes on disk."""
 
     path: str
-    records: int | None
-    bytes: int | None
+    records: int
+    bytes: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -46,15 +45,14 @@ class SplitFacts:
     shards: Sequence[ShardFacts]
 
     @property
-    def records(self) -> int | None:
-        """Of all shards; None where only reading them can tell."""
-        counts = [shard.records for shard in self.shards]
-        return None if None in counts else sum(n for n in counts if n is not None)
+    def records(self) -> int:
+        """Of all shards."""
+        return sum(shard.records for shard in self.shards)
 
     @property
     def bytes(self) -> int:
-        """Of all shards that are there."""
-        return sum(shard.bytes or 0 for shard in self.shards)
+        """Of all shards."""
+        return sum(shard.bytes for shard in self.shards)
 
     @property
     def num_shards(self) -> int:
@@ -70,7 +68,7 @@ class DatasetFacts:
         uri: where it is.
         writer: the component or the project that wrote it, as far as its files tell.
         splits: by name, in order.
-        features: by name; None where only reading the records can tell.
+        features: by name.
         classes: how many values the vocabulary of a feature has.
         manifest: of a dataset of ours.
     """
@@ -78,7 +76,7 @@ class DatasetFacts:
     uri: str
     writer: str
     splits: Mapping[str, SplitFacts]
-    features: Mapping[str, Feature] | None
+    features: Mapping[str, Feature]
     classes: Mapping[str, int]
     manifest: Manifest | None
 
@@ -107,8 +105,7 @@ class DatasetFacts:
                 }
                 for name, split in self.splits.items()
             },
-            "features": self.features
-            and {
+            "features": {
                 name: {**f.extra, "type": f.type, "shape": list(f.shape), "dense": f.dense}
                 for name, f in self.features.items()
             },
@@ -127,10 +124,9 @@ class DatasetFacts:
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
-        parts = [*self._summary(), "", self._split_table()]
-        if self.features is not None:
-            rows = [_feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
-            parts += ["", make_table(["feature", "type", "shape"], rows)]
+        rows = [_feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
+        features = make_table(["feature", "type", "shape"], rows)
+        parts = [*self._summary(), "", self._split_table(), "", features]
         if self.labels:
             parts += ["", *self._label_parts()]
         if left_out := self._left_out():
@@ -142,21 +138,19 @@ class DatasetFacts:
 
     def _summary(self) -> list[str]:
         splits = self.splits.values()
-        counts = [split.records for split in splits]
-        records = "?" if None in counts else f"{sum(n for n in counts if n is not None):,}"
+        examples = quantity(sum(split.records for split in splits), "example")
         num_bytes = human_bytes(sum(s.bytes for s in splits))
         shards = quantity(sum(s.num_shards for s in splits), f"{'gzip ' * self.is_gzip}shard")
         return [
             self.uri,
-            f"{records} {'example' if records == '1' else 'examples'}, {num_bytes} in {shards}, "
-            f"written by {self.writer}",
+            f"{examples}, {num_bytes} in {shards}, written by {self.writer}",
         ]
 
     def _split_table(self) -> Part:
         rows = []
         for name, split in self.splits.items():
-            records = [s.records for s in split.shards if s.records is not None]
-            sizes = [s.bytes for s in split.shards if s.bytes is not None]
+            records = [s.records for s in split.shards]
+            sizes = [s.bytes for s in split.shards]
             rows.append(
                 [
                     name,
@@ -201,7 +195,7 @@ def _range(least: str, most: str) -> str:
 
 
 def inspect_dataset(uri: str) -> DatasetFacts:
-    """Reads what a dataset says of itself.
+    """Reads what a dataset says of itself; where it says nothing of its features, its records.
 
     Args:
         uri: ours, Datum's, TFDS's, a stock ExampleGen's, or a folder of TFRecord files.
@@ -209,35 +203,31 @@ def inspect_dataset(uri: str) -> DatasetFacts:
     Raises:
         DatasetError: there is no dataset, or it is not whole.
     """
-    files = list_dataset(uri)
-    found = files.layout()
+    dataset = open_dataset(uri)
     return DatasetFacts(
-        uri=files.uri,
-        writer=_writer(found, files),
+        uri=dataset.uri,
+        writer=_writer(dataset),
         splits={
             split: SplitFacts(
                 shards=[
-                    ShardFacts(path=s.path, records=s.records, bytes=files.size(s.path))
-                    for s in shards
+                    ShardFacts(path=s.name, records=s.num_records, bytes=s.bytes) for s in shards
                 ]
             )
-            for split, shards in found.shards.items()
+            for split, shards in dataset.shards.items()
         },
-        features=found.features,
-        classes={
-            name: len(files.read_lines(path)) for name, path in found.vocabulary_files.items()
-        },
-        manifest=found.manifest,
+        features=dataset.features,
+        classes={name: len(values) for name, values in dataset.vocabularies.items()},
+        manifest=dataset.manifest,
     )
 
 
-def _writer(found: Layout, files: DatasetFiles) -> str:
-    if found.manifest is not None:
-        return found.manifest.producer
-    if found.named_in == TFDS_INFO_FILE:
-        info = parse_json_object(files.read_text(TFDS_INFO_FILE), path=TFDS_INFO_FILE)
+def _writer(dataset: Dataset) -> str:
+    if dataset.manifest is not None:
+        return dataset.manifest.producer
+    if dataset.named_in == TFDS_INFO_FILE:
+        info = parse_json_object(dataset.read_text(TFDS_INFO_FILE), path=TFDS_INFO_FILE)
         return f"TFDS ({info.get('name', '?')})"
-    return _WRITERS.get(found.named_in, "others, without a manifest")
+    return _WRITERS.get(dataset.named_in, "others, without a manifest")
 
 
 def _feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list[str]:

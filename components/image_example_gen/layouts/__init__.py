@@ -8,7 +8,7 @@ from types import ModuleType
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
-from components.example_gen import manifest
+from components.example_gen import lists
 from components.example_gen.simple_layouts import (
     LISTS,
     check_no_columns,
@@ -34,7 +34,7 @@ LAYOUTS = ("auto", "folder", *LISTS, *_STRUCTURED)
 
 def is_source_file(path: str) -> bool:
     """Whether a file is a list or an archive of images by its name."""
-    return manifest.is_list(path) or webdataset.is_archive(path)
+    return lists.is_list(path) or webdataset.is_archive(path)
 
 
 def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:

@@ -14,23 +14,23 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
-from components.common.files import display_path
 from components.common.rejects import Reject
 from components.common.summaries import start_working
 from components.example_gen.executor import MediaExecutor
 from components.example_gen.inputs import layout_inputs
 from components.example_gen.outside import OUTSIDE, command_for, suggested_roots
+from components.example_gen.row_plan import bytes_per_row
 from components.example_gen.simple_layouts import name_simple
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.image_example_gen.layouts import name_layout
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.executor import Executor as TextExecutor
-from components.text_example_gen.plan import bytes_per_row
 from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.tables_of_files import TableOfFilesExecutor
 from pipelines.tools.conversion.pipeline import make_example_gen
 from pipelines.tools.conversion.settings import Conversion, prepare
 from trainer_utils.format import shard_bounds
+from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, as_text, human_bytes, make_table, quantity
 
 __all__ = ["ConversionPlan", "SplitEstimate", "plan_conversion", "plan_prepared"]

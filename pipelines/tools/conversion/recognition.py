@@ -10,18 +10,18 @@ import collections
 import dataclasses
 import os
 import posixpath
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from components.common.files import exists, is_folder, is_remote, join, open_for_reading
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
-from components.example_gen.tables import SUFFIXES
+from components.example_gen.list_tables import SUFFIXES
 from components.image_example_gen.layouts.webdataset import is_archive
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS
 from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.storage import exists, is_folder, is_remote, join, list_folder, open_for_reading
 from trainer_utils.text_output import quantity
 
 __all__ = ["KINDS", "Recognised", "check_source", "recognise"]
@@ -154,9 +154,7 @@ def _names_below(base: str) -> tuple[list[str], bool]:
     """Names below a folder, and whether these are all: of a huge one, some of each folder."""
     walk: Iterable[tuple[str, list[str], list[str]]] = os.walk(base)
     if is_remote(base):
-        import tensorflow as tf
-
-        walk = tf.io.gfile.walk(base)
+        walk = _walk_remote(base)
     found: list[str] = []
     is_all = True
     for folder, folders, files in walk:
@@ -172,6 +170,17 @@ def _names_below(base: str) -> tuple[list[str], bool]:
         if len(found) == _MOST_FILES:
             return found, False
     return found, is_all
+
+
+def _walk_remote(base: str) -> Iterator[tuple[str, list[str], list[str]]]:
+    """As `os.walk`: what is taken from a folder's list of folders is not looked into."""
+    waiting = [base]
+    while waiting:
+        folder = waiting.pop()
+        entries = list_folder(folder)
+        folders = [entry.name for entry in entries if entry.is_folder]
+        yield folder, folders, [entry.name for entry in entries if not entry.is_folder]
+        waiting += [join(folder, name) for name in reversed(folders)]
 
 
 def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:

@@ -11,9 +11,9 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from components.common.files import open_for_reading
 from components.example_gen.file_kinds import MEDIA_EXTENSIONS, kind_of_bytes
-from components.example_gen.tables import SUFFIXES, flattened
+from components.example_gen.list_tables import SUFFIXES, flattened
+from trainer_utils.storage import open_for_reading
 
 __all__ = ["kinds_in_table"]
 

@@ -127,8 +127,8 @@ def compare_datasets(
         DatasetError: one of them is none, or a record is damaged.
     """
     readers = ExampleReader(before), ExampleReader(after)
-    splits = list(dict.fromkeys(split for reader in readers for split in reader.layout.shards))
-    records = sum(reader.count(split) for reader in readers for split in reader.layout.shards)
+    splits = list(dict.fromkeys(split for reader in readers for split in reader.splits))
+    records = sum(reader.count(split) for reader in readers for split in reader.splits)
     buckets = records // _BUCKET_RECORDS + 1
     found = _Found(readers, splits, most)
 

@@ -49,7 +49,7 @@ def spill_digests(
     """
     os.makedirs(folder)
     waiting: list[tuple[Any, ...]] = []
-    for split in reader.layout.shards:
+    for split in reader.splits:
         place = splits.index(split)
         names = NAME_FEATURES if _has_names(reader, split) else None
         for glance in reader.scan(split, names):

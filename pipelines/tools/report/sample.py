@@ -182,7 +182,7 @@ def draw_sample(
     sounds: list[Sound] = []
     damage = None
     numbers: dict[str, list[int]] = {}
-    for split in reader.layout.shards:
+    for split in reader.splits:
         records[split] = 0
         try:
             numbers[split] = spread(reader.count(split), most_records)

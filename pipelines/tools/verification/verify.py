@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pipelines.tools.dataset_files import DatasetFiles, list_dataset
 from pipelines.tools.verification.problems import Problem
 from pipelines.tools.verification.shards import ShardOutcome, ShardTask, check_shard
 from pipelines.tools.verification.whole import (
@@ -20,6 +19,7 @@ from pipelines.tools.verification.whole import (
     label_features,
     unchecked_files,
 )
+from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file
 from trainer_utils.format.printable import printable

@@ -3,7 +3,7 @@ import os
 import pytest
 
 from pipelines.tools.conversion.outputs import point_to
-from trainer_utils.newest import newest_dataset
+from trainer_utils.dataset.location import newest_dataset
 
 
 def make(tmp_path, number):
