@@ -128,10 +128,11 @@ test-prism: $(READY)  ## the components on Prism, Beam's engine in Go; needs Go
 	echo "Building Beam's Prism, which takes a minute or two."
 	GOBIN=$$PWD/.prism/$* go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$*
 
-lint: $(READY)  ## ruff check, ruff format --check, mypy
+lint: $(READY)  ## ruff check, ruff format --check, mypy, and who may import whom
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports --no-logo
 
 format: $(READY)  ## ruff's formatting and its safe fixes, in place
 	@$(BIN)/ruff check --fix-only --quiet .

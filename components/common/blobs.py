@@ -10,12 +10,11 @@ from typing import Any
 
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
-from trainer_utils.storage.files import (
+from trainer_utils.storage import (
     FileRefusedError,
     is_remote,
     join,
     open_for_reading,
-    os_errors,
     problem_of,
     read_bytes_of_size,
 )
@@ -54,10 +53,7 @@ class BlobReader:
             )
         path = join(self._base, blob.path)
         try:
-            if not is_remote(path):  # the manager below would take a tenth of the reading
-                return self._read(path, blob)
-            with os_errors(path):
-                return self._read(path, blob)
+            return self._read(path, blob)
         except OSError as error:
             raise RejectedInputError(*problem_of(error)) from error
 

@@ -17,7 +17,7 @@ from components.common.listing import Blob, LeftOut
 from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError, keyed_hash
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.storage.files import (
+from trainer_utils.storage import (
     InputFile,
     is_remote,
     join,

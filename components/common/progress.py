@@ -17,7 +17,7 @@ from absl import logging
 from tqdm import tqdm
 
 from components.common.summaries import finished_names, working_folder
-from trainer_utils.storage.files import is_remote
+from trainer_utils.storage import is_remote
 
 __all__ = ["Work", "shown_progress"]
 

@@ -36,8 +36,14 @@ from trainer_utils.format.naming import (
 )
 from trainer_utils.format.printable import printable
 from trainer_utils.format.sealing import FileDigest
-from trainer_utils.storage.durability import sync_files, sync_folder
-from trainer_utils.storage.files import join, make_folder, remove_tree, write_text
+from trainer_utils.storage import (
+    join,
+    make_folder,
+    remove_tree,
+    sync_files,
+    sync_folder,
+    write_text,
+)
 
 __all__ = [
     "describe_artifact",

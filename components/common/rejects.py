@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
-from trainer_utils.storage.files import display_path
+from trainer_utils.storage import display_path
 
 __all__ = ["Reject", "RejectedInputError", "check_reject_fraction", "render_rejects"]
 

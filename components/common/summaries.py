@@ -26,7 +26,7 @@ from trainer_utils.format.naming import (
     is_shard_file,
     vocabulary_of,
 )
-from trainer_utils.storage.files import (
+from trainer_utils.storage import (
     exists,
     is_folder,
     is_remote,

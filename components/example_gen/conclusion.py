@@ -20,7 +20,7 @@ from components.example_gen.inputs import LocatedInputs, locate
 from components.example_gen.partition import check_split_names
 from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.format import Accounting, InputError
-from trainer_utils.storage.files import write_text
+from trainer_utils.storage import write_text
 
 __all__ = ["account", "check_outcome", "located_inputs", "set_span", "total_counts"]
 

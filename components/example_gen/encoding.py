@@ -26,7 +26,7 @@ from components.tables.kinds import typed
 from components.tables.pieces import Piece
 from trainer_utils.format import Shard, ShardName, ShardWriter, permute
 from trainer_utils.format.tfrecord import FOOTER_BYTES, RECORD_OVERHEAD_BYTES
-from trainer_utils.storage.files import is_remote, join, make_folder, read_bytes, write_atomically
+from trainer_utils.storage import is_remote, join, make_folder, read_bytes, write_atomically
 
 __all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
 

@@ -43,7 +43,7 @@ from components.example_gen.reports import ShardSummary
 from components.example_gen.transforms import WriteMediaShards
 from components.example_gen.vocabularies import label_column
 from trainer_utils.format import InputError, Manifest, Shard, ShardName
-from trainer_utils.storage.files import (
+from trainer_utils.storage import (
     display_path,
     join,
     list_names,

@@ -14,7 +14,7 @@ from components.common.rejects import RejectedInputError
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.image_headers import IMAGE_HEADS
 from components.media.images import IMAGE_EXTENSIONS
-from trainer_utils.storage.files import join, open_for_reading
+from trainer_utils.storage import join, open_for_reading
 
 __all__ = [
     "MEDIA_EXTENSIONS",

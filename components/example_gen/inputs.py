@@ -22,7 +22,7 @@ from tfx.proto import example_gen_pb2, range_config_pb2
 from components.common.layout_inputs import ImageRoot, LayoutInputs
 from components.example_gen.folder import refuse_dataset
 from trainer_utils.format import InputError
-from trainer_utils.storage.files import (
+from trainer_utils.storage import (
     InputFile,
     display_path,
     exists,

@@ -25,7 +25,7 @@ from components.tables.rows import NAMED_ENCODING, BadRow, Rows
 from components.text_example_gen.layouts import read_piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError
-from trainer_utils.storage.files import is_remote, join, make_folder, read_bytes, write_atomically
+from trainer_utils.storage import is_remote, join, make_folder, read_bytes, write_atomically
 
 __all__ = ["PieceReport", "inspect_piece", "read_columns", "read_digests", "text_columns"]
 

@@ -18,7 +18,7 @@ from components.example_gen.inspection import PieceReport
 from components.example_gen.row_plan import RowPlan
 from components.tables.pieces import Piece
 from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
-from trainer_utils.storage.files import join, open_for_reading, os_errors
+from trainer_utils.storage import join, open_for_reading
 
 __all__ = ["text_fingerprint"]
 
@@ -81,7 +81,7 @@ def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:
 
 
 def _extended(crc: int, path: str, start: int, stop: int) -> int:
-    with os_errors(path), open_for_reading(path) as stream:
+    with open_for_reading(path) as stream:
         stream.seek(start)
         while start < stop and (block := stream.read(min(_BLOCK_BYTES, stop - start))):
             crc, start = extend_crc32c(crc, block), start + len(block)

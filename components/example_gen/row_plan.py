@@ -20,7 +20,7 @@ from components.tables.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import num_shards_for, shard_bounds
 from trainer_utils.format.naming import check_feature_names
-from trainer_utils.storage.files import join, make_folder, read_bytes, write_atomically
+from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
 
 __all__ = ["Bucket", "RowPlan", "SplitShards", "bytes_per_row", "plan_rows", "read_assignment"]
 

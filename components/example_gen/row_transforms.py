@@ -21,7 +21,7 @@ from components.example_gen.row_plan import RowPlan
 from components.tables.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.storage.files import join, read_text, write_text
+from trainer_utils.storage import join, read_text, write_text
 
 __all__ = ["InspectPieces", "WriteRows", "summary_name"]
 

@@ -13,7 +13,7 @@ from components.example_gen import folder, lists
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.settings import LISTS
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.storage.files import display_path
+from trainer_utils.storage import display_path
 
 __all__ = [
     "check_no_columns",

@@ -26,7 +26,7 @@ from components.example_gen.vocabularies import label_column
 from trainer_utils.format import ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.naming import split_folder
-from trainer_utils.storage.files import (
+from trainer_utils.storage import (
     is_remote,
     join,
     make_folder,

@@ -12,7 +12,7 @@ from components.common.listing import Column, Entry, LeftOut, Listing, Value
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.naming import vocabulary_file
 from trainer_utils.format.printable import printable
-from trainer_utils.storage.files import display_path
+from trainer_utils.storage import display_path
 
 __all__ = ["check_vocabulary", "label_column", "make_vocabularies", "with_ids"]
 

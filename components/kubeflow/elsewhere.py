@@ -14,7 +14,7 @@ import posixpath
 
 from components.kubeflow.executor_input import write_json
 from trainer_utils.format import ConfigError
-from trainer_utils.storage.files import is_remote
+from trainer_utils.storage import is_remote
 
 __all__ = [
     "REFERENCE_FILE",

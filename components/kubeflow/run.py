@@ -20,7 +20,7 @@ from components.kubeflow.elsewhere import leave_reference, place_dataset, read_f
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.storage.files import is_remote, join, read_text
+from trainer_utils.storage import is_remote, join, read_text
 
 __all__ = ["main"]
 

@@ -20,7 +20,7 @@ from components.shard_balancer.survey import ShardSurvey, StoredSurveys, SurveyS
 from components.shard_balancer.transforms import STEPS, BalanceSplits
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard, combine_checksums
-from trainer_utils.storage.files import join, write_atomically
+from trainer_utils.storage import join, write_atomically
 
 __all__ = ["Executor"]
 

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import keyed_hash, permute
-from trainer_utils.storage.files import open_for_reading
+from trainer_utils.storage import open_for_reading
 
 __all__ = ["Cells", "SplitLayout", "Task", "permuted_places", "plan_tasks"]
 

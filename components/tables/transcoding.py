@@ -11,7 +11,7 @@ from typing import Any, BinaryIO, cast
 
 from components.common.layout_inputs import LayoutInputs
 from trainer_utils.format import InputError
-from trainer_utils.storage.files import join, make_folder, write_atomically
+from trainer_utils.storage import join, make_folder, write_atomically
 
 __all__ = ["NO_TEXT", "in_utf8", "is_compressed"]
 

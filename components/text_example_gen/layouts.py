@@ -30,7 +30,7 @@ from components.tables.transcoding import in_utf8
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.storage.files import (
+from trainer_utils.storage import (
     FileRefusedError,
     display_path,
     is_remote,

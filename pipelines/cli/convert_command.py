@@ -6,8 +6,9 @@ from typing import Any
 
 import click
 
-from pipelines.cli.console import json_option, print_facts, quiet, say, verbose_option
-from pipelines.cli.extra import require_tfx
+from pipelines.cli.options import json_option, verbose_option
+from pipelines.cli.output import print_facts, say
+from pipelines.cli.process import quiet, require_tfx
 from pipelines.cli.setting_flags import CommandWithSettings, given_settings
 from pipelines.cli.values import Counts, parse_json_or_text
 
@@ -89,12 +90,11 @@ def convert(
 
             made = run_conversion(conversion, str(out), metadata=metadata)
     if dry_run:
-        print_facts(planned.to_json(), str(planned), as_json=as_json)
+        print_facts(planned.to_json, planned.parts, as_json=as_json)
         return
-    facts = {**dataclasses.asdict(made), **_outcome(made.examples, made.uri)}
     if not as_json:
-        say(*_summary(facts).split("\n"))
-    print_facts(facts, made.uri, as_json=as_json)
+        say(*str(made).split("\n"))
+    print_facts(made.to_json, lambda: made.uri, as_json=as_json)
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
@@ -106,38 +106,3 @@ def _options(given: dict[str, Any]) -> dict[str, Any]:
             raise click.BadParameter(f"{name} is given twice", param_hint="--set")
         options[name] = value
     return options
-
-
-def _outcome(examples: str, uri: str) -> dict[str, Any]:
-    """The accounting of the ExampleGen, and the shards of the balanced dataset."""
-    from pipelines.tools.inspection import inspect_dataset
-
-    first, last = inspect_dataset(examples).manifest, inspect_dataset(uri)
-    assert first is not None
-    return {
-        "accounting": {
-            "total": dataclasses.asdict(first.total),
-            **{split: dataclasses.asdict(counts) for split, counts in first.accounting.items()},
-        },
-        "rejects": dict(first.reject_counts),
-        "splits": {
-            name: {"records": split.records, "bytes": split.bytes, "num_shards": split.num_shards}
-            for name, split in last.splits.items()
-        },
-    }
-
-
-def _summary(facts: dict[str, Any]) -> str:
-    from pipelines.tools.tables import as_table, counted, human_bytes
-    from trainer_utils.format import Accounting
-    from trainer_utils.format.naming import REJECTS_FILE
-
-    lines = [str(Accounting(**facts["accounting"]["total"]))]
-    if facts["rejects"]:
-        lines.append(f"rejected: {counted(facts['rejects'])} ({facts['examples']}/{REJECTS_FILE})")
-    rows = [
-        [name, split["records"], human_bytes(split["bytes"]), split["num_shards"]]
-        for name, split in facts["splits"].items()
-    ]
-    lines.append(as_table(["split", "records", "bytes", "shards"], rows))
-    return "\n".join(lines)

@@ -12,7 +12,7 @@ from absl import logging
 
 import trainer_utils
 from pipelines.examples.training import make_strategy, write_metrics
-from trainer_utils.dataset.opening import open_dataset
+from trainer_utils.dataset import open_dataset
 
 _DEFAULTS = {"epochs": 12, "batch_size": 32, "image_size": 64, "learning_rate": 1e-3, "seed": 0}
 

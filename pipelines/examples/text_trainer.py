@@ -12,7 +12,7 @@ from absl import logging
 
 import trainer_utils
 from pipelines.examples.training import make_strategy, write_metrics
-from trainer_utils.dataset.opening import open_dataset
+from trainer_utils.dataset import open_dataset
 
 _DEFAULTS = {
     "text": "text",

@@ -1,4 +1,4 @@
-"""What is in a dataset, from its own small files: no record is read, TensorFlow not imported.
+"""What is in a dataset: from its own small files where they say it, else from its records.
 
 facts = inspect_dataset("datasets/photos")
 facts.splits["train"].records, facts.features["image"], facts.labels["train"]
@@ -9,14 +9,19 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines.tools.dataset_files import DatasetFiles, list_dataset
-from pipelines.tools.tables import as_table, counted, human_bytes
+from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.json_text import parse_json_object
-from trainer_utils.format.layouts import Layout
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
-from trainer_utils.format.printable import printable
 from trainer_utils.format.tfds import TFDS_INFO_FILE
+from trainer_utils.text_output import (
+    Part,
+    as_text,
+    human_bytes,
+    list_counts,
+    make_table,
+    quantity,
+)
 
 __all__ = ["DatasetFacts", "ShardFacts", "SplitFacts", "inspect_dataset"]
 
@@ -26,11 +31,11 @@ _WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ShardFacts:
-    """A shard: its path as the dataset names it, records if they are known, and bytes on disk."""
+    """A shard: its path as the dataset names it, its records, and its bytes on disk."""
 
     path: str
-    records: int | None
-    bytes: int | None
+    records: int
+    bytes: int
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -40,15 +45,14 @@ class SplitFacts:
     shards: Sequence[ShardFacts]
 
     @property
-    def records(self) -> int | None:
-        """Of all shards; None where only reading them can tell."""
-        counts = [shard.records for shard in self.shards]
-        return None if None in counts else sum(n for n in counts if n is not None)
+    def records(self) -> int:
+        """Of all shards."""
+        return sum(shard.records for shard in self.shards)
 
     @property
     def bytes(self) -> int:
-        """Of all shards that are there."""
-        return sum(shard.bytes or 0 for shard in self.shards)
+        """Of all shards."""
+        return sum(shard.bytes for shard in self.shards)
 
     @property
     def num_shards(self) -> int:
@@ -64,7 +68,7 @@ class DatasetFacts:
         uri: where it is.
         writer: the component or the project that wrote it, as far as its files tell.
         splits: by name, in order.
-        features: by name; None where only reading the records can tell.
+        features: by name.
         classes: how many values the vocabulary of a feature has.
         manifest: of a dataset of ours.
     """
@@ -72,7 +76,7 @@ class DatasetFacts:
     uri: str
     writer: str
     splits: Mapping[str, SplitFacts]
-    features: Mapping[str, Feature] | None
+    features: Mapping[str, Feature]
     classes: Mapping[str, int]
     manifest: Manifest | None
 
@@ -101,8 +105,7 @@ class DatasetFacts:
                 }
                 for name, split in self.splits.items()
             },
-            "features": self.features
-            and {
+            "features": {
                 name: {**f.extra, "type": f.type, "shape": list(f.shape), "dense": f.dense}
                 for name, f in self.features.items()
             },
@@ -119,47 +122,50 @@ class DatasetFacts:
             }
         return facts
 
-    def __str__(self) -> str:
-        parts = [self._head(), self._split_table()]
-        if self.features is not None:
-            rows = [_feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
-            parts.append(as_table(["feature", "type", "shape"], rows))
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        rows = [_feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
+        features = make_table(["feature", "type", "shape"], rows)
+        parts = [*self._summary(), "", self._split_table(), "", features]
         if self.labels:
-            parts.append(self._label_table())
+            parts += ["", *self._label_parts()]
         if left_out := self._left_out():
-            parts.append(left_out)
-        return "\n\n".join(parts)
+            parts += ["", *left_out]
+        return parts
 
-    def _head(self) -> str:
+    def __str__(self) -> str:
+        return as_text(self.parts())
+
+    def _summary(self) -> list[str]:
         splits = self.splits.values()
-        counts = [split.records for split in splits]
-        records = "?" if None in counts else f"{sum(n for n in counts if n is not None):,}"
+        records = f"{sum(split.records for split in splits):,}"
         num_bytes = human_bytes(sum(s.bytes for s in splits))
-        return (
-            f"{printable(self.uri)}\n{records} examples, {num_bytes} in "
-            f"{sum(s.num_shards for s in splits)} {'gzip ' if self.is_gzip else ''}shards, "
-            f"written by {printable(self.writer)}"
-        )
+        shards = quantity(sum(s.num_shards for s in splits), f"{'gzip ' * self.is_gzip}shard")
+        return [
+            self.uri,
+            f"{records} {'example' if records == '1' else 'examples'}, {num_bytes} in {shards}, "
+            f"written by {self.writer}",
+        ]
 
-    def _split_table(self) -> str:
+    def _split_table(self) -> Part:
         rows = []
         for name, split in self.splits.items():
-            records = [s.records for s in split.shards if s.records is not None]
-            sizes = [s.bytes for s in split.shards if s.bytes is not None]
+            records = [s.records for s in split.shards]
+            sizes = [s.bytes for s in split.shards]
             rows.append(
                 [
                     name,
                     split.records,
                     human_bytes(split.bytes),
                     split.num_shards,
-                    _range(f"{min(records):,}", f"{max(records):,}") if records else "?",
-                    _range(human_bytes(min(sizes)), human_bytes(max(sizes))) if sizes else "?",
+                    _range(f"{min(records):,}", f"{max(records):,}") if records else None,
+                    _range(human_bytes(min(sizes)), human_bytes(max(sizes))) if sizes else None,
                 ]
             )
         header = ["split", "records", "bytes", "shards", "records a shard", "bytes a shard"]
-        return as_table(header, rows)
+        return make_table(header, rows)
 
-    def _label_table(self) -> str:
+    def _label_parts(self) -> list[Part]:
         totals: dict[str, int] = {}
         for counts in self.labels.values():
             for label, number in counts.items():
@@ -167,23 +173,22 @@ class DatasetFacts:
         shown = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
         names = [name for name in self.splits if name in self.labels]
         rows = [[label, *(self.labels[n].get(label, 0) for n in names)] for label in shown]
-        more = len(totals) - len(shown)
-        table = as_table(["label", *names], rows)
-        return f"{table}\n… and {more:,} more labels (--json has all)" if more else table
+        table = make_table(["label", *names], rows)
+        if not (more := len(totals) - len(shown)):
+            return [table]
+        return [table, f"… and {quantity(more, 'more label')} (--json has all)"]
 
-    def _left_out(self) -> str:
+    def _left_out(self) -> list[str]:
         if self.manifest is None:
-            return "It has no manifest: nothing says how large and how whole it should be."
+            return ["It has no manifest: nothing says how large and how whole it should be."]
         lines = []
-        if self.manifest.reject_counts:
-            lines.append(
-                f"Rejected: {counted(self.manifest.reject_counts)} ({self.uri}/{REJECTS_FILE})"
-            )
+        if rejects := self.manifest.reject_counts:
+            lines.append(f"Rejected: {list_counts(rejects)} ({self.uri}/{REJECTS_FILE})")
         if skipped := self.manifest.total.skipped:
             lines.append(f"Skipped on purpose: {skipped:,}")
         if self.manifest.conversions:
-            lines.append(f"Converted: {counted(self.manifest.conversions)}")
-        return "\n".join(map(printable, lines))
+            lines.append(f"Converted: {list_counts(self.manifest.conversions)}")
+        return lines
 
 
 def _range(least: str, most: str) -> str:
@@ -191,7 +196,7 @@ def _range(least: str, most: str) -> str:
 
 
 def inspect_dataset(uri: str) -> DatasetFacts:
-    """Reads what a dataset says of itself.
+    """Reads what a dataset says of itself; where it says nothing of its features, its records.
 
     Args:
         uri: ours, Datum's, TFDS's, a stock ExampleGen's, or a folder of TFRecord files.
@@ -199,35 +204,31 @@ def inspect_dataset(uri: str) -> DatasetFacts:
     Raises:
         DatasetError: there is no dataset, or it is not whole.
     """
-    files = list_dataset(uri)
-    found = files.layout()
+    dataset = open_dataset(uri)
     return DatasetFacts(
-        uri=files.uri,
-        writer=_writer(found, files),
+        uri=dataset.uri,
+        writer=_writer(dataset),
         splits={
             split: SplitFacts(
                 shards=[
-                    ShardFacts(path=s.path, records=s.records, bytes=files.size(s.path))
-                    for s in shards
+                    ShardFacts(path=s.name, records=s.num_records, bytes=s.bytes) for s in shards
                 ]
             )
-            for split, shards in found.shards.items()
+            for split, shards in dataset.shards.items()
         },
-        features=found.features,
-        classes={
-            name: len(files.read_lines(path)) for name, path in found.vocabulary_files.items()
-        },
-        manifest=found.manifest,
+        features=dataset.features,
+        classes={name: len(values) for name, values in dataset.vocabularies.items()},
+        manifest=dataset.manifest,
     )
 
 
-def _writer(found: Layout, files: DatasetFiles) -> str:
-    if found.manifest is not None:
-        return found.manifest.producer
-    if found.named_in == TFDS_INFO_FILE:
-        info = parse_json_object(files.read_text(TFDS_INFO_FILE), path=TFDS_INFO_FILE)
+def _writer(dataset: Dataset) -> str:
+    if dataset.manifest is not None:
+        return dataset.manifest.producer
+    if dataset.named_in == TFDS_INFO_FILE:
+        info = parse_json_object(dataset.read_text(TFDS_INFO_FILE), path=TFDS_INFO_FILE)
         return f"TFDS ({info.get('name', '?')})"
-    return _WRITERS.get(found.named_in, "others, without a manifest")
+    return _WRITERS.get(dataset.named_in, "others, without a manifest")
 
 
 def _feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list[str]:
@@ -239,11 +240,11 @@ def _feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> lis
             size = " x ".join(map(str, extra.get("image_shape", ())))
             return [name, "pixels", size]
         formats = ", ".join(map(str, extra.get("formats", ())))
-        many = "1 channel" if channels == 1 else f"{channels} channels"
-        return [name, f"image ({formats})" if formats else "image", f"{size}, {many}"]
+        kind = f"image ({formats})" if formats else "image"
+        return [name, kind, f"{size}, {quantity(channels, 'channel')}"]
     shape = " x ".join(map(str, feature.shape)) if feature.shape else "one value"
     if not feature.dense:
         shape = f"up to {shape} values" if all(feature.shape) else "any number of values"
     if name in classes:
-        shape += f", {classes[name]:,} classes"
+        shape += f", {quantity(classes[name], 'class', 'classes')}"
     return [name, feature.type, shape]

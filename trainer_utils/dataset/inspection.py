@@ -1,22 +1,21 @@
-"""What the features of examples are, found by decoding them, a block of records at a time.
+"""What the features of examples are where nothing says it: found in the records, all of them.
 
     facts = DatasetFacts()
     facts.add(block, path=path)
     features_of_facts(facts)      # {'image': Feature(…), 'label': Feature(…)}
 
-Facts of parts of a dataset add up, so that workers each look at their own part.
+Facts of parts of a dataset add up, so that workers each look at their own part. Whoever asks, the
+input pipeline, ShardBalancer or a command, the answer is made here.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from trainer_utils.format import DatasetError, Feature, RecordBlock
-from trainer_utils.format.example_decoding import has_feature_lists
+from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.example_shapes import KINDS, Column, scan_examples
 from trainer_utils.format.image_size import ImageSize, image_size
 
 __all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
@@ -24,7 +23,8 @@ __all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
 _COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
 _MOST_RANK = 8
 _SPACES_IN_TEXT = 2
-_DATUM_DECODES = {"JPEG", "PNG"}
+_RAGGED = "ragged"
+_NONE_YET = 1 << 62
 
 
 @dataclasses.dataclass
@@ -53,13 +53,13 @@ class ImageFacts:
 
 @dataclasses.dataclass
 class FeatureFacts:
-    """Of one feature.
+    """Of one feature, or of one feature list of `tf.train.SequenceExample`.
 
     Args:
         kind: `int`, `float` or `string`.
-        present: examples that have it.
+        present: examples that have it; of a list, steps.
         values: in all of them.
-        shortest, longest: number of values in an example that has it.
+        shortest, longest: number of values in an example that has it; of a list, in a step.
         images: of a string whose every value is an image, else None.
         is_text: of a string: whether every value is UTF-8, and none an image.
         spaces: of a text: how many.
@@ -97,37 +97,39 @@ class FeatureFacts:
 
 @dataclasses.dataclass
 class DatasetFacts:
-    """Of all features by name, in `records` examples."""
+    """Of all features and feature lists by name, in `records` examples."""
 
     records: int = 0
     features: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
+    lists: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
 
-    def add(self, block: RecordBlock, *, path: str) -> None:
+    def add(self, block: RecordBlock, *, path: str, takes_lists: bool = True) -> None:
         """Takes the examples of a block in.
 
+        Args:
+            block: of the records.
+            path: of their file, for messages.
+            takes_lists: whether they may have the feature lists of a `tf.train.SequenceExample`.
+
         Raises:
-            DatasetError: a record is no `tf.train.Example`, or has the feature lists of a
-                `tf.train.SequenceExample`, or a feature has two types.
+            DatasetError: a record is no `tf.train.Example`, or has feature lists that are not
+                taken, or a feature has two types.
         """
         where = f"{path}, near byte {block.file_offset}"
         try:
-            records = block.records()
-            if any(map(has_feature_lists, records)):
-                raise ValueError(
-                    "tf.train.SequenceExample, whose feature lists no schema here holds"
-                )
-            batch = _decoder().DecodeBatch(records)
-        except Exception as error:
+            found = scan_examples(block)
+        except DatasetError as error:
+            raise DatasetError(f"{path!r}: {error}") from error
+        if found.lists and not takes_lists:
             raise DatasetError(
-                f"examples: expected tf.train.Example, of one type a feature, got others: {error} "
-                f"({where})"
-            ) from error
-        facts = {
-            name: _column_facts(name, column)
-            for name, column in zip(batch.schema.names, batch.columns, strict=True)
-            if not pa.types.is_null(column.type)
-        }
-        self.merge(DatasetFacts(len(block), facts), where=where)
+                "examples: expected tf.train.Example, got tf.train.SequenceExample, whose feature "
+                f"lists no schema here holds ({where})"
+            )
+        features = _by_name(found.features, where)
+        for name in features.keys() - self.features.keys():
+            if name.endswith(_COMPANION) and features[name].kind == "int":
+                features[name].first = _first_values(block, name)
+        self.merge(DatasetFacts(len(block), features, _by_name(found.lists, where)), where=where)
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:
         """Takes another part's facts in.
@@ -135,15 +137,17 @@ class DatasetFacts:
         Raises:
             DatasetError: a feature has another type there; the message has `where`.
         """
-        for name, facts in other.features.items():
-            mine = self.features.setdefault(name, facts)
-            if mine.kind != facts.kind:
-                raise DatasetError(
-                    f"feature {name!r}: expected {mine.kind} in all examples, got {facts.kind} "
-                    f"({where})"
-                )
-            if mine is not facts:
-                mine.merge(facts)
+        for mine, theirs in ((self.features, other.features), (self.lists, other.lists)):
+            for name, facts in theirs.items():
+                known = mine.setdefault(name, facts)
+                _check_kinds(name, known.kind, facts.kind, where)
+                if known is not facts:
+                    known.merge(facts)
+        if both := sorted(self.features.keys() & self.lists.keys()):
+            raise DatasetError(
+                f"feature {both[0]!r}: expected it in the context or in the feature lists of a "
+                f"tf.train.SequenceExample, got it in both ({where})"
+            )
         self.records += other.records
 
     @property
@@ -158,36 +162,35 @@ class DatasetFacts:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> "DatasetFacts":
         """From what `dataclasses.asdict` and JSON made of one."""
-        features = {}
-        for name, entry in value["features"].items():
-            images = entry["images"]
-            features[name] = FeatureFacts(
-                **{**entry, "images": None if images is None else ImageFacts(**images)}
-            )
-        return cls(value["records"], features)
+        parts: list[dict[str, FeatureFacts]] = []
+        for key in ("features", "lists"):
+            parts.append({})
+            for name, entry in value[key].items():
+                images = None if entry["images"] is None else ImageFacts(**entry["images"])
+                parts[-1][name] = FeatureFacts(**{**entry, "images": images})
+        return cls(value["records"], *parts)
 
 
 def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
-    """Features as Datum has them.
+    """Features as Datum has them, by name, in the order of names.
 
     One of variable length that has its shape in `<name>_shape` has the shape of the first example.
     One is dense when every example has the same number of its values; a string only with one
-    value, since Datum reads a dense string as one scalar.
+    value, since Datum reads a dense string as one scalar. A feature list has the shape of one step
+    of it, and `extra["sequence"]`: that shape, or `"ragged"` where steps differ.
     """
-    features = {
-        name: _feature(entry, records=facts.records)
-        for name, entry in sorted(facts.features.items())
-    }
+    features = {name: _feature(entry, facts.records) for name, entry in facts.features.items()}
     for name, feature in features.items():
         companion = features.get(name + _COMPANION)
         is_shape = companion is not None and companion.dense and len(companion.shape) == 1
         if is_shape and not feature.dense and feature.type != "string":
             shape = tuple(facts.features[name + _COMPANION].first)
             features[name] = dataclasses.replace(feature, shape=shape)
-    return features
+    features |= {name: _sequence(entry) for name, entry in facts.lists.items()}
+    return dict(sorted(features.items()))
 
 
-def _feature(facts: FeatureFacts, *, records: int) -> Feature:
+def _feature(facts: FeatureFacts, records: int) -> Feature:
     longest = facts.longest
     dense = facts.present == records and facts.shortest == longest > 0
     dense &= facts.kind != "string" or longest == 1
@@ -198,50 +201,69 @@ def _feature(facts: FeatureFacts, *, records: int) -> Feature:
 
 def _image(facts: ImageFacts) -> Feature:
     extra: dict[str, Any] = {"sizes": "fixed" if facts.one_size else "mixed"}
-    if not _DATUM_DECODES.issuperset(facts.formats):
+    if not DATUM_IMAGE_FORMATS.issuperset(facts.formats):
         extra["formats"] = facts.formats
     grey = facts.channels == [1]  # Datum decodes rank 2 to one channel and rank 3 to three
     shape = (facts.height, facts.width) if grey else (facts.height, facts.width, 3)
     return Feature(type="string", shape=shape, extra=extra)
 
 
-def _decoder() -> Any:
-    from tfx_bsl.coders import example_coder  # with TensorFlow; few workers decode examples
+def _sequence(facts: FeatureFacts) -> Feature:
+    shape = () if facts.shortest == facts.longest == 1 else (facts.longest,)
+    step = list(shape) if facts.shortest == facts.longest else _RAGGED
+    return Feature(type=facts.kind, shape=shape, dense=False, extra={"sequence": step})
 
-    return example_coder.ExamplesToRecordBatchDecoder()
 
-
-def _column_facts(name: str, column: pa.Array) -> FeatureFacts:
-    lengths = np.diff(np.asarray(column.offsets))[np.asarray(column.is_valid())]
-    facts = FeatureFacts(
-        kind=_kind(column.type.value_type),
-        present=len(lengths),
-        values=int(lengths.sum()),
-        shortest=int(lengths.min(initial=np.iinfo(np.int64).max)),
-        longest=int(lengths.max(initial=0)),
-    )
-    if facts.kind == "int" and name.endswith(_COMPANION) and facts.longest <= _MOST_RANK:
-        facts.first = column.flatten()[: facts.longest].to_pylist()
-    if facts.kind == "string" and facts.values:
-        values = column.flatten()
-        facts.images = _images(values)
-        if facts.images is None:
-            facts.is_text = _is_utf8(values)
-            facts.spaces = pc.sum(pc.count_substring(values, " ")).as_py() if facts.is_text else 0
+def _by_name(columns: Mapping[tuple[bytes, int], Column], where: str) -> dict[str, FeatureFacts]:
+    facts: dict[str, FeatureFacts] = {}
+    for (key, kind), column in columns.items():
+        if not column.counts:
+            continue  # what was taken back
+        try:
+            name = key.decode()
+        except UnicodeDecodeError as error:
+            raise DatasetError(
+                f"feature {key!r}: expected a name in UTF-8: {error} ({where})"
+            ) from error
+        found = _facts(KINDS[kind], column)
+        _check_kinds(name, facts.setdefault(name, found).kind, found.kind, where)
     return facts
 
 
-def _images(values: pa.Array) -> ImageFacts | None:
+def _check_kinds(name: str, known: str, found: str, where: str) -> None:
+    if known != found:
+        raise DatasetError(
+            f"feature {name!r}: expected {known} in all examples, got {found} ({where})"
+        )
+
+
+def _facts(kind: str, column: Column) -> FeatureFacts:
+    values = column.values
+    images = _images(values)
+    text = None if images is not None else _joined_text(values)
+    return FeatureFacts(
+        kind=kind,
+        present=len(column.counts),
+        values=sum(column.counts),
+        shortest=min(column.counts, default=_NONE_YET),
+        longest=max(column.counts, default=0),
+        images=images,
+        is_text=text is not None,
+        spaces=0 if text is None else text.count(" "),
+    )
+
+
+def _images(values: Sequence[bytes]) -> ImageFacts | None:
     """Of values that are all images; the first that is none ends the search."""
-    found: set[ImageSize] = set()
-    first = None
+    found: dict[ImageSize, None] = {}
     for value in values:
-        size = image_size(value.as_py())
+        size = image_size(value)
         if size is None:
             return None
-        first = first or size
-        found.add(size)
-    assert first is not None
+        found[size] = None
+    if not found:
+        return None
+    first = next(iter(found))
     return ImageFacts(
         height=first.height,
         width=first.width,
@@ -251,15 +273,17 @@ def _images(values: pa.Array) -> ImageFacts | None:
     )
 
 
-def _is_utf8(values: pa.Array) -> bool:
+def _joined_text(values: Sequence[bytes]) -> str | None:
+    """All values if all are UTF-8: a line's end between two leaves nothing whole that was not."""
     try:
-        values.cast(pa.large_string() if pa.types.is_large_binary(values.type) else pa.string())
-    except pa.ArrowInvalid:
-        return False
-    return True
+        return b"\n".join(values).decode() if values else None
+    except UnicodeDecodeError:
+        return None
 
 
-def _kind(value_type: pa.DataType) -> str:
-    if pa.types.is_integer(value_type):
-        return "int"
-    return "float" if pa.types.is_floating(value_type) else "string"
+def _first_values(block: RecordBlock, name: str) -> list[int]:
+    """The values of the first example that has the feature."""
+    for record in block.records():
+        if values := decode_example(record, {name}).get(name):
+            return [int(value) for value in values[:_MOST_RANK]]
+    return []

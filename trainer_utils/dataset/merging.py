@@ -1,16 +1,16 @@
-"""One feature for several datasets that are read together: what is said of it holds in all.
+"""The features of several datasets as one: what is said of a feature holds in all of them.
 
-merged([first.features["image"], second.features["image"]])
+merged([first.features["image"], second.features["image"]])      # alike but for their extra keys
+merge_features({"a/": first.features, "b/": second.features})    # of different lengths, or missing
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from trainer_utils.format import Feature
+from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 
-__all__ = ["merged"]
-
-_USUAL_FORMATS = ("GIF", "JPEG", "PNG")  # that may come where a dataset does not say
+__all__ = ["merge_features", "merged"]
 
 
 def merged(features: Sequence[Feature]) -> Feature:
@@ -25,9 +25,66 @@ def merged(features: Sequence[Feature]) -> Feature:
         if all(feature.extra.get(key) == value for feature in features)
     }
     sizes = {feature.extra.get("sizes") for feature in features}
-    if "mixed" in sizes or len({feature.shape for feature in features}) > 1:
+    if first.is_image and ("mixed" in sizes or len({f.shape for f in features}) > 1):
         extra["sizes"] = "mixed"
-    formats = [feature.extra.get("formats", _USUAL_FORMATS) for feature in features]
+    formats = [feature.extra.get("formats", DATUM_IMAGE_FORMATS) for feature in features]
     if any("formats" in feature.extra for feature in features):
         extra["formats"] = sorted(set().union(*formats))
     return dataclasses.replace(first, extra=extra)
+
+
+def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, Feature]:
+    """Features that hold for the examples of all inputs together.
+
+    Args:
+        by_input: features by name, by where they are of.
+
+    Raises:
+        DatasetError: a feature is of different kinds in two inputs.
+    """
+    found: dict[str, tuple[str, Feature]] = {}
+    for where, features in by_input.items():
+        for name, feature in features.items():
+            first_where, first = found.setdefault(name, (where, feature))
+            found[name] = first_where, _both(name, first, feature, (first_where, where))
+    everywhere = set.intersection(*(set(features) for features in by_input.values()))
+    return {
+        name: feature if name in everywhere else _sparse(feature)
+        for name, (_, feature) in sorted(found.items())
+    }
+
+
+def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Feature:
+    if one == other:
+        return one
+    alike = one.type == other.type and one.is_image == other.is_image
+    alike &= one.extra.get("encoding") == other.extra.get("encoding")
+    if one.is_image or not (one.dense and other.dense):
+        alike &= len(one.shape or (1,)) == len(other.shape or (1,))
+    elif one.shape != other.shape:  # two fixed sizes: lists of no fixed length
+        alike &= len(one.shape) < 2 and len(other.shape) < 2
+    if not alike:
+        raise DatasetError(
+            f"feature {name!r}: expected the same in all inputs, got {_described(one)} "
+            f"({where[0]}) and {_described(other)} ({where[1]}). Balance them apart, or convert "
+            "one of them."
+        )
+    both = merged([one, other])
+    if one.is_image:
+        return dataclasses.replace(both, dense=one.dense and other.dense)
+    if one.dense and other.dense and one.shape == other.shape:
+        return both
+    sizes = zip(one.shape or (1,), other.shape or (1,), strict=True)
+    return Feature(type=one.type, shape=tuple(map(max, sizes)), dense=False, extra=both.extra)
+
+
+def _sparse(feature: Feature) -> Feature:
+    if feature.is_image:
+        return dataclasses.replace(feature, dense=False)
+    return dataclasses.replace(feature, dense=False, shape=feature.shape or (1,))
+
+
+def _described(feature: Feature) -> str:
+    kind = "an image of rank" if feature.is_image else f"{feature.type} of shape"
+    shape = len(feature.shape) if feature.is_image else list(feature.shape)
+    return f"{kind} {shape}"

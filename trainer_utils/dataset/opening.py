@@ -5,94 +5,94 @@ dataset.records           # {'train': 2000, 'eval': 1000}
 dataset.features          # {'image': Feature(…), …}
 """
 
-import contextlib
 import dataclasses
-import gzip
+import functools
 import hashlib
-import io
-import posixpath
-import re
-import zlib
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
-from typing import Any, BinaryIO, cast
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-import tensorflow as tf
-
-from trainer_utils.dataset.location import newest_dataset
-from trainer_utils.dataset.sampling import sample_features
+from trainer_utils.dataset.files import DatasetFiles, list_dataset
+from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
+from trainer_utils.dataset.location import newest_dataset, uri_of
+from trainer_utils.dataset.shards import is_gzip, open_records, read_shard_blocks
 from trainer_utils.format import (
-    CorruptShardError,
     DatasetError,
     Feature,
+    Manifest,
     Shard,
     SplitRange,
     count_records,
 )
-from trainer_utils.format.layouts import FoundShard, find_layout
-from trainer_utils.format.naming import (
-    INDEX_FOLDER,
-    SHARD_PREFIX,
-    SPLIT_PREFIX,
-    VOCABULARY_FOLDER,
-    WORKING_FOLDER,
-)
-from trainer_utils.format.texts import text_of
+from trainer_utils.format.file_ranges import FileRange, cut
+from trainer_utils.format.layouts import FoundShard
+from trainer_utils.format.naming import index_file
 
-__all__ = [
-    "Dataset",
-    "FileRange",
-    "ShardFile",
-    "gzip_content_bytes",
-    "open_dataset",
-    "open_file",
-    "open_records",
-    "split_of",
-    "uri_of",
-]
-
-_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
-_NO_FILE_SYSTEM = (
-    "{uri!r}: expected a local folder or gs://, since TensorFlow has no file system for "
-    "'{scheme}://' here. For s3://, hdfs:// and az:// install tensorflow-io and import "
-    "tensorflow_io before; or copy the dataset to a local folder."
-)
+__all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
 
 
 @dataclasses.dataclass(frozen=True)
 class ShardFile:
-    """A shard's full path, its records, its size in bytes, and what the manifest says of it."""
+    """One file of records.
+
+    Args:
+        path: in full.
+        records: None where nothing says it and they were not counted.
+        bytes: of the file as it lies there.
+        entry: what the manifest says of it, if there is one.
+        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
+        index_path: of its record index, in full; None where it has none.
+    """
 
     path: str
-    records: int
+    records: int | None
     bytes: int
     entry: Shard | None = None
+    name: str = ""
+    index_path: str | None = None
 
+    @property
+    def is_gzip(self) -> bool:
+        """Whether it is compressed."""
+        return is_gzip(self.path)
 
-@dataclasses.dataclass(frozen=True)
-class FileRange:
-    """`take` records of a file, after the first `skip`; `to_end`: it should have no more."""
-
-    path: str
-    skip: int
-    take: int
-    to_end: bool
+    @property
+    def num_records(self) -> int:
+        """How many records it has, of a dataset that was inspected."""
+        assert self.records is not None, self.path
+        return self.records
 
 
 @dataclasses.dataclass(frozen=True)
 class Dataset:
-    """An opened dataset: where it is, its features by name, its shards by split."""
+    """An opened dataset.
+
+    Args:
+        uri: where it is.
+        features: by name; empty where `says_features` is false.
+        shards: by split, in order.
+        manifest: of a dataset of ours.
+        says_features: whether it is known what its features are: its own files say it, or its
+            records were inspected.
+        named_in: the file that names the shards, if there is one.
+        vocabulary_files: the file of each feature's class names, relative to the uri.
+        files: what lies there; None of a dataset that was made of other parts.
+    """
 
     uri: str
     features: Mapping[str, Feature]
     shards: Mapping[str, Sequence[ShardFile]]
-    manifest: str | None = None  # its text, where there is one
+    manifest: Manifest | None = None
+    says_features: bool = True
+    named_in: str = ""
+    vocabulary_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    files: DatasetFiles | None = None
 
     @property
     def digest(self) -> str:
         """Of what the dataset holds, wherever it lies: its manifest, else sizes and counts."""
-        text = self.manifest
-        if text is None:
+        if self.manifest is not None:
+            text = self.manifest.to_json()
+        else:
             text = repr(
                 [
                     (split, s.path.removeprefix(self.uri), s.records, s.bytes)
@@ -103,159 +103,170 @@ class Dataset:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
+    def is_counted(self) -> bool:
+        """Whether the records of every shard are known."""
+        return all(shard.records is not None for group in self.shards.values() for shard in group)
+
+    @property
     def records(self) -> dict[str, int]:
-        """Records by split."""
-        return {split: sum(s.records for s in shards) for split, shards in self.shards.items()}
+        """Records by split, of a dataset that is counted."""
+        return {split: sum(s.num_records for s in shards) for split, shards in self.shards.items()}
+
+    @functools.cached_property
+    def vocabularies(self) -> Mapping[str, Sequence[str]]:
+        """The names of classes by feature; an id is the number of its line.
+
+        Raises:
+            DatasetError: a file is not UTF-8, or cannot be read.
+        """
+        return {name: self.read_lines(path) for name, path in self.vocabulary_files.items()}
+
+    def read_text(self, name: str) -> str:
+        """One of its small files; errors as `DatasetFiles.read_text`."""
+        assert self.files is not None, self.uri
+        return self.files.read_text(name)
+
+    def read_lines(self, name: str) -> list[str]:
+        """The lines of one of its small files."""
+        assert self.files is not None, self.uri
+        return self.files.read_lines(name)
 
     def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
         """The parts of files that hold a range of a split's records, in order."""
-        ranges = []
-        first = 0
-        for shard in self.shards[wanted.split]:
-            skip = max(wanted.start - first, 0)
-            take = min(wanted.stop - first, shard.records) - skip
-            if take > 0:
-                to_end = skip + take == shard.records
-                ranges.append(FileRange(shard.path, skip, take, to_end))
-            first += shard.records
-        return ranges
+        files = [
+            FileRange(s.path, 0, s.num_records, to_end=True) for s in self.shards[wanted.split]
+        ]
+        return cut(files, wanted.start, wanted.stop)
+
+    def inspected(self, *, advance: Callable[[int, int], None] | None = None) -> "Dataset":
+        """The same with all counts and features, for which records are read where nothing says it.
+
+        Args:
+            advance: called after each shard that was read with its bytes, and those of all.
+
+        Raises:
+            CorruptShardError: a shard is damaged.
+            DatasetError: a record is no example, or a feature has two types.
+        """
+        if self.says_features:
+            return self._counted(_count, advance)
+        return self.with_facts(advance=advance)[0]
+
+    def with_facts(
+        self, *, takes_lists: bool = True, advance: Callable[[int, int], None] | None = None
+    ) -> tuple["Dataset", DatasetFacts]:
+        """As `inspected`, but reads every record in any case, for the facts of all features.
+
+        Raises:
+            DatasetError: as `inspected`; or a shard has other records than the dataset says; or
+                a record has feature lists, and `takes_lists` is false.
+        """
+        facts = DatasetFacts()
+
+        def read(path: str) -> int:
+            before = facts.records
+            for block in read_shard_blocks(path):
+                facts.add(block, path=path, takes_lists=takes_lists)
+            return facts.records - before
+
+        dataset = self._counted(read, advance, reads_all=True)
+        if not self.says_features:
+            features = features_of_facts(facts)
+            dataset = dataclasses.replace(dataset, features=features, says_features=True)
+        return dataset, facts
+
+    def _counted(
+        self,
+        read: Callable[[str], int],
+        advance: Callable[[int, int], None] | None,
+        *,
+        reads_all: bool = False,
+    ) -> "Dataset":
+        """The same with the records that `read` finds in shards: in those not counted, or all."""
+        if self.is_counted and not reads_all:
+            return self
+        num_bytes = sum(s.bytes for group in self.shards.values() for s in group)
+        shards: dict[str, list[ShardFile]] = {}
+        for split, group in self.shards.items():
+            shards[split] = []
+            for shard in group:
+                records = shard.records
+                if records is None or reads_all:
+                    records = read(shard.path)
+                    check_count(shard, records)
+                shards[split].append(dataclasses.replace(shard, records=records))
+                if advance is not None:
+                    advance(shard.bytes, num_bytes)
+        return dataclasses.replace(self, shards=shards)
 
 
-def uri_of(artifact: Any) -> str:
-    """The uri of a TFX artifact, of a str, or of a pattern in TFX's `fn_args.train_files`.
-
-    Raises:
-        DatasetError: it is none of these.
-    """
-    uri = artifact if isinstance(artifact, str) else getattr(artifact, "uri", None)
-    if not isinstance(uri, str) or not uri:
-        raise DatasetError(f"artifact_uri: expected a uri or an artifact, got {artifact!r}")
-    return _SPLIT_PATTERN.sub("", uri.rstrip("/"))
+def check_count(shard: ShardFile, records: int) -> None:
+    """Refuses a shard that holds another number of records than its dataset says."""
+    if shard.records not in (None, records):
+        raise DatasetError(
+            f"shard {shard.path!r}: expected {shard.records} records as the dataset says, "
+            f"got {records}. The dataset was changed: write it again."
+        )
 
 
-def split_of(artifact: Any) -> str | None:
-    """The split that a pattern in TFX's `fn_args.train_files` names; of a uri None."""
-    found = _SPLIT_PATTERN.search(artifact.rstrip("/")) if isinstance(artifact, str) else None
-    return found[1] if found else None
-
-
-def open_dataset(artifact: Any) -> Dataset:
+def open_dataset(artifact: Any, *, inspect: bool = True) -> Dataset:
     """Reads what says what a dataset holds, and compares it with the files that are there.
 
     Args:
-        artifact: as `uri_of` takes; of the folder that `convert` was given, its newest dataset.
+        artifact: a uri, a TFX artifact, or a pattern in TFX's `fn_args.train_files`; of the folder
+            that `convert` was given, its newest dataset.
+        inspect: whether records are read to count them and to find out their features where
+            nothing says so; see `Dataset.inspected`.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names what is amiss.
     """
     uri = newest_dataset(uri_of(artifact))
     try:
-        return _opened_at(uri)
-    except tf.errors.UnimplementedError as error:
-        scheme = uri.partition("://")[0]
-        raise DatasetError(_NO_FILE_SYSTEM.format(uri=uri, scheme=scheme)) from error
+        dataset = _found(list_dataset(uri))
+        return dataset.inspected() if inspect else dataset
     except DatasetError:
         raise
-    except (
-        tf.errors.OpError,
-        OSError,
-        TypeError,
-        ValueError,
-    ) as error:  # of a path
+    except (OSError, TypeError, ValueError) as error:  # of a path
         raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
 
 
-def _opened_at(uri: str) -> Dataset:
-    if not tf.io.gfile.isdir(uri):
-        with contextlib.suppress(tf.errors.NotFoundError):
-            tf.io.gfile.stat(uri)  # which says why, where that is another reason
-        raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
-    files = _list_files(uri)
-    found = find_layout(files, lambda path: _read_text(posixpath.join(uri, path)), uri=uri)
-    shards = {
-        split: [_opened(uri, shard, files.get(shard.path), found.named_in) for shard in group]
-        for split, group in found.shards.items()
-    }
-    features = found.features
-    if features is None:
-        paths = [shard.path for group in shards.values() for shard in group]
-        features = sample_features(paths, open_records)
-    text = None if found.manifest is None else found.manifest.to_json()
-    return Dataset(uri, features, shards, text)
+def _found(files: DatasetFiles) -> Dataset:
+    layout = files.layout()
+    return Dataset(
+        uri=files.uri,
+        features=layout.features or {},
+        shards={
+            split: [_shard(files, shard, layout.named_in) for shard in group]
+            for split, group in layout.shards.items()
+        },
+        manifest=layout.manifest,
+        says_features=layout.features is not None,
+        named_in=layout.named_in,
+        vocabulary_files=layout.vocabulary_files,
+        files=files,
+    )
 
 
-def _list_files(uri: str) -> dict[str, int | None]:
-    """The files of a folder and of those in it; sizes where a split's folder has them."""
-    gfile = tf.io.gfile
-    files: dict[str, int | None] = {}
-    for name in (name.rstrip("/") for name in gfile.listdir(uri)):
-        folder = posixpath.join(uri, name)
-        if not gfile.isdir(folder):
-            files[name] = None
-        elif name == WORKING_FOLDER:
-            files[f"{name}/"] = None
-        elif name not in (INDEX_FOLDER, VOCABULARY_FOLDER):
-            is_split = name.startswith(SPLIT_PREFIX)
-            for inner in gfile.listdir(folder):
-                path = posixpath.join(uri, name, inner)
-                files[f"{name}/{inner}"] = int(gfile.stat(path).length) if is_split else None
-    return files
-
-
-def _opened(uri: str, shard: FoundShard, size: int | None, named_in: str) -> ShardFile:
-    path = shard.path if "://" in shard.path else posixpath.join(uri, shard.path)
+def _shard(files: DatasetFiles, shard: FoundShard, named_in: str) -> ShardFile:
+    path = files.path(shard.path)
+    size = files.size(shard.path)
     if size is None:
-        size = _size(path, posixpath.join(uri, named_in))
-    records = _count(path) if shard.records is None else shard.records
-    return ShardFile(path, records, size, shard.entry)
-
-
-def _size(path: str, named_in: str) -> int:
-    try:
-        return int(tf.io.gfile.stat(path).length)
-    except tf.errors.NotFoundError as error:
-        raise DatasetError(f"shard {path!r}: is missing, though {named_in} names it") from error
+        raise DatasetError(
+            f"shard {path!r}: is missing, though {files.path(named_in)} names it. "
+            "Write the dataset again."
+        )
+    has_index = shard.entry is not None and shard.entry.index_crc32c is not None
+    return ShardFile(
+        path=path,
+        records=shard.records,
+        bytes=size,
+        entry=shard.entry,
+        name=shard.path,
+        index_path=files.path(index_file(shard.path)) if has_index else None,
+    )
 
 
 def _count(path: str) -> int:
-    """The records of a shard that nothing says them of: read once."""
     with open_records(path) as stream:
         return count_records(stream, path=path)[0]
-
-
-def open_file(path: str) -> AbstractContextManager[Any]:
-    """A file's bytes as they lie on disk, local or not."""
-    return tf.io.gfile.GFile(path, "rb") if "://" in path else io.FileIO(path)
-
-
-@contextlib.contextmanager
-def open_records(path: str) -> Iterator[BinaryIO]:
-    """A shard's uncompressed bytes.
-
-    Raises:
-        CorruptShardError: it is no whole gzip stream; the message names the file.
-    """
-    with open_file(path) as stream:
-        if not path.endswith(".gz"):
-            yield cast(BinaryIO, stream)
-            return
-        with gzip.GzipFile(fileobj=stream, mode="rb") as unpacked:
-            try:
-                yield cast(BinaryIO, unpacked)
-            except (EOFError, zlib.error, OSError) as error:
-                raise CorruptShardError(
-                    f"{path!r}: expected a whole gzip stream: {error} "
-                    f"(byte {stream.tell()} at the latest). Write the dataset again."
-                ) from error
-
-
-def gzip_content_bytes(path: str) -> int:
-    """How many bytes a gzip file holds, modulo 2**32 (the last field of RFC 1952)."""
-    with tf.io.gfile.GFile(path, "rb") as stream:
-        stream.seek(max(stream.size() - 4, 0))
-        return int.from_bytes(stream.read(), "little")
-
-
-def _read_text(path: str) -> str:
-    with tf.io.gfile.GFile(path, "rb") as stream:
-        return text_of(stream.read(), path=path)

@@ -10,19 +10,51 @@ from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
-from trainer_utils.format import CorruptShardError, DatasetError, RecordIndex, Shard
+from trainer_utils.dataset.opening import ShardFile, check_count
+from trainer_utils.dataset.shards import open_records
+from trainer_utils.format import (
+    CorruptShardError,
+    DatasetError,
+    RecordIndex,
+    Shard,
+    scan_lengths,
+)
 from trainer_utils.format.crc32c import masked_crc32c_of_rows
 from trainer_utils.format.naming import SPLIT_PREFIX, index_file
 from trainer_utils.format.tfrecord import HEADER_BYTES, RECORD_OVERHEAD_BYTES
+from trainer_utils.storage import exists, read_bytes
 
-__all__ = ["indexed_offsets", "record_offsets"]
+__all__ = ["indexed_offsets", "read_index", "record_offsets"]
 
 _READ_BYTES = 1 << 20
 _LENGTH = struct.Struct("<Q")
 
 _logger = logging.getLogger(__name__)
+
+
+def read_index(shard: ShardFile, *, is_strict: bool = True) -> RecordIndex:
+    """Where a shard's records lie: from its index, else by walking from header to header.
+
+    Args:
+        shard: of an opened dataset.
+        is_strict: whether an index that is damaged or gone is an error; else the shard is walked.
+
+    Raises:
+        CorruptShardError: the index is not the manifest's, or a header is damaged.
+        DatasetError: it holds another number of records than the dataset says.
+    """
+    if shard.index_path is not None:
+        try:
+            data = read_bytes(shard.index_path)
+            return RecordIndex.from_bytes(data, path=shard.index_path, shard=shard.entry)
+        except (DatasetError, OSError):
+            if is_strict:
+                raise
+    with open_records(shard.path) as stream:
+        index = RecordIndex(scan_lengths(stream, path=shard.path))
+    check_count(shard, len(index))
+    return index
 
 
 def indexed_offsets(
@@ -47,18 +79,17 @@ def indexed_offsets(
         return None
     try:
         return _believed(index_path, size, entry)
-    except (CorruptShardError, tf.errors.OpError) as error:
+    except (CorruptShardError, OSError) as error:
         _warn_of(index_path, str(error))
         return None
 
 
 def _believed(index_path: str, size: int, entry: Shard | None) -> npt.NDArray[np.int64] | None:
-    if not tf.io.gfile.exists(index_path):
+    if not exists(index_path):
         if entry is None or entry.index_crc32c is None:
             return None
         raise CorruptShardError("expected the file that the manifest names, got none.")
-    with tf.io.gfile.GFile(index_path, "rb") as stream:
-        data = stream.read()
+    data = read_bytes(index_path)
     index = RecordIndex.from_bytes(data, path=index_path, shard=entry)
     if index.framed_bytes != size:
         raise CorruptShardError(f"expected a shard of {index.framed_bytes} bytes, got {size}.")

@@ -9,16 +9,12 @@ import hashlib
 from collections.abc import Sequence
 from typing import Any
 
+from trainer_utils.dataset.location import split_of, uri_of
 from trainer_utils.dataset.merging import merged
-from trainer_utils.dataset.opening import (
-    Dataset,
-    FileRange,
-    gzip_content_bytes,
-    open_dataset,
-    split_of,
-    uri_of,
-)
+from trainer_utils.dataset.opening import Dataset, open_dataset
+from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
+from trainer_utils.format.file_ranges import FileRange
 
 __all__ = ["Source", "digest_of", "mean_bytes", "merged_features", "open_sources", "source_of"]
 
@@ -50,9 +46,9 @@ class Source:
     def mean_bytes(self) -> float:
         """The mean size of a serialized record, in bytes."""
         shards = [shard for group in self.dataset.shards.values() for shard in group]
-        records = max(sum(shard.records for shard in shards), 1)
-        if gzipped := [shard for shard in shards if shard.path.endswith(".gz") and shard.records]:
-            return gzip_content_bytes(gzipped[0].path) / gzipped[0].records
+        records = max(sum(shard.num_records for shard in shards), 1)
+        if gzipped := [shard for shard in shards if is_gzip(shard.path) and shard.records]:
+            return gzip_content_bytes(gzipped[0].path) / gzipped[0].num_records
         return sum(shard.bytes for shard in shards) / records
 
 

@@ -30,6 +30,7 @@ from trainer_utils.reading.normalizing import (
     Normalization,
     is_normalization,
 )
+from trainer_utils.reading.raw_ops import resize_images
 from trainer_utils.reading.turbo import TurboDecoder, normalized
 
 __all__ = ["ImageReading"]
@@ -320,13 +321,12 @@ def _decode_whole(encoded: tf.Tensor, channels: int, formats: Sequence[str]) -> 
 
 
 def _resize(pixels: tf.Tensor, target: tuple[Any, Any], *, nearest: bool = False) -> tf.Tensor:
-    """`tf.image.resize` without its many small ops. Float32, but for the nearest or what fits."""
+    """Float32, but for the nearest or what fits."""
     if isinstance(target, tuple) and pixels.shape[-3:-1].as_list() == list(target):
         return pixels
-    resize = tf.raw_ops.ResizeNearestNeighbor if nearest else tf.raw_ops.ResizeBilinear
     is_one = pixels.shape.rank == 3
     images = pixels[tf.newaxis] if is_one else pixels
-    resized = resize(images=images, size=target, half_pixel_centers=True)
+    resized = resize_images(images, target, nearest=nearest)
     return resized[0] if is_one else resized
 
 

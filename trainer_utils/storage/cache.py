@@ -1,7 +1,7 @@
 """`cache=`: shards are copied somewhere fast when they are first read.
 
-locate = locator("memory")
-locate("gs://bucket/set/Split-train/data_tfrecord-00000-of-00008")   # "ram://tfx-shards/…"
+locate = locator("disk", digest)
+locate("gs://bucket/set/Split-train/data_tfrecord-00000-of-00008")   # "/tmp/tfx-shards-1000/…"
 
 What is kept are the files as they lie on disk, so that every epoch's order, augmentation and
 resuming are what they are without a cache.
@@ -11,20 +11,22 @@ import contextlib
 import hashlib
 import os
 import posixpath
+import shutil
 import stat
 import tempfile
 import threading
 from collections.abc import Callable
 
-import tensorflow as tf
-
 from trainer_utils.format import ConfigError
-from trainer_utils.reading.pieces import Piece
-from trainer_utils.reading.records import ReadPiece
+from trainer_utils.storage import exists, make_folder, open_for_reading, rename
+from trainer_utils.storage.file_system import file_system_of
 
-__all__ = ["located", "locator"]
+__all__ = ["MEMORY", "locator"]
 
-_MEMORY = "ram://tfx-shards"  # TensorFlow's file system in memory, of this process
+MEMORY = "ram://tfx-shards"
+"""TensorFlow's file system in memory, of this process; who reads with TensorFlow registers it."""
+
+_COPIED_AT_ONCE = 8 << 20
 
 _lock = threading.Lock()
 _locks: dict[str, threading.Lock] = {}
@@ -43,7 +45,7 @@ def locator(
         check: of a shard's path and of its copy; raises where the copy is not to be kept.
     """
     folder = posixpath.join(_folder(cache), digest)
-    tf.io.gfile.makedirs(folder)
+    make_folder(folder)
 
     def locate(path: str) -> str:
         key = hashlib.blake2b(path.encode(), digest_size=8).hexdigest()
@@ -51,33 +53,21 @@ def locator(
         with _lock:
             lock = _locks.setdefault(target, threading.Lock())
         with lock:
-            if not tf.io.gfile.exists(target):
+            if not exists(target):
                 # Another process may copy it at the same time.
                 part = posixpath.join(folder, f"{os.getpid()}-{posixpath.basename(target)}")
-                tf.io.gfile.copy(path, part, overwrite=True)
+                with open_for_reading(path) as source, file_system_of(part).create(part) as copy:
+                    shutil.copyfileobj(source, copy, _COPIED_AT_ONCE)
                 check(path, part)
-                tf.io.gfile.rename(part, target, overwrite=True)
+                rename(part, target)
         return target
 
     return locate
 
 
-def located(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
-    """Reads a piece's file where `locate` says that it is, asked as the file is opened."""
-
-    def place(path: bytes) -> bytes:
-        return locate(path.decode()).encode()
-
-    def read_piece(piece: Piece) -> tf.data.Dataset:
-        path = tf.numpy_function(place, [piece["path"]], tf.string)
-        return read({**piece, "path": tf.ensure_shape(path, ())})
-
-    return read_piece
-
-
 def _folder(cache: str) -> str:
     if cache == "memory":
-        return _MEMORY
+        return MEMORY
     if cache != "disk":
         return cache
     return _own_folder(os.path.join(tempfile.gettempdir(), f"tfx-shards-{os.getuid()}"))

@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
-from trainer_utils.storage.files import is_remote, join
+from trainer_utils.storage.paths import is_remote, join
 
 __all__ = ["sync_files", "sync_folder"]
 

@@ -18,7 +18,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.listing import LeftOut
 from components.example_gen.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
-from trainer_utils.storage.files import InputFile, display_path
+from trainer_utils.storage import InputFile, display_path
 
 __all__ = ["ImageSet", "by_stem", "has_folders", "listed_images", "read_image_sets"]
 

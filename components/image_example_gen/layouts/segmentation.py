@@ -13,7 +13,7 @@ from components.image_example_gen.layouts.image_sets import (
     listed_images,
     read_image_sets,
 )
-from trainer_utils.storage.files import display_path
+from trainer_utils.storage import display_path
 
 __all__ = ["LOOKED_FOR", "is_here", "read"]
 

@@ -25,7 +25,7 @@ from components.image_example_gen.layouts.image_sets import (
     listed_images,
     read_image_sets,
 )
-from trainer_utils.storage.files import InputFile, display_path, problem_of
+from trainer_utils.storage import InputFile, display_path, problem_of
 
 __all__ = ["LOOKED_FOR", "is_here", "read"]
 

@@ -97,7 +97,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _list(self, fields: dict[str, str]) -> tuple[bytes, str]:
         reader = self.server.reader
-        splits = {split: reader.count(split) for split in reader.layout.shards}
+        splits = {split: reader.count(split) for split in reader.splits}
         query = Query(
             split=fields.get("split", next(iter(splits))),
             label=fields.get("label", ""),

@@ -13,7 +13,7 @@ from typing import Any
 
 from components.example_gen.file_kinds import MEDIA_EXTENSIONS, kind_of_bytes
 from components.example_gen.list_tables import SUFFIXES, flattened
-from trainer_utils.storage.files import open_for_reading
+from trainer_utils.storage import open_for_reading
 
 __all__ = ["kinds_in_table"]
 

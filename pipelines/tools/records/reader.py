@@ -10,19 +10,17 @@ Where there is a record index, any of a million records comes at once.
 import bisect
 import contextlib
 import dataclasses
-import gzip
 import itertools
 import mmap
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple
 
-from pipelines.tools.dataset_files import list_dataset
 from pipelines.tools.records.values import Value, value_of
-from trainer_utils.format import DatasetError, RecordIndex, resolve_slices, scan_lengths
+from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
+from trainer_utils.format import RecordIndex, resolve_slices
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.layouts import FoundShard
-from trainer_utils.format.naming import index_file
 from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
+from trainer_utils.storage import is_remote
 
 __all__ = ["NAME_FEATURES", "Example", "ExampleReader", "Glance", "read_examples"]
 
@@ -82,7 +80,7 @@ def read_examples(uri: str, split: str | None = None, *, count: int = 20) -> Ite
         CorruptShardError: a record on the way is damaged.
     """
     reader = ExampleReader(uri)
-    spec = next(iter(reader.layout.shards)) if split is None else split
+    spec = reader.splits[0] if split is None else split
     for wanted in resolve_slices(spec, _Counts(reader)):
         stop = min(wanted.stop, wanted.start + count)
         count -= max(stop - wanted.start, 0)
@@ -100,21 +98,18 @@ class ExampleReader:
     """
 
     def __init__(self, uri: str) -> None:
-        self._files = list_dataset(uri)
-        self.layout = self._files.layout()
-        self.labels: Mapping[str, Sequence[str]] = {
-            name: self._files.read_lines(path)
-            for name, path in self.layout.vocabulary_files.items()
-        }
+        self._dataset = open_dataset(uri, inspect=False)
+        self.splits = list(self._dataset.shards)
+        self.labels = self._dataset.vocabularies
         self._indexes: dict[str, RecordIndex] = {}
 
     def read_lines(self, name: str) -> list[str]:
         """The lines of one of its small files."""
-        return self._files.read_lines(name)
+        return self._dataset.read_lines(name)
 
     def count(self, split: str) -> int:
         """Records of a split."""
-        return sum(map(self._records, self.layout.shards[split]))
+        return sum(map(self._records, self._dataset.shards[split]))
 
     def read(self, split: str, numbers: Sequence[int]) -> Iterator[Example]:
         """Some records of a split.
@@ -127,17 +122,17 @@ class ExampleReader:
             CorruptShardError: one of them is damaged.
         """
         first = done = 0
-        for shard in self.layout.shards[split]:
+        for shard in self._dataset.shards[split]:
             after = first + self._records(shard)
             here = [n - first for n in numbers[done : bisect.bisect_left(numbers, after)]]
             if here:
-                path, index = self._files.path(shard.path), self._index(shard)
-                with self._open(shard) as stream:
+                path, index = shard.path, self._index(shard)
+                with open_records(path) as stream:
                     for place in here:
                         yield Example(
                             split=split,
                             number=first + place,
-                            shard=shard.path,
+                            shard=shard.name,
                             values=self._values(index.read(stream, place, path=path)),
                         )
             done += len(here)
@@ -155,7 +150,7 @@ class ExampleReader:
             DatasetError: a record is no `tf.train.Example`.
         """
         first = 0
-        for shard in self.layout.shards[split]:
+        for shard in self._dataset.shards[split]:
             after = first + self._records(shard)
             if start < after:
                 offsets = self._index(shard).offsets[start - first :].tolist()
@@ -170,50 +165,30 @@ class ExampleReader:
 
     def value(self, name: str, values: Sequence[Any]) -> Value:
         """What some values of a feature are."""
-        feature = (self.layout.features or {}).get(name)
+        feature = self._dataset.features.get(name)
         return value_of(values, feature, self.labels.get(name, ()))
 
     @contextlib.contextmanager
-    def _view(self, shard: FoundShard) -> Iterator[memoryview]:
-        path = self._files.path(shard.path)
-        if "://" in path or path.endswith(".gz"):
-            with self._open(shard) as stream:
+    def _view(self, shard: ShardFile) -> Iterator[memoryview]:
+        if is_remote(shard.path) or shard.is_gzip:
+            with open_records(shard.path) as stream:
                 yield memoryview(stream.read())
             return
-        with open(path, "rb") as stream:
+        with open(shard.path, "rb") as stream:
             yield memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
 
     def _values(self, record: bytes) -> dict[str, Value]:
-        found, features = decode_example(record), self.layout.features or {}
+        found, features = decode_example(record), self._dataset.features
         ordered = sorted(found, key=lambda name: (name not in features, name))
         return {name: self.value(name, found[name]) for name in ordered}
 
-    def _records(self, shard: FoundShard) -> int:
+    def _records(self, shard: ShardFile) -> int:
         return len(self._index(shard)) if shard.records is None else shard.records
 
-    def _index(self, shard: FoundShard) -> RecordIndex:
+    def _index(self, shard: ShardFile) -> RecordIndex:
         if shard.path not in self._indexes:
-            self._indexes[shard.path] = self._read_index(shard)
+            self._indexes[shard.path] = read_index(shard, is_strict=False)
         return self._indexes[shard.path]
-
-    def _read_index(self, shard: FoundShard) -> RecordIndex:
-        """As it lies beside the shard; where it is missing or bad, from the shard itself."""
-        if shard.entry is not None and shard.entry.index_crc32c is not None:
-            path = index_file(shard.path)
-            with contextlib.suppress(DatasetError, OSError):
-                data = self._files.read_bytes(path)
-                return RecordIndex.from_bytes(data, path=path, shard=shard.entry)
-        with self._open(shard) as stream:
-            return RecordIndex(scan_lengths(stream, path=self._files.path(shard.path)))
-
-    @contextlib.contextmanager
-    def _open(self, shard: FoundShard) -> Iterator[BinaryIO]:
-        with self._files.open(shard.path) as stream:
-            if not shard.path.endswith(".gz"):
-                yield stream
-                return
-            with gzip.GzipFile(fileobj=stream, mode="rb") as unzipped:
-                yield cast(BinaryIO, unzipped)
 
 
 class _Counts(Mapping[str, int]):
@@ -226,7 +201,7 @@ class _Counts(Mapping[str, int]):
         return self._reader.count(split)
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._reader.layout.shards)
+        return iter(self._reader.splits)
 
     def __len__(self) -> int:
-        return len(self._reader.layout.shards)
+        return len(self._reader.splits)

@@ -15,7 +15,6 @@ from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from pipelines.tools.dataset_files import open_file
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,
@@ -29,6 +28,7 @@ from trainer_utils.format import (
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact
+from trainer_utils.storage import open_for_reading
 
 __all__ = ["ShardOutcome", "ShardTask", "check_shard"]
 
@@ -110,7 +110,7 @@ def check_shard(task: ShardTask) -> ShardOutcome:
     outcome = ShardOutcome(name=task.name, split=task.split)
     content = _Content()
     try:
-        with open_file(task.path) as stream:
+        with open_for_reading(task.path) as stream:
             summed = _Summed(stream)
             for block in _blocks(summed, task.path):
                 content.add(block)
@@ -205,7 +205,7 @@ def _index_problems(task: ShardTask, content: _Content) -> Iterator[str]:
     if task.index_path is None:
         return
     try:
-        with open_file(task.index_path) as stream:
+        with open_for_reading(task.index_path) as stream:
             data = stream.read()
         index = RecordIndex.from_bytes(data, path=task.index_path, shard=task.entry)
     except FileNotFoundError:

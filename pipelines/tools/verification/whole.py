@@ -7,9 +7,9 @@ for problem in check_small_files(files, manifest):
 import collections
 from collections.abc import Iterator, Mapping, Sequence
 
-from pipelines.tools.dataset_files import DatasetFiles
 from pipelines.tools.verification.problems import Problem
 from pipelines.tools.verification.shards import ShardOutcome
+from trainer_utils.dataset.files import DatasetFiles
 from trainer_utils.format import (
     ConfigError,
     DatasetError,

@@ -31,7 +31,7 @@ from components.text_example_gen.layouts import find_pieces, read_piece
 from components.text_example_gen.settings import TextSettings
 from tests.trainer_utils.storage import test_files
 from trainer_utils.format import InputError
-from trainer_utils.storage.files import FileRefusedError, list_files
+from trainer_utils.storage import FileRefusedError, list_files
 
 CHANGES = test_files.CHANGES
 

@@ -28,7 +28,7 @@ from components.image_example_gen.executor import Executor as ImageExecutor
 from components.text_example_gen.executor import Executor as TextExecutor
 from trainer_utils import input_fn
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.storage.files import list_files
+from trainer_utils.storage import list_files
 
 EXECUTORS = {"image": ImageExecutor, "audio": AudioExecutor, "text": TextExecutor}
 COLUMNS = {"photo": "image", "clip": "audio", "caption": "text", "price": "float"}

@@ -1,26 +1,17 @@
 import pytest
 
-from pipelines.tools.dataset_files import list_dataset
 from pipelines.tools.doctor import examine
 from pipelines.tools.inspection import inspect_dataset
 from pipelines.tools.verification import verify_dataset
+from trainer_utils.dataset.files import list_dataset
 from trainer_utils.format import DatasetError
+from trainer_utils.storage import rename
 
 
 @pytest.fixture(scope="module")
-def remote(whole_dataset):
-    """The same dataset on a file system that only TensorFlow knows."""
-    import tensorflow as tf
-
-    uri = "ram://bucket/dataset"
-    for path in whole_dataset.rglob("*"):
-        target = f"{uri}/{path.relative_to(whole_dataset)}"
-        if path.is_dir():
-            tf.io.gfile.makedirs(target)
-        else:
-            with tf.io.gfile.GFile(target, "wb") as stream:
-                stream.write(path.read_bytes())
-    return uri
+def remote(whole_dataset, in_memory):
+    """The same dataset on a file system that is not the local one."""
+    return in_memory(whole_dataset, "bucket/dataset")
 
 
 def test_a_remote_dataset_is_listed_as_a_local_one(whole_dataset, remote):
@@ -40,11 +31,9 @@ def test_commands_take_a_remote_dataset(whole_dataset, remote):
 
 
 def test_a_missing_remote_shard_is_told(remote):
-    import tensorflow as tf
-
     name = "Split-eval/data_tfrecord-00000-of-00001"
-    tf.io.gfile.rename(f"{remote}/{name}", f"{remote}/gone")
+    rename(f"{remote}/{name}", f"{remote}/gone")
     (problem,) = verify_dataset(remote).problems
     assert problem.path == name
     with pytest.raises(DatasetError, match="expected the folder of a dataset, found none"):
-        list_dataset("ram://bucket/nothing")
+        list_dataset("memory://bucket/nothing")

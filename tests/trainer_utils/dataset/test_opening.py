@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from trainer_utils.dataset.opening import open_dataset, uri_of
+from trainer_utils.dataset import open_dataset, uri_of
 from trainer_utils.format import DatasetError, Feature, SplitRange
 from trainer_utils.format.naming import WORKING_FOLDER
 
@@ -148,20 +148,32 @@ def test_a_stock_example_gens_records_are_read_as_tensorflow_reads_them(stock):
 
 
 @pytest.mark.parametrize("name", ["ours", "stock"])
-def test_a_dataset_on_another_file_system_is_opened_as_a_local_one(request, name):
-    """TensorFlow's own file system in memory stands for `gs://`."""
+def test_a_dataset_on_another_file_system_is_opened_as_a_local_one(
+    request, in_memory, monkeypatch, tmp_path, name
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where copies go that TensorFlow reads
     local: Path = request.getfixturevalue(name)
-    remote = f"ram://{local.parent.name}/{name}"
-    for path in local.rglob("*"):
-        if path.is_file():
-            target = f"{remote}/{path.relative_to(local)}"
-            tf.io.gfile.makedirs(target.rsplit("/", 1)[0])
-            with tf.io.gfile.GFile(target, "wb") as stream:
-                stream.write(path.read_bytes())
+    remote = in_memory(local, f"{local.parent.name}/{name}")
     dataset = open_dataset(remote)
     assert dataset.records == {"train": 10, "eval": 3}
     assert dataset.features == FEATURES
-    read = trainer_utils.input_fn(remote, batch_size=None, features="id", shuffle=False)
+    for shuffle in (False, True, *(["global"] if name == "ours" else [])):  # none of gzip files
+        read = trainer_utils.input_fn(remote, batch_size=None, features="id", shuffle=shuffle)
+        ids = list(read.as_numpy_iterator())
+        assert (sorted(ids) if shuffle else ids) == list(range(10))
+
+
+def test_a_dataset_in_tensorflows_memory_is_read(ours):
+    from trainer_utils.reading import memory_files  # noqa: F401
+
+    for path in ours.rglob("*"):
+        if path.is_file():
+            target = f"ram://{ours.parent.name}/{path.relative_to(ours)}"
+            tf.io.gfile.makedirs(target.rsplit("/", 1)[0])
+            tf.io.gfile.copy(str(path), target)
+    uri = f"ram://{ours.parent.name}"
+    assert open_dataset(uri).records == {"train": 10, "eval": 3}
+    read = trainer_utils.input_fn(uri, batch_size=None, features="id", shuffle=False)
     assert list(read.as_numpy_iterator()) == list(range(10))
 
 

@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_utils import DatasetError, bucket_by_length, input_fn
-from trainer_utils.dataset.opening import open_dataset
+from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Feature
 from trainer_utils.format.example_decoding import decode_example
 

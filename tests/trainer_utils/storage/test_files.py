@@ -19,7 +19,7 @@ from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
-from trainer_utils.storage.files import find_file, list_files, open_for_reading
+from trainer_utils.storage import find_file, list_files, open_for_reading
 
 SIZE = 1000
 
@@ -302,7 +302,7 @@ def test_a_folder_that_cannot_be_looked_into_is_listed_itself(base, monkeypatch,
 _AS_ANOTHER_USER = """
 import json, os, sys
 import pyarrow, pyarrow.csv, pyarrow.parquet
-from trainer_utils.storage.files import list_files
+from trainer_utils.storage import list_files
 from components.common.layout_inputs import LayoutInputs
 from components.image_example_gen.layouts import read_layout
 from components.media.images import store_image

@@ -17,7 +17,7 @@ from components.common.listing import Column, Listing
 from components.image_example_gen.layouts import read_layout
 from components.tables.column_types import typed_column
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.storage.files import list_files
+from trainer_utils.storage import list_files
 
 IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
 

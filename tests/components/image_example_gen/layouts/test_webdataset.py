@@ -15,7 +15,7 @@ from components.common.rejects import Reject, render_rejects
 from components.image_example_gen.layouts import read_layout
 from components.image_example_gen.layouts.tar_headers import holes, read_headers
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.storage.files import list_files
+from trainer_utils.storage import list_files
 
 
 def write_tar(path: Path, files: dict[str, bytes | str], **options) -> Path:

@@ -179,7 +179,7 @@ def test_a_shard_that_may_not_be_read_is_told(dataset, monkeypatch):
     def refuse(path):
         raise PermissionError(13, "Permission denied", path)
 
-    monkeypatch.setattr(shards, "open_file", refuse)
+    monkeypatch.setattr(shards, "open_for_reading", refuse)
     found = verify_dataset(str(dataset))
     assert [problem.message.endswith("Permission denied") for problem in found.problems] == (
         [True] * 3
