@@ -12,6 +12,13 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.dataset.selection import (
+    Source,
+    digest_of,
+    mean_bytes,
+    merged_features,
+    open_sources,
+)
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.options import InputOptions, chosen_options
 from trainer_utils.order import InputOrder, InputState, mixed_ranges
@@ -21,7 +28,6 @@ from trainer_utils.reading.epoch_batches import EpochBatches
 from trainer_utils.reading.epochs import EpochCounter, EpochSequence, EpochStart
 from trainer_utils.reading.read_timer import add_read_timer
 from trainer_utils.reading.tuning import device_of, tf_options
-from trainer_utils.sources import Source, digest_of, mean_bytes, merged_features, open_sources
 
 __all__ = ["InputPipeline", "input_fn"]
 

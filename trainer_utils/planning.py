@@ -5,10 +5,10 @@ print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 
 from typing import Any
 
+from trainer_utils.dataset.selection import digest_of, open_sources
 from trainer_utils.options import InputOptions, chosen_options
 from trainer_utils.order import InputOrder, InputPlan, plan_workers
 from trainer_utils.order.mixing import mixed_ranges
-from trainer_utils.sources import digest_of, open_sources
 
 __all__ = ["plan"]
 

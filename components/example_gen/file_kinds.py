@@ -8,13 +8,13 @@ import collections
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 
-from components.common.files import join, open_for_reading
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.image_headers import IMAGE_HEADS
 from components.media.images import IMAGE_EXTENSIONS
+from trainer_utils.storage import join, open_for_reading
 
 __all__ = [
     "MEDIA_EXTENSIONS",

@@ -17,7 +17,7 @@ from PIL import Image
 
 from trainer_utils import ConfigError, DatasetError, input_fn
 from trainer_utils.format import Feature
-from trainer_utils.reading import batching, epoch_batches, ordered_records
+from trainer_utils.reading import batching, epoch_batches, ordered_records, tuning
 
 IDS = {"id": Feature(type="int")}
 IMAGES = {
@@ -511,7 +511,7 @@ def test_the_order_is_the_seeds_own(wide, monkeypatch):
     assert batches(wide, seed=3) == order
     assert batches(wide, seed=4) != order
     for cores in (1, 5):
-        for module in (ordered_records, batching, epoch_batches):
+        for module in (batching, epoch_batches, ordered_records, tuning):
             monkeypatch.setattr(module, "usable_cores", lambda cores=cores: cores)
         assert batches(wide, seed=3) == order
 

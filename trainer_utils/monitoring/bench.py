@@ -16,13 +16,14 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.dataset.selection import mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.input_pipeline import InputPipeline
 from trainer_utils.machine import cpu_seconds, usable_cores
 from trainer_utils.options import chosen_options
 from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import flat_map, map_elements, unbatch
-from trainer_utils.sources import mean_bytes, open_sources
+from trainer_utils.text_output import Part, as_text, make_table, quantity
 
 __all__ = ["InputReport", "Stage", "measure_input", "report_of"]
 
@@ -75,24 +76,30 @@ class InputReport:
         """All of it as JSON takes it."""
         return dataclasses.asdict(self)
 
+    def parts(self) -> list[Part]:
+        """What a person sees: a table and two sentences."""
+        header = ["stage", "records/s", "MB/s", "cores busy", "ms/record"]
+        rows = [
+            [
+                stage.name,
+                round(stage.records_per_second),
+                round(stage.megabytes_per_second),
+                f"{stage.busy:.0%}",
+                f"{stage.added_milliseconds:.3f}",
+            ]
+            for stage in self.stages
+        ]
+        return [
+            make_table(header, rows, right=header[3:]),
+            f"Bound by: {self.bound}, mostly in {self.slowest}, on "
+            f"{quantity(self.cores, 'core')}. {_CURES[self.bound]}",
+            f"A step of {quantity(self.batch_size, 'record')} that takes the accelerator at least "
+            f"{self.step_seconds * 1000:,.1f} ms never waits for this input.",
+        ]
+
     def render(self) -> str:
         """All of it as a table and two sentences."""
-        lines = [f"{'stage':<8}{'records/s':>12}{'MB/s':>9}{'cores busy':>12}{'ms/record':>11}"]
-        for stage in self.stages:
-            lines.append(
-                f"{stage.name:<8}{stage.records_per_second:>12,.0f}"
-                f"{stage.megabytes_per_second:>9,.0f}{stage.busy:>12.0%}"
-                f"{stage.added_milliseconds:>11.3f}"
-            )
-        lines.append(
-            f"Bound by: {self.bound}, mostly in {self.slowest}, on {self.cores} cores. "
-            f"{_CURES[self.bound]}"
-        )
-        lines.append(
-            f"A step of {self.batch_size} records that takes the accelerator at least "
-            f"{self.step_seconds * 1000:,.1f} ms never waits for this input."
-        )
-        return "\n".join(lines)
+        return as_text(self.parts())
 
 
 _CURES = {

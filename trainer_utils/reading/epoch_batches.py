@@ -12,6 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from trainer_utils.dataset.selection import Source
 from trainer_utils.format import Feature
 from trainer_utils.format.file_ranges import cut
 from trainer_utils.machine import usable_cores
@@ -23,7 +24,6 @@ from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import flat_map, map_elements
 from trainer_utils.reading.readers import readers_of
 from trainer_utils.reading.records import columns_of, read_pieces
-from trainer_utils.sources import Source
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions

@@ -20,11 +20,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.dataset import FileRange
+from trainer_utils.dataset.record_index import indexed_offsets, record_offsets
 from trainer_utils.format import CorruptShardError, Shard, frame_parts
+from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 from trainer_utils.reading.raw_ops import map_elements
-from trainer_utils.record_index import indexed_offsets, record_offsets
 
 __all__ = ["UNREADABLE", "ShardReader"]
 

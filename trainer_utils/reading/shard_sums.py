@@ -9,15 +9,12 @@ thread goes through each file as it is opened, at 4 GB/s while its bytes are bei
 no file a second time while it stays as it is.
 """
 
-import os
 import queue
 import threading
 from collections.abc import Mapping
 from typing import Any
 
-import tensorflow as tf
-
-from trainer_utils.dataset import open_file, open_records
+from trainer_utils.dataset.shards import open_records
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,
@@ -27,6 +24,7 @@ from trainer_utils.format import (
     read_blocks,
 )
 from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.storage import file_version, open_for_reading, remove_file
 
 __all__ = ["ShardSums"]
 
@@ -107,7 +105,7 @@ class _Check:
     def __init__(self, path: str, location: str, entry: Shard, skips: bool) -> None:
         self._path, self._location, self._entry, self._skips = path, location, entry, skips
         self._lock = threading.Lock()
-        self._state: tuple[int, ...] | None = None  # of the file that was looked at
+        self._state: str | None = None  # of the file that was looked at
         self.is_done = False
         self.error: CorruptShardError | None = None
 
@@ -116,7 +114,7 @@ class _Check:
             if not self.is_done:
                 try:
                     self.error = self._find()
-                except (OSError, DatasetError, tf.errors.OpError) as error:
+                except (OSError, DatasetError) as error:
                     self.error = CorruptShardError(f"{self._path!r}: cannot be read: {error}")
                 self.is_done = True
 
@@ -131,12 +129,12 @@ class _Check:
             raise self.error
 
     def _find(self) -> CorruptShardError | None:
-        self._state = _state(self._location)
-        state = (self._location, self._entry.crc32c, *self._state)
+        self._state = file_version(self._location)
+        state = (self._location, self._entry.crc32c, self._state)
         if state in _good:
             return None
         crc = 0
-        with open_file(self._location) as stream:
+        with open_for_reading(self._location) as stream:
             while data := stream.read(_READ_BYTES):
                 crc = extend_crc32c(crc, data)
         if crc == self._entry.crc32c:
@@ -144,7 +142,7 @@ class _Check:
             return None
         error = self._difference(crc)
         if error is not None and self._location != self._path:
-            tf.io.gfile.remove(self._location)  # the copy, to be made anew
+            remove_file(self._location)  # the copy, to be made anew
         return error
 
     def _difference(self, crc: int) -> CorruptShardError | None:
@@ -165,19 +163,10 @@ class _Check:
         )
 
 
-def _state(path: str) -> tuple[int, ...]:
-    """What changes when a file does."""
-    if "://" in path:
-        found = tf.io.gfile.stat(path)
-        return int(found.length), int(found.mtime_nsec)
-    own = os.stat(path)
-    return own.st_size, own.st_mtime_ns, own.st_ctime_ns, own.st_ino
-
-
-def _state_if_any(path: str) -> tuple[int, ...] | None:
+def _state_if_any(path: str) -> str | None:
     try:
-        return _state(path)
-    except (OSError, tf.errors.OpError):
+        return file_version(path)
+    except OSError:
         return None
 
 

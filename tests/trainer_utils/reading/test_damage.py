@@ -9,9 +9,9 @@ import pytest
 import tensorflow as tf
 
 from trainer_utils import input_fn
+from trainer_utils.dataset.record_index import record_offsets
 from trainer_utils.format import CorruptShardError, Feature
 from trainer_utils.reading.shard_reader import UNREADABLE, ShardReader
-from trainer_utils.record_index import record_offsets
 
 IDS = {"id": Feature(type="int")}
 
@@ -173,9 +173,9 @@ def test_offsets_are_where_the_frames_begin(tmp_path):
 
 
 def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
+    from trainer_utils.dataset.record_index import indexed_offsets
     from trainer_utils.format import RecordIndex, frame_records
     from trainer_utils.format.naming import index_file
-    from trainer_utils.record_index import indexed_offsets
 
     name = "Split-train/data_tfrecord-00000-of-00001"
     records = [b"", b"one", b"x" * 300]

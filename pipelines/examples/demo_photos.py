@@ -1,0 +1,83 @@
+"""Makes a small set of real photos, cut from the two that scikit-learn ships.
+
+make_photos("photos/")       # 600 photos in 5 class folders, and three broken files
+"""
+
+import dataclasses
+import io
+import os
+import random
+
+from PIL import Image
+
+__all__ = ["REGIONS", "make_photos"]
+
+
+@dataclasses.dataclass(frozen=True)
+class Region:
+    """A part of a photo, as fractions of its width and height: one class of the set."""
+
+    photo: str
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+
+REGIONS = {
+    "dahlia_petals": Region("flower.jpg", 0.30, 0.25, 0.75, 0.80),
+    "dahlia_leaves": Region("flower.jpg", 0.00, 0.00, 0.30, 0.60),
+    "palace_sky": Region("china.jpg", 0.00, 0.00, 1.00, 0.22),
+    "palace_roof": Region("china.jpg", 0.25, 0.28, 0.85, 0.58),
+    "palace_wall": Region("china.jpg", 0.20, 0.55, 0.90, 0.85),
+}
+
+
+def make_photos(folder: str, *, count: int = 600, seed: int = 0) -> None:
+    """Writes `count` different photos in a folder a class, and three files that are no photos.
+
+    Args:
+        folder: made where it is missing.
+        count: of photos, shared equally among the classes.
+        seed: of crops, sizes and qualities; equal seeds give equal files.
+    """
+    from sklearn.datasets import load_sample_images
+
+    random_state = random.Random(seed)
+    sample = load_sample_images()
+    photos = {
+        os.path.basename(name): Image.fromarray(pixels)
+        for name, pixels in zip(sample.filenames, sample.images, strict=True)
+    }
+    labels = sorted(REGIONS)
+    for number in range(count):
+        label = labels[number % len(labels)]
+        region = REGIONS[label]
+        data, suffix = _crop(photos[region.photo], region, random_state)
+        _write(os.path.join(folder, label, f"{number:04d}.{suffix}"), data)
+    _write(os.path.join(folder, labels[0], "empty.jpg"), b"")
+    _write(os.path.join(folder, labels[1], "notes.jpg"), b"These are notes, not a photo.\n")
+    _write(os.path.join(folder, labels[2], "truncated.jpg"), data[: len(data) // 2])
+
+
+def _crop(photo: Image.Image, region: Region, random_state: random.Random) -> tuple[bytes, str]:
+    width, height = photo.size
+    left, right = int(region.left * width), int(region.right * width)
+    top, bottom = int(region.top * height), int(region.bottom * height)
+    side = random_state.randint(64, min(right - left, bottom - top))
+    x = random_state.randint(left, right - side)
+    y = random_state.randint(top, bottom - side)
+    size = random_state.randint(72, 144)
+    cut = photo.crop((x, y, x + side, y + side)).resize((size, random_state.randint(72, 144)))
+    stream = io.BytesIO()
+    if random_state.random() < 0.02:
+        cut.save(stream, "PNG")
+        return stream.getvalue(), "png"
+    cut.save(stream, "JPEG", quality=random_state.randint(70, 95))
+    return stream.getvalue(), "jpg"
+
+
+def _write(path: str, data: bytes) -> None:
+    os.makedirs(os.path.dirname(path), exist_ok=True)
+    with open(path, "wb") as stream:
+        stream.write(data)
