@@ -30,7 +30,7 @@ class OrderOptions:
         repeat: True: without end; a number: so many epochs.
         remainder: what becomes of the records that fill no batch. `"drop"`: they are left out,
             others next epoch, and all shapes are static. `"pad"`: the last batch is filled up with
-            rows of weight 0, told by `mask`. `"balance"`: the last two batches are made equally
+            rows of weight 0, marked by `mask`. `"balance"`: the last two batches are made equally
             large. None: the last batch is smaller; of fewer records than there are replicas, some
             get an empty one. Single examples: fewer than there are workers are left out.
         drop_remainder: leave out a last batch that is not full, so that shapes are static.
@@ -39,7 +39,7 @@ class OrderOptions:
             every record comes once.
         echoing: how often each batch comes in a row, for inputs slower than the trainer.
         on_corrupt: `"raise"`: a bad record ends the epoch, with its file and offset. `"skip"`: it
-            is left out, counted, and told at the end of the epoch.
+            is left out, counted, and reported at the end of the epoch.
         start_step: the step, of all steps of all epochs, that the first batch is of. What comes
             before is not read.
         state: a token of `state(step)` to go on from, in place of `start_step`, with any number

@@ -21,7 +21,7 @@ def without_unreadable(
     keeps_elements: bool,
     spare: bytes,
     first: tf.Tensor,
-    lose: Callable[[int], None],
+    report_lost: Callable[[int], None],
 ) -> tf.data.Dataset:
     """Leaves out rows that could not be read.
 
@@ -32,7 +32,7 @@ def without_unreadable(
         keeps_elements: whether each must have a row at least, because other workers wait for it.
         spare: a record that stands in where a whole element could not be read.
         first: `() int64`, the number of the first element.
-        lose: told the number of each element that is left out as a whole.
+        report_lost: called with the number of each element that is left out as a whole.
     """
 
     def clean(records: tf.Tensor, *mask: tf.Tensor) -> tuple[tf.Tensor, ...]:
@@ -52,15 +52,15 @@ def without_unreadable(
     if keeps_rows or keeps_elements:
         return cleaned
 
-    def told(number: Any) -> bool:
-        lose(int(number))
+    def leave_out(number: Any) -> bool:
+        report_lost(int(number))
         return False
 
     def is_kept(number: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
         return tf.cond(
             tf.size(records) > 0,
             lambda: True,
-            lambda: tf.ensure_shape(tf.numpy_function(told, [number], tf.bool), ()),
+            lambda: tf.ensure_shape(tf.numpy_function(leave_out, [number], tf.bool), ()),
         )
 
     numbered = tf.data.Dataset.zip((tf.data.Dataset.range(first, tf.int64.max), cleaned))

@@ -96,7 +96,7 @@ class EpochBatches:
                 keeps_elements=layout.num_replicas > 1,
                 spare=self._spare,
                 first=epoch * layout.steps + step,
-                lose=self.lost_batches.add,
+                report_lost=self.lost_batches.add,
             )
         return elements
 
@@ -108,7 +108,7 @@ class EpochBatches:
         Args:
             elements: as of `serialized`.
             epoch: `() int64`, of what is random; None: nothing repeats.
-            has_own_order: whether elements are this worker's; else others deal them out.
+            has_own_order: whether elements are this worker's, in its order; else they come from any.
         """
         layout, options = self._strategy.layout, self._options
         own: dict[str, Any] = {"rows": options.batch_size or 1}
@@ -199,7 +199,7 @@ class EpochBatches:
         """No vectors, which come last, and a line of the log on records that were skipped."""
 
         def report(epoch: Any) -> npt.NDArray[Any]:
-            self._readers.shards.tell(epoch, self._strategy.layout.num_records)
+            self._readers.shards.warn_of_unreadable(epoch, self._strategy.layout.num_records)
             self._readers.sums.finish()  # fewer come than `_checked_at_end` waits for
             return np.array([], object)
 

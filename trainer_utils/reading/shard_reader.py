@@ -4,7 +4,7 @@ shards = ShardReader()
 shards.read("data_tfrecord-00000-of-00008", [5, 3])    # [b"…", b"…"]
 
 Every checksum is checked. A record that cannot be read is an error with file and offset, or, where
-damage is to be skipped, `UNREADABLE`; then it is counted, and told once an epoch.
+damage is to be skipped, `UNREADABLE`; then it is counted, and reported once an epoch.
 """
 
 import gzip
@@ -96,7 +96,7 @@ class ShardReader:
                     return record
         return None
 
-    def tell(self, epoch: Any, records: int) -> None:
+    def warn_of_unreadable(self, epoch: Any, records: int) -> None:
         """Says how many records were skipped so far, and the first few of them."""
         if bad := sorted(self.unreadable.items()):
             first = "; ".join(reason for _, reason in bad[:3])
@@ -206,8 +206,8 @@ def _decompressed(location: str, path: str) -> tuple[bytes, str | None]:
         return gzip.decompress(data), None
     except (EOFError, zlib.error, OSError) as error:
         found, end = _salvaged(data)
-        told = f"{path!r}: expected a whole gzip stream: {error} (byte {end} of {len(data)})."
-        return found, f"{told} The file is damaged: write it again."
+        message = f"{path!r}: expected a whole gzip stream: {error} (byte {end} of {len(data)})."
+        return found, f"{message} The file is damaged: write it again."
 
 
 def _salvaged(data: bytes) -> tuple[bytes, int]:
