@@ -1,7 +1,9 @@
 """From serialized records to the tensors that a trainer takes: parse, batch, hooks, arrangement.
 
-batches = batched(elements, parser=parser, options=options, split_names=["train"], rows=64)
-batches.map(Arrangement.of(options).arrange)
+finish = Arrangement.of(options).arrange
+batches = batched(
+    elements, parser=parser, options=options, split_names=["train"], rows=64, finish=finish
+)
 """
 
 import dataclasses

@@ -1,6 +1,13 @@
 """`on_corrupt="skip"`: records that could not be read are left out of their batches.
 
-elements = without_unreadable(elements, keeps_rows=False, keeps_elements=True, spare=record)
+elements = without_unreadable(
+    elements,
+    keeps_rows=False,
+    keeps_elements=True,
+    spare=record,
+    first=epoch * steps,
+    report_lost=lost.add,
+)
 """
 
 from collections.abc import Callable

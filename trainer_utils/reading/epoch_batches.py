@@ -108,7 +108,7 @@ class EpochBatches:
         Args:
             elements: as of `serialized`.
             epoch: `() int64`, of what is random; None: nothing repeats.
-            has_own_order: whether elements are this worker's, in its order; else they come from any.
+            has_own_order: whether elements are this worker's in its order; else anybody's.
         """
         layout, options = self._strategy.layout, self._options
         own: dict[str, Any] = {"rows": options.batch_size or 1}
