@@ -1,17 +1,19 @@
 """Parts of files as one long list of records, and cuts of it.
 
     ranges = [FileRange("a", skip=0, take=5, to_end=True), FileRange("b", 0, 5, True)]
-    cut(ranges, 3, 7)                        # the last two records of a, the first two of b
-    RecordPositions(ranges).locate([7])      # [RecordName(path='b', number=2)]
+    cut(ranges, 3, 7)                                # the last two records of a, the first two of b
+    RecordPositions(ranges).locate(np.array([7]))    # [RecordName(path='b', number=2)]
 
 A record's position is its place in that list.
 """
 
-import bisect
 import dataclasses
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
 
 __all__ = ["FileRange", "RecordName", "RecordPositions", "cut", "cut_all"]
 
@@ -70,14 +72,16 @@ class RecordPositions:
     """
 
     def __init__(self, ranges: Sequence[FileRange]) -> None:
-        self._ranges = ranges
-        self._starts = [0, *itertools.accumulate(part.take for part in ranges)][:-1]
+        self._paths = [part.path for part in ranges]
+        takes = np.array([part.take for part in ranges], np.int64)
+        self._starts = np.cumsum(takes) - takes
+        self._shifts = np.array([part.skip for part in ranges], np.int64) - self._starts
 
-    def locate(self, positions: Iterable[int]) -> list[RecordName]:
-        """Which file, and which record in it, each position is."""
-        found = []
-        for position in positions:
-            index = bisect.bisect_right(self._starts, position) - 1
-            part = self._ranges[index]
-            found.append(RecordName(part.path, part.skip + position - self._starts[index]))
-        return found
+    def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
+        """Which file, and which record in it, each of `(n,) int64` positions is."""
+        indices = np.searchsorted(self._starts, positions, side="right") - 1
+        numbers = positions + self._shifts[indices]
+        return [
+            RecordName(self._paths[index], number)
+            for index, number in zip(indices.tolist(), numbers.tolist(), strict=True)
+        ]

@@ -54,7 +54,7 @@ class GlobalShuffle(ShuffleStrategy):
 
     def records(self, epoch: int, step: int) -> list[RecordName]:
         """What to read: the same records by their files."""
-        return self._files.locate(self.positions(epoch, step).tolist())
+        return self._files.locate(self.positions(epoch, step))
 
     def _between(self, epoch: int, start: int, stop: int) -> Positions:
         kept_epoch, first, records = self._kept

@@ -132,7 +132,7 @@ class InputOrder:
         if self.options.batch_size is None:
             index = step % self.batches_per_read // self.options.echoing
             positions = positions[index : index + 1]
-        return self._files.locate(positions.tolist())
+        return self._files.locate(positions)
 
     @functools.cached_property
     def _files(self) -> RecordPositions:

@@ -2,6 +2,7 @@
 
 import itertools
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -38,5 +39,5 @@ def test_only_a_part_that_reaches_the_end_of_its_file_says_so(parts, stop):
 
 @given(PARTS)
 def test_positions_are_found_in_their_files(parts):
-    numbers = range(len(records(parts)))
+    numbers = np.arange(len(records(parts)))
     assert RecordPositions(parts).locate(numbers) == records(parts)
