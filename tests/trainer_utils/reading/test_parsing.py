@@ -1,0 +1,370 @@
+"""What is parsed and decoded, against Datum's reader, TensorFlow's and PIL."""
+
+import collections
+import io
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from tests.trainer_utils.test_input_pipeline import IDS, batches, encode, flat
+from trainer_utils import ConfigError, input_fn
+from trainer_utils.format import Feature
+
+IMAGES = {
+    "image": Feature(type="string", shape=(40, 48, 3), extra={"sizes": "fixed"}),
+    "id": Feature(type="int"),
+}
+MIXED = {**IMAGES, "image": Feature(type="string", shape=(40, 48, 3), extra={"sizes": "mixed"})}
+
+
+def read_with_datum(uri: str, split: str) -> list[dict[str, np.ndarray]]:
+    """Single examples, by Datum's own reader."""
+    pytest.importorskip("datum")  # which `make test-trainer` does not install
+    from datum.reader import load
+
+    loaded = load(uri)
+    loaded.dataset_configs.batch_size_val = 1
+    return [
+        {name: value[0] for name, value in example.items()}
+        for example in loaded.val_fn(split).as_numpy_iterator()
+    ]
+
+
+def comparable(examples: Iterable[dict[str, Any]]) -> collections.Counter:
+    """Counts examples by names, dtypes, shapes and bytes, whatever their order."""
+
+    def key(value: Any) -> tuple:
+        array = np.asarray(value)
+        return (
+            array.dtype,
+            array.shape,
+            array.tolist() if array.dtype == object else array.tobytes(),
+        )
+
+    return collections.Counter(
+        repr([(name, key(value)) for name, value in sorted(example.items())])
+        for example in examples
+    )
+
+
+@pytest.fixture(scope="module")
+def datum_boxes(photos, export_with_datum) -> str:
+    """Photos with 1 to 3 boxes of 4 floats, and tags of different number, as Datum writes them."""
+    rows = [
+        {
+            "image": photos[number],
+            "id": number,
+            "boxes": [[number / 2, side / 4, 0.5, 1.0] for side in range(1 + number % 3)],
+            "tags": [f"tag {tag}" for tag in range(1 + number % 2)],
+            "name": f"photo {number}",
+            "is_blue": number % 2 == 0,
+        }
+        for number in range(7)
+    ]
+    return export_with_datum({"train": rows}, sparse_features=["boxes", "tags"])
+
+
+# --- The same as Datum's reader, and as others' ---
+
+
+@pytest.mark.parametrize(("split", "records"), [("train", 23), ("val", 7)])
+def test_photos_and_labels_are_those_that_datum_reads(datum_photos, split, records):
+    theirs = read_with_datum(datum_photos, split)
+    ours = input_fn(datum_photos, split, batch_size=None).as_numpy_iterator()
+    assert len(theirs) == records
+    assert comparable(ours) == comparable(theirs)
+
+
+def test_sparse_features_of_any_rank_are_those_that_datum_reads(datum_boxes):
+    ours = input_fn(datum_boxes, batch_size=None).as_numpy_iterator()
+    assert comparable(ours) == comparable(read_with_datum(datum_boxes, "train"))
+
+
+def test_a_sparse_features_shape_need_not_be_asked_for(datum_boxes):
+    theirs = read_with_datum(datum_boxes, "train")
+    ours = input_fn(datum_boxes, batch_size=None, features=["id", "boxes"]).as_numpy_iterator()
+    wanted = [{name: example[name] for name in ("id", "boxes")} for example in theirs]
+    assert {example["boxes"].shape for example in theirs} == {(1, 4), (2, 4), (3, 4)}
+    assert comparable(ours) == comparable(wanted)
+
+
+@pytest.mark.parametrize("extension", [".png", ".jpg"])
+def test_grey_photos_are_those_that_datum_reads(photos, export_with_datum, extension):
+    rows = [{"image": photo[:, :, 1], "id": number} for number, photo in enumerate(photos[:3])]
+    uri = export_with_datum({"train": rows}, extension=extension)
+    theirs = read_with_datum(uri, "train")
+    assert {example["image"].shape for example in theirs} == {(40, 48, 1)}
+    assert comparable(input_fn(uri, batch_size=None).as_numpy_iterator()) == comparable(theirs)
+    (batch,) = input_fn(uri, features="image").as_numpy_iterator()
+    assert batch.shape == (3, 40, 48, 1)
+
+
+@pytest.mark.parametrize(
+    "split",
+    [
+        "train",
+        "eval",
+        "train[:80%]+eval",
+        "train[30%:70%]",
+        "train[50%:]+train[:50%]",
+        "train[5:-3]",
+        "train[-1:]",
+        "train[16:17]",
+        "eval[:2]+train[3:5]+eval[-2:]",
+        "train[:1]+train[:1]",
+    ],
+)
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_slices_of_shards_hold_the_records_that_datum_takes(uneven, split, shuffle):
+    theirs = [int(example["id"]) for example in read_with_datum(uneven, split)]
+    ours = flat(batches(uneven, split, batch_size=4, shuffle=shuffle))
+    assert sorted(ours) == sorted(theirs)
+
+
+def test_without_shuffle_records_stay_in_the_order_of_the_files(uneven):
+    files = sorted(str(path) for path in Path(uneven, "Split-train").iterdir())
+    theirs = [
+        tf.train.Example.FromString(record).features.feature["id"].int64_list.value[0]
+        for record in tf.data.TFRecordDataset(files).as_numpy_iterator()
+    ]
+    assert theirs == list(range(23))
+    assert flat(batches(uneven, batch_size=5, shuffle=False)) == theirs
+    # Slices follow one another as they are written.
+    assert flat(batches(uneven, "eval[7:]+train[:2]", shuffle=False)) == [107, 108, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "rank"),
+    [
+        ("PNG", "RGB", 3),
+        ("PNG", "L", 2),
+        ("PNG", "L", 3),  # grey, where colour is asked for: three equal channels
+        ("PNG", "P", 3),
+        ("JPEG", "RGB", 3),
+        ("JPEG", "L", 2),
+        ("JPEG", "L", 3),
+    ],
+)
+def test_pixels_are_those_that_pil_decodes(tmp_path, photos, write_dataset, kind, mode, rank):
+    stream = io.BytesIO()
+    Image.fromarray(photos[0]).convert(mode).save(stream, kind)
+    shape = (40, 48, 3)[:rank]
+    uri = write_dataset(
+        tmp_path,
+        {"train": [[{"image": [stream.getvalue()]}]]},
+        {"image": Feature(type="string", shape=shape)},
+    )
+    expected = np.asarray(Image.open(stream).convert("RGB" if rank == 3 else "L"))
+    (image,) = input_fn(uri, batch_size=None, features="image").as_numpy_iterator()
+    assert image.dtype == np.uint8
+    np.testing.assert_array_equal(image, expected.reshape(40, 48, -1))
+
+
+# --- What is asked for ---
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {"image", "id", "label", "weight"}),
+        ({"features": ["weight", "id"]}, {"weight", "id"}),
+        ({"features": ["weight"]}, {"weight"}),
+        ({"features": ("id", "label"), "label": "label"}, ({"id", "label"}, "label")),
+        ({"label": "label"}, ({"image", "id", "weight"}, "label")),
+        ({"features": "id"}, "id"),
+        ({"features": "id", "label": "label"}, ("id", "label")),
+        ({"features": ["id"], "label": "label"}, ({"id"}, "label")),
+        ({"features": "label", "label": "label"}, ("label", "label")),
+        ({"features": [], "label": "label"}, (set(), "label")),
+    ],
+)
+@pytest.mark.parametrize("batch_size", [None, 23])
+def test_features_and_label_arrange_what_is_yielded(datum_photos, options, expected, batch_size):
+    read: dict[str, Any] = {"batch_size": batch_size, "shuffle": False}
+    everything = next(input_fn(datum_photos, **read).as_numpy_iterator())
+
+    def check(got: Any, wanted: Any) -> None:
+        if isinstance(wanted, tuple):
+            assert isinstance(got, tuple)
+            for part, name in zip(got, wanted, strict=True):
+                check(part, name)
+        elif isinstance(wanted, set):
+            assert got.keys() == wanted
+            for name in wanted:
+                check(got[name], name)
+        else:
+            np.testing.assert_array_equal(got, everything[wanted])
+
+    check(next(input_fn(datum_photos, **read, **options).as_numpy_iterator()), expected)
+
+
+def test_features_that_are_not_asked_for_are_not_decoded(tmp_path, write_dataset):
+    shard = [{"id": [7], "image": [b"no image"]}]
+    uri = write_dataset(tmp_path, {"train": [shard]}, IMAGES)
+    assert batches(uri) == [[7]]
+    with pytest.raises(tf.errors.InvalidArgumentError):
+        list(input_fn(uri, features="image"))
+
+
+def test_an_example_without_a_dense_feature_is_an_error_and_no_zero(tmp_path, write_dataset):
+    uri = write_dataset(tmp_path, {"train": [[{"id": [1]}, {"other": [2]}]]}, IDS)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="id"):
+        batches(uri)
+
+
+@pytest.mark.parametrize(
+    ("feature", "value", "spec"),
+    [
+        (Feature(type="int"), [1], ((None,), tf.int64)),
+        (Feature(type="float"), [0.5], ((None,), tf.float32)),
+        (Feature(type="string"), [b"a"], ((None,), tf.string)),
+        (Feature(type="float", shape=(3,)), [0.5, 1.0, 1.5], ((None, 3), tf.float32)),
+        (Feature(type="int", shape=(2, 3)), [1, 2, 3, 4, 5, 6], ((None, 2, 3), tf.int64)),
+        (Feature(type="string", shape=(2,)), [b"a", b"b"], ((None, 2), tf.string)),
+        (Feature(type="int", shape=(2,), dense=False), [1, 2], ((None, None), tf.int64)),
+    ],
+)
+def test_batches_have_the_features_shape_and_dtype(tmp_path, write_dataset, feature, value, spec):
+    uri = write_dataset(tmp_path, {"train": [[{"x": value}] * 3]}, {"x": feature})
+    dataset = input_fn(uri, batch_size=2, features="x")
+    assert dataset.element_spec == tf.TensorSpec(*spec)
+    expected = np.reshape(np.array(value), feature.shape).tolist()
+    assert [batch.tolist() for batch in dataset.as_numpy_iterator()] == [
+        [expected, expected],
+        [expected],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("feature", "shape"),
+    [
+        (IMAGES["image"], (None, 40, 48, 3)),
+        (Feature(type="string", shape=(40, 48), extra={"sizes": "fixed"}), (None, 40, 48, 1)),
+        (Feature(type="string", shape=(40, 48, 3)), (None, None, None, 3)),
+        (Feature(type="string", shape=(40, 48)), (None, None, None, 1)),
+    ],
+)
+def test_images_of_one_size_have_static_shapes(tmp_path, photos, write_dataset, feature, shape):
+    shard = [{"image": [encode(photo)]} for photo in photos[:3]]
+    uri = write_dataset(tmp_path, {"train": [shard]}, {"image": feature})
+    dataset = input_fn(uri, batch_size=2, features="image")
+    assert dataset.element_spec == tf.TensorSpec(shape, tf.uint8)
+    channels = shape[-1]
+    assert [batch.shape for batch in dataset] == [(2, 40, 48, channels), (1, 40, 48, channels)]
+
+
+def test_an_image_that_belies_its_size_is_an_error(tmp_path, photos, write_dataset):
+    shard = [{"id": [0], "image": [encode(photos[0][:20])]}]
+    uri = write_dataset(tmp_path, {"train": [shard]}, IMAGES)
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"20,48,3\]"):
+        list(input_fn(uri))
+
+
+@pytest.mark.parametrize("size", [(20, 24), (64, 50), [40, 48]])
+def test_images_are_resized_as_tensorflow_resizes_them(tmp_path, photos, write_dataset, size):
+    cut = [photos[0], photos[1][:30], photos[2][:, :31]]
+    shard = [{"id": [n], "image": [encode(pixels)]} for n, pixels in enumerate(cut)]
+    uri = write_dataset(tmp_path, {"train": [shard]}, MIXED)
+    dataset = input_fn(uri, features="image", image_size=size, shuffle=False)
+    (batch,) = dataset.as_numpy_iterator()
+    expected = [np.rint(tf.image.resize(pixels, size).numpy()).astype(np.uint8) for pixels in cut]
+    assert dataset.element_spec == tf.TensorSpec((None, *size, 3), tf.uint8)
+    np.testing.assert_array_equal(batch, np.stack(expected))
+
+
+# --- Examples that differ in shape ---
+
+
+@pytest.mark.parametrize(
+    ("kind", "values", "padded"),
+    [
+        ("int", [[1], [2, 3, 4], []], [[1, 0, 0], [2, 3, 4], [0, 0, 0]]),
+        ("float", [[0.5], [1.5, 2.5]], [[0.5, 0.0], [1.5, 2.5]]),
+        ("string", [[b"a", b"b"], [b"c"]], [[b"a", b"b"], [b"c", b""]]),
+    ],
+)
+@pytest.mark.parametrize("with_image", [False, True], ids=["alone", "with an image"])
+def test_variable_lengths_are_padded_to_the_longest_of_the_batch(
+    tmp_path, photos, write_dataset, kind, values, padded, with_image
+):
+    """Whole batches are parsed at once, or one by one beside an image: the same comes out."""
+    features = {"x": Feature(type=kind, shape=(3,), dense=False)}
+    examples: list[dict] = [{"x": value} for value in values]
+    if with_image:
+        features["image"] = IMAGES["image"]
+        examples = [{**example, "image": [encode(photos[0])]} for example in examples]
+    uri = write_dataset(tmp_path, {"train": [examples]}, features)
+    (batch,) = input_fn(uri, shuffle=False).as_numpy_iterator()
+    assert batch["x"].tolist() == padded
+    one_by_one = input_fn(uri, batch_size=None, shuffle=False).as_numpy_iterator()
+    assert [example["x"].tolist() for example in one_by_one] == values
+
+
+@pytest.mark.parametrize("with_image", [False, True], ids=["alone", "with an image"])
+def test_variable_lengths_may_be_ragged(tmp_path, photos, write_dataset, with_image):
+    features = {"x": Feature(type="int", shape=(3,), dense=False), "id": Feature(type="int")}
+    values = [[1], [2, 3, 4], [], [5, 6]]
+    examples: list[dict] = [{"x": value, "id": [n]} for n, value in enumerate(values)]
+    if with_image:
+        features["image"] = IMAGES["image"]
+        examples = [{**example, "image": [encode(photos[0])]} for example in examples]
+    uri = write_dataset(tmp_path, {"train": [examples]}, features)
+    (batch,) = input_fn(uri, shuffle=False, ragged=True)
+    assert isinstance(batch["x"], tf.RaggedTensor)
+    assert batch["x"].to_list() == values
+    assert batch["id"].numpy().tolist() == [0, 1, 2, 3]
+    if with_image:
+        assert batch["image"].shape == (4, 40, 48, 3)
+
+
+def test_sparse_matrices_are_padded_in_each_dimension(datum_boxes):
+    theirs = {int(e["id"]): e["boxes"] for e in read_with_datum(datum_boxes, "train")}
+    (batch,) = input_fn(datum_boxes, features=["id", "boxes"]).as_numpy_iterator()
+    assert batch["boxes"].shape == (7, 3, 4)
+    assert sorted(batch["id"]) == sorted(theirs)
+    for number, boxes in zip(batch["id"], batch["boxes"], strict=True):
+        size = len(theirs[number])
+        np.testing.assert_array_equal(boxes[:size], theirs[number])
+        assert not boxes[size:].any()
+
+
+@pytest.fixture
+def two_sizes(tmp_path, photos, write_dataset) -> str:
+    shard = [
+        {"id": [number], "image": [encode(pixels)]}
+        for number, pixels in enumerate([photos[0], photos[1][:20]])
+    ]
+    return write_dataset(tmp_path / "two sizes", {"train": [shard]}, MIXED)
+
+
+def test_images_of_mixed_sizes_are_not_batched_without_a_size(two_sizes):
+    with pytest.raises(ConfigError, match=r"image_size: .*'image' differ.* got None"):
+        input_fn(two_sizes, batch_size=2)
+    assert batches(two_sizes, batch_size=2, shuffle=False) == [[0, 1]]
+
+
+@pytest.mark.parametrize("batch_size", [None, 1])
+def test_images_of_mixed_sizes_are_read_one_by_one(two_sizes, batch_size):
+    images = input_fn(two_sizes, features="image", batch_size=batch_size, shuffle=False)
+    assert [image.shape[-3:] for image in images] == [(40, 48, 3), (20, 48, 3)]
+
+
+@pytest.mark.parametrize("sparse_features", [[], ["tags"]], ids=["dense", "beside sparse"])
+def test_images_of_sizes_that_nothing_says_are_never_padded(
+    photos, export_with_datum, sparse_features
+):
+    """Datum does not say that sizes are mixed. Black borders must not make them alike."""
+    rows = [
+        {"image": photos[0], "tags": [1] if sparse_features else 1},
+        {"image": photos[1][:20], "tags": [1, 2] if sparse_features else 2},
+    ]
+    uri = export_with_datum({"train": rows}, sparse_features=sparse_features)
+    with pytest.raises((ConfigError, tf.errors.InvalidArgumentError)):
+        list(input_fn(uri, batch_size=2))
+    (batch,) = input_fn(uri, batch_size=2, image_size=(8, 8)).as_numpy_iterator()
+    assert batch["image"].shape == (2, 8, 8, 3)
