@@ -213,7 +213,7 @@ def chosen_options(
 
 def _check(options: InputOptions, name: str, is_allowed: bool, rule: str) -> None:
     if not is_allowed:
-        raise ConfigError(f"{name}: expected {rule}, got {getattr(options, name)!r}")
+        raise ConfigError.of(name, getattr(options, name), allowed=rule)
 
 
 def _is_int(value: Any) -> bool:

@@ -28,9 +28,9 @@ COMPRESSIONS = ("none", "gzip")
 def check_choice(name: str, value: object, choices: Sequence[object]) -> None:
     """Refuses a value that is none of `choices`."""
     if value not in choices:
-        raise ConfigError(
-            f"{name}: expected one of {', '.join(map(str, choices))}, got {value!r}."
-            f"{did_you_mean(value, choices)}".removesuffix(".")
+        allowed = f"one of {', '.join(map(str, choices))}"
+        raise ConfigError.of(
+            name, value, allowed=allowed, advice=did_you_mean(value, choices).strip()
         )
 
 
@@ -46,7 +46,7 @@ def check_number(
     allowed = int if kind is int else (int, float)
     if isinstance(value, bool) or not isinstance(value, allowed) or not least <= value <= most:
         within = f"at least {least}" if most == float("inf") else f"from {least} to {most}"
-        raise ConfigError(f"{name}: expected {kind.__name__} {within}, got {value!r}")
+        raise ConfigError.of(name, value, allowed=f"{kind.__name__} {within}")
 
 
 def known_now(settings: Mapping[str, Any]) -> dict[str, Any]:

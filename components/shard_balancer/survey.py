@@ -23,7 +23,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from components.common.files import join, make_folder, read_bytes, write_atomically
 from components.common.source import SourceShard, index_shard, read_shard_blocks
 from components.common.summaries import check_shared, working_folder
-from components.shard_balancer.reports import reported
+from components.common.worker_errors import reported
 from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
 from trainer_utils.format.tfrecord import Lengths, compact
 

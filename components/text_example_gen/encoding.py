@@ -26,7 +26,7 @@ from components.text_example_gen.kinds import typed
 from components.text_example_gen.pieces import Piece
 from components.text_example_gen.plan import Bucket, RowPlan, read_assignment
 from trainer_utils.format import Shard, ShardName, ShardWriter, permute
-from trainer_utils.format.tfrecord import FOOTER_BYTES, RECORD_OVERHEAD_BYTES
+from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, footers_of
 
 __all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
 
@@ -266,10 +266,4 @@ def _append(writer: ShardWriter, frames: Any) -> None:
     data = frames.buffers()[2].slice(start, stop - start)
     offsets = (offsets - start).astype(np.int64)
     lengths = np.diff(offsets) - RECORD_OVERHEAD_BYTES
-    writer.write_framed(data.to_pybytes(), lengths, footers(data, offsets[1:]))
-
-
-def footers(data: Any, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """The masked CRC-32C that stands at the end of each frame."""
-    octets = np.frombuffer(data, np.uint8)
-    return octets[ends[:, None] + np.arange(-FOOTER_BYTES, 0)].copy().view("<u4")[:, 0]
+    writer.write_framed(data.to_pybytes(), lengths, footers_of(data, offsets[1:]))

@@ -240,7 +240,8 @@ class Manifest:
             if version > FORMAT_VERSION:
                 raise _NewerFormatError(
                     f"{path!r}: expected at most format version {FORMAT_VERSION}, got {version}. "
-                    "Read it with the tfx-shards that wrote it, or a newer one."
+                    "Read it with the tfx-shards that wrote it, or a newer one.",
+                    path=path,
                 )
             if is_checked and (version != _FIRST_VERSION or "checksum" in value):
                 check_seal(text, path=path)
@@ -250,7 +251,8 @@ class Manifest:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DatasetError(
                 f"{path!r}: expected a manifest: {type(error).__name__}: {error}. "
-                "The dataset was not written whole, or was changed: write it again."
+                "The dataset was not written whole, or was changed: write it again.",
+                path=path,
             ) from error
 
     @classmethod
@@ -294,7 +296,9 @@ class Manifest:
                 raise DatasetError(
                     f"shard {shard_path!r}: expected {size} bytes, got {sizes[shard_path]} "
                     f"(byte {min(size, sizes[shard_path])}). "
-                    "It was cut short or changed: write the dataset again."
+                    "It was cut short or changed: write the dataset again.",
+                    path=shard_path,
+                    offset=min(size, sizes[shard_path]),
                 )
 
 
@@ -324,5 +328,6 @@ def _refuse(what: str, paths: Iterable[str]) -> None:
     if paths := sorted(paths):
         raise DatasetError(
             f"shard {paths[0]!r}: is {what} the dataset by its manifest "
-            f"({len(paths)} such). Write the dataset again."
+            f"({len(paths)} such). Write the dataset again.",
+            path=paths[0],
         )

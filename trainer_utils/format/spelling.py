@@ -52,9 +52,13 @@ def check_names(
     """
     for name, value in given.items():
         if name not in known:
+            allowed = f"one of {', '.join(known)}"
             raise ConfigError(
-                f"{taker}, setting {name!r}: expected one of {', '.join(known)}, "
-                f"got {name}={value!r}.{did_you_mean(name, [*also, *known])}".removesuffix(".")
+                f"{taker}, setting {name!r}: expected {allowed}, "
+                f"got {name}={value!r}.{did_you_mean(name, [*also, *known])}".removesuffix("."),
+                setting=name,
+                value=value,
+                allowed=allowed,
             )
 
 

@@ -14,7 +14,7 @@ Source: `tensorflow/core/lib/io/record_writer.h`.
 import dataclasses
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, NoReturn
 
 import google_crc32c
 import numpy as np
@@ -32,6 +32,9 @@ __all__ = [
     "bad_headers",
     "compact",
     "count_records",
+    "footers_of",
+    "frame_footers",
+    "frame_headers",
     "frame_parts",
     "frame_records",
     "headers_of",
@@ -39,9 +42,12 @@ __all__ = [
     "read_record_at",
     "read_records",
     "scan_lengths",
+    "scan_until_damage",
+    "unframe",
 ]
 
-HEADER_BYTES = 12
+LENGTH_BYTES = 8
+HEADER_BYTES = LENGTH_BYTES + 4
 FOOTER_BYTES = 4
 RECORD_OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES
 BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
@@ -106,6 +112,55 @@ def frame_records(records: Iterable[bytes]) -> bytes:
     return b"".join(framed)
 
 
+def frame_headers(lengths: Lengths) -> npt.NDArray[np.uint8]:
+    """What stands before records of `(n,)` bytes: `(n, 12) uint8`."""
+    headers = np.empty((len(lengths), HEADER_BYTES), np.uint8)
+    headers[:, :LENGTH_BYTES] = lengths.astype("<u8").view(np.uint8).reshape(-1, LENGTH_BYTES)
+    sums = masked_crc32c_of_rows(headers[:, :LENGTH_BYTES])
+    headers[:, LENGTH_BYTES:] = sums.astype("<u4").view(np.uint8).reshape(-1, 4)
+    return headers
+
+
+def frame_footers(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """What stands after records of these CRC-32C, `(n,)`, not masked: `(n, 4) uint8`."""
+    return mask_crc32c(crcs).astype("<u4").view(np.uint8).reshape(-1, FOOTER_BYTES)
+
+
+def footers_of(data: Any, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """The masked CRC-32C of the payloads whose frames end at `ends`: `(n,) uint32`."""
+    octets = np.frombuffer(data, np.uint8)
+    return octets[ends[:, None] + np.arange(-FOOTER_BYTES, 0)].view("<u4")[:, 0]
+
+
+def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) -> bytes:
+    """The payload of one frame, verified.
+
+    Args:
+        frame: all of it.
+        path: the file's name, for error messages.
+        record: its number in the file, if it is known.
+        offset: where it begins there, in bytes.
+
+    Raises:
+        CorruptShardError: it is no whole frame, has another length, or a sum does not agree.
+    """
+    payload = frame[HEADER_BYTES:-FOOTER_BYTES]
+    header, footer = frame_parts([payload])
+    if len(frame) >= RECORD_OVERHEAD_BYTES and frame[:HEADER_BYTES] == header:
+        if frame[-FOOTER_BYTES:] == footer:
+            return payload
+        _raise_bad_sum("payload", path, record, offset)
+    _check_header(frame, path, record, offset)
+    raise CorruptShardError.at(
+        path,
+        expected=f"a whole record of {max(len(frame) - RECORD_OVERHEAD_BYTES, 0)} bytes",
+        got="another, or the end of the file",
+        record=record,
+        offset=offset,
+        advice="The file is damaged: write it again.",
+    )
+
+
 def read_blocks(
     stream: BinaryIO,
     *,
@@ -162,18 +217,37 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
     Raises:
         CorruptShardError: as `read_blocks`.
     """
+    lengths, damage = scan_until_damage(stream, path=path)
+    if damage is not None:
+        raise damage
+    return lengths
+
+
+def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptShardError | None]:
+    """As `scan_lengths`, of the records before the first that is damaged, and what is wrong there.
+
+    Returns:
+        The payloads' lengths in bytes, and None where the whole stream is good.
+    """
     found: list[Lengths] = [np.zeros(0, np.uint16)]
     records = 0
-    for data, starts, end, offset in _whole_frames(stream, path, BLOCK_BYTES):
-        if (bad := bad_headers(headers_of(data, starts))).any():
-            index = int(bad.argmax())
-            _raise_bad_sum("length", path, records + index, offset + int(starts[index]))
-        found.append(compact(np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES))
-        records += len(starts)
-    return np.concatenate(found)
+    try:
+        for data, starts, end, offset in _whole_frames(stream, path, BLOCK_BYTES):
+            lengths = np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES
+            if (bad := bad_headers(headers_of(data, starts))).any():
+                index = int(bad.argmax())
+                found.append(compact(lengths[:index]))
+                _raise_bad_sum("length", path, records + index, offset + int(starts[index]))
+            found.append(compact(lengths))
+            records += len(starts)
+    except CorruptShardError as error:
+        return np.concatenate(found), error
+    return np.concatenate(found), None
 
 
-def read_record_at(stream: BinaryIO, *, offset: int, length: int, path: str) -> bytes:
+def read_record_at(
+    stream: BinaryIO, *, offset: int, length: int, path: str, record: int | None = None
+) -> bytes:
     """One verified payload, from where an index says that it lies.
 
     Args:
@@ -181,21 +255,14 @@ def read_record_at(stream: BinaryIO, *, offset: int, length: int, path: str) -> 
         offset: of the record's frame in the stream, in bytes.
         length: of the payload, in bytes.
         path: the file's name, for error messages.
+        record: its number in the file, if it is known, for error messages.
 
     Raises:
         CorruptShardError: there is no such record at that place, or it is damaged.
     """
     stream.seek(offset)
     frame = stream.read(length + RECORD_OVERHEAD_BYTES)
-    payload = frame[HEADER_BYTES:-FOOTER_BYTES]
-    if len(frame) != length + RECORD_OVERHEAD_BYTES or (
-        (frame[:HEADER_BYTES], frame[-FOOTER_BYTES:]) != frame_parts([payload])
-    ):
-        raise CorruptShardError(
-            f"{path!r}: expected a whole record of {length} bytes as the index says, "
-            f"got another or a damaged one (byte {offset}). The file is damaged: write it again."
-        )
-    return payload
+    return unframe(frame, path=path, record=record, offset=offset)
 
 
 def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
@@ -224,9 +291,13 @@ def _whole_frames(
             pending = pending[end:]
     if pending:
         _check_header(pending, path, record_number, offset)
-        raise CorruptShardError(
-            f"{path!r}: expected a whole record, got the end of the file "
-            f"(record {record_number}, byte {offset}). The file is truncated: write it again."
+        raise CorruptShardError.at(
+            path,
+            expected="a whole record",
+            got="the end of the file",
+            record=record_number,
+            offset=offset,
+            advice="The file is truncated: write it again.",
         )
 
 
@@ -269,9 +340,8 @@ def _verified_block(
     headers = headers_of(data, starts)
     lengths = np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES
     bad = bad_headers(headers) | (_lengths_in(headers) != lengths)
-    octets = np.frombuffer(data, np.uint8)
-    ends = np.append(starts[1:], end) - FOOTER_BYTES
-    footers = octets[ends[:, None] + np.arange(FOOTER_BYTES)].view("<u4")[:, 0]
+    frame_ends = np.append(starts[1:], end)
+    footers, ends = footers_of(data, frame_ends), frame_ends - FOOTER_BYTES
     trusted = len(starts) if not bad.any() else int(bad.argmax())
     crc = google_crc32c.value
     begins_list = (starts[:trusted] + HEADER_BYTES).tolist()
@@ -295,13 +365,13 @@ def headers_of(data: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uin
 
 
 def _lengths_in(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    return headers[:, :8].copy().view("<i8")[:, 0]
+    return headers[:, :LENGTH_BYTES].copy().view("<i8")[:, 0]
 
 
 def bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Which headers' sums do not agree: `(records,) bool`."""
-    sums = headers[:, 8:].copy().view("<u4")[:, 0]
-    return np.not_equal(masked_crc32c_of_rows(headers[:, :8]), sums)
+    sums = headers[:, LENGTH_BYTES:].copy().view("<u4")[:, 0]
+    return np.not_equal(masked_crc32c_of_rows(headers[:, :LENGTH_BYTES]), sums)
 
 
 def _missing_bytes(pending: bytes, path: str, record_number: int, offset: int) -> int:
@@ -312,14 +382,20 @@ def _missing_bytes(pending: bytes, path: str, record_number: int, offset: int) -
     return int(_LENGTH.unpack_from(pending)[0]) + RECORD_OVERHEAD_BYTES - len(pending)
 
 
-def _check_header(data: bytes, path: str, record_number: int, offset: int) -> None:
+def _check_header(data: bytes, path: str, record_number: int | None, offset: int) -> None:
     """Refuses a length whose sum is wrong before anything is allocated for it."""
-    if len(data) >= HEADER_BYTES and masked_crc32c(data[:8]) != _CRC.unpack_from(data, 8)[0]:
+    if len(data) < HEADER_BYTES:
+        return
+    if masked_crc32c(data[:LENGTH_BYTES]) != _CRC.unpack_from(data, LENGTH_BYTES)[0]:
         _raise_bad_sum("length", path, record_number, offset)
 
 
-def _raise_bad_sum(what: str, path: str, record_number: int, offset: int) -> None:
-    raise CorruptShardError(
-        f"{path!r}: expected the {what}'s checksum to agree, got another one "
-        f"(record {record_number}, byte {offset}). The file is damaged: write it again."
+def _raise_bad_sum(what: str, path: str, record_number: int | None, offset: int) -> NoReturn:
+    raise CorruptShardError.at(
+        path,
+        expected=f"the {what}'s checksum to agree",
+        got="another one",
+        record=record_number,
+        offset=offset,
+        advice="The file is damaged: write it again.",
     )
