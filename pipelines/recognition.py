@@ -18,10 +18,9 @@ from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.tables import SUFFIXES
 from components.image_example_gen.layouts.webdataset import is_archive
-from components.media.audio import AUDIO_EXTENSIONS
-from components.media.images import IMAGE_EXTENSIONS
 from pipelines.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format.media_formats import EXTENSIONS
 
 __all__ = ["KINDS", "Recognised", "check_source", "recognise"]
 
@@ -41,8 +40,8 @@ _KIND_BY_ENDING = {
         ("beside", _BESIDE),
         ("text", _TEXTS),
         ("table", SUFFIXES),
-        ("audio", AUDIO_EXTENSIONS),
-        ("image", IMAGE_EXTENSIONS),
+        ("audio", EXTENSIONS["audio"]),
+        ("image", EXTENSIONS["image"]),
     )
     for ending in endings
 }

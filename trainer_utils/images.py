@@ -24,6 +24,7 @@ from trainer_utils.crops import (
     random_box,
 )
 from trainer_utils.format import ConfigError
+from trainer_utils.format.media_formats import JPEG
 from trainer_utils.normalizing import DTYPES, NORMALIZATIONS, Normalization, is_normalization
 from trainer_utils.turbo import TurboDecoder, normalized
 
@@ -32,7 +33,6 @@ __all__ = ["ImageReading"]
 _RESIZES = ("stretch", "crop", "pad")
 _AUGMENTS = ("random_resized_crop",)
 _DECODERS = ("tensorflow", "turbo")
-_JPEG_START = b"\xff\xd8\xff"
 _MARGIN = 2  # pixels
 _EXACT = "INTEGER_ACCURATE"  # libjpeg's exact arithmetic, with which other decoders agree
 
@@ -173,7 +173,7 @@ class ImageReading:
         elif set(formats) == {"JPEG"}:
             pixels = jpeg()
         else:
-            is_jpeg = tf.strings.substr(encoded, 0, len(_JPEG_START)) == _JPEG_START
+            is_jpeg = tf.strings.substr(encoded, 0, len(JPEG)) == JPEG
             pixels = tf.cond(is_jpeg, jpeg, whole)
         return self._finish(pixels, seed, label_map)
 

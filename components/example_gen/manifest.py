@@ -49,9 +49,8 @@ from components.example_gen.list_files import (
     split_of_name,
 )
 from components.example_gen.tables import SUFFIXES, Table, read_table
-from components.media.audio import AUDIO_EXTENSIONS
-from components.media.images import IMAGE_EXTENSIONS
 from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.format.media_formats import EXTENSIONS
 
 __all__ = ["COLUMN_KINDS", "find", "is_list", "kind_of_list", "read"]
 
@@ -226,7 +225,7 @@ def _has_header(table: Table, inputs: LayoutInputs) -> bool:
 
 def _is_file(field: str) -> bool:
     ending = posixpath.splitext(field)[1].lower()
-    return "://" in field or ending in IMAGE_EXTENSIONS or ending in AUDIO_EXTENSIONS
+    return "://" in field or ending in EXTENSIONS["image"] or ending in EXTENSIONS["audio"]
 
 
 def _named(
