@@ -62,7 +62,8 @@ def test_sizes_of_all_kinds_of_files_are_those_that_pillow_says():
     seen = set()
     for what, data in variants().items():
         found = image_size(data)
-        if found is None or "the screen" in what:  # of a GIF, which Pillow enlarges
+        # A GIF's screen is enlarged by Pillow, and of two frames of a JPEG it takes the other.
+        if found is None or "the screen" in what or what == "JPEG, another frame first":
             continue
         try:
             image = Image.open(io.BytesIO(data))
