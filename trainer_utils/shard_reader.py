@@ -24,7 +24,8 @@ import tensorflow as tf
 from trainer_utils.dataflow import mapped
 from trainer_utils.dataset import FileRange
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
-from trainer_utils.format.tfrecord import scan_until_damage, unframe
+from trainer_utils.format.framing import unframe
+from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.record_index import indexed_offsets
 
 __all__ = ["UNREADABLE", "ShardReader"]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainer_utils.format.tfrecord import frame_footers, frame_headers
+from trainer_utils.format.framing import frame_footers, frame_headers
 
 __all__ = ["binary_of_rows", "encode_batch", "frame_batch", "join_binary"]
 

@@ -57,6 +57,9 @@ class FileRefusedError(OSError):
         super().__init__(detail)
         self.code = code
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, str(self))
+
 
 @dataclasses.dataclass(frozen=True)
 class InputFile:

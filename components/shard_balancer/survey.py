@@ -25,7 +25,8 @@ from components.common.source import SourceShard, index_shard, read_shard_blocks
 from components.common.summaries import check_shared, working_folder
 from components.common.worker_errors import reported
 from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
-from trainer_utils.format.tfrecord import Lengths, compact
+from trainer_utils.format.framing import Lengths
+from trainer_utils.format.tfrecord import compact
 
 __all__ = ["ShardSurvey", "StoredSurveys", "SurveyShards", "survey_shard"]
 

@@ -26,7 +26,7 @@ from components.text_example_gen.kinds import typed
 from components.text_example_gen.pieces import Piece
 from components.text_example_gen.plan import Bucket, RowPlan, read_assignment
 from trainer_utils.format import Shard, ShardName, ShardWriter, permute
-from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, footers_of
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, footers_of
 
 __all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
 

@@ -20,8 +20,8 @@ from components.text_example_gen.inspection import PieceReport
 from components.text_example_gen.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import num_shards_for, shard_bounds
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
-from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
 
 __all__ = ["Bucket", "RowPlan", "SplitShards", "bytes_per_row", "plan_rows", "read_assignment"]
 

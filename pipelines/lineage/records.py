@@ -25,9 +25,9 @@ from pipelines.lineage.values import Json
 from pipelines.records import NAME_FEATURES
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.layouts import Layout
 from trainer_utils.format.naming import REJECTS_FILE
-from trainer_utils.format.tfrecord import HEADER_BYTES
 
 __all__ = ["Place", "Search", "search_dataset"]
 

@@ -20,9 +20,9 @@ from pipelines.dataset_files import list_dataset
 from pipelines.records.values import Value, value_of
 from trainer_utils.format import DatasetError, RecordIndex, resolve_slices, scan_lengths
 from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
 from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import index_file
-from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
 
 __all__ = ["NAME_FEATURES", "Example", "ExampleReader", "Glance", "read_examples"]
 

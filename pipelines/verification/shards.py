@@ -28,7 +28,8 @@ from trainer_utils.format import (
 )
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact
+from trainer_utils.format.framing import Lengths
+from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
 
 __all__ = ["ShardOutcome", "ShardTask", "check_shard"]
 

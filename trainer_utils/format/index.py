@@ -18,16 +18,16 @@ import numpy.typing as npt
 
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.errors import CorruptShardError
-from trainer_utils.format.manifest import Shard
-from trainer_utils.format.tfrecord import (
+from trainer_utils.format.framing import (
     HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
     Lengths,
-    compact,
     frame_headers,
     headers_of,
     read_record_at,
 )
+from trainer_utils.format.manifest import Shard
+from trainer_utils.format.tfrecord import compact
 
 __all__ = ["RecordIndex"]
 

@@ -18,14 +18,14 @@ from trainer_utils.format import (
     read_records,
 )
 from trainer_utils.format.crc32c import masked_crc32c
-from trainer_utils.format.tfrecord import (
+from trainer_utils.format.framing import (
     RECORD_OVERHEAD_BYTES,
     footers_of,
     frame_footers,
     frame_headers,
-    scan_until_damage,
     unframe,
 )
+from trainer_utils.format.tfrecord import scan_until_damage
 
 RECORDS = {
     "none": [],
