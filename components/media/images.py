@@ -68,7 +68,8 @@ class ImageOptions:
         elif self.encoding == "raw":
             raise ConfigError(
                 "resize_shorter_side: expected pixels for encoding='raw', whose images have all "
-                "one size, got None"
+                "one size, got None",
+                setting="resize_shorter_side",
             )
 
 

@@ -13,11 +13,11 @@ from typing import Any
 
 from trainer_utils.format import Feature
 from trainer_utils.format.image_size import image_size
-from trainer_utils.format.media_formats import format_of
+from trainer_utils.format.media_formats import FORMATS, format_of
 
 __all__ = ["Value", "value_of"]
 
-_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "GIF": ".gif", "BMP": ".bmp", "RAW": ".png"}
+_SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -65,7 +65,9 @@ class Shard:
         texts, numbers = (self.path, self.split), [self.records, self.bytes, self.crc32c]
         numbers += [sum for sum in (self.content, self.index_crc32c) if sum is not None]
         if not all(isinstance(text, str) for text in texts) or not all(map(_is_count, numbers)):
-            raise DatasetError(f"shard {self.path!r}: expected texts and counts, got {self}")
+            raise DatasetError(
+                f"shard {self.path!r}: expected texts and counts, got {self}", path=self.path
+            )
         check_inner_path(self.path)
         if self.index_crc32c is not None:
             index_file(self.path)  # refuses a path that has none
