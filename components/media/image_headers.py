@@ -4,12 +4,11 @@ image = open_image(data, max_pixels=89_478_485)
 channels_of(data, image)      # 3, and why it must be converted, if so: what TensorFlow decodes to
 """
 
-import io
-
 from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401  the latter two register
 
 from components.common.rejects import RejectedInputError
 from components.media.image_structure import is_plain_bmp
+from components.media.pixels import ImageBytes
 from trainer_utils.format.media_formats import FORMATS, RIFF, format_of, is_other_image
 
 __all__ = ["MAX_PIXELS", "channels_of", "frames_of", "open_image"]
@@ -31,7 +30,7 @@ def open_image(data: bytes, *, max_pixels: int) -> Image.Image:
             TOO_MANY_PIXELS.
     """
     try:
-        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        image = Image.open(ImageBytes(data), formats=_FORMATS)
         frames = frames_of(image)
     except Image.DecompressionBombError as error:
         raise RejectedInputError("TOO_MANY_PIXELS", str(error)) from error
