@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from trainer_utils.monitoring.preview import preview
     from trainer_utils.monitoring.step_timer import StepTimer
     from trainer_utils.options import InputOptions
-    from trainer_utils.order.state import InputState
-    from trainer_utils.planning import InputPlan, WorkerPlan, plan
+    from trainer_utils.order import InputPlan, InputState, WorkerPlan
+    from trainer_utils.planning import plan
     from trainer_utils.reading.decoding import DecodeOptions
     from trainer_utils.reading.sequences import bucket_by_length, pack
     from trainer_utils.resuming import InputBackup, InputProgress, load_state
@@ -56,11 +56,11 @@ _MODULES = {
     "DecodeOptions": "trainer_utils.reading.decoding",
     "InputBackup": "trainer_utils.resuming",
     "InputOptions": "trainer_utils.options",
-    "InputPlan": "trainer_utils.planning",
+    "InputPlan": "trainer_utils.order",
     "InputProgress": "trainer_utils.resuming",
-    "InputState": "trainer_utils.order.state",
+    "InputState": "trainer_utils.order",
     "StepTimer": "trainer_utils.monitoring.step_timer",
-    "WorkerPlan": "trainer_utils.planning",
+    "WorkerPlan": "trainer_utils.order",
     "bucket_by_length": "trainer_utils.reading.sequences",
     "distribute": "trainer_utils.distribution",
     "input_fn": "trainer_utils.input_pipeline",

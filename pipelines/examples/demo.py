@@ -123,46 +123,50 @@ def _run(demo: Demo, source: str | None) -> None:
 
 
 def _summarise(demo: Demo, root: Path, metadata: str, source: str, seconds: float) -> None:
-    from pipelines.tools.conversion.runs import latest_artifacts
-    from trainer_utils.format import Manifest
-    from trainer_utils.format.naming import MANIFEST_FILE, REJECTS_FILE
+    from pipelines.examples.training import METRICS_FILE
+    from pipelines.tools.conversion.local_runs import latest_artifacts
+    from pipelines.tools.inspection import inspect_dataset
+    from trainer_utils.format.naming import REJECTS_FILE
+    from trainer_utils.text_output import as_text, list_counts, make_table
 
     latest, cached = latest_artifacts(metadata)
-    examples, balanced = latest[demo.component], latest["ShardBalancer"]
-    first = Manifest.from_json(Path(examples, MANIFEST_FILE).read_text(), path=examples)
-    final = Manifest.from_json(Path(balanced, MANIFEST_FILE).read_text(), path=balanced)
-    print(f"\n{demo.unit.capitalize()} from {source}: {first.total}")
-    for split, accounting in first.accounting.items():
-        print(f"  {split}: {accounting}")
-    for code, count in sorted(first.reject_counts.items()):
-        print(f"  rejected: {count} {code}")
-    print("\nBalanced shards:")
-    for shard in final.shards:
-        print(f"  {shard.path}  {shard.records} examples  {shard.bytes / 1024:.0f} KiB")
-    print("\nLabels (examples by split):")
-    for label in sorted({label for counts in final.label_counts.values() for label in counts}):
-        numbers = ", ".join(f"{s} {c.get(label, 0)}" for s, c in final.label_counts.items())
-        print(f"  {label}: {numbers}")
-    metrics = _metrics(latest["Trainer"])
+    examples = latest[demo.component]
+    manifest = inspect_dataset(examples).manifest
+    assert manifest is not None
+    metrics = json.loads(Path(latest["Trainer"], METRICS_FILE).read_text())
+    accounting = [f"  {split}: {counts}" for split, counts in manifest.accounting.items()]
+    if manifest.reject_counts:
+        accounting.append(f"  rejected: {list_counts(manifest.reject_counts)}")
+    places = [
+        ("dataset", latest["ShardBalancer"]),
+        (f"rejected {demo.unit}", os.path.join(examples, REJECTS_FILE)),
+        ("schema", latest["SchemaExport"]),
+        ("served model", root / "serving"),
+        ("ML Metadata", metadata),
+    ]
+    if not manifest.reject_counts:
+        del places[1]
     print(
-        f"\nThe model was right on {metrics['eval_accuracy']:.1%} of the eval split "
-        f"(chance: {1 / metrics['num_classes']:.1%}), trained on {metrics['replicas']} replicas."
+        as_text(
+            [
+                "",
+                f"{demo.unit.capitalize()} from {source}: {manifest.total}",
+                *accounting,
+                "",
+                "The balanced dataset:",
+                *inspect_dataset(latest["ShardBalancer"]).parts()[1:],
+                "",
+                f"The model was right on {metrics['eval_accuracy']:.1%} of the eval split "
+                f"(chance: {1 / metrics['num_classes']:.1%}), "
+                f"trained on {metrics['replicas']} replicas.",
+                "",
+                "Where everything is:",
+                make_table(None, places, indent=2),
+                "",
+                f"Done in {seconds:.0f} s; components taken from the cache: {len(cached)} of 7.",
+            ]
+        )
     )
-    print("\nWhere everything is:")
-    print(f"  dataset           {balanced}")
-    if first.total.rejected:
-        print(f"  rejected {demo.unit:8} {os.path.join(examples, REJECTS_FILE)}")
-    print(f"  schema            {latest['SchemaExport']}")
-    print(f"  served model      {root / 'serving'}")
-    print(f"  ML Metadata       {metadata}")
-    print(f"\nDone in {seconds:.0f} s; components taken from the cache: {len(cached)} of 7.")
-
-
-def _metrics(model_run: str) -> dict[str, Any]:
-    from pipelines.examples.training import METRICS_FILE
-
-    metrics: dict[str, Any] = json.loads(Path(model_run, METRICS_FILE).read_text())
-    return metrics
 
 
 if __name__ == "__main__":

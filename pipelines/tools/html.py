@@ -8,8 +8,8 @@ import importlib.resources
 
 import jinja2
 
-from pipelines.tools.tables import human_bytes
 from trainer_utils.format.printable import printable
+from trainer_utils.text_output import human_bytes, quantity
 
 __all__ = ["CONTENT_SECURITY_POLICY", "load_template"]
 
@@ -25,7 +25,12 @@ def load_template(package: str, name: str) -> jinja2.Template:
     environment = jinja2.Environment(
         autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
     )
-    environment.filters |= {"bytes": human_bytes, "visible": _visible, "number": _number}
+    environment.filters |= {
+        "bytes": human_bytes,
+        "visible": _visible,
+        "number": _number,
+        "quantity": quantity,
+    }
     style = importlib.resources.files("pipelines.tools").joinpath("style.css").read_text("utf-8")
     environment.globals |= {"style": style, "policy": CONTENT_SECURITY_POLICY}
     text = importlib.resources.files(package).joinpath(name).read_text("utf-8")

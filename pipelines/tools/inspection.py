@@ -9,13 +9,19 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from pipelines.tools.tables import as_table, counted, human_bytes
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.json_text import parse_json_object
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
-from trainer_utils.format.printable import printable
 from trainer_utils.format.tfds import TFDS_INFO_FILE
+from trainer_utils.text_output import (
+    Part,
+    as_text,
+    human_bytes,
+    list_counts,
+    make_table,
+    quantity,
+)
 
 __all__ = ["DatasetFacts", "ShardFacts", "SplitFacts", "inspect_dataset"]
 
@@ -116,27 +122,31 @@ class DatasetFacts:
             }
         return facts
 
-    def __str__(self) -> str:
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
         rows = [_feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
-        features = as_table(["feature", "type", "shape"], rows)
-        parts = [self._head(), self._split_table(), features]
+        features = make_table(["feature", "type", "shape"], rows)
+        parts = [*self._summary(), "", self._split_table(), "", features]
         if self.labels:
-            parts.append(self._label_table())
+            parts += ["", *self._label_parts()]
         if left_out := self._left_out():
-            parts.append(left_out)
-        return "\n\n".join(parts)
+            parts += ["", *left_out]
+        return parts
 
-    def _head(self) -> str:
+    def __str__(self) -> str:
+        return as_text(self.parts())
+
+    def _summary(self) -> list[str]:
         splits = self.splits.values()
-        records = f"{sum(split.records for split in splits):,}"
+        examples = quantity(sum(split.records for split in splits), "example")
         num_bytes = human_bytes(sum(s.bytes for s in splits))
-        return (
-            f"{printable(self.uri)}\n{records} examples, {num_bytes} in "
-            f"{sum(s.num_shards for s in splits)} {'gzip ' if self.is_gzip else ''}shards, "
-            f"written by {printable(self.writer)}"
-        )
+        shards = quantity(sum(s.num_shards for s in splits), f"{'gzip ' * self.is_gzip}shard")
+        return [
+            self.uri,
+            f"{examples}, {num_bytes} in {shards}, written by {self.writer}",
+        ]
 
-    def _split_table(self) -> str:
+    def _split_table(self) -> Part:
         rows = []
         for name, split in self.splits.items():
             records = [s.records for s in split.shards]
@@ -147,14 +157,14 @@ class DatasetFacts:
                     split.records,
                     human_bytes(split.bytes),
                     split.num_shards,
-                    _range(f"{min(records):,}", f"{max(records):,}") if records else "?",
-                    _range(human_bytes(min(sizes)), human_bytes(max(sizes))) if sizes else "?",
+                    _range(f"{min(records):,}", f"{max(records):,}") if records else None,
+                    _range(human_bytes(min(sizes)), human_bytes(max(sizes))) if sizes else None,
                 ]
             )
         header = ["split", "records", "bytes", "shards", "records a shard", "bytes a shard"]
-        return as_table(header, rows)
+        return make_table(header, rows)
 
-    def _label_table(self) -> str:
+    def _label_parts(self) -> list[Part]:
         totals: dict[str, int] = {}
         for counts in self.labels.values():
             for label, number in counts.items():
@@ -162,23 +172,22 @@ class DatasetFacts:
         shown = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
         names = [name for name in self.splits if name in self.labels]
         rows = [[label, *(self.labels[n].get(label, 0) for n in names)] for label in shown]
-        more = len(totals) - len(shown)
-        table = as_table(["label", *names], rows)
-        return f"{table}\n… and {more:,} more labels (--json has all)" if more else table
+        table = make_table(["label", *names], rows)
+        if not (more := len(totals) - len(shown)):
+            return [table]
+        return [table, f"… and {quantity(more, 'more label')} (--json has all)"]
 
-    def _left_out(self) -> str:
+    def _left_out(self) -> list[str]:
         if self.manifest is None:
-            return "It has no manifest: nothing says how large and how whole it should be."
+            return ["It has no manifest: nothing says how large and how whole it should be."]
         lines = []
-        if self.manifest.reject_counts:
-            lines.append(
-                f"Rejected: {counted(self.manifest.reject_counts)} ({self.uri}/{REJECTS_FILE})"
-            )
+        if rejects := self.manifest.reject_counts:
+            lines.append(f"Rejected: {list_counts(rejects)} ({self.uri}/{REJECTS_FILE})")
         if skipped := self.manifest.total.skipped:
             lines.append(f"Skipped on purpose: {skipped:,}")
         if self.manifest.conversions:
-            lines.append(f"Converted: {counted(self.manifest.conversions)}")
-        return "\n".join(map(printable, lines))
+            lines.append(f"Converted: {list_counts(self.manifest.conversions)}")
+        return lines
 
 
 def _range(least: str, most: str) -> str:
@@ -230,11 +239,11 @@ def _feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> lis
             size = " x ".join(map(str, extra.get("image_shape", ())))
             return [name, "pixels", size]
         formats = ", ".join(map(str, extra.get("formats", ())))
-        many = "1 channel" if channels == 1 else f"{channels} channels"
-        return [name, f"image ({formats})" if formats else "image", f"{size}, {many}"]
+        kind = f"image ({formats})" if formats else "image"
+        return [name, kind, f"{size}, {quantity(channels, 'channel')}"]
     shape = " x ".join(map(str, feature.shape)) if feature.shape else "one value"
     if not feature.dense:
         shape = f"up to {shape} values" if all(feature.shape) else "any number of values"
     if name in classes:
-        shape += f", {classes[name]:,} classes"
+        shape += f", {quantity(classes[name], 'class', 'classes')}"
     return [name, feature.type, shape]

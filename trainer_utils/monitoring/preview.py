@@ -3,23 +3,25 @@
     preview(input_fn(uri, label="label", features="image"), path="preview.png")
     preview(dataset, labels=["cat", "dog"], summary=tf.summary.create_file_writer("logs"))
 
-Labels are drawn in capitals by a font of our own, 5 by 7 dots, so that nothing but TensorFlow and
-numpy is needed.
+Labels are written in the font that Pillow brings along, which has ASCII alone: accents are dropped,
+and letters of other scripts become question marks.
 """
 
+import io
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import tensorflow as tf
+from PIL import Image, ImageDraw, ImageFont
 
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.monitoring.glyphs import GLYPH_HEIGHT, draw_text
 
 __all__ = ["preview"]
 
 _MARGIN = 2  # pixels round an image and below its label
-_BACKGROUND, _INK = 255, 0
+_TEXT_HEIGHT = 12  # pixels, of Pillow's default font
 
 
 def preview(
@@ -68,14 +70,16 @@ def preview(
     if not pictures:
         raise DatasetError("preview: expected a dataset with examples, got an empty one")
     grid = _grid(pictures[: rows * columns], texts[: rows * columns], columns)
-    png = bytes(tf.io.encode_png(grid).numpy())
+    stream = io.BytesIO()
+    grid.save(stream, "PNG")
+    png = stream.getvalue()
     if path is not None:
         with tf.io.gfile.GFile(path, "wb") as stream:
             stream.write(png)
     if summary is not None:
         try:
             with summary.as_default():
-                tf.summary.image("preview", grid[np.newaxis], step=step)
+                tf.summary.image("preview", np.asarray(grid)[np.newaxis], step=step)
         except ModuleNotFoundError as error:  # since TensorFlow 2.20
             raise ConfigError(
                 "summary: expected tensorboard, which TensorFlow no longer brings, got no such "
@@ -141,21 +145,29 @@ def _text(label: Any, labels: Sequence[str] | None) -> str:
 
 def _grid(
     pictures: Sequence[np.ndarray[Any, Any]], texts: Sequence[str], columns: int
-) -> np.ndarray[Any, Any]:
-    """`(height, width, 3) uint8`: cells of one size, each picture in the middle of its own."""
+) -> Image.Image:
+    """Cells of one size, each picture in the middle of its own, its text below."""
     height = max(picture.shape[0] for picture in pictures)
     width = max(picture.shape[1] for picture in pictures)
-    line = GLYPH_HEIGHT + _MARGIN if any(texts) else 0
-    cell = (height + line + 2 * _MARGIN, width + 2 * _MARGIN)
+    line = _TEXT_HEIGHT + _MARGIN if any(texts) else 0
+    cell_height, cell_width = height + line + 2 * _MARGIN, width + 2 * _MARGIN
     columns = min(columns, len(pictures))
     rows = -(-len(pictures) // columns)
-    canvas = np.full((rows * cell[0], columns * cell[1], 3), _BACKGROUND, np.uint8)
+    canvas = Image.new("RGB", (columns * cell_width, rows * cell_height), "white")
     for index, (picture, text) in enumerate(zip(pictures, texts, strict=True)):
-        top, left = index // columns * cell[0] + _MARGIN, index % columns * cell[1] + _MARGIN
+        row, column = divmod(index, columns)
+        top, left = row * cell_height + _MARGIN, column * cell_width + _MARGIN
         down, right = (height - picture.shape[0]) // 2, (width - picture.shape[1]) // 2
-        place = canvas[top + down :, left + right :]
-        place[: picture.shape[0], : picture.shape[1]] = picture
-        if text:
-            below = canvas[top + height + _MARGIN :, left : left + width]
-            draw_text(below, text, ink=_INK)
+        canvas.paste(Image.fromarray(picture), (left + right, top + down))
+        canvas.paste(_draw_text(text, width), (left, top + height + _MARGIN))
     return canvas
+
+
+def _draw_text(text: str, width: int) -> Image.Image:
+    """A line of text, as far as there is room; nothing of it reaches into the next cell."""
+    strip = Image.new("RGB", (width, _TEXT_HEIGHT if text else 0), "white")
+    if text:
+        letters = [c for c in unicodedata.normalize("NFKD", text) if not unicodedata.combining(c)]
+        plain = "".join(c if c.isascii() and c.isprintable() else "?" for c in letters)
+        ImageDraw.Draw(strip).text((0, 0), plain, fill="black", font=ImageFont.load_default())
+    return strip

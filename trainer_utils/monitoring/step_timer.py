@@ -4,10 +4,10 @@
     model.fit(train, callbacks=[timer])     # warns once where waiting takes more than 5% of a step
     timer.shares                            # [0.02, 0.01, …], one for every 50 steps
 
-It works with Keras 3 and with tf-keras, for datasets of `input_fn` (of others: `watched(dataset)`).
+It works with Keras 3 and with tf-keras, for datasets of `input_fn` (of others:
+`add_read_timer(dataset)`).
 """
 
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
-from trainer_utils.machine import usable_cores
-from trainer_utils.monitoring.waiting import Waiting, read_waiting
+from trainer_utils.machine import cpu_seconds, usable_cores
+from trainer_utils.reading.read_timer import ReadTime, time_in_reads
 
 if TYPE_CHECKING:
     _Callback = object
@@ -57,7 +57,7 @@ class StepTimer(_Callback):
         self.shares: list[float] = []
         self._supports_tf_logs = True  # for tf-keras: no numbers need be fetched for our hooks
         self._clock: Callable[[], float] = time.perf_counter
-        self._cpu: Callable[[], float] = _cpu_seconds
+        self._cpu: Callable[[], float] = cpu_seconds
         self._steps = 0
         self._has_warned = False
         self._window: _Window | None = None
@@ -101,11 +101,11 @@ class StepTimer(_Callback):
         return False
 
     def _open(self) -> "_Window":
-        return _Window(self._clock(), self._cpu(), read_waiting())
+        return _Window(self._clock(), self._cpu(), time_in_reads())
 
     def _measure(self, window: "_Window") -> "_Measured":
         seconds = max(self._clock() - window.started, 1e-9)
-        waited = read_waiting() - window.waiting
+        waited = time_in_reads() - window.waiting
         cores = (self._cpu() - window.cpu) / seconds / usable_cores()
         return _Measured(min(waited.seconds / seconds, 1.0), waited.batches, cores)
 
@@ -116,22 +116,22 @@ class StepTimer(_Callback):
             return
         self._has_warned = True
         if not measured.batches:
-            told = (
+            message = (
                 "cannot tell how long input takes, since the dataset is not of input_fn. "
-                "Train on trainer_utils.monitoring.waiting.watched(dataset)."
+                "Train on trainer_utils.reading.read_timer.add_read_timer(dataset)."
             )
         else:
-            told = (
+            message = (
                 f"{measured.share:.0%} of the time of steps {self._steps - window.steps + 1} to "
                 f"{self._steps} went into waiting for input. {advice(measured.busy)}"
             )
-        warnings.warn(f"StepTimer: {told}", stacklevel=2)
+        warnings.warn(f"StepTimer: {message}", stacklevel=2)
 
 
 class _Window:
     """Steps that are measured together, and what the clocks said before them."""
 
-    def __init__(self, started: float, cpu: float, waiting: Waiting) -> None:
+    def __init__(self, started: float, cpu: float, waiting: ReadTime) -> None:
         self.started, self.cpu, self.waiting = started, cpu, waiting
         self.steps = 0
 
@@ -158,8 +158,3 @@ def advice(busy: float) -> str:
         f"{used}, so it is reading that is slow: set cache='disk' or cache='memory', write more "
         "and smaller shards with ShardBalancer, or set a larger prefetch where batches differ"
     )
-
-
-def _cpu_seconds() -> float:
-    spent = os.times()
-    return spent.user + spent.system

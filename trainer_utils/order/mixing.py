@@ -1,6 +1,6 @@
 """`weights=`: several datasets mixed, so that records of each come as often as its weight says.
 
-ranges = mixed_ranges([photos, drawings], [3, 1])
+ranges = mixed_ranges([photos.ranges, drawings.ranges], [3, 1])
 
 An epoch is as long as it takes to see every record of all of them; those that run out begin again.
 It is a list of parts of files like any other, so that all that holds for one dataset holds for
@@ -10,7 +10,6 @@ several: exact shares, orders, resuming.
 import itertools
 from collections.abc import Sequence
 
-from trainer_utils.dataset.selection import Source
 from trainer_utils.format import ConfigError
 from trainer_utils.format.file_ranges import FileRange, cut
 
@@ -19,29 +18,31 @@ __all__ = ["mixed_ranges"]
 _PARTS = 840  # every lane has parts of all datasets, many enough to be mixed in its order
 
 
-def mixed_ranges(sources: Sequence[Source], weights: Sequence[float] | None) -> list[FileRange]:
+def mixed_ranges(
+    datasets: Sequence[Sequence[FileRange]], weights: Sequence[float] | None
+) -> list[FileRange]:
     """The parts of files that an epoch reads.
 
     Args:
-        sources: what is read.
+        datasets: the parts of files of each.
         weights: of each, in any unit; None: every record comes once.
 
     Raises:
         ConfigError: there is not a weight for each dataset, or one of them is empty.
     """
     if weights is None:
-        return [part for source in sources for part in source.ranges]
-    if len(weights) != len(sources) or not all(source.num_records for source in sources):
+        return list(itertools.chain.from_iterable(datasets))
+    totals = [sum(part.take for part in ranges) for ranges in datasets]
+    if len(weights) != len(datasets) or not all(totals):
         raise ConfigError(
-            f"weights: expected one for each of {len(sources)} datasets with records in them, "
+            f"weights: expected one for each of {len(datasets)} datasets with records in them, "
             f"got {weights!r}"
         )
-    longest = max(s.num_records / weight for s, weight in zip(sources, weights, strict=True))
+    longest = max(total / weight for total, weight in zip(totals, weights, strict=True))
     repeated = []
-    for source, weight in zip(sources, weights, strict=True):
+    for ranges, total, weight in zip(datasets, totals, weights, strict=True):
         records = round(longest * weight)
-        times = -(-records // source.num_records)
-        repeated.append((records, [*source.ranges] * times))
+        repeated.append((records, [*ranges] * -(-records // total)))
     parts = min(_PARTS, min(records for records, _ in repeated))
     return list(
         itertools.chain.from_iterable(

@@ -6,6 +6,8 @@ permuted(5, seed=0)      # the numbers 0 to 4 in another order
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.format.planning import splitmix64
+
 __all__ = ["permuted", "random_numbers", "signed_64"]
 
 
@@ -15,17 +17,8 @@ def permuted(count: int, seed: int) -> npt.NDArray[np.int64]:
 
 
 def random_numbers(seed: int, count: int) -> npt.NDArray[np.uint64]:
-    """Random numbers of 64 bits, all different, `(count,) uint64`.
-
-    Source: splitmix64 (Steele, Lea and Flood, 2014), which needs no state.
-    """
-    start = np.array(seed % (1 << 64), np.uint64)
-    value = start + np.arange(count, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        value ^= value >> np.uint64(shift)
-        value *= np.uint64(factor)
-    value ^= value >> np.uint64(31)
-    return value
+    """Random numbers of 64 bits, all different, `(count,) uint64`."""
+    return splitmix64(np.array(seed % (1 << 64), np.uint64), np.arange(count, dtype=np.uint64))
 
 
 def signed_64(seed: int) -> int:

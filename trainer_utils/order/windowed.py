@@ -1,29 +1,29 @@
-"""Which records the windows of a shuffle hold, and which row of which step each becomes.
+"""The windowed shuffle: records in another order each epoch, within a bound of memory.
 
-windows = Windows(ranges, layout=layout, worker=0, window_records=2560, seed=0)
-windows.reads(epoch, step)       # what to read from the window of that step on, lane by lane
-windows.places(epoch, window)    # where in a window's records each row of its steps is
+strategy = Windowed(ranges, layout=layout, worker=0, window_records=2560, seed=0)
+strategy.reads(epoch, step)      # what to read from the window of that step on, lane by lane
+strategy.places(epoch, window)   # where in a window's records each row of its steps is
 
-Nothing is read here, and nothing depends on the number of workers but which rows are taken.
-Every lane of the layout (see `trainer_utils.order.layout`) is read on its own: the parts of files
-in an order of the epoch's own, beginning somewhere within the first. So many steps of all lanes
-make a window, in which the records of each lane are permuted. Everything is a function of seed,
-epoch, lane and window, so that any step of any epoch can be gone to without what comes before. The
-first windows are small, so that the first batch comes soon.
+Nothing depends on the number of workers but which rows are taken. Every lane of the layout (see
+`trainer_utils.order.layout`) is read on its own: the parts of files in an order of the epoch's own,
+beginning somewhere within the first. So many steps of all lanes make a window, in which the records
+of each lane are permuted. Everything is a function of seed, epoch, lane and window, so that any
+step of any epoch can be gone to without what comes before. The first windows are small, so that the
+first batch comes soon.
 """
 
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from trainer_utils.format import keyed_hash
 from trainer_utils.format.file_ranges import FileRange, cut, cut_all
 from trainer_utils.order.layout import Layout
 from trainer_utils.order.random_numbers import permuted, random_numbers, signed_64
+from trainer_utils.order.strategy import Positions, ShuffleStrategy, number_through
 
-__all__ = ["Numbers", "Places", "Reads", "Windows"]
+__all__ = ["WindowPlaces", "WindowReads", "Windowed"]
 
 # The first window is a part of the limit within these bounds; each next one is twice as large.
 _FIRST_SHARE = 1 / 64
@@ -31,10 +31,8 @@ _FIRST_RECORDS = (64, 2048)
 _WINDOWS_AT_ONCE = 3  # the one in use, the next one, and the one that is being read
 _WINDOW_STRIDE = 0x369DEA0F31A53F85
 
-Numbers = npt.NDArray[np.int64]
 
-
-class Reads(NamedTuple):
+class WindowReads(NamedTuple):
     """What to read: from which window on, each lane's parts of files, and each window's records.
 
     A window's records are its lanes' in turn, `block` of each at a time.
@@ -42,24 +40,23 @@ class Reads(NamedTuple):
 
     window: int
     lanes: list[list[FileRange]]
-    sizes: Numbers
+    sizes: Positions
 
 
-class Places(NamedTuple):
+class WindowPlaces(NamedTuple):
     """`rows`: places in a window's records, step after step; `ends`: where each step's end."""
 
-    rows: Numbers
-    ends: Numbers
+    rows: Positions
+    ends: Positions
 
 
-class Windows:
-    """The windows of one worker.
+class Windowed(ShuffleStrategy):
+    """Shuffles within windows.
 
     Args:
-        ranges: of all workers.
-        layout: of an epoch.
-        worker: which one this is.
-        window_records: how many to hold at a time, by all workers together.
+        ranges, layout, worker: as of `ShuffleStrategy`.
+        window_records: how many to hold at a time, by all workers together, so that the order is
+            the same for any number of them.
         seed: of all orders.
     """
 
@@ -72,38 +69,65 @@ class Windows:
         window_records: int,
         seed: int,
     ) -> None:
+        super().__init__(ranges, layout=layout, worker=worker)
         self.lanes = layout.lanes_of(worker)
         self.block = layout.batch_size // layout.num_lanes
         """Records that a lane gives to a full batch."""
         self.starts = _window_starts(layout, window_records)
         """The first step of each window, and the one after the last; `(windows + 1,) int64`."""
-        self._layout = layout
-        self._worker = worker
         self._seed = seed
-        bounds = range(self.lanes.start, self.lanes.stop + 1)
-        self._parts = cut_all(ranges, [layout.lane_bound(lane) for lane in bounds])
+        self._of_lanes = self._cut_to_lanes(ranges)
 
-    def reads(self, epoch: int, step: int) -> Reads:
+    def positions(self, epoch: int, step: int) -> Positions:
+        """As of `ShuffleStrategy`; at the cost of a window's places."""
+        window = self.window_of(step)
+        lanes = self._reads_of_lanes(self._cut_to_lanes(number_through(self.ranges)), epoch, window)
+        counts = self._taken(int(self.starts[window + 1])) - self._taken(int(self.starts[window]))
+        held = np.empty(counts.sum(), np.int64)
+        places = _in_turn(counts, self.block)
+        for own, ranges, count in zip(places, lanes, counts.tolist(), strict=True):
+            parts = [np.arange(part.skip, part.skip + part.take) for part in cut(ranges, 0, count)]
+            held[own] = np.concatenate([np.zeros(0, np.int64), *parts])
+        rows, ends = self.places(epoch, window)
+        index = step - int(self.starts[window])
+        own_rows: Positions = held[rows[ends[index - 1] if index else 0 : ends[index]]]
+        return own_rows
+
+    def window_of(self, step: int) -> int:
+        """The window that a step is in."""
+        return int(np.searchsorted(self.starts[:-1], step, side="right")) - 1
+
+    def reads(self, epoch: int, step: int) -> WindowReads:
         """What is read in an epoch, from the window on that a step is in."""
-        window = int(np.searchsorted(self.starts[:-1], step, side="right")) - 1
-        first = self._taken(int(self.starts[window])).tolist()
-        last = self._taken(self._layout.steps).tolist()
-        lanes = [
-            cut(_reordered(own, _seed(self._seed, epoch, lane)), start, stop)
-            for own, lane, start, stop in zip(self._parts, self.lanes, first, last, strict=True)
-        ]
-        totals = np.minimum(self.starts[window:], self._layout.full_steps)
+        window = self.window_of(step)
+        totals = np.minimum(self.starts[window:], self.layout.full_steps)
         totals *= len(self.lanes) * self.block
-        totals[-1] = sum(last)
-        return Reads(window, lanes, np.diff(totals))
+        totals[-1] = self._taken(self.layout.steps).sum()
+        lanes = self._reads_of_lanes(self._of_lanes, epoch, window)
+        return WindowReads(window, lanes, np.diff(totals))
 
-    def places(self, epoch: int, window: int) -> Places:
+    def _cut_to_lanes(self, ranges: Sequence[FileRange]) -> list[list[FileRange]]:
+        bounds = range(self.lanes.start, self.lanes.stop + 1)
+        return cut_all(ranges, [self.layout.lane_bound(lane) for lane in bounds])
+
+    def _reads_of_lanes(
+        self, lanes: list[list[FileRange]], epoch: int, window: int
+    ) -> list[list[FileRange]]:
+        """Each lane's parts of files in the order of an epoch, from a window on."""
+        first = self._taken(int(self.starts[window])).tolist()
+        last = self._taken(self.layout.steps).tolist()
+        return [
+            cut(_reordered(own, _seed(self._seed, epoch, lane)), start, stop)
+            for own, lane, start, stop in zip(lanes, self.lanes, first, last, strict=True)
+        ]
+
+    def places(self, epoch: int, window: int) -> WindowPlaces:
         """Where each row of the steps of a window is from; in a step, rows are permuted too.
 
         Each lane's records are permuted within that lane, whoever reads it, and dealt to the
         steps. The place in a batch then tells nothing of the place in the files.
         """
-        layout = self._layout
+        layout = self.layout
         start, stop = self.starts[window : window + 2].tolist()
         full = max(min(stop, layout.full_steps) - start, 0)
         counts = self._taken(stop) - self._taken(start)
@@ -125,33 +149,33 @@ class Windows:
             own = np.concatenate(rows)[self._own_rows(step)]
             steps.append(own[permuted(len(own), seeds[0] - 2 - step)])
             ends = np.append(ends, (ends[-1] if len(ends) else 0) + len(own))
-        return Places(np.concatenate(steps), ends)
+        return WindowPlaces(np.concatenate(steps), ends)
 
-    def _full_steps(self, mixed: Sequence[Numbers], full: int, of_batch: Numbers) -> Numbers:
+    def _full_steps(self, mixed: Sequence[Positions], full: int, of_batch: Positions) -> Positions:
         """The rows of a window's full steps."""
         if not full:
             return np.zeros(0, np.int64)
         by_lane = np.stack([own[: full * self.block] for own in mixed])
         by_step = by_lane.reshape(len(mixed), full, self.block).transpose(1, 0, 2)
-        own: Numbers = by_step.reshape(full, -1)[:, self._own_rows(0)]
+        own: Positions = by_step.reshape(full, -1)[:, self._own_rows(0)]
         return own[:, of_batch].reshape(-1)
 
     def _own_rows(self, step: int) -> slice:
         """This worker's rows, of those that its lanes give to a step."""
-        first, last = self._layout.rows(self._worker, step=step)
-        of_lanes = self.lanes.start * self._layout.size(step) // self._layout.num_lanes
+        first, last = self.layout.rows(self.worker, step=step)
+        of_lanes = self.lanes.start * self.layout.size(step) // self.layout.num_lanes
         return slice(first - of_lanes, last - of_lanes)
 
-    def _taken(self, step: int) -> Numbers:
+    def _taken(self, step: int) -> Positions:
         """How many records each lane gives to the steps before one."""
-        full = min(step, self._layout.full_steps)
+        full = min(step, self.layout.full_steps)
         taken = np.full(len(self.lanes), full * self.block, np.int64)
-        for later in range(full, step):
-            taken += self._layout.lane_rows(self.lanes, size=self._layout.size(later))
+        for partial in range(full, step):
+            taken += self.layout.lane_rows(self.lanes, size=self.layout.size(partial))
         return taken
 
 
-def _in_turn(counts: Numbers, block: int) -> list[Numbers]:
+def _in_turn(counts: Positions, block: int) -> list[Positions]:
     """The places of each lane's records where lanes are read in turn, a block of each at a time.
 
     Args:
@@ -170,7 +194,7 @@ def _in_turn(counts: Numbers, block: int) -> list[Numbers]:
     return [np.concatenate(parts) for parts in zip(by_lane, rest, strict=True)]
 
 
-def _window_starts(layout: Layout, window_records: int) -> Numbers:
+def _window_starts(layout: Layout, window_records: int) -> Positions:
     """The first step of each window, and the one after the last.
 
     The first windows double up to a third of the records to hold. Steps whose batch is not full are

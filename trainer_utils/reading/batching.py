@@ -6,16 +6,18 @@ batches.map(Arrangement.of(options).arrange)
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.machine import usable_cores
-from trainer_utils.options import Callback, InputOptions
-from trainer_utils.reading.dataflow import mapped, unbatched
 from trainer_utils.reading.decoding_threads import batches_at_once
 from trainer_utils.reading.parsing import ExampleParser
+from trainer_utils.reading.raw_ops import map_elements, unbatch
+
+if TYPE_CHECKING:
+    from trainer_utils.options import Callback, InputOptions
 
 __all__ = ["Arrangement", "batched", "callback_of", "echoed"]
 
@@ -26,7 +28,7 @@ def batched(
     elements: tf.data.Dataset,
     *,
     parser: ExampleParser,
-    options: InputOptions,
+    options: "InputOptions",
     split_names: Sequence[str],
     rows: int,
     are_full: bool = True,
@@ -51,7 +53,7 @@ def batched(
         Batches; single examples where `batch_size` is None.
     """
     before = callback_of("pre_batching_callback", options.pre_batching_callback, split_names)
-    change = mapped if before is None else _optimized
+    change = map_elements if before is None else _map_unknown
 
     def parse_batch(records: tf.Tensor, *mask: tf.Tensor) -> Any:
         parsed = parser.batch(records, _seed_of(parser, epoch_seed))
@@ -70,20 +72,20 @@ def batched(
 
     parallel = usable_cores() + 2  # a slow image must not hold up the order
     if options.batch_size is None:
-        return change(unbatched(elements), lambda *e: finish(parse_example(*e)), parallel=parallel)
+        return change(unbatch(elements), lambda *e: finish(parse_example(*e)), parallel=parallel)
     if parser.is_vectorised and before is None:
         if parser.decodes_batches:
             parallel = batches_at_once(rows)
-        return mapped(elements, parse_batch, parallel=parallel)
+        return map_elements(elements, parse_batch, parallel=parallel)
     if not are_full:
-        elements = mapped(elements, lambda records: _filled_up(records, rows, spare))
-    examples = change(unbatched(elements), parse_example, parallel=parallel)
+        elements = map_elements(elements, lambda records: _filled_up(records, rows, spare))
+    examples = change(unbatch(elements), parse_example, parallel=parallel)
     is_static = not are_full or options.drop_remainder or options.remainder in ("drop", "pad")
     if not parser.has_variable_length:
-        return mapped(examples.batch(rows, drop_remainder=is_static), finish_batch)
+        return map_elements(examples.batch(rows, drop_remainder=is_static), finish_batch)
     if parser.options.ragged:
         return examples.ragged_batch(rows, drop_remainder=is_static).map(finish_batch)
-    return mapped(examples.padded_batch(rows, drop_remainder=is_static), finish_batch)
+    return map_elements(examples.padded_batch(rows, drop_remainder=is_static), finish_batch)
 
 
 def _filled_up(records: tf.Tensor, rows: int, spare: bytes | None) -> tuple[tf.Tensor, tf.Tensor]:
@@ -102,7 +104,7 @@ def _without_filling(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return {name: value[:size] for name, value in tensors.items() if name != _IS_ROW}
 
 
-def _optimized(dataset: tf.data.Dataset, change: Callable[..., Any], *, parallel: int) -> Any:
+def _map_unknown(dataset: tf.data.Dataset, change: Callable[..., Any], *, parallel: int) -> Any:
     """`Dataset.map`, for what we did not write: there may be something to optimize."""
     return dataset.map(change, num_parallel_calls=parallel, deterministic=True)
 
@@ -128,8 +130,10 @@ def echoed(batches: tf.data.Dataset, times: int, *, group: int) -> tf.data.Datas
 
 
 def callback_of(
-    name: str, callback: Callback | Mapping[str, Callback] | None, split_names: Sequence[str]
-) -> Callback | None:
+    name: str,
+    callback: "Callback | Mapping[str, Callback] | None",
+    split_names: Sequence[str],
+) -> "Callback | None":
     """The hook for the splits that are read: one for all, or that of their name.
 
     Raises:
@@ -146,7 +150,7 @@ def callback_of(
     return callback_of(name, next(iter(found.values()), None), split_names)
 
 
-def _by_split(callbacks: Mapping[str, Callback], split: str) -> Callback | None:
+def _by_split(callbacks: "Mapping[str, Callback]", split: str) -> "Callback | None":
     if split in callbacks or canonical_split(split) is None:
         return callbacks.get(split)
     same = [f for name, f in callbacks.items() if canonical_split(name) == canonical_split(split)]
@@ -180,7 +184,7 @@ class Arrangement:
     mask: str | None
 
     @classmethod
-    def of(cls, options: InputOptions) -> "Arrangement":
+    def of(cls, options: "InputOptions") -> "Arrangement":
         """That of these options."""
         mask = options.mask if options.remainder == "pad" else None
         return cls(

@@ -13,6 +13,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import tensorflow as tf
 
+from trainer_utils.reading import raw_ops
+
 __all__ = [
     "DCT_RATIOS",
     "Box",
@@ -74,10 +76,9 @@ def random_box(
 
     Source: "Going deeper with convolutions" (Szegedy et al., 2014), the augmentation of Inception.
     """
-    begin, extent, _ = tf.raw_ops.StatelessSampleDistortedBoundingBox(
-        image_size=shape,
-        bounding_boxes=tf.zeros((1, 0, 4)),
-        seed=seed,
+    begin, extent = raw_ops.random_box(
+        shape,
+        seed,
         min_object_covered=0.0,
         aspect_ratio_range=aspect,
         area_range=area,
@@ -108,9 +109,8 @@ def dct_ratio_index(extent: Any, target: Any) -> Any:
 
 def is_mirrored(seed: tf.Tensor) -> tf.Tensor:
     """Whether the image of this seed, `(2,) int64`, is mirrored: `() bool`, for half of them."""
-    # Folded, so that the side does not follow from the crop. `tf.random.stateless_uniform`, which
-    # gives the same number, takes six operations more.
-    return tf.raw_ops.StatelessRandomUniform(shape=(), seed=seed ^ 1) < 0.5
+    # Folded, so that the side does not follow from the crop.
+    return raw_ops.random_uniform(seed ^ 1) < 0.5
 
 
 def _alike(extent: Any, *others: Any) -> list[Any]:

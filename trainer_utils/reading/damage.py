@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.reading.dataflow import mapped
+from trainer_utils.reading.raw_ops import map_elements
 from trainer_utils.reading.shard_reader import UNREADABLE
 
 __all__ = ["without_unreadable"]
@@ -48,7 +48,7 @@ def without_unreadable(
         return (good,)
 
     is_masked = isinstance(elements.element_spec, tuple)
-    cleaned = mapped(elements, clean if is_masked else lambda records: clean(records)[0])
+    cleaned = map_elements(elements, clean if is_masked else lambda records: clean(records)[0])
     if keeps_rows or keeps_elements:
         return cleaned
 
@@ -64,4 +64,4 @@ def without_unreadable(
         )
 
     numbered = tf.data.Dataset.zip((tf.data.Dataset.range(first, tf.int64.max), cleaned))
-    return mapped(numbered.filter(is_kept), lambda _, records: records)
+    return map_elements(numbered.filter(is_kept), lambda _, records: records)

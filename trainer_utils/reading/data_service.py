@@ -1,6 +1,6 @@
 """`data_service=`: a pool of tf.data service workers reads, shuffles, parses and batches.
 
-batches = served(ranges, read_batches, options)
+batches = read_by_data_service(ranges, batch, options, window_records=2560)
 
 The service deals shards out to its workers as they ask for them: every record comes once an epoch,
 but in no fixed order, so that there is no going on from a step, and each worker's last batch may
@@ -8,24 +8,27 @@ not be full.
 """
 
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
 from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.machine import usable_cores
-from trainer_utils.options import InputOptions
-from trainer_utils.reading.pieces import Piece, columns_of
+from trainer_utils.reading.records import Piece, columns_of
 
-__all__ = ["served"]
+if TYPE_CHECKING:
+    from trainer_utils.options import InputOptions
+
+__all__ = ["read_by_data_service"]
 
 _READ_BYTES = 1 << 20
 _FILES_AT_ONCE = 16
 
 
-def served(
+def read_by_data_service(
     ranges: Sequence[FileRange],
     batch: Callable[[tf.data.Dataset], tf.data.Dataset],
-    options: InputOptions,
+    options: "InputOptions",
     *,
     window_records: int,
 ) -> tf.data.Dataset:
@@ -46,15 +49,15 @@ def served(
     if options.shuffle:
         records = records.shuffle(window_records, seed=options.seed)
     batches = batch(records.batch(options.batch_size or 1, drop_remainder=options.drop_remainder))
-    served = batches.apply(
+    batches = batches.apply(
         tf.data.experimental.service.distribute(
             processing_mode=tf.data.experimental.service.ShardingPolicy.DYNAMIC,
             service=options.data_service,
         )
     )
     if options.repeat is False:
-        return served
-    return served.repeat(None if options.repeat is True else options.repeat)
+        return batches
+    return batches.repeat(None if options.repeat is True else options.repeat)
 
 
 def _read(piece: Piece) -> tf.data.Dataset:

@@ -4,19 +4,20 @@ readers = readers_of(sources, options)
 readers.read, readers.shards, readers.sums
 """
 
-from collections.abc import Callable, Sequence
-from typing import NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 import tensorflow as tf
 
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
-from trainer_utils.options import InputOptions
 from trainer_utils.reading import memory_files as memory_files  # serves ram:// for `cache="memory"`
-from trainer_utils.reading.pieces import Piece
-from trainer_utils.reading.records import ReadPiece, reader, records_at_once
+from trainer_utils.reading.records import ReadPiece, located, reader, records_at_once
 from trainer_utils.reading.shard_reader import ShardReader
 from trainer_utils.reading.shard_sums import ShardSums
 from trainer_utils.storage.cache import locator
+
+if TYPE_CHECKING:
+    from trainer_utils.options import InputOptions
 
 __all__ = ["Readers", "readers_of"]
 
@@ -29,7 +30,7 @@ class Readers(NamedTuple):
     sums: ShardSums
 
 
-def readers_of(sources: Sequence[Source], options: InputOptions) -> Readers:
+def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
     """The readers that the options ask for."""
     skips = options.on_corrupt == "skip"
     mean = mean_bytes(sources)
@@ -53,19 +54,6 @@ def readers_of(sources: Sequence[Source], options: InputOptions) -> Readers:
         return Readers(shards.read_blocks(records_at_once(mean)), shards, sums)
     read = reader(mean)
     return Readers(located(read, locate) if copy is not None or sums else read, shards, sums)
-
-
-def located(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
-    """Reads a piece's file where `locate` says that it is, asked as the file is opened."""
-
-    def place(path: bytes) -> bytes:
-        return locate(path.decode()).encode()
-
-    def read_piece(piece: Piece) -> tf.data.Dataset:
-        path = tf.numpy_function(place, [piece["path"]], tf.string)
-        return read({**piece, "path": tf.ensure_shape(path, ())})
-
-    return read_piece
 
 
 def _can_read(path: str) -> bool:

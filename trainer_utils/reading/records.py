@@ -1,6 +1,6 @@
 """Serialized records of parts of files, as a `tf.data.Dataset` of vectors of strings.
 
-vectors = stream(columns_of(source.ranges), reader(source.mean_bytes))
+vectors = read_pieces(columns_of(source.ranges), reader(source.mean_bytes))
 
 Files are read by TensorFlow's own reader, which checks every checksum; where one is wrong, the
 error names file, record and offset. A file that is read to its end must hold no more records than
@@ -8,24 +8,63 @@ it should.
 Records come many at a time, since each one alone costs as much as 100 bytes of text.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
 
+import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 
 from trainer_utils.format import CorruptShardError
-from trainer_utils.reading.dataflow import flat_mapped, mapped
-from trainer_utils.reading.pieces import Piece
+from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.reading.raw_ops import flat_map, map_elements, read_tfrecords
 from trainer_utils.reading.shard_reader import ShardReader
 
-__all__ = ["ReadPiece", "reader", "records_at_once", "stream"]
+__all__ = [
+    "PIECE_COLUMNS",
+    "Piece",
+    "ReadPiece",
+    "columns_of",
+    "located",
+    "read_pieces",
+    "reader",
+    "records_at_once",
+]
 
 _READ_BYTES = 1 << 20  # a file; larger reads are no faster on disk
 _MOST_AT_ONCE = 1024  # records; more are no faster
 
-ReadPiece = Callable[[Piece], tf.data.Dataset]
+Piece: TypeAlias = dict[str, tf.Tensor]
+"""A part of a file: `path` and `compression` (string), `skip`, `take` and `limit` (int64).
+
+Each is `()`. `limit` is `take`, or -1 where all to the end of the file are to be read, so that a
+file with more records than it should have is found.
+"""
+
+PIECE_COLUMNS = {
+    "path": tf.string,
+    "compression": tf.string,
+    "skip": tf.int64,
+    "take": tf.int64,
+    "limit": tf.int64,
+}
+
+ReadPiece: TypeAlias = Callable[[Piece], tf.data.Dataset]
 
 
-def stream(pieces: Piece, read: ReadPiece) -> tf.data.Dataset:
+def columns_of(ranges: Sequence[FileRange]) -> dict[str, npt.NDArray[Any]]:
+    """What `Piece` lists, `(parts,)` each, for `tf.data.Dataset.from_tensor_slices`."""
+    gzip = [b"GZIP" if part.path.endswith(".gz") else b"" for part in ranges]
+    return {
+        "path": np.array([part.path.encode() for part in ranges], object),
+        "compression": np.array(gzip, object),
+        "skip": np.array([part.skip for part in ranges], np.int64),
+        "take": np.array([part.take for part in ranges], np.int64),
+        "limit": np.array([-1 if part.to_end else part.take for part in ranges], np.int64),
+    }
+
+
+def read_pieces(pieces: Piece, read: ReadPiece) -> tf.data.Dataset:
     """The records of pieces, one after the other; each column is `(pieces,)`.
 
     Files of which nothing is wanted are not opened, and what comes before a piece in its file is
@@ -34,7 +73,7 @@ def stream(pieces: Piece, read: ReadPiece) -> tf.data.Dataset:
     Returns:
         `(any,) string` each.
     """
-    return flat_mapped(tf.data.Dataset.from_tensor_slices(pieces), read)
+    return flat_map(tf.data.Dataset.from_tensor_slices(pieces), read)
 
 
 def records_at_once(mean_bytes: float) -> int:
@@ -51,18 +90,24 @@ def reader(mean_bytes: float) -> ReadPiece:
     at_once = records_at_once(mean_bytes)
 
     def read_piece(piece: Piece) -> tf.data.Dataset:
-        records = _records(piece).skip(piece["skip"]).take(piece["limit"]).ignore_errors()
+        records = read_tfrecords(piece["path"], piece["compression"], _READ_BYTES)
+        records = records.skip(piece["skip"]).take(piece["limit"]).ignore_errors()
         return _checked(records.batch(at_once), piece, at_once)
 
     return read_piece
 
 
-def _records(piece: Piece) -> tf.data.Dataset:
-    """A file's records. `tf.data.TFRecordDataset` would wrap this into a function for each file."""
-    variant = tf.raw_ops.TFRecordDataset(
-        filenames=piece["path"], compression_type=piece["compression"], buffer_size=_READ_BYTES
-    )
-    return tf.data.experimental.from_variant(variant, tf.TensorSpec((), tf.string))
+def located(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
+    """Reads a piece's file where `locate` says that it is, asked as the file is opened."""
+
+    def place(path: bytes) -> bytes:
+        return locate(path.decode()).encode()
+
+    def read_piece(piece: Piece) -> tf.data.Dataset:
+        path = tf.numpy_function(place, [piece["path"]], tf.string)
+        return read({**piece, "path": tf.ensure_shape(path, ())})
+
+    return read_piece
 
 
 def _checked(vectors: tf.data.Dataset, piece: Piece, at_once: int) -> tf.data.Dataset:
@@ -80,12 +125,12 @@ def _checked(vectors: tf.data.Dataset, piece: Piece, at_once: int) -> tf.data.Da
 
         def damaged() -> tf.Tensor:
             arguments = [piece["path"], piece["skip"], take]
-            told = tf.numpy_function(_raise_damage, arguments, tf.string)
-            return tf.ensure_shape(told, [None])
+            raised = tf.numpy_function(_raise_damage, arguments, tf.string)
+            return tf.ensure_shape(raised, [None])
 
         return tf.cond(tf.equal(tf.size(records, tf.int64), size), lambda: records, damaged)
 
-    return mapped(pairs, check)
+    return map_elements(pairs, check)
 
 
 def _raise_damage(path: bytes, skip: int, take: int) -> None:

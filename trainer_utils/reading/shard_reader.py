@@ -24,7 +24,7 @@ from trainer_utils.dataset.record_index import indexed_offsets, record_offsets
 from trainer_utils.format import CorruptShardError, Shard, frame_parts
 from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
-from trainer_utils.reading.dataflow import mapped
+from trainer_utils.reading.raw_ops import map_elements
 
 __all__ = ["UNREADABLE", "ShardReader"]
 
@@ -83,7 +83,7 @@ class ShardReader:
                 records = tf.numpy_function(block, arguments, tf.string)
                 return tf.ensure_shape(records, [None])
 
-            return mapped(tf.data.Dataset.range(0, piece["take"], at_once), read)
+            return map_elements(tf.data.Dataset.range(0, piece["take"], at_once), read)
 
         return read_piece
 

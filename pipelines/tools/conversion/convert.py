@@ -13,11 +13,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from pipelines.tools.conversion.import_noise import suppress_import_noise
 from pipelines.tools.conversion.outputs import METADATA_FILE, point_to
-from pipelines.tools.conversion.quiet_imports import quiet_imports
 from pipelines.tools.conversion.recognition import recognise
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion, check_places, prepare
-from trainer_utils.format import ConfigError, keyed_hash
+from pipelines.tools.inspection import inspect_dataset
+from trainer_utils.format import ConfigError, Manifest, keyed_hash
+from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
 
 __all__ = ["Converted", "convert", "run_conversion"]
 
@@ -42,6 +45,36 @@ class Converted:
     schema: str
     metadata: str
     kind: str
+
+    def to_json(self) -> dict[str, Any]:
+        """Where everything is, the accounting of the ExampleGen, and the balanced splits."""
+        manifest = self._manifest()
+        counts = {"total": manifest.total, **manifest.accounting}
+        return {
+            **dataclasses.asdict(self),
+            "accounting": {name: dataclasses.asdict(count) for name, count in counts.items()},
+            "rejects": dict(manifest.reject_counts),
+            "splits": {
+                name: {"records": s.records, "bytes": s.bytes, "num_shards": s.num_shards}
+                for name, s in inspect_dataset(self.uri).splits.items()
+            },
+        }
+
+    def __str__(self) -> str:
+        manifest = self._manifest()
+        parts: list[Part] = [str(manifest.total)]
+        if rejects := manifest.reject_counts:
+            parts.append(f"rejected: {list_counts(rejects)} ({self.examples}/{REJECTS_FILE})")
+        rows = [
+            [name, split.records, human_bytes(split.bytes), split.num_shards]
+            for name, split in inspect_dataset(self.uri).splits.items()
+        ]
+        return as_text([*parts, make_table(["split", "records", "bytes", "shards"], rows)])
+
+    def _manifest(self) -> Manifest:
+        manifest = inspect_dataset(self.examples).manifest
+        assert manifest is not None
+        return manifest
 
 
 def convert(
@@ -111,7 +144,7 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
             ) from error
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
     name = _PIPELINE if store == own else f"{_PIPELINE}-{_digest(root)}"
-    with quiet_imports():
+    with suppress_import_noise():
         from pipelines.tools.conversion.pipeline import run_pipeline  # TFX: all was checked before
 
     uris = run_pipeline(conversion, root, name, store, use_cache=True)

@@ -29,18 +29,17 @@ from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.tables_of_files import TableOfFilesExecutor
 from pipelines.tools.conversion.pipeline import make_example_gen
 from pipelines.tools.conversion.settings import Conversion, prepare
-from pipelines.tools.tables import as_table, human_bytes
 from trainer_utils.format import shard_bounds
-from trainer_utils.format.printable import printable
 from trainer_utils.storage import display_path
+from trainer_utils.text_output import Part, as_text, human_bytes, make_table, quantity
 
-__all__ = ["ConversionPlan", "SplitOutlook", "plan_conversion", "plan_prepared"]
+__all__ = ["ConversionPlan", "SplitEstimate", "plan_conversion", "plan_prepared"]
 
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class SplitOutlook:
+class SplitEstimate:
     """What would become of a split.
 
     Args:
@@ -83,7 +82,7 @@ class ConversionPlan:
     found: int
     features: Mapping[str, str]
     classes: Mapping[str, int]
-    splits: Mapping[str, SplitOutlook]
+    splits: Mapping[str, SplitEstimate]
     rejects: Mapping[str, int] = dataclasses.field(default_factory=dict)
     first_rejects: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cures: Sequence[str] = ()
@@ -92,11 +91,13 @@ class ConversionPlan:
         """All of it as JSON takes it."""
         return dataclasses.asdict(self)
 
-    def __str__(self) -> str:
-        told = [
-            f"{name} ({kind}{f', {self.classes[name]:,} classes' if name in self.classes else ''})"
-            for name, kind in self.features.items()
-        ]
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        features = []
+        for name, kind in self.features.items():
+            number = self.classes.get(name)
+            classes = "" if number is None else f", {quantity(number, 'class', 'classes')}"
+            features.append(f"{name} ({kind}{classes})")
         rows = [
             [
                 name,
@@ -110,22 +111,23 @@ class ConversionPlan:
             for name, split in self.splits.items()
         ]
         header = ["split", "records", "rejected", "skipped", "about", "shards", "records a shard"]
-        lines = [
-            printable(f"{self.source}: {self.kind}, layout {self.layout} ({self.seen})"),
-            printable(f"{self.found:,} inputs found; features: {', '.join(told)}"),
+        parts: list[Part] = [
+            f"{self.source}: {self.kind}, layout {self.layout} ({self.seen})",
+            f"{quantity(self.found, 'input')} found; features: {', '.join(features)}",
             "",
-            as_table(header, rows),
+            make_table(header, rows),
         ]
         if self.rejects:
-            lines += ["", "Would be rejected:"]
+            parts += ["", "Would be rejected:"]
             for code, count in self.rejects.items():
-                lines.append(f"{count:,} {code}, the first {self.first_rejects[code]}")
-            lines += self.cures
-        if self.kind != "text":
-            lines += ["", "Nothing was written. Bad files show only when they are read."]
-        else:
-            lines += ["", "Nothing was written."]
-        return "\n".join(lines)
+                parts.append(f"{count:,} {code}, the first {self.first_rejects[code]}")
+            parts += self.cures
+        is_read = self.kind == "text"
+        bad_files = "" if is_read else " Bad files show only when they are read."
+        return [*parts, "", f"Nothing was written.{bad_files}"]
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
 
 
 def plan_conversion(
@@ -180,13 +182,15 @@ def _plan_media(
         found=listing.found,
         features=features,
         classes={name: len(values) for name, values in plan.vocabularies.items()},
-        splits=_outlooks(conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped),
-        **_of_rejects(plan.rejects, located.base),
+        splits=_estimate_splits(
+            conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped
+        ),
+        **_describe_rejects(plan.rejects, located.base),
     )
 
 
-def _of_rejects(rejects: Sequence[Reject], base: str) -> dict[str, Any]:
-    """What a plan tells of its rejects."""
+def _describe_rejects(rejects: Sequence[Reject], base: str) -> dict[str, Any]:
+    """How many inputs would be rejected, the first of each code, and what to do about it."""
     counts = collections.Counter(reject.code for reject in rejects)
     firsts: dict[str, str] = {}
     for reject in sorted(rejects):
@@ -219,26 +223,28 @@ def _plan_texts(conversion: Conversion, properties: dict[str, Any]) -> Conversio
         found=plan.found,
         features={column.name: column.kind for column in plan.columns},
         classes={name: len(values) for name, values in plan.vocabularies.items()},
-        splits=_outlooks(conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped),
-        **_of_rejects(plan.rejects, located.base),
+        splits=_estimate_splits(
+            conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped
+        ),
+        **_describe_rejects(plan.rejects, located.base),
     )
 
 
-def _outlooks(
+def _estimate_splits(
     conversion: Conversion,
     counts: Mapping[str, int],
     sizes: Mapping[str, int],
     rejected: Sequence[str],
     skipped: Mapping[str, int],
-) -> dict[str, SplitOutlook]:
+) -> dict[str, SplitEstimate]:
     settings = BalancerSettings(**conversion.balancer)
     settings.check_splits(list(counts))
-    outlooks = {}
+    estimates = {}
     for split, records in counts.items():
         num_shards = settings.shards_of(split, num_records=records, num_bytes=sizes[split])
         bounds = shard_bounds(num_records=records, num_shards=num_shards).tolist()
         held = [stop - start for start, stop in itertools.pairwise(bounds)]
-        outlooks[split] = SplitOutlook(
+        estimates[split] = SplitEstimate(
             records=records,
             rejected=rejected.count(split),
             skipped=skipped.get(split, 0),
@@ -246,4 +252,4 @@ def _outlooks(
             num_shards=num_shards,
             shard_records=(min(held), max(held)),
         )
-    return outlooks
+    return estimates

@@ -7,8 +7,6 @@ import contextlib
 import os
 import uuid
 
-from trainer_utils.dataset.location import LATEST
-
 __all__ = ["METADATA_FILE", "point_to"]
 
 METADATA_FILE = "metadata.sqlite"
@@ -16,6 +14,8 @@ METADATA_FILE = "metadata.sqlite"
 
 def point_to(out: str, uri: str) -> None:
     """Makes `out/latest` lead to a dataset; nothing where the file system has no links."""
+    from trainer_utils.dataset.location import LATEST  # brings numpy, which `--help` does without
+
     link, fresh = os.path.join(out, LATEST), os.path.join(out, f".{LATEST}-{uuid.uuid4().hex}")
     with contextlib.suppress(OSError):
         os.symlink(os.path.relpath(uri, out), fresh, target_is_directory=True)

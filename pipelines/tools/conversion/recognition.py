@@ -22,6 +22,7 @@ from components.media.images import IMAGE_EXTENSIONS
 from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import exists, is_folder, is_remote, join, list_folder, open_for_reading
+from trainer_utils.text_output import quantity
 
 __all__ = ["KINDS", "Recognised", "check_source", "recognise"]
 
@@ -46,14 +47,14 @@ _KIND_BY_ENDING = {
     )
     for ending in endings
 }
-_WORDS = {
-    "image": "images",
-    "audio": "sounds",
-    "archive": "archives",
-    "table": "tables",
-    "text": "texts",
-    "beside": "JSON or XML files",
-    "other": "other files",
+_NOUNS = {
+    "image": "image",
+    "audio": "sound",
+    "archive": "archive",
+    "table": "table",
+    "text": "text",
+    "beside": "JSON or XML file",
+    "other": "other file",
 }
 _NOISE = 0.05  # of the files: a few that do not belong there leave no doubt
 
@@ -77,18 +78,18 @@ def recognise(source: str, options: Mapping[str, Any]) -> Recognised:
         InputError: there is nothing, or several kinds of things.
     """
     names, is_all = check_source(source)
-    if kind := _asked(options):
+    if kind := _kind_by_options(options):
         return Recognised(kind, "as layout or columns say")
     if not is_folder(source):
         return _recognise_file(source)
     found = _by_kind(source, names)
-    seen = _told(found, is_all)
+    seen = _describe(found, is_all)
     tables = found.get("table", [])
     media = {kind: len(found[kind]) for kind in ("image", "audio") if kind in found}
     media["image"] = media.get("image", 0) + len(found.get("archive", ()))
     media = {kind: number for kind, number in media.items() if number > _NOISE * len(names)}
     if tables and (in_table := kinds_in_table(join(source, tables[0]))):
-        return Recognised(in_table, f"{seen}; {tables[0]} names or holds {_WORDS[in_table]}")
+        return Recognised(in_table, f"{seen}; {tables[0]} names or holds {_NOUNS[in_table]}s")
     if len(media) == 1 and len(found.get("text", ())) <= max(media.values()):
         return Recognised(next(iter(media)), seen)
     if not media and (tables or found.get("text") or found.get("beside")):
@@ -114,7 +115,7 @@ def check_source(source: str) -> tuple[list[str], bool]:
     return names, is_all
 
 
-def _asked(options: Mapping[str, Any]) -> str | None:
+def _kind_by_options(options: Mapping[str, Any]) -> str | None:
     columns = options.get("columns")
     kinds = columns.values() if isinstance(columns, Mapping) else ()
     for kind in ("image", "audio"):
@@ -129,7 +130,7 @@ def _recognise_file(source: str) -> Recognised:
         return Recognised("image", "an archive")
     if kind == "table":
         found = kinds_in_table(source) or _kind_beside(source)
-        return Recognised(found or "text", f"a table of {_WORDS[found or 'text']}")
+        return Recognised(found or "text", f"a table of {_NOUNS[found or 'text']}s")
     if kind in ("text", "beside") or (kind is None and _sniffed(source) == "text"):
         return Recognised("text", "a file of text")
     what = "an image" if kind == "image" else "a sound" if kind == "audio" else "a file"
@@ -216,13 +217,9 @@ def _sniffed(path: str) -> str:
         return "other"
 
 
-def _told(found: Mapping[str, list[str]], is_all: bool) -> str:
-    parts = [_counted(len(found[kind]), word) for kind, word in _WORDS.items() if kind in found]
+def _describe(found: Mapping[str, list[str]], is_all: bool) -> str:
+    parts = [quantity(len(found[kind]), noun) for kind, noun in _NOUNS.items() if kind in found]
     return f"{'' if is_all else 'at least '}{', '.join(parts)}"
-
-
-def _counted(number: int, word: str) -> str:
-    return f"{number:,} {word.removesuffix('s') if number == 1 else word}"
 
 
 def _doubt(source: str, seen: str) -> InputError:

@@ -17,8 +17,7 @@ from typing import Any, NamedTuple
 
 from pipelines.tools.diff.digests import Digests, content_at, read_digests, spill_digests
 from pipelines.tools.records import Example, ExampleReader
-from pipelines.tools.tables import as_table
-from trainer_utils.format.printable import printable
+from trainer_utils.text_output import Part, as_text, make_table
 
 __all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
 
@@ -88,30 +87,41 @@ class Difference:
             "changes": [change.to_json() for change in self.changes],
         }
 
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        parts: list[Part] = [", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())]
+        if self.changes:
+            rows = [[change.kind, change.name, _where(change)] for change in self.changes]
+            parts += ["", make_table(["change", "record", "where"], rows)]
+            if more := sum(self.counts[kind] for kind in KINDS) - len(self.changes):
+                parts += ["", f"… and {more:,} more (--most N)"]
+        return parts
+
     def __str__(self) -> str:
-        head = ", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())
-        if not self.changes:
-            return head
-        rows = [[change.kind, change.name, _told(change)] for change in self.changes]
-        parts = [head, as_table(["change", "record", "where"], rows)]
-        if more := sum(self.counts[kind] for kind in KINDS) - len(self.changes):
-            parts.append(f"… and {more:,} more (--most N)")
-        return "\n\n".join(parts)
+        return as_text(self.parts())
 
 
-def _told(change: Change) -> str:
+def _where(change: Change) -> str:
+    """The splits of a change, and the features that differ."""
     places = [place.split for place in (change.before, change.after) if place is not None]
-    what = " to ".join(dict.fromkeys(places))
-    return f"{what}: {', '.join(map(printable, change.features))}" if change.features else what
+    splits = " to ".join(dict.fromkeys(places))
+    return f"{splits}: {', '.join(change.features)}" if change.features else splits
 
 
-def compare_datasets(before: str, after: str, *, most: int = 100) -> Difference:
+def compare_datasets(
+    before: str,
+    after: str,
+    *,
+    most: int = 100,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Difference:
     """Compares two datasets.
 
     Args:
         before: uri of the first.
         after: uri of the second.
         most: changes of each kind that are listed; all are counted.
+        advance: called now and then with the records that were read since, and how many there are.
 
     Raises:
         DatasetError: one of them is none, or a record is damaged.
@@ -128,7 +138,9 @@ def compare_datasets(before: str, after: str, *, most: int = 100) -> Difference:
     with tempfile.TemporaryDirectory(prefix="tfx-shards-diff-") as folder:
         folders = [f"{folder}/{name}" for name in ("before", "after")]
         for reader, spilled in zip(readers, folders, strict=True):
-            spill_digests(reader, splits, spilled, buckets)
+            spill_digests(
+                reader, splits, spilled, buckets, advance=lambda done: advance(done, records)
+            )
         for bucket in range(buckets):
             olds, news = (read_digests(spilled, bucket) for spilled in folders)
             for pair in _pairs(olds, news, contents):

@@ -10,7 +10,7 @@ one name are in one bucket, whatever dataset they are of.
 
 import hashlib
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,19 @@ __all__ = ["Digests", "content_at", "read_digests", "spill_digests"]
 
 _DIGEST = np.dtype([("name", "V16"), ("content", "<u8"), ("split", "<u2"), ("number", "<i8")])
 _AT_ONCE = 1 << 18  # records, before they are written
+_REPORTED_RECORDS = 1 << 10
 
 Digests = npt.NDArray[np.void]
 
 
-def spill_digests(reader: ExampleReader, splits: Sequence[str], folder: str, buckets: int) -> None:
+def spill_digests(
+    reader: ExampleReader,
+    splits: Sequence[str],
+    folder: str,
+    buckets: int,
+    *,
+    advance: Callable[[int], None],
+) -> None:
     """Writes the digests of all records to `buckets` files in a folder, which is made.
 
     Args:
@@ -34,6 +42,7 @@ def spill_digests(reader: ExampleReader, splits: Sequence[str], folder: str, buc
         splits: all that any of the datasets has; a digest holds the place in it.
         folder: for the files; file `n` holds the names whose hash says so.
         buckets: how many files.
+        advance: called now and then with the records that were read since.
 
     Raises:
         DatasetError: a record is no `tf.train.Example`.
@@ -49,6 +58,8 @@ def spill_digests(reader: ExampleReader, splits: Sequence[str], folder: str, buc
             key = name if name is not None else content.to_bytes(8, "little")
             digest = hashlib.blake2b(key, digest_size=16, person=b"name" if name else b"content")
             waiting.append((digest.digest(), content, place, glance.number))
+            if len(waiting) % _REPORTED_RECORDS == 0:
+                advance(_REPORTED_RECORDS)
             if len(waiting) == _AT_ONCE:
                 _write(waiting, folder, buckets)
                 waiting = []

@@ -8,13 +8,13 @@ Nothing is changed, and TensorFlow is imported only where there is a GPU that it
 
 from collections.abc import Sequence
 
-from pipelines.tools.doctor.checks import Check
+from pipelines.tools.doctor.checks import Check, checks_table, is_good
 from pipelines.tools.doctor.cluster import cluster_checks, workers_of
 from pipelines.tools.doctor.dataset import dataset_checks
 from pipelines.tools.doctor.machine import machine_checks
 from pipelines.tools.doctor.packages import package_checks
 
-__all__ = ["Check", "examine"]
+__all__ = ["Check", "checks_table", "examine", "is_good"]
 
 
 def examine(

@@ -1,13 +1,17 @@
-"""One thing that was looked at.
+"""What was looked at, one check each.
 
-Check("disk", "warn", "2.1 GB free in '/tmp'", cure="Make room, or set TMPDIR.")
+check = warn("disk", "2.1 GB free in '/tmp'", "Make room, or set TMPDIR.")
+print_parts([checks_table([check])])
 """
 
 import dataclasses
+from collections.abc import Iterable
 
-__all__ = ["LEVELS", "Check", "bad", "ok", "warn"]
+from trainer_utils.text_output import Part, make_table
 
-LEVELS = ("ok", "warn", "bad")
+__all__ = ["Check", "bad", "checks_table", "is_good", "ok", "warn"]
+
+_STYLES = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -40,3 +44,17 @@ def warn(name: str, message: str, cure: str) -> Check:
 def bad(name: str, message: str, cure: str) -> Check:
     """It will fail."""
     return Check(name, "bad", message, cure)
+
+
+def is_good(checks: Iterable[Check]) -> bool:
+    """Whether nothing will fail."""
+    return all(check.level != "bad" for check in checks)
+
+
+def checks_table(checks: Iterable[Check]) -> Part:
+    """A line a check, and its cure below it."""
+    rows = [
+        [check.level, check.name, [check.message, *([f"→ {check.cure}"] if check.cure else [])]]
+        for check in checks
+    ]
+    return make_table(None, rows, styles=_STYLES)

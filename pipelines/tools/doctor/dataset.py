@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping
 from pipelines.tools.doctor.checks import Check, bad, ok, warn
 from pipelines.tools.doctor.machine import disk_check
 from pipelines.tools.inspection import DatasetFacts, SplitFacts, inspect_dataset
-from pipelines.tools.tables import counted, human_bytes
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.text_output import human_bytes, list_counts, quantity
 
 __all__ = ["dataset_checks"]
 
@@ -122,7 +122,7 @@ def _rejects(facts: DatasetFacts) -> Iterator[Check]:
         return
     yield warn(
         "rejects",
-        f"{total.rejected:,} of {total.found:,} inputs were left out: {counted(rejected)}",
+        f"{total.rejected:,} of {total.found:,} inputs were left out: {list_counts(rejected)}",
         f"{facts.uri}/{REJECTS_FILE} names each of them.",
     )
 
@@ -147,7 +147,8 @@ def _classes(facts: DatasetFacts) -> Iterator[Check]:
         )
     else:
         yield ok(
-            "classes", f"{len(totals)}, of {totals[rarest]:,} to {totals[commonest]:,} examples"
+            "classes",
+            f"{len(totals)}, of {totals[rarest]:,} to {quantity(totals[commonest], 'example')}",
         )
 
 

@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.tools.doctor.checks import Check, bad, ok, warn
-from pipelines.tools.tables import human_bytes
 from trainer_utils.machine import usable_cores
+from trainer_utils.text_output import human_bytes
 
 __all__ = ["disk_check", "machine_checks", "memory_limit"]
 

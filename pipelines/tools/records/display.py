@@ -11,9 +11,9 @@ from collections.abc import Iterable, Sequence
 
 from pipelines.tools.records.reader import Example
 from pipelines.tools.records.values import Value
-from pipelines.tools.tables import human_bytes
 from trainer_utils.format import DatasetError
 from trainer_utils.format.printable import printable
+from trainer_utils.text_output import human_bytes, quantity
 
 __all__ = [
     "EXAMPLES_FILE",
@@ -63,7 +63,7 @@ def _number(number: int | float) -> str:
 
 
 def _listed(texts: Sequence[str], count: int) -> str:
-    more = f", … {count:,} values" if count > len(texts) else ""
+    more = f", … {quantity(count, 'value')}" if count > len(texts) else ""
     return f"[{', '.join(texts)}{more}]"
 
 

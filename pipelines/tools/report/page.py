@@ -7,6 +7,7 @@ import itertools
 import json
 import os
 import uuid
+from collections.abc import Callable
 from typing import Any
 
 from pipelines.tools.doctor.dataset import dataset_checks
@@ -31,7 +32,12 @@ _MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS = 60, 400, 5
 
 
 def write_report(
-    uri: str, path: str, *, sample_records: int = SAMPLE_RECORDS, lineage: str | None = None
+    uri: str,
+    path: str,
+    *,
+    sample_records: int = SAMPLE_RECORDS,
+    lineage: str | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> None:
     """Writes the page, whole or not at all.
 
@@ -40,11 +46,12 @@ def write_report(
         path: of the file.
         sample_records: of each split, at the most, that are read.
         lineage: where the dataset comes from, as text, if that is known.
+        advance: called after each record with 1, and how many records will be read.
 
     Raises:
         DatasetError: there is no such dataset.
     """
-    page = render_report(uri, sample_records=sample_records, lineage=lineage)
+    page = render_report(uri, sample_records=sample_records, lineage=lineage, advance=advance)
     temporary = f"{path}.{uuid.uuid4().hex}"
     try:
         with open(temporary, "w", encoding="utf-8") as stream:
@@ -56,12 +63,16 @@ def write_report(
 
 
 def render_report(
-    uri: str, *, sample_records: int = SAMPLE_RECORDS, lineage: str | None = None
+    uri: str,
+    *,
+    sample_records: int = SAMPLE_RECORDS,
+    lineage: str | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
     """The page as HTML; arguments and errors as those of `write_report`."""
     facts = inspect_dataset(uri)
     reader = ExampleReader(uri)
-    sample = draw_sample(reader, most_records=sample_records)
+    sample = draw_sample(reader, most_records=sample_records, advance=advance)
     splits = list(facts.splits)
     labels, num_labels = label_rows(facts.labels, splits, most=_MOST_LABELS)
     checks = [check for check in dataset_checks(uri) if not check.name.startswith("disk")]

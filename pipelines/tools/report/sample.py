@@ -7,7 +7,7 @@ sample.features["height"].statistics[0].mean, sample.pictures
 import collections
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -163,23 +163,37 @@ class _Collected:
         )
 
 
-def draw_sample(reader: ExampleReader, *, most_records: int) -> Sample:
+def draw_sample(
+    reader: ExampleReader,
+    *,
+    most_records: int,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Sample:
     """Reads records that lie equally far apart in each split.
 
     Args:
         reader: of the dataset.
         most_records: of each split.
+        advance: called after each record with 1, and how many records will be read.
     """
     collected: dict[str, _Collected] = {}
     records: dict[str, int] = {}
     pictures: dict[str, list[Picture]] = {}
     sounds: list[Sound] = []
     damage = None
+    numbers: dict[str, list[int]] = {}
     for split in reader.splits:
         records[split] = 0
         try:
-            for example in reader.read(split, spread(reader.count(split), most_records)):
+            numbers[split] = spread(reader.count(split), most_records)
+        except (ValueError, OSError) as error:
+            damage = str(error)
+    total = sum(map(len, numbers.values()))
+    for split in numbers:
+        try:
+            for example in reader.read(split, numbers[split]):
                 records[split] += 1
+                advance(1, total)
                 for name, value in example.values.items():
                     feature = collected.setdefault(name, _Collected())
                     feature.add(split, value)

@@ -10,7 +10,6 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pipelines.tools.tables import human_bytes
 from pipelines.tools.verification.problems import Problem
 from pipelines.tools.verification.shards import ShardOutcome, ShardTask, check_shard
 from pipelines.tools.verification.whole import (
@@ -24,6 +23,7 @@ from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file
 from trainer_utils.format.printable import printable
+from trainer_utils.text_output import human_bytes, quantity
 
 __all__ = ["Verification", "verify_dataset"]
 
@@ -76,9 +76,11 @@ class Verification:
     def __str__(self) -> str:
         lines = [problem.message for problem in self.problems]
         counts = ", ".join(f"{split} {number:,}" for split, number in self.records.items())
+        bad = quantity(len(self.problems), "problem")
         lines.append(
-            f"{'good' if self.is_good else f'BAD ({len(self.problems)} problems)'}: {self.uri}: "
-            f"{self.num_shards} shards, {human_bytes(self.bytes)}, whole records: {counts}"
+            f"{'good' if self.is_good else f'BAD ({bad})'}: {self.uri}: "
+            f"{quantity(self.num_shards, 'shard')}, {human_bytes(self.bytes)}, "
+            f"whole records: {counts}"
         )
         if self.is_good and not self.has_manifest:
             lines.append("It has no manifest: whether all records are there cannot be told.")

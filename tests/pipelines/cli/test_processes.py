@@ -81,8 +81,13 @@ def test_a_pipe_gets_no_colours_and_any_name_can_be_shown(run_cli, dataset, tmp_
     assert json.loads(done.stdout)["splits"]["eval"]["records"] == 5
 
 
-def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_path):
-    done = run_cli("plan", str(whole_dataset), "--batch-size", "4", cwd=tmp_path)
+@pytest.mark.parametrize(
+    "options",
+    [["plan", "--batch-size", "4"], ["bench", "--features", "label", "--seconds", "0.1"]],
+    ids=["plan", "bench"],
+)
+def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_path, options):
+    done = run_cli(*options, str(whole_dataset), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 

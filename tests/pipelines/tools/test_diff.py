@@ -137,3 +137,10 @@ def test_the_command(write):
     facts = json.loads(CliRunner().invoke(app, ["diff", *uris, "--json"]).stdout)
     assert facts["changes"][0]["features"] == ["image"]
     assert CliRunner().invoke(app, ["diff", uris[0], "nowhere"]).exit_code == 1
+
+
+def test_progress_counts_the_records_of_both(datum_photos, monkeypatch):
+    monkeypatch.setattr("pipelines.tools.diff.digests._REPORTED_RECORDS", 1)
+    calls = []
+    compare_datasets(datum_photos, datum_photos, advance=lambda *call: calls.append(call))
+    assert calls == [(1, 60)] * 60  # 30 photos in each

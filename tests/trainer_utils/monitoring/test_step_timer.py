@@ -10,7 +10,7 @@ import pytest
 
 from trainer_utils import ConfigError, StepTimer
 from trainer_utils.monitoring import step_timer
-from trainer_utils.monitoring.waiting import Waiting
+from trainer_utils.reading.read_timer import ReadTime
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -18,14 +18,16 @@ REPOSITORY = Path(__file__).parents[3]
 class Trainer:
     """Calls a timer as Keras does, and tells it the time."""
 
-    def __init__(self, monkeypatch, *, busy: float = 0.5, watched: bool = True, **options):
+    def __init__(self, monkeypatch, *, busy: float = 0.5, is_timed: bool = True, **options):
         self.seconds = self.waited = self.batches = self.cpu = 0.0
-        self.busy, self.watched = busy, watched
+        self.busy, self.is_timed = busy, is_timed
         self.timer = StepTimer(**options)
         self.timer._clock = lambda: self.seconds
         self.timer._cpu = lambda: self.cpu
         monkeypatch.setattr(step_timer, "usable_cores", lambda: 4)
-        monkeypatch.setattr(step_timer, "read_waiting", lambda: Waiting(self.batches, self.waited))
+        monkeypatch.setattr(
+            step_timer, "time_in_reads", lambda: ReadTime(self.batches, self.waited)
+        )
 
     def advance(self, seconds: float) -> None:
         self.seconds += seconds
@@ -36,7 +38,7 @@ class Trainer:
         for step in range(steps):
             self.timer.on_train_batch_begin(step)
             self.advance(wait + compute)
-            if self.watched:
+            if self.is_timed:
                 self.waited += wait
                 self.batches += 1
             self.timer.on_train_batch_end(step)
@@ -99,9 +101,9 @@ def test_the_first_steps_do_not_count(monkeypatch):
     assert trainer.timer.shares == []
 
 
-def test_a_dataset_that_cannot_be_watched_is_told(monkeypatch):
-    trainer = Trainer(monkeypatch, every=10, watched=False)
-    with pytest.warns(UserWarning, match=r"cannot tell .*watched\(dataset\)"):
+def test_a_dataset_without_a_read_timer_gets_a_warning(monkeypatch):
+    trainer = Trainer(monkeypatch, every=10, is_timed=False)
+    with pytest.warns(UserWarning, match=r"cannot tell .*add_read_timer\(dataset\)"):
         trainer.epoch(33, compute=1, wait=1)
 
 
@@ -115,7 +117,7 @@ FIT = textwrap.dedent("""
     import time, warnings
     import tensorflow as tf
     import trainer_utils
-    from trainer_utils.monitoring.waiting import watched
+    from trainer_utils.reading.read_timer import add_read_timer
     {keras}
 
     def slow(x):
@@ -131,7 +133,7 @@ FIT = textwrap.dedent("""
     timer = trainer_utils.StepTimer(every=4)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        history = model.fit(watched(data), epochs=2, verbose=0, callbacks=[timer])
+        history = model.fit(add_read_timer(data), epochs=2, verbose=0, callbacks=[timer])
     told = [str(w.message) for w in caught if "StepTimer" in str(w.message)]
     assert len(told) == 1 and "went into waiting for input" in told[0], told
     assert len(timer.shares) == 6, timer.shares  # of 9 steps and of 12: 4, 4, 1 and 4, 4, 4

@@ -16,17 +16,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from trainer_utils import ConfigError, InputOptions
-from trainer_utils.dataset import Dataset, ShardFile
-from trainer_utils.dataset.selection import Source, source_of
-from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.order.global_shuffle import GlobalOrder
-from trainer_utils.order.layout import Layout
-from trainer_utils.order.mixing import mixed_ranges
-from trainer_utils.order.sequential import read_in_order
-from trainer_utils.order.state import first_state, state_at, steps_per_epoch
-from trainer_utils.order.windowed import Windows
-from trainer_utils.planning import layout_of
+from trainer_utils.format import ConfigError
+from trainer_utils.format.file_ranges import cut
+from trainer_utils.format.slices import resolve_slices
+from trainer_utils.order import (
+    FileRange,
+    GlobalShuffle,
+    InputOrder,
+    OrderOptions,
+    RecordName,
+    Sequential,
+    Windowed,
+    mixed_ranges,
+)
 
 REMAINDERS = [None, "drop", "pad", "balance"]
 
@@ -135,19 +137,19 @@ def true_sizes(records: int, batch_size: int, remainder: str | None) -> list[int
 # --- What the plans say ---
 
 
-def sources_of(case: Case) -> list[Source]:
-    sources = []
+def ranges_of(case: Case) -> list[FileRange]:
+    datasets = []
     for index, (shards, slices) in enumerate(zip(case.sizes, case.slices, strict=True)):
         files = [
-            ShardFile(f"/{index}/{shard}", records, records * 100)
+            FileRange(f"/{index}/{shard}", 0, records, to_end=True)
             for shard, records in enumerate(shards)
         ]
-        dataset = Dataset(uri=f"/{index}", features={}, shards={"train": files})
         text = "+".join(
             f"train[{'' if a is None else a}:{'' if b is None else b}]" for a, b in slices
         )
-        sources.append(source_of(dataset, text))
-    return sources
+        wanted = resolve_slices(text, {"train": sum(shards)})
+        datasets.append([part for one in wanted for part in cut(files, one.start, one.stop)])
+    return mixed_ranges(datasets, case.settings["weights"])
 
 
 class Reader:
@@ -165,50 +167,46 @@ class Reader:
         found = [self._first[p.path] + np.arange(p.skip, p.skip + p.take) for p in parts]
         return np.concatenate([*found, np.zeros(0, np.int64)]).astype(np.int64)
 
-    def batches(
-        self,
-        ranges: list[FileRange],
-        options: InputOptions,
-        layout: Layout,
-        worker: int,
-        epoch: int,
-        step: int,
-    ) -> Iterator[list[int]]:
+    def batches(self, order: InputOrder, worker: int, epoch: int, step: int) -> Iterator[list[int]]:
         """A worker's rows of each batch of an epoch from a step on."""
-        if options.shuffle == "global":
-            order = GlobalOrder(layout, worker=worker, seed=options.seed)
-            records = self.read(ranges)
-            for later in range(step, layout.steps):
-                yield records[order.at(epoch, later)].tolist()
-        elif options.shuffle is False:
-            parts, sizes = read_in_order(ranges, layout, epoch, step)
+        strategy = order.strategy(worker)
+        if isinstance(strategy, GlobalShuffle):
+            for number in range(step, order.layout.steps):
+                yield self.named(strategy.records(epoch, number))
+        elif isinstance(strategy, Sequential):
+            parts, sizes = strategy.reads(epoch, step)
             records = self.read(parts)
             for size in itertools.cycle(sizes.tolist()):
                 if not len(records):
                     return
                 batch, records = records[:size], records[size:]
-                begin = worker * len(batch) // layout.num_workers
-                yield batch[begin : (worker + 1) * len(batch) // layout.num_workers].tolist()
+                workers = order.layout.num_workers
+                begin = worker * len(batch) // workers
+                yield batch[begin : (worker + 1) * len(batch) // workers].tolist()
         else:
-            bound = options.shuffle_bytes // 140 or 1
-            limit = bound if options.shuffle is True else options.shuffle
-            windows = Windows(
-                ranges, layout=layout, worker=worker, window_records=limit, seed=options.seed
-            )
-            reads = windows.reads(epoch, step)
-            held = self._in_turn([self.read(parts) for parts in reads.lanes], windows.block)
-            skip = step - int(windows.starts[reads.window])
-            for number, size in enumerate(reads.sizes.tolist(), start=reads.window):
-                window, held = held[:size], held[size:]
-                rows, ends = windows.places(epoch, number)
-                assert size <= max(limit // 3, 3 * options.batch_size)  # the bound of memory
-                steps = int(windows.starts[number + 1] - windows.starts[number])
-                assert len(ends) == steps
-                begins = [0, *ends.tolist()]
-                for begin, end in list(itertools.pairwise(begins))[skip:]:
-                    yield window[rows[begin:end]].tolist()
-                skip = 0
-            assert not len(held)
+            yield from self._windowed(strategy, order, epoch, step)
+
+    def _windowed(
+        self, strategy: Windowed, order: InputOrder, epoch: int, step: int
+    ) -> Iterator[list[int]]:
+        reads = strategy.reads(epoch, step)
+        held = self._in_turn([self.read(parts) for parts in reads.lanes], strategy.block)
+        skip = step - int(strategy.starts[reads.window])
+        bound = max(order.window_records // 3, 3 * order.layout.batch_size)
+        for number, size in enumerate(reads.sizes.tolist(), start=reads.window):
+            window, held = held[:size], held[size:]
+            rows, ends = strategy.places(epoch, number)
+            assert size <= bound  # of memory
+            steps = int(strategy.starts[number + 1] - strategy.starts[number])
+            assert len(ends) == steps
+            begins = [0, *ends.tolist()]
+            for begin, end in list(itertools.pairwise(begins))[skip:]:
+                yield window[rows[begin:end]].tolist()
+            skip = 0
+        assert not len(held)
+
+    def named(self, records: list[RecordName]) -> list[int]:
+        return [self._first[path] + number for path, number in records]
 
     @staticmethod
     def _in_turn(lanes: list[np.ndarray], block: int) -> np.ndarray:
@@ -221,12 +219,20 @@ class Reader:
 def run(
     case: Case, ranges: list[FileRange], workers: int, replicas: int, token: Any, stop: int | None
 ) -> tuple[list[list[list[int]]], Any]:
-    """Each worker's rows of each step from a token on; and the token at `stop`."""
-    options = InputOptions(**case.settings, state=token)
-    records = sum(part.take for part in ranges)
-    layout = layout_of(records, options, workers=workers, replicas=workers * replicas)
-    start = first_state(options, layout, "digest")
-    each = steps_per_epoch(options, layout)
+    """Each worker's rows of each step from a token on; and the token at `stop`.
+
+    What strategies read, one batch after the other, is what they say of each step alone.
+    """
+    options = OrderOptions(**case.settings, state=token)
+    order = InputOrder(
+        ranges,
+        options,
+        num_workers=workers,
+        num_replicas=workers * replicas,
+        mean_record_bytes=100,
+        digest="digest",
+    )
+    start, each = order.start, order.steps_per_epoch
     begun = start.epoch * each + start.step
     end = case.epochs * each if stop is None else stop
     steps: list[list[list[int]]] = []
@@ -236,18 +242,19 @@ def run(
         if not each or begun + len(steps) >= end:
             break
         plain = first // options.echoing
-        own = [
-            list(reader.batches(ranges, options, layout, worker, epoch, plain))
-            for worker in range(workers)
-        ]
+        own = [list(reader.batches(order, worker, epoch, plain)) for worker in range(workers)]
         assert len({len(batches) for batches in own}) == 1, (
             "workers take different numbers of steps"
         )
         of_epoch = [[list(rows) for rows in step] for step in zip(*own, strict=True)]
         echoed = [step for step in of_epoch for _ in range(options.echoing)]
+        for number in {first, (first + each) // 2, each - 1} if each else ():
+            for worker in range(workers):
+                records = order.records(epoch=epoch, step=number, worker=worker)
+                index = number - first // options.echoing * options.echoing
+                assert reader.named(records) == echoed[index][worker]
         steps += echoed[first % options.echoing :]
-    token = state_at(end, options, layout, "digest").to_json()
-    return steps[: end - begun], token
+    return steps[: end - begun], order.state(end).to_json()
 
 
 def check(case: Case) -> str:
@@ -256,7 +263,7 @@ def check(case: Case) -> str:
     batch_size, remainder, echo = (settings[k] for k in ("batch_size", "remainder", "echoing"))
     expected = truth(case)
     sizes = true_sizes(expected.total(), batch_size, remainder)
-    ranges = mixed_ranges(sources_of(case), settings["weights"])
+    ranges = ranges_of(case)
     least = min(sizes, default=batch_size)
     too_many = [job for job in case.jobs if remainder == "balance" and least < math.prod(job)]
     if too_many or (remainder == "drop" and 0 < expected.total() < batch_size):

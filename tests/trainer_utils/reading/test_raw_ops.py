@@ -8,7 +8,7 @@ import tensorflow as tf
 from tensorflow.core.framework import graph_pb2
 
 from trainer_utils import input_fn
-from trainer_utils.reading.dataflow import flat_mapped, interleaved, mapped
+from trainer_utils.reading.raw_ops import flat_map, interleave, map_elements
 
 NUMBERS = tf.data.Dataset.range(7)
 PAIRS = tf.data.Dataset.zip((NUMBERS, NUMBERS.map(tf.strings.as_string)))
@@ -35,24 +35,24 @@ def listed(dataset: tf.data.Dataset) -> list:
     ],
 )
 def test_mapped_is_map(dataset, change, parallel):
-    light, own = mapped(dataset, change, parallel=parallel), dataset.map(change)
+    light, own = map_elements(dataset, change, parallel=parallel), dataset.map(change)
     assert listed(light) == listed(own)
     assert light.element_spec == own.element_spec
     assert int(light.cardinality()) == int(own.cardinality())
 
 
 def test_what_is_ragged_is_mapped_too():
-    lists = mapped(NUMBERS, lambda number: tf.ragged.range([0, number], [2, number + 1]))
+    lists = map_elements(NUMBERS, lambda number: tf.ragged.range([0, number], [2, number + 1]))
     assert [row.tolist() for row in listed(lists)[3]] == [[0, 1], [3]]
-    sizes = mapped(lists, lambda row: tf.size(row.flat_values))
+    sizes = map_elements(lists, lambda row: tf.size(row.flat_values))
     assert listed(sizes) == [3] * 7
 
 
 def test_flat_mapped_is_flat_map():
     def make(number: tf.Tensor) -> tf.data.Dataset:
-        return mapped(tf.data.Dataset.range(number), lambda inner: (inner, number))
+        return map_elements(tf.data.Dataset.range(number), lambda inner: (inner, number))
 
-    assert listed(flat_mapped(NUMBERS, make)) == [(b, a) for a in range(7) for b in range(a)]
+    assert listed(flat_map(NUMBERS, make)) == [(b, a) for a in range(7) for b in range(a)]
 
 
 @pytest.mark.parametrize("cycle", [1, 3, 20])
@@ -61,7 +61,7 @@ def test_interleaved_is_interleave(cycle):
         return tf.data.Dataset.range(number * 10, number * 11)
 
     own = NUMBERS.interleave(make, cycle_length=cycle, block_length=1)
-    assert listed(interleaved(NUMBERS, make, cycle=cycle, parallel=2)) == listed(own)
+    assert listed(interleave(NUMBERS, make, cycle=cycle, parallel=2)) == listed(own)
 
 
 def test_a_dataset_outlives_what_it_was_made_with():
@@ -71,13 +71,13 @@ def test_a_dataset_outlives_what_it_was_made_with():
         def call(value: np.ndarray) -> np.ndarray:
             return value + 1
 
-        inner = mapped(
+        inner = map_elements(
             tf.data.Dataset.range(2),
             lambda n: tf.ensure_shape(tf.numpy_function(call, [n], tf.int64), ()),
         )
-        return mapped(inner, lambda n: n * scale + number)
+        return map_elements(inner, lambda n: n * scale + number)
 
-    dataset = flat_mapped(NUMBERS.take(2), make).prefetch(1)
+    dataset = flat_map(NUMBERS.take(2), make).prefetch(1)
     del make
     for _ in range(2):
         gc.collect()

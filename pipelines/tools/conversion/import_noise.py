@@ -1,6 +1,6 @@
 """Imports TensorFlow and TFX without the lines that they print on the way.
 
-    with quiet_imports():
+    with suppress_import_noise():
         from pipelines.tools.conversion.pipeline import run_pipeline
 
 TensorFlow says on every import which CUDA plugins it could not register twice, and Google's
@@ -15,13 +15,13 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 
-__all__ = ["quiet_imports"]
+__all__ = ["suppress_import_noise"]
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
 
 
 @contextlib.contextmanager
-def quiet_imports() -> Iterator[None]:
+def suppress_import_noise() -> Iterator[None]:
     """Holds back warnings, and what goes to file descriptor 2; where an import fails, it is shown.
 
     Somebody who has set TensorFlow's log level has decided already, and gets what that brings.
@@ -32,12 +32,12 @@ def quiet_imports() -> Iterator[None]:
             if not sys.warnoptions:
                 warnings.simplefilter("ignore")
             if _LEVEL not in os.environ:
-                stack.enter_context(_held_back())
+                stack.enter_context(_held_stderr())
         yield
 
 
 @contextlib.contextmanager
-def _held_back() -> Iterator[None]:
+def _held_stderr() -> Iterator[None]:
     try:
         stderr = os.dup(2)
     except OSError:  # there is none

@@ -14,8 +14,8 @@ warnings.warn("of a package", FutureWarning)
 """
 PROGRAM = """
 import sys
-from pipelines.tools.conversion.quiet_imports import quiet_imports
-with quiet_imports():
+from pipelines.tools.conversion.import_noise import suppress_import_noise
+with suppress_import_noise():
     import noisy
 print("after", file=sys.stderr)
 """
@@ -34,7 +34,7 @@ def run(folder, noisy=NOISY, program=PROGRAM, options=(), **environment):
     )
 
 
-def test_what_an_import_prints_is_held_back_and_what_comes_after_is_not(tmp_path):
+def test_what_an_import_prints_is_held_stderr_and_what_comes_after_is_not(tmp_path):
     assert run(tmp_path).stderr == "after\n"
 
 

@@ -1,7 +1,7 @@
-"""One record on its way from the raw file through every dataset.
+"""Where one record is: from the raw file through every dataset that was made of it.
 
-way = follow_record("cat/1.jpg", graph, location, datasets=[1, 2])
-way.source.path, way.steps[0].search.places
+trace = trace_record("cat/1.jpg", graph, location, datasets=[1, 2])
+trace.source.path, trace.steps[0].search.places
 """
 
 import dataclasses
@@ -14,37 +14,37 @@ from pipelines.lineage.records import Search, search_dataset
 from pipelines.lineage.source_files import SourceFile, find_source
 from trainer_utils.format import InputError
 
-__all__ = ["RecordStep", "RecordWay", "follow_record"]
+__all__ = ["RecordStep", "RecordTrace", "trace_record"]
 
 _KNOWN = ("found", "rejected")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RecordStep:
-    """One dataset on the way, and where in it the record is."""
+    """One dataset, and where in it the record is."""
 
     artifact: int
     search: Search
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RecordWay:
+class RecordTrace:
     """The file that a record was made of, where the store names it, and the datasets in order."""
 
     source: SourceFile | None
     steps: Sequence[RecordStep]
 
 
-def follow_record(
+def trace_record(
     record: str, graph: Graph, location: Location, *, datasets: Sequence[int]
-) -> RecordWay:
+) -> RecordTrace:
     """Looks for a record in datasets; reads all of their shards.
 
     Args:
         record: its `filename` or `id`, or the path of the raw file.
         graph: of the datasets.
         location: tells where their files are.
-        datasets: the ids of their artifacts, the first on the way first.
+        datasets: the ids of their artifacts, the first one first.
 
     Raises:
         InputError: there is no dataset, or the record is in none of them.
@@ -61,16 +61,16 @@ def follow_record(
             f"{graph.artifacts[location.artifact].uri!r} is or was made from, found none"
         )
     if not any(step.search.outcome in _KNOWN for step in steps):
-        told = "; ".join(
+        outcomes = "; ".join(
             f"{graph.artifacts[step.artifact].uri}: {step.search.outcome}, {step.search.detail}"
             for step in steps
         )
         raise InputError(
-            f"record {record!r}: expected the filename or id of a record, found none. {told}. "
+            f"record {record!r}: expected the filename or id of a record, found none. {outcomes}. "
             "Give it as it stands in the records: the path relative to the input base, or file:row."
         )
     # The last of its names is that of the records, where the path of a file was given.
-    return RecordWay(source=find_source(names[-1], bases=bases), steps=steps)
+    return RecordTrace(source=find_source(names[-1], bases=bases), steps=steps)
 
 
 def _searched(uri: str, names: Sequence[str]) -> Search:
