@@ -16,10 +16,10 @@ from typing import Any
 from components.common.files import exists, is_folder, is_remote, join, open_for_reading
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
-from components.example_gen.list_tables import SUFFIXES
 from components.image_example_gen.layouts.webdataset import is_archive
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS
+from components.tables.reading import SUFFIXES
 from pipelines.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
 

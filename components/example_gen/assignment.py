@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from components.common.listing import Column
 from components.common.rejects import Reject
-from components.example_gen.columns import label_ids, running, split_column
+from components.example_gen.columns import own_split_column, running
 from components.example_gen.inspection import PieceReport, read_columns, read_digests
 from components.example_gen.partition import (
     OWN_NAME,
@@ -28,16 +28,16 @@ from components.example_gen.partition import (
     checked_partition,
     ordered_splits,
 )
-from components.example_gen.vocabularies import label_column
+from components.example_gen.settings import ExampleGenSettings
 from components.tables.kinds import typed
 from components.tables.pieces import Piece
-from components.text_example_gen.settings import TextSettings
-from trainer_utils.format import InputError, canonical_split, keyed_hash, keyed_hashes
+from components.tables.splits import refuse_word, split_of_word
+from components.tables.vocabularies import label_column, label_ids
+from trainer_utils.format import keyed_hash, keyed_hashes
 
 __all__ = ["LEFT_OUT", "Assignment"]
 
 LEFT_OUT = 255  # in place of a split's number
-_UNASSIGNED = ("", "unassigned")
 
 Numbers = npt.NDArray[np.uint8]
 
@@ -51,6 +51,7 @@ class Assignment:
         folder: the working folder, with the rows.
         partition: the splits that output_config asks for, or None.
         settings: of the component.
+        deduplicate: whether rows whose text came before are left out.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
@@ -66,11 +67,13 @@ class Assignment:
         *,
         folder: str,
         partition: Partition | None,
-        settings: TextSettings,
+        settings: ExampleGenSettings,
+        deduplicate: bool,
     ) -> None:
         self._pieces, self._reports = pieces, reports
         self._columns, self._vocabularies = columns, vocabularies
         self._folder, self._settings = folder, settings
+        self._deduplicate = deduplicate
         self.first_records = running([report.found for report in reports], pieces)
         self._first_lines = running([report.lines for report in reports], pieces)
         self.rejects: list[Reject] = []
@@ -90,7 +93,7 @@ class Assignment:
 
     def _own_splits(self) -> tuple[set[str], bool]:
         """The splits that the inputs name, and whether some rows name none."""
-        column = split_column(self._reports, self._settings)
+        column = own_split_column(self._reports, self._settings.columns)
         self._split_column = column
         if column is None:
             found = {piece.split for piece in self._pieces}
@@ -109,15 +112,12 @@ class Assignment:
         encoded = columns[column].cast(pa.string()).dictionary_encode()
         names: list[str | None] = []
         for place, value in enumerate(encoded.dictionary.to_pylist()):
-            split = canonical_split(value)
-            if split is None and value.lower() not in _UNASSIGNED:
+            try:
+                names.append(split_of_word(value))
+            except ValueError:
                 row = pc.index(encoded.indices, place).as_py()
                 where = self.name(number, int(records[row]))
-                raise InputError(
-                    f"column {column!r}: expected TRAIN, VALIDATION, TEST or UNASSIGNED, "
-                    f"got {value!r} ({where}). If it is no split: columns={{{column!r}: 'string'}}."
-                )
-            names.append(split)
+                raise refuse_word(column, value, where) from None
         return [own if index is None else names[index] for index in encoded.indices.to_pylist()]
 
     def name(self, number: int, record: int) -> str:
@@ -133,7 +133,7 @@ class Assignment:
         self._reject_repeated_names(assigned)
         for number in range(len(self._pieces)):
             self._reject_labels(number, assigned[number])
-        if self._settings.deduplicate:
+        if self._deduplicate:
             self._leave_out_duplicates(assigned)
         if self._settings.stratify:
             self._stratify(assigned)

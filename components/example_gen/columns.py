@@ -4,28 +4,22 @@ columns = decide_columns(pieces, reports, settings)     # (Column(name='stars', 
 """
 
 import collections
-import os
-from collections.abc import Sequence
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from collections.abc import Mapping, Sequence
 
 from components.common.listing import Column
-from components.example_gen.inspection import PieceReport, text_columns
-from components.example_gen.vocabularies import check_vocabulary
+from components.example_gen.inspection import PieceReport
+from components.example_gen.settings import ExampleGenSettings
 from components.tables.kinds import decide
 from components.tables.pieces import MAX_COLUMNS, Piece
-from components.text_example_gen.settings import TextSettings
+from components.tables.splits import split_column
+from components.tables.texts import text_columns
 from trainer_utils.format import ConfigError, InputError
 
-__all__ = ["decide_columns", "label_ids", "running", "split_column", "vocabularies_of"]
-
-_SPLIT_NAMES = ("split", "ml_use")
+__all__ = ["decide_columns", "labels_of", "own_split_column", "running"]
 
 
 def decide_columns(
-    pieces: Sequence[Piece], reports: Sequence[PieceReport], settings: TextSettings
+    pieces: Sequence[Piece], reports: Sequence[PieceReport], settings: ExampleGenSettings
 ) -> tuple[Column, ...]:
     """What becomes a feature, in the order of the inputs.
 
@@ -46,8 +40,8 @@ def decide_columns(
             raise ConfigError(
                 f"columns: expected columns of the inputs ({', '.join(names)}), got {name!r}"
             )
-    texts = text_columns(names, settings)
-    split = split_column(reports, settings)
+    texts = text_columns(names, settings.columns)
+    split = own_split_column(reports, settings.columns)
     firsts = running([report.found for report in reports], pieces)
 
     def place(number: int, record: int) -> str:
@@ -71,19 +65,17 @@ def _names(reports: Sequence[PieceReport]) -> list[str]:
     return list(dict.fromkeys(name for report in reports for name in report.facts))
 
 
-def split_column(reports: Sequence[PieceReport], settings: TextSettings) -> str | None:
+def own_split_column(reports: Sequence[PieceReport], given: Mapping[str, str]) -> str | None:
     """The column that says each row's split, if there is one.
 
     Raises:
-        ConfigError: `columns` names two.
+        ConfigError: `given` names two.
     """
-    given = [name for name, kind in settings.columns.items() if kind == "split"]
-    if len(given) > 1:
-        raise ConfigError(f"columns: expected one 'split', got {', '.join(given)}")
-    if given:
-        return given[0]
-    free = {n.lower(): n for n in reversed(_names(reports)) if n not in settings.columns}
-    return next((free[name] for name in _SPLIT_NAMES if name in free), None)
+
+    def words_of(name: str) -> set[str]:
+        return {value for report in reports for value in report.labels.get(name, ())}
+
+    return split_column(_names(reports), given=given, words_of=words_of)
 
 
 def running(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
@@ -96,35 +88,10 @@ def running(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
     return sums
 
 
-def vocabularies_of(
-    columns: Sequence[Column], reports: Sequence[PieceReport], settings: TextSettings
-) -> dict[str, tuple[str, ...]]:
-    """The vocabulary of each column of labels: as given, or its values, sorted.
-
-    Raises:
-        ConfigError: one is given for no such column.
-        InputError: a label cannot be a line of a file.
-    """
-    labels = sorted(column.name for column in columns if column.kind == "label")
-    for name in settings.vocabularies:
-        if name not in labels:
-            raise ConfigError(
-                f"vocabulary[{name!r}]: expected a feature of labels "
-                f"({', '.join(labels) or 'there is none'})"
-            )
-    vocabularies = {}
-    for name in labels:
-        values = {value for report in reports for value in report.labels.get(name, ())}
-        own = tuple(sorted(values, key=os.fsencode))
-        vocabularies[name] = settings.vocabularies.get(name, own)
-        check_vocabulary(name, vocabularies[name])
-    return vocabularies
-
-
-def label_ids(array: Any, vocabulary: Sequence[str]) -> Any:
-    """Texts, or lists of them, as places in a vocabulary; null where it lacks one."""
-    values = pa.array(vocabulary, pa.string())
-    if pa.types.is_list(array.type):
-        ids = pc.index_in(array.values, value_set=values).cast(pa.int64())
-        return pa.ListArray.from_arrays(array.offsets, ids)
-    return pc.index_in(array, value_set=values, skip_nulls=True).cast(pa.int64())
+def labels_of(columns: Sequence[Column], reports: Sequence[PieceReport]) -> dict[str, set[str]]:
+    """The labels that occur, by column of labels."""
+    names = sorted(column.name for column in columns if column.kind == "label")
+    return {
+        name: {value for report in reports for value in report.labels.get(name, ())}
+        for name in names
+    }

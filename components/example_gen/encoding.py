@@ -19,12 +19,11 @@ from components.common.files import is_remote, join, make_folder, read_bytes, wr
 from components.common.shards import verify_shard, write_shard
 from components.common.summaries import working_folder
 from components.example_gen.assignment import LEFT_OUT
-from components.example_gen.columns import label_ids
 from components.example_gen.inspection import read_columns
 from components.example_gen.row_plan import Bucket, RowPlan, read_assignment
-from components.example_gen.vocabularies import label_column
 from components.tables.kinds import typed
 from components.tables.pieces import Piece
+from components.tables.vocabularies import label_column, label_ids
 from trainer_utils.format import Shard, ShardName, ShardWriter, permute
 from trainer_utils.format.tfrecord import FOOTER_BYTES, RECORD_OVERHEAD_BYTES
 
@@ -46,9 +45,18 @@ class EncodingReport:
         lengths: of each list column, the least and the most values.
     """
 
-    labels: dict[str, dict[str, int]]
+    labels: dict[str, dict[int, int]]
     missing: list[str]
     lengths: dict[str, tuple[int, int]]
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "EncodingReport":
+        """From what `dataclasses.asdict` and JSON made of one."""
+        labels = {
+            split: {int(label): count for label, count in counts.items()}
+            for split, counts in value["labels"].items()
+        }
+        return cls(**{**value, "labels": labels})
 
 
 def id_feature(names: Any) -> str:
@@ -127,7 +135,7 @@ def _places(
     """Each row's bucket, and its place in its split."""
     places = np.zeros(len(splits), np.int64)
     buckets = np.zeros(len(splits), np.int64)
-    for split, shards in enumerate(plan.splits):
+    for split, shards in enumerate(plan.split_shards):
         mine = np.flatnonzero(splits == split)
         numbers = firsts[split] + np.arange(len(mine))
         places[mine] = permute(numbers, num_records=shards.num_records, seed=seed)
@@ -139,7 +147,7 @@ def _places(
 
 def _label_counts(
     plan: RowPlan, features: Mapping[str, Any], splits: npt.NDArray[np.uint8]
-) -> dict[str, dict[str, int]]:
+) -> dict[str, dict[int, int]]:
     place = label_column(plan.columns)
     if place is None or plan.columns[place].kind not in ("int", "label"):
         return {}
@@ -148,12 +156,10 @@ def _label_counts(
     if pa.types.is_list(array.type):
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
         of_rows, array = np.repeat(splits, lengths), array.flatten()
-    counts: dict[str, dict[str, int]] = {}
-    for split, shards in enumerate(plan.splits):
+    counts: dict[str, dict[int, int]] = {}
+    for split, shards in enumerate(plan.split_shards):
         values = pc.value_counts(array.filter(pa.array(of_rows == split)).drop_null())
-        counts[shards.name] = {
-            str(entry["values"]): entry["counts"] for entry in values.to_pylist()
-        }
+        counts[shards.name] = {entry["values"]: entry["counts"] for entry in values.to_pylist()}
     return counts
 
 
@@ -206,7 +212,7 @@ def gather_bucket(number: int, *, plan: RowPlan, pieces: int, uri: str, gzip: bo
     folder = working_folder(uri)
     batches = [_read_frames(folder, piece, number) for piece in range(pieces)]
     found = [batch for batch in batches if batch is not None and len(batch)]
-    split = plan.splits[bucket.split]
+    split = plan.split_shards[bucket.split]
     start, stop = split.bounds[bucket.first_shard], split.bounds[bucket.stop_shard]
     places = np.concatenate([np.zeros(0, np.int64), *(b.column(0).to_numpy() for b in found)])
     order = np.argsort(places)
@@ -236,7 +242,7 @@ def _write_shard(
     gzip: bool,
 ) -> Shard:
     """Writes a shard and its index, and reads both back."""
-    shards = plan.splits[bucket.split]
+    shards = plan.split_shards[bucket.split]
     first = shards.bounds[bucket.first_shard]
     start, stop = (bound - first for bound in shards.bounds[shard_index : shard_index + 2])
     step = _rows_a_write(frames)

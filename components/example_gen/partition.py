@@ -13,7 +13,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from components.common.listing import Column
-from components.example_gen.vocabularies import label_column
+from components.tables.vocabularies import label_column
 from trainer_utils.format import ConfigError, keyed_hash
 from trainer_utils.format.naming import check_split_name
 

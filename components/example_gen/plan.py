@@ -10,43 +10,37 @@ import dataclasses
 import itertools
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from typing import Any, cast
 
-from components.common.listing import BlobColumn, Column, Entry, LeftOut, Listing, Value
+from components.common.listing import BlobColumn, Entry, LeftOut, Listing, Value
 from components.common.rejects import Reject
+from components.example_gen.conversion import Plan
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.partition import OWN_NAME, Partition, checked_partition, ordered_splits
 from components.example_gen.tasks import ShardTask
-from components.example_gen.vocabularies import label_column, make_vocabularies, with_ids
+from components.tables.vocabularies import label_column, make_vocabularies
 from trainer_utils.format import keyed_hash, num_shards_for, shard_bounds
 from trainer_utils.format.naming import check_feature_names
 
-__all__ = ["Plan", "plan_shards"]
+__all__ = ["FilePlan", "plan_shards"]
 
 
-@dataclasses.dataclass(frozen=True)
-class Plan:
-    """The whole of the work.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FilePlan(Plan):
+    """The whole of the work on examples that hold files.
 
     Args:
-        splits: their names, in order.
         tasks: one a shard, by split and shard index.
-        columns, blobs: as in the listing.
-        vocabularies: values by feature, sorted or as given; a value's place is its id.
-        rejects: inputs that are left out without being read.
-        skipped: inputs left out on purpose, by split.
+        blobs: as in the listing.
     """
 
-    splits: tuple[str, ...]
     tasks: tuple[ShardTask, ...]
-    columns: tuple[Column, ...]
     blobs: tuple[BlobColumn, ...]
-    vocabularies: Mapping[str, tuple[str, ...]]
-    rejects: tuple[Reject, ...]
-    skipped: dict[str, int]
 
 
-def plan_shards(listing: Listing, *, partition: Partition | None, settings: MediaSettings) -> Plan:
+def plan_shards(
+    listing: Listing, *, partition: Partition | None, settings: MediaSettings
+) -> FilePlan:
     """Lays out all shards. A pure function: equal listings and settings give equal plans.
 
     Args:
@@ -69,8 +63,8 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Medi
         group_by=settings.group_by,
         stratify=settings.stratify,
     )
-    vocabularies = make_vocabularies(listing, given=settings.vocabularies)
-    entries, unknown = with_ids(listing, vocabularies)
+    vocabularies = make_vocabularies(_labels_of(listing), given=settings.vocabularies)
+    entries, unknown = _with_ids(listing, vocabularies)
     split_of = _assign(listing, hashed, settings)
     by_split: dict[str, list[Entry]] = collections.defaultdict(list)
     for entry in entries:
@@ -83,8 +77,9 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Medi
         for left in listing.left_out
     ]
     left_out += [(split_of[left.name], left) for left in unknown]
-    return Plan(
+    return FilePlan(
         splits=splits,
+        found=listing.found,
         tasks=tuple(
             task for split in splits for task in _split_tasks(split, by_split[split], settings)
         ),
@@ -101,6 +96,51 @@ def plan_shards(listing: Listing, *, partition: Partition | None, settings: Medi
             for name in splits
         },
     )
+
+
+def _labels_of(listing: Listing) -> dict[str, set[str]]:
+    """The labels that occur, by column of labels."""
+    return {
+        column.name: {label for entry in listing.entries for label in _labels(entry.values[place])}
+        for place, column in enumerate(listing.columns)
+        if column.kind == "label"
+    }
+
+
+def _labels(value: Value) -> tuple[Any, ...]:
+    if value is None:
+        return ()
+    return value if isinstance(value, tuple) else (value,)
+
+
+def _with_ids(
+    listing: Listing, vocabularies: Mapping[str, Sequence[str]]
+) -> tuple[list[Entry], list[LeftOut]]:
+    """The entries with ids for labels, and those whose label a given vocabulary does not hold."""
+    ids = {
+        place: {label: number for number, label in enumerate(vocabularies[column.name])}
+        for place, column in enumerate(listing.columns)
+        if column.kind == "label"
+    }
+    entries, unknown = [], []
+    for entry in listing.entries:
+        values = list(entry.values)
+        try:
+            for place, known in ids.items():
+                values[place] = _ids(values[place], known)
+        except KeyError as error:
+            name = listing.columns[place].name
+            detail = f"{name} {error.args[0]!r} is not in the vocabulary"
+            unknown.append(LeftOut(entry.name, entry.split, "UNKNOWN_LABEL", detail))
+        else:
+            entries.append(entry._replace(values=tuple(values)) if ids else entry)
+    return entries, unknown
+
+
+def _ids(value: Value, known: Mapping[str, int]) -> Value:
+    if isinstance(value, tuple):
+        return tuple(known[cast(str, label)] for label in value)
+    return None if value is None else known[cast(str, value)]
 
 
 def _assign(listing: Listing, hashed: Partition, settings: MediaSettings) -> dict[str, str]:

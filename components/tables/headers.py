@@ -16,7 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS
-from components.tables.column_types import LABEL_NAMES
+from components.tables.kinds import LABEL_NAMES
 from trainer_utils.format import InputError
 
 __all__ = ["ROWS", "check_agreement", "doubt", "is_shown", "refuse_doubtful"]

@@ -153,19 +153,25 @@ def _is_doubtful(column: Any) -> bool:
 
 def _read_slowly(data: bytes, piece: Piece, ignored: Collection[str]) -> Rows:
     """As `read`, line by line."""
-    objects, records, bad, record = [], [], [], 0
+    objects, records, lines, bad, record = [], [], [], [], 0
     for line, text in enumerate(data.split(b"\n")):
         if not text.strip():
             continue
         try:
             objects.append(_object(text))
             records.append(record)
+            lines.append(line + 1)
         except UnicodeDecodeError as error:
             bad.append(BadRow(record, *not_utf8(error), line))
         except (ValueError, RecursionError) as error:
             bad.append(BadRow(record, "BAD_JSON", f"expected a JSON object: {error}", line))
         record += 1
-    columns, mixed = columns_of_objects(objects, source=piece.source, ignored=ignored)
+
+    def place(number: int) -> str:
+        is_first = piece.start == 0  # of a later piece the lines before it are not known here
+        return f"{piece.source}, line {lines[number]}" if is_first else piece.source
+
+    columns, mixed = columns_of_objects(objects, place=place, ignored=ignored)
     return Rows(
         columns,
         found=record,
@@ -223,11 +229,19 @@ def is_ignored(name: str, ignored: Collection[str]) -> bool:
 
 
 def columns_of_objects(
-    objects: Sequence[Mapping[str, Any]], *, source: str, ignored: Collection[str] = ()
+    objects: Sequence[Mapping[str, Any]],
+    *,
+    place: Callable[[int], str],
+    ignored: Collection[str] = (),
 ) -> tuple[dict[str, Any], list[str]]:
     """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
 
     They do where there are texts among them.
+
+    Args:
+        objects: one a row.
+        place: names the place of the n-th, for messages.
+        ignored: columns that are left out.
 
     Raises:
         InputError: a value is nothing that an example can hold; the message names the column.
@@ -235,7 +249,7 @@ def columns_of_objects(
     found = dict.fromkeys(name for value in objects for name in value)
     names = [name for name in found if not is_ignored(name, ignored)]
     values = {name: [value.get(name) for value in objects] for name in names}
-    columns = {name: _array(name, some, source) for name, some in values.items()}
+    columns = {name: _array(name, some, place) for name, some in values.items()}
     mixed = [
         name
         for name, array in columns.items()
@@ -244,13 +258,15 @@ def columns_of_objects(
     return columns, mixed
 
 
-def _array(name: str, values: list[Any], source: str) -> Any:
+def _array(name: str, values: list[Any], place: Callable[[int], str]) -> Any:
     if any(isinstance(value, list) for value in values):
         lists = [value if value is None or isinstance(value, list) else [value] for value in values]
-        kind = _kind(name, [part for value in lists if value for part in value], source)
+        rows = [row for row, value in enumerate(lists) for _ in value or ()]
+        kind = _kind(name, [part for value in lists if value for part in value], rows, place)
         typed = [None if value is None else [*map(_READ[kind], value)] for value in lists]
         return pa.array(typed, pa.list_(_TYPES[kind]))
-    kind = _kind(name, [value for value in values if value is not None], source)
+    rows = [row for row, value in enumerate(values) if value is not None]
+    kind = _kind(name, [values[row] for row in rows], rows, place)
     return pa.array([None if v is None else _READ[kind](v) for v in values], _TYPES[kind])
 
 
@@ -262,23 +278,23 @@ _TYPES = {"null": pa.null(), "int": pa.int64(), "float": pa.float64(), "string":
 _READ: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "string": _text, "null": bool}
 
 
-def _kind(name: str, parts: Sequence[Any], source: str) -> str:
-    """What all parts are; a mixture of numbers and texts is of texts."""
+def _kind(name: str, parts: Sequence[Any], rows: Sequence[int], place: Callable[[int], str]) -> str:
+    """What all parts are, each of a row; a mixture of numbers and texts is of texts."""
     kinds = {type(part) for part in parts}
     if others := kinds - {bool, int, float, str}:
-        what = next(part for part in parts if type(part) in others)
+        row, what = next(x for x in zip(rows, parts, strict=True) if type(x[1]) in others)
         raise InputError(
             f"column {name!r}: expected numbers, texts, or lists of these, got {what!r} "
-            f"({source}). Leave the column out: columns={{{name!r}: 'ignore'}}."
+            f"({place(row)}). Leave the column out: columns={{{name!r}: 'ignore'}}."
         )
     if str in kinds:
         return "string"
     if float in kinds:
         return "float"
-    for part in parts:
+    for row, part in zip(rows, parts, strict=True):
         if not -(2**63) <= part < 2**63:
             raise InputError(
-                f"column {name!r}: expected numbers of 64 bits, got {part} ({source}). "
+                f"column {name!r}: expected numbers of 64 bits, got {part} ({place(row)}). "
                 f"Leave the column out: columns={{{name!r}: 'ignore'}}."
             )
     return "int" if kinds else "null"

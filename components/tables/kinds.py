@@ -6,10 +6,14 @@
 
 A column is of ints where every value is one, of floats where every value is a number, of lists
 where every value is one of these, else of texts; but a few words among numbers are an error.
-What a number looks like in a text is told in `example_gen.column_types`: `08123` is none.
+A text is a number only where that number, written again, is the same text: `08123`, `+5`, ` 5 `
+and `1_000` are codes, or may be, and one of them makes its column one of texts; so do `1e5` and
+`nan` where no other value is a float.
 """
 
 import dataclasses
+import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,19 +23,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.listing import Column
-from components.tables.column_types import (
-    DOUBTFUL_TEXT,
-    FLOAT_TEXT,
-    INT_TEXT,
-    LABEL_NAMES,
-    list_of_text,
-)
 from trainer_utils.format import InputError
 
-__all__ = ["ColumnFacts", "column_facts", "decide", "typed"]
+__all__ = ["LABEL_NAMES", "ColumnFacts", "column_facts", "decide", "typed"]
 
-_INT, _FLOAT = rf"^({INT_TEXT})$", rf"^({FLOAT_TEXT})$"
-_DOUBTFUL = rf"^({DOUBTFUL_TEXT})$"
+LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
+
+# Numbers as programs write them: no zeros before them, no plus sign, no spaces.
+_INT_TEXT = r"0|-?[1-9][0-9]*"
+_FLOAT_TEXT = (
+    r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]+)?"  # 0.5, 4.50, 1.5e-07, 1.0E5
+    r"|-?(0|[1-9][0-9]*)[eE][+-][0-9]+"  # 1e-05
+)
+# Floats beside such floats, else words and codes: `12e3` is the name of many things.
+_DOUBTFUL_TEXT = r"nan|-?inf|-?(0|[1-9][0-9]*)[eE][0-9]+"
+_IN_LIST = re.compile(rf"{_INT_TEXT}|{_FLOAT_TEXT}|NaN|-?Infinity")  # the last two as JSON has them
+_INT, _FLOAT = rf"^({_INT_TEXT})$", rf"^({_FLOAT_TEXT})$"
+_DOUBTFUL = rf"^({_DOUBTFUL_TEXT})$"
 # What is taken where the user says that a column holds numbers.
 _GIVEN_INT = r"^\s*[+-]?[0-9]+\s*$"
 _GIVEN_NUMBER = (
@@ -232,13 +240,18 @@ def _wrong(fact: ColumnFacts, kind: str) -> Place | None:
 _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
 
 
-def typed(array: Any, column: Column) -> Any:
+def typed(array: Any, column: Column, *, floats: Any = None) -> Any:
     """A column of a piece as what it was decided to be; labels as texts.
 
+    Args:
+        array: as it was read.
+        column: what it was decided to be.
+        floats: the Arrow type of these; None for the 32 bits that examples keep.
+
     Returns:
-        An Arrow array of int64, float32, string or binary, or of lists of these.
+        An Arrow array of int64, float, string or binary, or of lists of these.
     """
-    kind = _TYPES[column.kind]
+    kind = floats if floats is not None and column.kind == "float" else _TYPES[column.kind]
     if pa.types.is_null(array.type):
         return pa.nulls(len(array), pa.list_(kind) if column.is_list else kind)
     if column.is_list:
@@ -283,7 +296,7 @@ def _lists_of_texts(array: Any) -> Any:
         return None
     lists = []
     for text in array.to_pylist():
-        value = None if text is None else list_of_text(text, literals=False)
+        value = None if text is None else _list_of_text(text)
         if text is not None and value is None:
             return None
         kinds = {type(part) for part in value or ()}
@@ -298,3 +311,23 @@ def _lists_of_texts(array: Any) -> Any:
         return pa.array(lists, pa.list_(kind))
     except (pa.ArrowInvalid, OverflowError):
         return None
+
+
+def _list_of_text(text: str) -> list[Any] | None:
+    """The list that a text is in JSON; None for one that is none.
+
+    A list of numbers is one only where these are written as programs write them.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, list) and _is_as_written(text, value) else None
+
+
+def _is_as_written(text: str, values: list[Any]) -> bool:
+    """Whether the numbers of a list stand in its text as they would be written again."""
+    if not values or not all(type(value) in (int, float) for value in values):
+        return True
+    parts = [part.strip() for part in text.strip()[1:-1].split(",")]
+    return all(map(_IN_LIST.fullmatch, parts))

@@ -55,17 +55,29 @@ def _open(stream: BinaryIO, source: str) -> Any:
         raise InputError(f"{source!r}: expected a Parquet file: {error}") from error
 
 
-def read(stream: BinaryIO, piece: Piece, *, ignored: frozenset[str]) -> Rows:
+def read(
+    stream: BinaryIO,
+    piece: Piece,
+    *,
+    ignored: frozenset[str],
+    unread: frozenset[str] = frozenset(),
+) -> Rows:
     """The rows of some row groups.
+
+    Args:
+        stream: the file.
+        piece: from `find_pieces`.
+        ignored: columns that are left out.
+        unread: columns whose bytes are not even read.
 
     Raises:
         InputError: the file is damaged, or a column is of a type that no example can hold.
     """
     file = _open(stream, piece.source)
-    names = [name for name in file.schema_arrow.names if name not in ignored]
+    names = [name for name in file.schema_arrow.names if name not in unread]
     try:
-        whole = file.read_row_groups(range(piece.start, piece.stop))
-        table = flatten(whole.select(names))
+        whole = file.read_row_groups(range(piece.start, piece.stop), columns=names)
+        table = flatten(whole.select([name for name in names if name not in ignored]))
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{piece.source!r}: expected a whole Parquet file: {error}") from error
     columns = {

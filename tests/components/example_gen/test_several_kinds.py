@@ -24,6 +24,7 @@ from components.audio_example_gen.executor import Executor as AudioExecutor
 from components.common.beam import IN_PROCESS_RUNNER
 from components.common.files import list_files
 from components.common.layout_inputs import LayoutInputs
+from components.example_gen import lists
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.text_example_gen.executor import Executor as TextExecutor
 from trainer_utils import input_fn
