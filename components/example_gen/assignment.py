@@ -79,17 +79,17 @@ class Assignment:
         self.rejects: list[Reject] = []
         self.skipped: collections.Counter[str] = collections.Counter()
         own, some_have_none = self._own_splits()
-        self._hashed = checked_partition(
+        self.hashed = checked_partition(
             partition,
             own,
             columns,
             group_by=settings.group_by,
             stratify=settings.stratify,
         )
-        names = own.union(self._hashed.names if some_have_none or not own else ())
-        self.splits = ordered_splits(names, self._hashed.names)
+        names = own.union(self.hashed.names if some_have_none or not own else ())
+        self.splits = ordered_splits(names, self.hashed.names)
         self._index = {name: place for place, name in enumerate(self.splits)}
-        self._has_own = bool(own)
+        self.has_own = bool(own)
 
     def _own_splits(self) -> tuple[set[str], bool]:
         """The splits that the inputs name, and whether some rows name none."""
@@ -149,7 +149,7 @@ class Assignment:
             name = self.name(number, bad.record)
             self.rejects.append(Reject(split, name, bad.code, line + bad.detail))
         self.skipped.update(self._of_gone(number, np.array(report.skipped, np.int64)))
-        feature = self._hashed.feature
+        feature = self.hashed.feature
         wanted = [feature] if feature != OWN_NAME else []
         columns, records = read_columns(self._folder, number, wanted)
         return self._of_rows(number, records, columns.get(feature))
@@ -159,7 +159,7 @@ class Assignment:
         own = self._pieces[number].split
         if own is not None:
             return [own] * len(records)
-        if self._has_own:
+        if self.has_own:
             return [self.splits[0]] * len(records)
         return [self.splits[place] for place in self._by_hash(self._hashes(number, records))]
 
@@ -174,7 +174,7 @@ class Assignment:
             # A row without a value has nothing to share a split for.
             places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             hashes = np.where(places < 0, hashes, np.array([*keys, 0], np.uint64)[places])
-        if not self._has_own:
+        if not self.has_own:
             return self._by_hash(hashes)
         if self._split_column is None:
             own = self._pieces[number].split
@@ -204,11 +204,10 @@ class Assignment:
         )
 
     def _by_hash(self, hashes: npt.NDArray[np.uint64]) -> Numbers:
-        ends = np.array(self._hashed.ends, np.uint64)
-        return self._hashed_numbers()[np.searchsorted(ends, hashes % ends[-1], side="right")]
+        return self._hashed_numbers()[self.hashed.places_of(hashes)]
 
     def _hashed_numbers(self) -> Numbers:
-        return np.array([self._index[name] for name in self._hashed.names], np.uint8)
+        return np.array([self._index[name] for name in self.hashed.names], np.uint8)
 
     def _leave_out_duplicates(self, assigned: Sequence[Numbers]) -> None:
         """Skips rows whose text came before, in the order of the inputs."""
@@ -279,17 +278,14 @@ class Assignment:
         )
         splits = np.concatenate(assigned)
         rows = np.flatnonzero(splits != LEFT_OUT)
-        order = rows[np.lexsort((hashes[rows], classes[rows]))]
-        found, firsts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
         labels = _one(encoded).dictionary.to_pylist()
-        ends = np.array(self._hashed.ends)
-        for label, first, size in zip(*map(np.ndarray.tolist, (found, firsts, sizes)), strict=True):
-            # One start a class, so that the remainders of many small ones do not all go one way.
-            key = b"" if label < 0 else labels[label].encode()
-            start = keyed_hash(key, seed=self._settings.seed, purpose="stratify") % int(ends[-1])
-            points = (np.arange(size) * int(ends[-1]) + start) // size
-            chosen = np.searchsorted(ends, points, side="right")
-            splits[order[first : first + size]] = self._hashed_numbers()[chosen]
+        places = self.hashed.stratified(
+            classes[rows],
+            hashes[rows],
+            key_of=lambda number: b"" if number < 0 else labels[number].encode(),
+            seed=self._settings.seed,
+        )
+        splits[rows] = self._hashed_numbers()[places]
         _copy_back(splits, assigned)
 
 

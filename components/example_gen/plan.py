@@ -4,7 +4,6 @@ plan = plan_shards(listing, partition=Partition((("train", 2), ("eval", 1))), se
 plan.tasks[0].entries      # the first shard's inputs, in their order
 """
 
-import bisect
 import collections
 import dataclasses
 import itertools
@@ -12,11 +11,13 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
+import numpy as np
+
 from components.common.listing import BlobColumn, Entry, LeftOut, Listing, Value
 from components.common.rejects import Reject
 from components.example_gen.conversion import Plan
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.partition import OWN_NAME, Partition, checked_partition, ordered_splits
+from components.example_gen.partition import Partition, checked_partition, ordered_splits
 from components.example_gen.tasks import ShardTask
 from components.tables.vocabularies import label_column, make_vocabularies
 from trainer_utils.format import keyed_hash, num_shards_for, shard_bounds
@@ -73,7 +74,12 @@ def plan_shards(
     names = own_splits.union(hashed.names if uses_hash else ())
     splits = ordered_splits(names, hashed.names)
     left_out = [
-        (_split_of_left_out(left, splits, own_splits, hashed, settings.seed), left)
+        (
+            hashed.split_of_left_out(
+                left, splits, inputs_decide=bool(own_splits), seed=settings.seed
+            ),
+            left,
+        )
         for left in listing.left_out
     ]
     left_out += [(split_of[left.name], left) for left in unknown]
@@ -165,34 +171,25 @@ def _assign(listing: Listing, hashed: Partition, settings: MediaSettings) -> dic
 def _stratified(listing: Listing, hashed: Partition, settings: MediaSettings) -> dict[str, str]:
     """Gives each class to the splits in their shares, to within one, by the rank of its hashes."""
     place = cast(int, label_column(listing.columns))
-    by_class: dict[Value, list[Entry]] = collections.defaultdict(list)
-    for entry in listing.entries:
-        by_class[entry.values[place]].append(entry)
-    ends = hashed.ends
-    splits = {}
-    for label in sorted(by_class, key=repr):
-        # One start a class, so that the remainders of many small classes do not all go one way.
-        start = keyed_hash(repr(label).encode(), seed=settings.seed, purpose="stratify")
-        ranked = sorted(by_class[label], key=lambda entry: _split_key(entry, settings.seed))
-        for rank, entry in enumerate(ranked):
-            point = (rank * ends[-1] + start % ends[-1]) // len(ranked)
-            splits[entry.name] = hashed.names[bisect.bisect(ends, point)]
-    return splits
-
-
-def _split_key(entry: Entry, seed: int) -> int:
-    return keyed_hash(os.fsencode(entry.name), seed=seed, purpose="split")
-
-
-def _split_of_left_out(
-    left: LeftOut, splits: Sequence[str], own_splits: set[str], hashed: Partition, seed: int
-) -> str:
-    """Where an input that is left out counts. One beside the split folders counts in the first."""
-    if left.split is not None and left.split in splits:
-        return left.split
-    if own_splits:
-        return splits[0]
-    return hashed.split_of(left.name if hashed.feature == OWN_NAME else "", seed=seed)
+    number_of: dict[Value, int] = {}
+    classes = [
+        number_of.setdefault(entry.values[place], len(number_of)) for entry in listing.entries
+    ]
+    hashes = [
+        keyed_hash(os.fsencode(entry.name), seed=settings.seed, purpose="split") >> 64
+        for entry in listing.entries
+    ]
+    labels = list(number_of)
+    places = hashed.stratified(
+        np.array(classes, np.int64),
+        np.array(hashes, np.uint64),
+        key_of=lambda number: repr(labels[number]).encode(),
+        seed=settings.seed,
+    )
+    return {
+        entry.name: hashed.names[number]
+        for entry, number in zip(listing.entries, places.tolist(), strict=True)
+    }
 
 
 def _split_tasks(

@@ -133,7 +133,12 @@ def plan_rows(
         counts += np.bincount(splits, minlength=256)[: len(counts)]
     rejects, skipped = assignment.rejects, assignment.skipped
     for left in left_out:
-        split = left.split if left.split in assignment.splits else assignment.splits[0]
+        split = assignment.hashed.split_of_left_out(
+            left,
+            assignment.splits,
+            inputs_decide=assignment.has_own,
+            seed=settings.seed,
+        )
         if left.code is None:
             skipped[split] += 1
         else:

@@ -724,6 +724,8 @@ def test_nothing_but_the_dataset_is_left_at_the_uri(tmp_path):
         "Split-all",
         "Split-all/data_tfrecord-00000-of-00001",
         "datum_to_type_and_shape_mapping.json",
+        "index",
+        "index/all-00000-of-00001.npy",
         "manifest.json",
         "rejects.jsonl",
         "schema.pbtxt",
