@@ -4,17 +4,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from components.audio_example_gen.settings import AudioSettings
-from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing
-from components.example_gen import lists
 from components.example_gen.executor import ExampleGenExecutor
 from components.example_gen.file_conversion import FileConversion
-from components.example_gen.simple_layouts import (
-    LISTS,
-    names_at_top,
-    read_simple,
-    without_reserved,
-)
+from components.example_gen.simple_layouts import LISTS, names_at_top
 
 __all__ = ["AudioConversion", "Executor"]
 
@@ -33,12 +25,6 @@ class AudioConversion(FileConversion):
 
     unit, media = "sounds", "audio"
     settings_class = AudioSettings
-
-    def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return lists.is_list(path)
-
-    def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
-        return without_reserved(read_simple(inputs, layout=layout))
 
     def looked_for(self, names: Iterable[str]) -> str:  # noqa: D102
         return (

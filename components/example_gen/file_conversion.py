@@ -4,7 +4,6 @@ class ImageConversion(FileConversion):
     unit, media, settings_class = "images", "image", ImageSettings
 """
 
-import abc
 import collections
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
@@ -22,17 +21,19 @@ from components.common.summaries import (
     start_working,
     working_folder,
 )
+from components.example_gen import lists
 from components.example_gen.conclusion import located_inputs
 from components.example_gen.conversion import Conversion, Written
 from components.example_gen.features import features_of_files
+from components.example_gen.file_plan import FilePlan, plan_shards
+from components.example_gen.file_reports import ShardSummary
+from components.example_gen.file_transforms import WriteMediaShards
 from components.example_gen.fingerprint import fingerprint_of_files
 from components.example_gen.inputs import layout_inputs, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.outside import refuse_outside
 from components.example_gen.partition import partition_of
-from components.example_gen.plan import FilePlan, plan_shards
-from components.example_gen.reports import ShardSummary
-from components.example_gen.transforms import WriteMediaShards
+from components.example_gen.simple_layouts import read_simple, without_reserved
 from trainer_utils.format import InputError, Shard, ShardName
 from trainer_utils.format.naming import index_file
 
@@ -73,13 +74,13 @@ class FileConversion(Conversion[FilePlan]):
             unit=self.unit,
         )
 
-    @abc.abstractmethod
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of, as a list is."""
+        return lists.is_list(path)
 
-    @abc.abstractmethod
     def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:
-        """Works out split, features and bytes of each input."""
+        """Works out split, features and bytes of each input: of lists, and of class folders."""
+        return without_reserved(read_simple(inputs, layout=layout))
 
     def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:
         """The settings for what was found."""

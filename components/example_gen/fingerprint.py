@@ -32,10 +32,10 @@ from components.common.files import join, open_for_reading, os_errors
 from components.common.fingerprint import add_facts
 from components.common.listing import Blob, LeftOut, Listing
 from components.common.rejects import RejectedInputError
+from components.example_gen.file_plan import FilePlan
+from components.example_gen.file_reports import ShardSummary
 from components.example_gen.inputs import LocatedInputs
 from components.example_gen.inspection import PieceReport
-from components.example_gen.plan import FilePlan
-from components.example_gen.reports import ShardSummary
 from components.tables.pieces import Piece
 from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
 

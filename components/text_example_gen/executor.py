@@ -5,19 +5,13 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import LeftOut, Listing
-from components.example_gen import lists
+from components.common.listing import LeftOut
 from components.example_gen.conversion import Conversion
 from components.example_gen.executor import ExampleGenExecutor
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.row_conversion import RowConversion
-from components.example_gen.simple_layouts import (
-    LISTS,
-    names_at_top,
-    read_simple,
-    without_reserved,
-)
+from components.example_gen.simple_layouts import LISTS, names_at_top
 from components.tables.pieces import Piece
 from components.text_example_gen.layouts import find_pieces, is_source_file, what_was_looked_for
 from components.text_example_gen.settings import TextSettings
@@ -66,12 +60,6 @@ class ListConversion(FileConversion):
 
     unit, media = "rows", "image"
     settings_class = _ListSettings
-
-    def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return lists.is_list(path)
-
-    def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
-        return without_reserved(read_simple(inputs, layout=layout))
 
     def looked_for(self, names: Iterable[str]) -> str:  # noqa: D102
         return f"Looked for a table ({', '.join(LISTS)}); at its top: {names_at_top(names)}."

@@ -23,7 +23,7 @@ from components.audio_example_gen.executor import Executor as AudioExecutor
 from components.common.files import FileRefusedError, list_files
 from components.common.layout_inputs import LayoutInputs
 from components.common.summaries import start_working
-from components.example_gen import transforms
+from components.example_gen import file_transforms
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.image_example_gen.layouts import coco_instances, read_layout, voc
 from components.media import audio, images
@@ -93,7 +93,7 @@ def outcome(
     between()
     start_working(str(uri))
     made = [
-        transforms.write_media_shard(
+        file_transforms.write_media_shard(
             task, plan, base=steps.located.base, uri=str(uri), settings=steps.settings
         )
         for task in plan.tasks
@@ -219,16 +219,16 @@ def test_damaged_exif_ends_nothing(tmp_path):
 
 RAISED = [MemoryError(), RecursionError("deep"), SyntaxError("no"), StopIteration(), KeyError("x")]
 STEPS = [
-    (transforms.BlobReader, "read"),
+    (file_transforms.BlobReader, "read"),
     (images, "scan_image"),
     (images, "channels_of"),
     (images, "frames_of"),
     (images, "orientation_of"),
     (images, "in_plain_colours"),
     (images, "encoded"),
-    (transforms, "described"),
-    (transforms, "encode_values"),
-    (transforms, "encode_example"),
+    (file_transforms, "described"),
+    (file_transforms, "encode_values"),
+    (file_transforms, "encode_example"),
 ]
 
 

@@ -19,11 +19,11 @@ from components.common.listing import Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
 from components.common.shards import verify_shard, write_shard
 from components.common.summaries import check_shared, working_folder, write_summary
+from components.example_gen.file_plan import FilePlan
+from components.example_gen.file_reports import ShardSummary, Stored
+from components.example_gen.file_tasks import ShardTask, read_task, write_task
 from components.example_gen.media import described, store_media
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.plan import FilePlan
-from components.example_gen.reports import ShardSummary, Stored
-from components.example_gen.tasks import ShardTask, read_task, write_task
 from components.tables.vocabularies import label_column
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
