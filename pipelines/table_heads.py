@@ -13,7 +13,7 @@ from typing import Any
 
 from components.common.files import open_for_reading
 from components.example_gen.file_kinds import MEDIA_EXTENSIONS, kind_of_bytes
-from components.tables.json_lines import flattened
+from components.tables.json_objects import flattened
 from components.tables.reading import SUFFIXES
 
 __all__ = ["kinds_in_table"]

@@ -19,7 +19,8 @@ import pyarrow.parquet
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Column, Value
 from components.example_gen.embedded import Embedded, find_embedded
-from components.tables.kinds import column_facts, decide, typed
+from components.tables.casting import typed
+from components.tables.kinds import column_facts, decide
 from components.tables.options import TableOptions
 from components.tables.pieces import Piece, row_starts
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece

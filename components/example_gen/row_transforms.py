@@ -16,9 +16,10 @@ import pyarrow as pa
 
 from components.common.files import join, read_text, write_text
 from components.common.summaries import check_shared, working_folder, write_summary
-from components.example_gen.encoding import encode_piece, gather_bucket
-from components.example_gen.inspection import inspect_piece
+from components.example_gen.row_encoding import encode_piece
+from components.example_gen.row_inspection import inspect_piece
 from components.example_gen.row_plan import RowPlan
+from components.example_gen.row_shards import gather_bucket
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.options import TableOptions
 from components.tables.pieces import Piece

@@ -12,7 +12,7 @@ from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
 from components.tables.json_entries import JsonEntries
-from components.tables.json_lines import (
+from components.tables.json_objects import (
     columns_of_objects,
     flat_object,
     flattened,

@@ -11,7 +11,8 @@ import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
 from components.tables.column_sums import column_sums
-from components.tables.json_lines import flatten, is_ignored
+from components.tables.json_lines import flatten
+from components.tables.json_objects import is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.rows import Rows, one_array
 from trainer_utils.format import InputError

@@ -14,7 +14,7 @@ from typing import Any
 
 from components.common.listing import Column, Value
 from components.example_gen.list_table import typed_values
-from components.tables.json_lines import columns_of_objects, flattened
+from components.tables.json_objects import columns_of_objects, flattened
 from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["SIDECARS", "make_columns", "read_sidecar"]

@@ -17,7 +17,7 @@ from components.common.layout_inputs import ImageRoot, LayoutInputs
 from components.common.listing import Column, Listing
 from components.example_gen.list_table import typed_values
 from components.image_example_gen.layouts import read_layout
-from components.tables.json_lines import columns_of_objects
+from components.tables.json_objects import columns_of_objects
 from trainer_utils.format import ConfigError, InputError
 
 IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")

@@ -15,7 +15,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.tables import pieces, transcoding
-from components.tables.kinds import column_facts, decide, typed
+from components.tables.casting import typed
+from components.tables.kinds import column_facts, decide
 from trainer_utils.format import ConfigError, InputError
 
 

@@ -20,16 +20,16 @@ import pyarrow.compute as pc
 
 from components.common.listing import Column
 from components.common.rejects import Reject
-from components.example_gen.columns import own_split_column, running
-from components.example_gen.inspection import PieceReport, read_columns, read_digests
 from components.example_gen.partition import (
     OWN_NAME,
     Partition,
     checked_partition,
     ordered_splits,
 )
+from components.example_gen.row_columns import own_split_column, running
+from components.example_gen.row_inspection import PieceReport, read_columns, read_digests
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.kinds import typed
+from components.tables.casting import typed
 from components.tables.pieces import Piece
 from components.tables.splits import refuse_word, split_of_word
 from components.tables.vocabularies import label_column, label_ids

@@ -7,7 +7,7 @@ import collections
 from collections.abc import Mapping, Sequence
 
 from components.common.listing import Column
-from components.example_gen.inspection import PieceReport
+from components.example_gen.row_inspection import PieceReport
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.kinds import decide
 from components.tables.pieces import MAX_COLUMNS, Piece
