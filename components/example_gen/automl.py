@@ -10,6 +10,7 @@ import csv
 import io
 import posixpath
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -95,14 +96,26 @@ def as_table(path: str, rows: Sequence[Row], *, media: str) -> ListTable:
         name: pa.array([row[number].strip() or None for _, row in rows], pa.string())
         for number, name in enumerate(names[: place + 1])
     }
-    labels = [[label for field in row[place + 1 :] if (label := field.strip())] for _, row in rows]
-    if any(len(row) > len(names) for _, row in rows):
-        columns["label"] = pa.array(labels, pa.list_(pa.string()))
-    elif any(len(row) > place + 1 for _, row in rows):
-        firsts = [some[0] if some else None for some in labels]
-        columns["label"] = pa.array(firsts, pa.string())
+    if any(len(row) > place + 1 for _, row in rows):
+        columns["label"] = _labels(path, rows, names, media)
     found = Rows(columns, found=len(rows), records=np.arange(len(rows)), texts=["label"])
     return ListTable(path, tuple(columns), (found,), tuple(line for line, _ in rows), "line")
+
+
+def _labels(path: str, rows: Sequence[Row], names: Sequence[str], media: str) -> Any:
+    """The labels behind each file: one each, or lists where a row has several."""
+    for line, row in rows:
+        if len(row) < len(names):
+            raise InputError(
+                f"{path!r}: expected {len(names)} columns ({','.join(names)}), got {len(row)} "
+                f"(line {line}). If it is no list of {media}s, set layout='folder'."
+            )
+    labels = [
+        [some for field in row[len(names) - 1 :] if (some := field.strip())] for _, row in rows
+    ]
+    if any(len(row) > len(names) for _, row in rows):
+        return pa.array(labels, pa.list_(pa.string()))
+    return pa.array([some[0] if some else None for some in labels], pa.string())
 
 
 def _is_split(word: str) -> bool:

@@ -16,9 +16,10 @@ from tfx.utils import proto_utils
 from components.common.files import list_names, write_text
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.summaries import working_folder
-from components.example_gen.conversion import Conversion, Plan
+from components.example_gen.conversion import Conversion
 from components.example_gen.inputs import LocatedInputs, locate
 from components.example_gen.partition import check_split_names
+from components.example_gen.plan import Plan
 from trainer_utils.format import InputError
 
 __all__ = ["check_outcome", "located_inputs", "set_span"]

@@ -1,4 +1,4 @@
-"""The steps of a conversion, whatever its examples are made of, and what goes from one to the next.
+"""The steps of a conversion, whatever its examples are made of.
 
 plan = conversion.plan(uri)              # splits, features, shards; as little as can be is read
 conversion.check(plan, uri)
@@ -6,64 +6,14 @@ written = conversion.write(plan, uri)    # the shards, and what became of each i
 """
 
 import abc
-import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Generic, TypeVar
 
-from components.common.listing import Column
-from components.common.rejects import Reject
 from components.example_gen.inputs import LocatedInputs
+from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
-from trainer_utils.format import Feature, Shard
 
-__all__ = ["Conversion", "Plan", "Written"]
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Plan:
-    """What is decided before anything is written.
-
-    Args:
-        splits: their names, in order.
-        columns: that become features, with what they are.
-        vocabularies: values by feature, sorted or as given; a value's place is its id.
-        rejects: inputs that are known to be left out.
-        skipped: inputs left out on purpose, by split.
-        found: inputs in all.
-    """
-
-    splits: tuple[str, ...]
-    columns: tuple[Column, ...]
-    vocabularies: Mapping[str, tuple[str, ...]]
-    rejects: tuple[Reject, ...]
-    skipped: Mapping[str, int]
-    found: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Written:
-    """What became of a plan.
-
-    Args:
-        shards: all of them, read back, by split and number.
-        features: of the examples, by name.
-        label_counts: examples by split and class, an id or a number.
-        rejects: inputs that were found to be bad only while they were read for their shard.
-        conversions: inputs that are not kept byte for byte, by what was done to them.
-        fingerprint: of the inputs, hexadecimal.
-    """
-
-    shards: tuple[Shard, ...]
-    features: Mapping[str, Feature]
-    label_counts: Mapping[str, Mapping[int, int]]
-    fingerprint: str
-    rejects: tuple[Reject, ...] = ()
-    conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
-
-    @property
-    def num_records(self) -> int:
-        """How many examples there are."""
-        return sum(shard.records for shard in self.shards)
+__all__ = ["Conversion"]
 
 
 _Plan = TypeVar("_Plan", bound=Plan)

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.common.listing import Column
-from components.example_gen.conversion import Plan
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.file_reports import AudioFacts, ImageFacts, ShardSummary
 from components.example_gen.media import DESCRIPTIONS
+from components.example_gen.plan import Plan
 from components.example_gen.row_encoding import EncodingReport, id_feature
 from components.example_gen.row_plan import RowPlan
 from trainer_utils.format import Feature

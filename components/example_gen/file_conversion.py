@@ -23,7 +23,7 @@ from components.common.summaries import (
 )
 from components.example_gen import lists
 from components.example_gen.conclusion import located_inputs
-from components.example_gen.conversion import Conversion, Written
+from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_reports import ShardSummary
@@ -33,6 +33,7 @@ from components.example_gen.inputs import layout_inputs, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.outside import refuse_outside
 from components.example_gen.partition import partition_of
+from components.example_gen.plan import Written
 from components.example_gen.simple_layouts import read_simple, without_reserved
 from trainer_utils.format import InputError, Shard, ShardName
 from trainer_utils.format.naming import index_file

@@ -15,10 +15,10 @@ import numpy as np
 
 from components.common.listing import BlobColumn, Entry, LeftOut, Listing, Value
 from components.common.rejects import Reject
-from components.example_gen.conversion import Plan
 from components.example_gen.file_tasks import ShardTask
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.partition import Partition, checked_partition, ordered_splits
+from components.example_gen.plan import Plan
 from components.tables.vocabularies import label_column, make_vocabularies
 from trainer_utils.format import keyed_hash, num_shards_for, shard_bounds
 from trainer_utils.format.naming import check_feature_names

@@ -16,11 +16,12 @@ from components.common.listing import LeftOut
 from components.common.progress import Work, shown_progress
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.example_gen.conclusion import check_outcome, located_inputs
-from components.example_gen.conversion import Conversion, Written
+from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import layout_inputs, refuse_overlap
 from components.example_gen.partition import partition_of
+from components.example_gen.plan import Written
 from components.example_gen.row_encoding import EncodingReport
 from components.example_gen.row_inspection import PieceReport
 from components.example_gen.row_plan import RowPlan, plan_rows

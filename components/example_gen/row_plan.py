@@ -13,8 +13,8 @@ import numpy.typing as npt
 from components.common.files import join, make_folder, read_bytes, write_atomically
 from components.common.listing import Column, LeftOut
 from components.common.rejects import Reject
-from components.example_gen.conversion import Plan
 from components.example_gen.partition import Partition
+from components.example_gen.plan import Plan
 from components.example_gen.row_assignment import Assignment
 from components.example_gen.row_columns import decide_columns, labels_of
 from components.example_gen.row_inspection import PieceReport
