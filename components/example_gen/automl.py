@@ -28,6 +28,8 @@ from trainer_utils.format import InputError
 
 __all__ = ["Row", "as_table", "automl_rows"]
 
+_HEAD_BYTES = 1 << 16
+
 Row = tuple[int, list[str]]  # the line that it ends in, and its fields
 
 
@@ -45,13 +47,15 @@ def automl_rows(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> li
     kind = kind_of_table(path)
     if kind not in DELIMITERS or inputs.column_names or inputs.header:
         return None
-    data = inputs.read_bytes(path)
-    first = _rows(data[: data.find(b"\n") + 1 or None], path, DELIMITERS[kind], strict=False)
+    with inputs.open(path) as stream:
+        head = stream.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+    first = _rows(head[: head.find(b"\n") + 1 or None], path, DELIMITERS[kind], strict=False)
     names = [field.strip() for _, row in first[:1] for field in row]
     if {name.lower() for name in names} & known or {*names} & {*inputs.columns}:
         return None
     if not any(map(is_file, names)):
         return None
+    data = inputs.read_bytes(path)
     note_rows(inputs, path, data, row_starts(data, DELIMITERS[kind].encode()).tolist())
     return _rows(data, path, DELIMITERS[kind], strict=True)
 

@@ -27,7 +27,9 @@ from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read
 from components.tables.rows import NAMED_ENCODING, Rows, lines_of
 from trainer_utils.format import InputError, keyed_hash
 
-__all__ = ["ListTable", "read_list"]
+__all__ = ["ListTable", "note_rows", "read_list", "typed_values"]
+
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -148,17 +150,18 @@ def read_list(inputs: LayoutInputs, path: str) -> ListTable:
     assert kind is not None
     if kind == "parquet":
         return _read_parquet(inputs, path)
-    # What is ignored is told here, since the rows stand for the file in the fingerprint.
     options = TableOptions(
         columns=inputs.columns, column_names=inputs.column_names, header=inputs.header
     )
     pieces = _pieces(inputs, path, kind, options)
     parts = _read_pieces(inputs, pieces, options)
-    data = inputs.read_bytes(path)
+    whole = inputs.read_bytes(path)
+    data = whole.removeprefix(_BYTE_ORDER_MARK)
     delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
     starts = row_starts(data, delimiter)
     note_rows(inputs, path, data, starts.tolist())
-    starts = starts[starts >= pieces[0].start] if pieces else starts
+    if pieces and kind in DELIMITERS:  # a header is no row
+        starts = starts[starts >= pieces[0].start - (len(whole) - len(data))]
     lines = np.array(lines_of(starts.tolist(), data), np.int64) + 1
     records = _records(parts)
     parts, filled = _without_empty(parts) if delimiter else (parts, np.ones(len(records), bool))

@@ -104,6 +104,23 @@ def test_rows_of_delimiters_alone_are_none(tmp_path):
     assert (table.values("image"), table.positions) == (["1.jpg", "2.jpg"], (2, 5))
 
 
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("header", ["", "image,a\n"])
+@pytest.mark.parametrize("blank", ["", "\n\n"])
+def test_positions_are_lines_whatever_stands_before_the_rows(tmp_path, mark, header, blank):
+    text = mark + blank + header + '1.jpg,"x\ny"\n\n2.jpg,z\n'
+    table = table_of(tmp_path, "list.csv", text, column_names=["image", "a"])
+    first = 1 + len(blank) + bool(header)
+    assert table.values("a") == ["x\ny", "z"]
+    assert table.positions == (first, first + 3)
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+def test_the_shortest_header_is_no_row(tmp_path, mark):
+    table = table_of(tmp_path, "list.csv", f"{mark}a\nx.jpg\n", header=True)
+    assert (table.values("a"), table.positions) == (["x.jpg"], (2,))
+
+
 BAD = {
     "fields": (b"image,a\n1.jpg,x\n2.jpg,y,z\n", r"expected 2 fields .image,a., got 3.*line 3"),
     "no UTF-8": (b"image,a\n1.jpg,\xff\n", r"expected UTF-8.*line 2"),
