@@ -150,12 +150,12 @@ def read_list(inputs: LayoutInputs, path: str) -> ListTable:
     assert kind is not None
     if kind == "parquet":
         return _read_parquet(inputs, path)
+    whole = inputs.read_bytes(path)  # first, since it refuses a file that is not as it was listed
     options = TableOptions(
         columns=inputs.columns, column_names=inputs.column_names, header=inputs.header
     )
     pieces = _pieces(inputs, path, kind, options)
     parts = _read_pieces(inputs, pieces, options)
-    whole = inputs.read_bytes(path)
     data = whole.removeprefix(_BYTE_ORDER_MARK)
     delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
     starts = row_starts(data, delimiter)
