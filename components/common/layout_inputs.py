@@ -10,12 +10,12 @@ import functools
 import os
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Iterator, Mapping, Sequence
+from typing import BinaryIO
 
 from components.common.listing import Blob, LeftOut
 from components.common.rejects import RejectedInputError
-from trainer_utils.format import InputError, keyed_hash
+from trainer_utils.format import InputError
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.storage import (
     InputFile,
@@ -138,25 +138,6 @@ class LayoutInputs:
                 f"{path!r}: expected UTF-8, got {error.object[error.start : error.end]!r} "
                 f"(byte {error.start})"
             ) from error
-
-    def note_rows(
-        self, path: str, columns: Sequence[str] | None, rows: Iterable[Sequence[Any]]
-    ) -> None:
-        """Keeps a list's rows in mind, in no order and whatever their columns are taken for.
-
-        Args:
-            path: of the list; its rows stand for its bytes.
-            columns: their names; None where a row is known by places alone.
-            rows: the values of each.
-        """
-        total = 0
-        for values in rows:
-            row: Any = list(values)
-            if columns is not None:
-                pairs = zip(columns, values, strict=False)
-                row = sorted((name, value) for name, value in pairs if value is not None)
-            total += keyed_hash(repr(row).encode(), seed=0, purpose="row")
-        self.contents[path] = total % 2**128
 
     def resolve(self, uri: str, *, folder: str) -> tuple[str, Blob]:
         """The name and the file that a row of a list means.

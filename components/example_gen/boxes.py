@@ -13,7 +13,6 @@ from typing import Any
 
 from components.common.listing import Column, Value
 from components.common.rejects import RejectedInputError
-from components.example_gen.list_tables import Table
 from trainer_utils.format import InputError
 
 __all__ = ["BOX_COLUMNS", "Box", "BoxRow", "are_boxes", "read_rows", "relative_box", "values"]
@@ -105,20 +104,24 @@ def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     )
 
 
-def read_rows(table: Table) -> list[BoxRow]:
+def read_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxRow]:
     """Puts the rows of each image together, in the order of their first ones.
+
+    Args:
+        path: of the list.
+        rows: each with its line.
 
     Raises:
         InputError: a box is none, or an image has two splits; the message names the line.
     """
     images: dict[str, BoxRow] = {}
-    for position, row in table.rows:
+    for position, row in rows:
         split, uri, label, *corners = map(str.strip, row)
         image = images.setdefault(uri, BoxRow(position, uri, split, []))
         if split.lower() != image.split.lower():
             raise InputError(
-                f"{table.path!r}: expected one split for {uri!r}, got {image.split!r} "
-                f"({table.place(image.position)}) and {split!r} ({table.place(position)})"
+                f"{path!r}: expected one split for {uri!r}, got {image.split!r} "
+                f"(line {image.position}) and {split!r} (line {position})"
             )
         xs = [float(value) for value in corners[::2] if value]
         ys = [float(value) for value in corners[1::2] if value]
@@ -131,8 +134,8 @@ def read_rows(table: Table) -> list[BoxRow]:
             is_box = is_box and xs[0] < xs[1] and ys[0] < ys[1]
         if not is_box or not all(0 <= value <= 1 for value in (*xs, *ys)) or not label:
             raise InputError(
-                f"{table.path!r}: expected a label and two or four corners in [0, 1], got "
-                f"{','.join([label, *corners])!r} ({table.place(position)})"
+                f"{path!r}: expected a label and two or four corners in [0, 1], got "
+                f"{','.join([label, *corners])!r} (line {position})"
             )
         image.boxes.append(Box(xmin=min(xs), xmax=max(xs), ymin=min(ys), ymax=max(ys), label=label))
     return list(images.values())

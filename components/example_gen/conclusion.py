@@ -1,11 +1,10 @@
 """The last checks of a conversion, and the properties of TFX that are read on the way.
 
 located = located_inputs(exec_properties, is_source_file=is_list)
-check_outcome(rejects, found=100, written=99, base=base, settings=settings, uri=uri)
+check_outcome(conversion, plan, rejects, written=99, uri=uri)
 """
 
-import collections
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfx import types
@@ -16,13 +15,14 @@ from tfx.utils import proto_utils
 
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.summaries import working_folder
+from components.example_gen.conversion import Conversion
 from components.example_gen.inputs import LocatedInputs, locate
 from components.example_gen.partition import check_split_names
-from components.example_gen.settings import ExampleGenSettings
-from trainer_utils.format import Accounting, InputError
-from trainer_utils.storage import write_text
+from components.example_gen.plan import Plan
+from trainer_utils.format import InputError
+from trainer_utils.storage.files import list_names, write_text
 
-__all__ = ["account", "check_outcome", "located_inputs", "set_span", "total_counts"]
+__all__ = ["check_outcome", "located_inputs", "set_span"]
 
 
 def located_inputs(
@@ -76,70 +76,40 @@ def set_span(
 
 
 def check_outcome(
+    conversion: Conversion[Any],
+    plan: Plan,
     rejects: Sequence[Reject],
     *,
-    found: int,
     written: int,
-    base: str,
-    settings: ExampleGenSettings,
     uri: str,
-    what: str,
-    looked_for: Callable[[], str],
 ) -> None:
     """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
 
     Args:
+        conversion: that was run, or is about to be.
+        plan: that it made.
         rejects: all of them.
-        found, written: inputs and examples.
-        base: where the inputs are.
-        settings: of the component.
+        written: examples.
         uri: of the dataset.
-        what: the inputs are called, such as `images`.
-        looked_for: a sentence for inputs in which nothing was recognised.
 
     Raises:
         InputError: there are too many, or no example is left.
     """
     listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
+    base, settings = conversion.located.base, conversion.settings
     try:
         check_reject_fraction(
             rejects,
-            found=found,
+            found=plan.found,
             max_reject_fraction=settings.max_reject_fraction,
             listed_in=listed_in,
         )
         if not written:
-            raise InputError(f"input_base {base!r}: expected {what}, found none that can be read.")
+            raise InputError(
+                f"input_base {base!r}: expected {conversion.unit}, found none that can be read."
+            )
     except InputError as error:
         write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
         if settings.layout == "auto" and not written:
-            raise InputError(f"{error} {looked_for()}") from None
+            raise InputError(f"{error} {conversion.looked_for(list_names(base))}") from None
         raise
-
-
-def account(
-    splits: Sequence[str],
-    *,
-    written: Mapping[str, int],
-    rejects: Collection[Reject],
-    skipped: Mapping[str, int],
-) -> dict[str, Accounting]:
-    """The accounting law's numbers, by split."""
-    rejected = collections.Counter(reject.split for reject in rejects)
-    return {
-        name: Accounting(
-            found=written.get(name, 0) + rejected[name] + skipped.get(name, 0),
-            written=written.get(name, 0),
-            rejected=rejected[name],
-            skipped=skipped.get(name, 0),
-        )
-        for name in splits
-    }
-
-
-def total_counts(counts: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Counts added up by name."""
-    total: collections.Counter[str] = collections.Counter()
-    for count in counts:
-        total.update(count)
-    return dict(total)

@@ -1,40 +1,75 @@
-"""What the features of a converted dataset are, from its plan and what its shards report.
+"""What the features of a dataset are, from its plan and what the writing of it reports.
 
-make_features(plan, summaries)["image"]      # Feature(type='string', shape=(480, 640, 3), …)
+features_of_files(plan, summaries)["image"]      # Feature(type='string', shape=(480, 640, 3), …)
+features_of_rows(plan, reports)["label"]         # Feature(type='int', extra={'num_classes': 2})
+
+A feature that an example lacks is sparse, and so are lists that may differ in length.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 from components.common.listing import Column
+from components.example_gen.file_plan import FilePlan
+from components.example_gen.file_reports import AudioFacts, ImageFacts, ShardSummary
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.plan import Plan
-from components.example_gen.reports import AudioFacts, ImageFacts, ShardSummary
+from components.example_gen.row_encoding import EncodingReport, id_feature
+from components.example_gen.row_plan import RowPlan
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 
-__all__ = ["make_features"]
+__all__ = ["features_of_files", "features_of_rows"]
 
 _TYPES = {"int": "int", "label": "int", "float": "float", "string": "string"}
 
 
-def make_features(plan: Plan, summaries: Sequence[ShardSummary]) -> dict[str, Feature]:
-    """Every feature, by name.
+def features_of_rows(plan: RowPlan, reports: Sequence[EncodingReport]) -> dict[str, Feature]:
+    """Every feature of examples that are rows, by name.
 
     Args:
         plan: what was to be written.
-        summaries: of all shards, with one example at the least.
+        reports: of all pieces.
+    """
+    features = {}
+    for column in plan.columns:
+        name = column.name
+        lengths = [report.lengths[name] for report in reports if name in report.lengths]
+        least = min((low for low, _ in lengths), default=0)
+        most = max((high for _, high in lengths), default=0)
+        features[name] = _value(
+            column,
+            plan,
+            length=least if least == most > 0 else None,
+            longest=most,
+            is_missing=any(name in report.missing for report in reports),
+        )
+    return features | {id_feature(features): Feature(type="string")}
+
+
+def features_of_files(plan: FilePlan, summaries: Sequence[ShardSummary]) -> dict[str, Feature]:
+    """Every feature of examples that hold files, by name.
+
+    Args:
+        plan: what was to be written.
+        summaries: of all shards; those of images without any are left out.
     """
     features = {"filename": Feature(type="string")}
     for name, kind in plan.blobs:
         if kind == "audio":
             features[name] = _audio(name, summaries)
-        else:
+        elif any(name in summary.images for summary in summaries):
             features[name] = _image(_facts(name, summaries), label_map=kind == "label_map")
         for description in DESCRIPTIONS.get(kind, ()):
             features[description] = Feature(type="int")
     for column in plan.columns:
-        features[column.name] = _value(column, plan, summaries)
+        features[column.name] = _value(
+            column,
+            plan,
+            length=column.length,
+            longest=max((s.longest.get(column.name, 0) for s in summaries), default=0),
+            is_missing=any(column.name in summary.incomplete for summary in summaries),
+        )
     return features
 
 
@@ -82,16 +117,26 @@ def _audio(name: str, summaries: Sequence[ShardSummary]) -> Feature:
     return Feature(type="string", extra=extra)
 
 
-def _value(column: Column, plan: Plan, summaries: Sequence[ShardSummary]) -> Feature:
+def _value(
+    column: Column, plan: Plan, *, length: int | None, longest: int, is_missing: bool
+) -> Feature:
+    """The feature of a column.
+
+    Args:
+        column: that it is made of.
+        plan: with its vocabulary.
+        length: that all of its lists have, or None.
+        longest: of its lists.
+        is_missing: whether an example lacks it.
+    """
     extra: dict[str, Any] = {}
     if column.kind == "label":
         extra["num_classes"] = len(plan.vocabularies[column.name])
     kind = _TYPES[column.kind]
-    if column.length is not None and kind != "string":  # Datum reads a dense string as one scalar
-        return Feature(type=kind, shape=(column.length,), extra=extra)
     if column.is_list:
-        longest = max(summary.longest.get(column.name, 0) for summary in summaries)
-        return Feature(type=kind, shape=(longest,), dense=False, extra=extra)
-    if any(column.name in summary.incomplete for summary in summaries):
+        # Datum reads a dense string as one scalar.
+        is_dense = length is not None and kind != "string"
+        return Feature(type=kind, shape=(length or longest,), dense=is_dense, extra=extra)
+    if is_missing:
         return Feature(type=kind, shape=(1,), dense=False, extra=extra)
     return Feature(type=kind, extra=extra)

@@ -1,6 +1,7 @@
 """The fingerprint of a conversion's inputs, for its manifest.
 
-    media_fingerprint(located, listing, plan, summaries)     # '5f0c…', 32 hexadecimal digits
+    fingerprint_of_files(located, listing, plan, summaries)     # '5f0c…', 32 hexadecimal digits
+    fingerprint_of_rows(located, pieces, reports, plan.left_out)
 
 It is a sum, in no order, over everything that is an input, each with its name relative to the
 input base and what is in it:
@@ -10,6 +11,11 @@ input base and what is in it:
 - what the layout itself reads: annotations by their CRC-32C, lists by their rows;
 - what is skipped unread by a rule (hidden files, files in no image set), and what cannot be
   read: its size alone.
+
+Of tables and texts it is over whole files, however they are cut: the sums of a file's pieces, as
+they were read to be converted, make that of the file; what lies between them, such as a header, is
+read for it. So are the originals of copies. A Parquet file is what its columns hold, however its
+rows are grouped.
 
 So it is the same for every conversion of the same inputs, whatever the settings, the number of
 shards or the runner, and another one where a name or a byte differs. Contents are summed as they
@@ -23,20 +29,26 @@ from typing import Any
 
 from components.common.blobs import BlobReader
 from components.common.fingerprint import add_facts
-from components.common.listing import Blob, Listing
+from components.common.listing import Blob, LeftOut, Listing
 from components.common.rejects import RejectedInputError
+from components.example_gen.file_plan import FilePlan
+from components.example_gen.file_reports import ShardSummary
 from components.example_gen.inputs import LocatedInputs
-from components.example_gen.plan import Plan
-from components.example_gen.reports import ShardSummary
-from trainer_utils.format.crc32c import extend_crc32c
+from components.example_gen.row_inspection import PieceReport
+from components.tables.pieces import Piece
+from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
+from trainer_utils.storage.files import open_for_reading
+from trainer_utils.storage.paths import join
 
-__all__ = ["known_sizes", "media_fingerprint", "read_sums"]
+__all__ = ["fingerprint_of_files", "fingerprint_of_rows"]
 
 _THREADS = 8
+_BLOCK_BYTES = 4 << 20
+_Part = tuple[int, int, int]  # first byte, bytes, CRC-32C
 
 
-def media_fingerprint(
-    located: LocatedInputs, listing: Listing, plan: Plan, summaries: Sequence[ShardSummary]
+def fingerprint_of_files(
+    located: LocatedInputs, listing: Listing, plan: FilePlan, summaries: Sequence[ShardSummary]
 ) -> str:
     """Of images and sounds, as 32 hexadecimal digits.
 
@@ -48,12 +60,12 @@ def media_fingerprint(
     """
     sums = _sums_as_read(plan, summaries)
     entries = dict.fromkeys(blob for entry in listing.entries for blob in entry.blobs)
-    sizes = known_sizes(located)
+    sizes = _known_sizes(located)
     skipped = {left.name for left in listing.left_out if left.code is None}
     left_out = [Blob(left.name, sizes.get(left.name) or 0) for left in listing.left_out]
     unread = [blob for blob in entries if sums.get(blob) is None]
     unread += [b for b in left_out if b.path not in skipped and sizes.get(b.path) is not None]
-    sums |= read_sums(located.base, unread)
+    sums |= _read_sums(located.base, unread)
     name_of = _names(located)
     facts: dict[tuple[Any, ...], Any] = {
         (name_of(blob.path), *blob[1:]): sums.get(blob) for blob in [*left_out, *entries]
@@ -61,7 +73,7 @@ def media_fingerprint(
     return add_facts(facts | {("read", name): crc for name, crc in listing.contents.items()})
 
 
-def _sums_as_read(plan: Plan, summaries: Sequence[ShardSummary]) -> dict[Blob, int | None]:
+def _sums_as_read(plan: FilePlan, summaries: Sequence[ShardSummary]) -> dict[Blob, int | None]:
     sums: dict[Blob, int | None] = {}
     for task, summary in zip(plan.tasks, summaries, strict=True):
         blobs = (blob for entry in task.entries for blob in entry.blobs)
@@ -69,7 +81,73 @@ def _sums_as_read(plan: Plan, summaries: Sequence[ShardSummary]) -> dict[Blob, i
     return sums
 
 
-def known_sizes(located: LocatedInputs) -> dict[str, int | None]:
+def fingerprint_of_rows(
+    located: LocatedInputs,
+    pieces: Sequence[Piece],
+    reports: Sequence[PieceReport],
+    left_out: Iterable[LeftOut],
+) -> str:
+    """As `fingerprint_of_files`, of the files that rows are from, however they were cut.
+
+    Args:
+        located: where the inputs are.
+        pieces, reports: of all that was read.
+        left_out: files that were not.
+    """
+    sizes = _known_sizes(located)
+    files: dict[Blob, int | None] = {}
+    parts: dict[str, list[_Part]] = {}
+    columns: dict[tuple[str, ...], tuple[int, int]] = {}
+    for piece, report in zip(pieces, reports, strict=True):
+        if piece.layout == "folder":
+            names = [Blob(name, size) for name, size, _ in piece.details["files"]]
+            files |= dict(zip(names, report.sums, strict=True))
+        elif piece.layout == "parquet":
+            for name, stream, size, crc in report.sums:
+                before = columns.get((piece.source, name, stream), (0, 0))
+                whole = before[0] + size, combine_crc32c(before[1], crc, size)
+                columns[piece.source, name, stream] = whole
+        else:
+            parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
+    for left in left_out:
+        files[Blob(left.name, sizes.get(left.name) or 0)] = None
+    left_out = list(left_out)
+    skipped = {left.name for left in left_out if left.code is None}
+    unread = [
+        blob
+        for blob, crc in files.items()
+        if crc is None and blob.path not in skipped and sizes.get(blob.path) is not None
+    ]
+    files |= _read_sums(located.base, unread)
+    for path, read in parts.items():
+        size = sizes.get(path) or 0
+        files[Blob(path, size)] = _whole(join(located.base, path), size, sorted(read))
+    facts: dict[tuple[Any, ...], Any] = {(b.path, *b[1:]): crc for b, crc in files.items()}
+    return add_facts(facts | columns)
+
+
+def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:
+    """The CRC-32C of a file of which some parts are known; None where the rest cannot be read."""
+    whole = at = 0
+    try:
+        for start, length, crc in [*parts, (size, 0, 0)]:
+            if start > at:
+                whole = _extended(whole, path, at, start)
+            whole, at = combine_crc32c(whole, crc, length), start + length
+    except OSError:
+        return None
+    return whole
+
+
+def _extended(crc: int, path: str, start: int, stop: int) -> int:
+    with open_for_reading(path) as stream:
+        stream.seek(start)
+        while start < stop and (block := stream.read(min(_BLOCK_BYTES, stop - start))):
+            crc, start = extend_crc32c(crc, block), start + len(block)
+    return crc
+
+
+def _known_sizes(located: LocatedInputs) -> dict[str, int | None]:
     """The size of each listed file by path; None of one that cannot be read."""
     return {
         file.path: file.size if file.problem is None else None
@@ -89,7 +167,7 @@ def _names(located: LocatedInputs) -> Callable[[str], str]:
     return name
 
 
-def read_sums(base: str, blobs: Iterable[Blob]) -> dict[Blob, int | None]:
+def _read_sums(base: str, blobs: Iterable[Blob]) -> dict[Blob, int | None]:
     """The CRC-32C of what was not read otherwise; None of what cannot be."""
     readers = threading.local()
 

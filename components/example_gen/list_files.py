@@ -1,7 +1,7 @@
 """The files that the rows of a list mean: by their paths, or in the list itself.
 
     sources = [file_sources(inputs, table, [(1, "cat/1.jpg")], are_alone=True)]
-    next(joined_sources(rows, sources))      # ('cat/1.jpg', (Blob(path='cat/1.jpg', …),))
+    next(joined_sources([1], sources))      # ('cat/1.jpg', (Blob(path='cat/1.jpg', …),))
 
 A row whose file cannot be had is a `RejectedInputError` in its place.
 """
@@ -10,13 +10,14 @@ import collections
 import functools
 import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any, cast
+from typing import cast
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
+from components.example_gen.embedded import Embedded
 from components.example_gen.file_kinds import kind_of_heads, kind_of_name, looked_at
-from components.example_gen.list_tables import Embedded, Table
+from components.example_gen.list_table import ListTable
 from components.example_gen.settings import MEDIA
 from trainer_utils.format import InputError, canonical_split
 
@@ -51,11 +52,11 @@ def feature_names(media: Sequence[str], kinds: Sequence[str]) -> list[str]:
 
 
 def joined_sources(
-    rows: Sequence[tuple[int, list[Any]]], sources_of: Sequence[Iterator[_Source]]
+    positions: Sequence[int], sources_of: Sequence[Iterator[_Source]]
 ) -> Iterator[_Sources]:
     """The name and all files of each row; the name is its first file's, made different."""
     names: set[str] = set()
-    for (position, _), *sources in zip(rows, *sources_of, strict=True):
+    for position, *sources in zip(positions, *sources_of, strict=True):
         if error := next((s for s in sources if isinstance(s, RejectedInputError)), None):
             yield error
             continue
@@ -69,10 +70,8 @@ def joined_sources(
 
 def files_by_inspection(
     inputs: LayoutInputs,
-    table: Table,
-    rows: Sequence[tuple[int, list[Any]]],
+    table: ListTable,
     roles: Mapping[str, str | None],
-    place_of: Mapping[str, int],
 ) -> dict[str, str | None]:
     """What columns hold files, and of which kind, where the user does not say it.
 
@@ -86,14 +85,16 @@ def files_by_inspection(
     found: dict[str, str | None] = {}
     nameless: list[str] = []
     find = functools.partial(file_sources, inputs, table, are_alone=False)
-    for name, place in place_of.items():
+    for name in table.names:
+        if name in table.embedded:
+            continue
         by_name = roles[name] in MEDIA
         if name in inputs.columns or (roles[name] is not None and not by_name):
             continue
         uris = [
-            (position, row[place].strip() if isinstance(row[place], str) else row[place])
-            for position, row in rows
-            if row[place] not in (None, "")
+            (position, value.strip() if isinstance(value, str) else value)
+            for position, value in zip(table.positions, table.values(name), strict=True)
+            if value not in (None, "")
         ]
         if not uris or not all(isinstance(uri, str) for _, uri in uris):
             continue
@@ -121,7 +122,7 @@ def files_by_inspection(
 
 
 def _one_kind(
-    table: Table, name: str, kinds: Mapping[str, float], uris: Sequence[tuple[int, str]]
+    table: ListTable, name: str, kinds: Mapping[str, float], uris: Sequence[tuple[int, str]]
 ) -> str:
     """The kind of a column's files. A few others are rejects, many are a mistake."""
     kind = max(kinds, key=lambda kind: kinds[kind])
@@ -136,7 +137,7 @@ def _one_kind(
 
 
 def file_sources(
-    inputs: LayoutInputs, table: Table, uris: Sequence[tuple[int, str]], *, are_alone: bool
+    inputs: LayoutInputs, table: ListTable, uris: Sequence[tuple[int, str]], *, are_alone: bool
 ) -> Iterator[_Source]:
     """The name and the file of each row; of a list named after a split also as Datum has them."""
     folder = posixpath.dirname(table.path)
@@ -187,7 +188,7 @@ def _both(first: str, second: str) -> str:
 
 
 def _datum_path(
-    table: Table,
+    table: ListTable,
     place: str,
     uri: str,
     own_folder: str,
@@ -206,7 +207,7 @@ def _datum_path(
     return posixpath.relpath(found[0], folder or ".") if found else uri
 
 
-def embedded_sources(table: Table, embedded: Embedded) -> Iterator[_Source]:
+def embedded_sources(table: ListTable, embedded: Embedded) -> Iterator[_Source]:
     """The name and the place of each row's bytes: its own path where all have one, and another."""
     paths = embedded.paths
     are_names = all(paths) and len(set(paths)) == len(paths)

@@ -13,13 +13,13 @@ texts.
 
 A CSV without a header is AutoML Vision's: `[split,]uri,label[,label…]`, or a box a row:
 `split,uri,label,xmin,ymin,,,xmax,ymax,,` with two or four corners, rows of one image together; or
-its columns are named by the user. What a header is, is told in `headers`.
+its columns are named by the user. Any other table is read as `components.tables` reads all of them.
 
 Files named after splits (`train.csv`, `val.csv`) are Datum's: `filename` is below a folder of that
 name, with or without its extension.
 """
 
-import os
+import dataclasses
 import posixpath
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -36,7 +36,9 @@ from components.common.listing import (
 )
 from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
+from components.example_gen.automl import Row, as_table, automl_rows
 from components.example_gen.list_files import (
+    MEDIA,
     WORDS,
     embedded_sources,
     feature_names,
@@ -45,12 +47,13 @@ from components.example_gen.list_files import (
     joined_sources,
     split_of_name,
 )
-from components.example_gen.list_tables import SUFFIXES, Table, read_table
-from components.example_gen.settings import COLUMN_KINDS, MEDIA
-from components.tables.column_types import LABEL_NAMES, typed_column
-from components.tables.headers import ROWS, check_agreement, doubt, refuse_doubtful
-from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.format.media_formats import EXTENSIONS
+from components.example_gen.list_table import ListTable, read_list
+from components.example_gen.settings import COLUMN_KINDS
+from components.tables.headers import check_agreement
+from components.tables.kinds import LABEL_NAMES
+from components.tables.reading import DELIMITERS, SUFFIXES
+from components.tables.splits import refuse_word, split_column, split_of_word
+from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["find", "is_list", "kind_of_list", "read"]
 
@@ -60,18 +63,17 @@ _MEDIA_COLUMNS = {
     "audio": ("audio_uri", "audio", "clip", *_FILE_COLUMNS),
 }
 _KNOWN = frozenset(name for names in _MEDIA_COLUMNS.values() for name in names)
-_SPLIT_COLUMNS = ("split", "set", "ml_use")
-_UNASSIGNED = ("", "unassigned")
+_AUTOML = ("split", "image_uri", "audio_uri", "label")  # in lower case, however they are written
 
 
 def is_list(path: str) -> bool:
     """Whether a file is a list by its name."""
-    return os.path.splitext(path.lower())[1] in SUFFIXES
+    return posixpath.splitext(path.lower())[1] in SUFFIXES
 
 
 def kind_of_list(path: str) -> str:
     """`csv`, `tsv`, `jsonl` or `parquet`, of a list."""
-    return SUFFIXES[os.path.splitext(path.lower())[1]]
+    return SUFFIXES[posixpath.splitext(path.lower())[1]]
 
 
 def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
@@ -104,28 +106,54 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
             f"named after splits, got {', '.join(sorted(paths))}. "
             "Name one as the pattern of input_config."
         )
-    tables = [read_table(inputs, path) for path in paths]
+    rows = {path: automl_rows(inputs, path, known=_KNOWN) for path in paths}
+    tables = {
+        path: _with_automl_names(read_list(inputs, path)) for path in paths if rows[path] is None
+    }
     headers = {
-        table.path: [field.strip() for field in table.rows[0][1]]
-        for table in tables
-        if table.columns is None and table.rows and _has_header(table, inputs)
+        path: table.names for path, table in tables.items() if kind_of_list(path) in DELIMITERS
     }
     if not inputs.header and not inputs.column_names:
         check_agreement(headers, shown=[path for path in headers if {*headers[path]} & _KNOWN])
-    return join_listings([_read_one(inputs, t, has_header=t.path in headers) for t in tables])
+    return join_listings(
+        [
+            _of_rows(inputs, path, found) if found is not None else _of_table(inputs, tables[path])
+            for path, found in rows.items()
+        ]
+    )
 
 
-def _read_one(inputs: LayoutInputs, table: Table, *, has_header: bool) -> Listing:
-    path = table.path
-    inputs.note_rows(path, table.columns, [values for _, values in table.rows])
-    if table.columns is None and not inputs.column_names and boxes.are_boxes(table.rows):
-        return _read_boxes(inputs, table)
-    names, rows = _named(table, inputs, has_header=has_header)
-    if not rows:
+def _with_automl_names(table: ListTable) -> ListTable:
+    """A CSV's columns of AutoML's names in lower case, however they are written."""
+    if kind_of_list(table.path) not in DELIMITERS:
+        return table
+    name_of = {name: name.lower() if name.lower() in _AUTOML else name for name in table.names}
+    for rows in table.parts:
+        rows.columns = {name_of[name]: array for name, array in rows.columns.items()}
+    return dataclasses.replace(table, names=tuple(name_of.values()))
+
+
+def _of_rows(inputs: LayoutInputs, path: str, rows: Sequence[Row]) -> Listing:
+    """Of AutoML's rows: boxes, or one image each."""
+    if not boxes.are_boxes(rows):
+        return _of_table(inputs, as_table(path, rows, media=inputs.media))
+    images = boxes.read_rows(path, rows)
+    positions = [image.position for image in images]
+    table = ListTable(path, (), (), tuple(positions), "line")
+    splits = [_split(inputs, table, "split", image.position, image.split) for image in images]
+    by_row = [boxes.values(image.boxes) for image in images]
+    uris = [(image.position, image.uri) for image in images]
+    sources = joined_sources(positions, [file_sources(inputs, table, uris, are_alone=True)])
+    parts = zip(positions, splits, by_row, sources, strict=True)
+    return _listing(table, boxes.BOX_COLUMNS, parts, (BlobColumn("image", "image"),))
+
+
+def _of_table(inputs: LayoutInputs, table: ListTable) -> Listing:
+    path, names = table.path, table.names
+    if not table.positions:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none")
     roles = _roles(names, table, inputs)
-    place_of = {name: place for place, name in enumerate(names) if name not in table.embedded}
-    roles |= files_by_inspection(inputs, table, rows, roles, place_of)
+    roles |= files_by_inspection(inputs, table, roles)
     media = [name for name in names if roles[name] in MEDIA]
     if not media:
         raise InputError(
@@ -135,53 +163,40 @@ def _read_one(inputs: LayoutInputs, table: Table, *, has_header: bool) -> Listin
         )
     columns: list[Column] = []
     features: list[list[Value]] = []
-    for name, place in place_of.items():
-        values = [row[place] for _, row in rows]
-        if roles[name] in (*MEDIA, "split", "ignore") or all(_trimmed(v) is None for v in values):
+    for name in names:
+        if name in table.embedded or roles[name] in (*MEDIA, "split"):
             continue
-        if roles[name] == "label" or name.lower() in LABEL_NAMES:
-            values = [*map(_trimmed, values)]
-        column, typed = typed_column(
-            name,
-            values,
-            are_texts=table.columns is None,
-            kind="string" if roles[name] == "text" else roles[name],
-            place=lambda row: f"{path!r}, {table.place(rows[row][0])}",
-        )
-        columns.append(column)
-        features.append(typed)
-    split = _only(names, roles, "split")
+        is_label = roles[name] == "label" or name.lower() in LABEL_NAMES
+        if (found := table.typed(name, roles[name], trim=is_label)) is not None:
+            columns.append(found[0])
+            features.append(found[1])
+    by_row = list(zip(*features, strict=True)) if features else [()] * len(table.positions)
+    split = next((name for name in names if roles[name] == "split"), None)
+    words = table.values(split) if split else [None] * len(table.positions)
     splits = [
-        _split(inputs, table, position, row[place_of[split]] if split else None)
-        for position, row in rows
+        _split(inputs, table, split or "", position, word)
+        for position, word in zip(table.positions, words, strict=True)
     ]
-    by_row = list(zip(*features, strict=True)) if features else [()] * len(rows)
     sources_of = []
     for name in media:
         if name in table.embedded:
             sources_of.append(embedded_sources(table, table.embedded[name]))
         else:
-            uris = [(position, str(_trimmed(row[place_of[name]]) or "")) for position, row in rows]
+            uris = [(at, str(_trimmed(uri) or "")) for at, uri in _placed(table, name)]
             sources_of.append(file_sources(inputs, table, uris, are_alone=len(media) == 1))
-    sources = joined_sources(rows, sources_of)
+    sources = joined_sources(table.positions, sources_of)
     kinds = [str(roles[name]) for name in media]
     blobs = tuple(map(BlobColumn, kinds if len(media) == 1 else feature_names(media, kinds), kinds))
-    return _listing(table, columns, zip(rows, splits, by_row, sources, strict=True), blobs)
+    parts = zip(table.positions, splits, by_row, sources, strict=True)
+    return _listing(table, columns, parts, blobs)
 
 
-def _read_boxes(inputs: LayoutInputs, table: Table) -> Listing:
-    images = boxes.read_rows(table)
-    splits = [_split(inputs, table, image.position, image.split) for image in images]
-    by_row = [boxes.values(image.boxes) for image in images]
-    rows: list[tuple[int, list[Any]]] = [(image.position, []) for image in images]
-    uris = [(image.position, image.uri) for image in images]
-    sources = joined_sources(rows, [file_sources(inputs, table, uris, are_alone=True)])
-    parts = zip(rows, splits, by_row, sources, strict=True)
-    return _listing(table, boxes.BOX_COLUMNS, parts, (BlobColumn("image", "image"),))
+def _placed(table: ListTable, name: str) -> Iterable[tuple[int, Any]]:
+    return zip(table.positions, table.values(name), strict=True)
 
 
 def _listing(
-    table: Table,
+    table: ListTable,
     columns: Sequence[Column],
     parts: Iterable[Any],
     blobs: tuple[BlobColumn, ...],
@@ -191,7 +206,7 @@ def _listing(
         (n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list), None
     )
     entries, left_out = [], []
-    for (position, _), split, values, source in parts:
+    for position, split, values, source in parts:
         place = table.place(position)
         if isinstance(source, RejectedInputError):
             detail = f"{place}: {source.detail}"
@@ -203,99 +218,11 @@ def _listing(
     return Listing(tuple(entries), tuple(left_out), tuple(columns), blobs)
 
 
-def _has_header(table: Table, inputs: LayoutInputs) -> bool:
-    """Whether a CSV begins with the names of its columns.
-
-    Raises:
-        InputError: that cannot be told.
-    """
-    first, *others = [row for _, row in table.rows[: ROWS + 1]]
-    names = [field.strip() for field in first]
-    if inputs.column_names:
-        return bool(inputs.header) or names == list(inputs.column_names)
-    if inputs.header or {name.lower() for name in names} & _KNOWN or {*names} & {*inputs.columns}:
-        return True
-    if any(map(_is_file, names)):
-        return False
-    if (reason := doubt(first, others)) is not None:
-        refuse_doubtful(table.path, first, others, reason)
-    return True
-
-
-def _is_file(field: str) -> bool:
-    ending = posixpath.splitext(field)[1].lower()
-    return "://" in field or ending in EXTENSIONS["image"] or ending in EXTENSIONS["audio"]
-
-
-def _named(
-    table: Table, inputs: LayoutInputs, *, has_header: bool
-) -> tuple[list[str], list[tuple[int, list[Any]]]]:
-    """The columns' names, and the rows with that many values."""
-    if table.columns is not None:
-        return [*table.columns, *table.embedded], table.rows
-    rows = table.rows[1:] if has_header else table.rows
-    if inputs.column_names:
-        names = list(inputs.column_names)
-    elif has_header:
-        automl = ("split", f"{inputs.media}_uri", "label")
-        names = [name.strip() for name in table.rows[0][1]]
-        names = [name.lower() if name.lower() in automl else name for name in names]
-    else:
-        names, rows = _as_automl(table, inputs)
-    for position, row in rows:
-        if len(row) != len(names):
-            raise InputError(
-                f"{table.path!r}: expected {len(names)} columns ({','.join(names)}), "
-                f"got {len(row)} ({table.place(position)}). "
-                f"If it is no list of the {WORDS[inputs.media]}s, set layout='folder'."
-            )
-    if not all(names) or len(set(names)) < len(names):
-        what = next((f"{n!r} twice" for n in names if n and names.count(n) > 1), "one without")
-        raise InputError(
-            f"{table.path!r}: expected each column's name once in the first row, got {what}. Name "
-            "them: header=True, column_names=[…] (tfx-shards convert … --header --columns …)."
-        )
-    return names, rows
-
-
-def _as_automl(table: Table, inputs: LayoutInputs) -> tuple[list[str], list[tuple[int, list[Any]]]]:
-    """AutoML's names for a list without a header, and its rows, several labels as a list.
-
-    Raises:
-        InputError: its columns are others.
-    """
-    media, rows = f"{inputs.media}_uri", table.rows
-    has_split = not any(_is_file(row[0].strip()) for _, row in rows)
-    names = ["split", media, "label"] if has_split else [media, "label"]
-    place = names.index(media)
-    if any(len(row) <= place for _, row in rows) or (
-        has_split and rows and not any(_is_split(row[0].strip()) for _, row in rows)
-    ):
-        refuse_doubtful(
-            table.path,
-            rows[0][1],
-            [row for _, row in rows[1:2]],
-            f"without a header, they should be {','.join(names)}",
-        )
-    if all(len(row) == place + 1 for _, row in rows):
-        return names[:-1], rows
-    if any(len(row) > len(names) for _, row in rows):  # several labels
-        rows = [
-            (line, [*row[: place + 1], _labels(row[place + 1 :])] if len(row) > place + 1 else row)
-            for line, row in rows
-        ]
-    return names, rows
-
-
-def _is_split(word: str) -> bool:
-    return word.lower() in _UNASSIGNED or canonical_split(word) is not None
-
-
-def _roles(names: Sequence[str], table: Table, inputs: LayoutInputs) -> dict[str, str | None]:
+def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:
     """What each column is for: as the user says, or by its name; None: a feature to inspect."""
     given = inputs.columns
     for name, kind in given.items():
-        if name not in names:
+        if name not in names and kind != "ignore":
             raise ConfigError(
                 f"columns: expected columns of {table.path!r} ({', '.join(names)}), got {name!r}"
             )
@@ -304,45 +231,36 @@ def _roles(names: Sequence[str], table: Table, inputs: LayoutInputs) -> dict[str
                 f"columns[{name!r}]: expected one of {', '.join(COLUMN_KINDS)}, got {kind!r}"
             )
     roles: dict[str, str | None] = {name: given.get(name) for name in names}
-    media = (inputs.media, _MEDIA_COLUMNS[inputs.media])
-    for role, candidates in (media, ("split", _SPLIT_COLUMNS)):
-        if role in roles.values() or (role in MEDIA and {*MEDIA} & {*roles.values()}):
-            continue
+    split = split_column(
+        names, given=given, words_of=lambda name: {str(word or "") for word in table.values(name)}
+    )
+    if split is not None:
+        roles[split] = "split"
+    if not {*MEDIA} & {*roles.values()}:
         by_lower = {name.lower(): name for name in reversed(names) if roles[name] is None}
-        found = next((by_lower[name] for name in candidates if name in by_lower), None)
-        if role in MEDIA and found is None:
-            found = next((name for name in table.embedded if roles[name] is None), None)
+        candidates = (by_lower.get(name) for name in _MEDIA_COLUMNS[inputs.media])
+        embedded = (name for name in table.embedded if roles[name] is None)
+        found = next(filter(None, candidates), None) or next(embedded, None)
         if found is not None:
-            roles[found] = role
+            roles[found] = inputs.media
     return roles
 
 
-def _labels(fields: Sequence[str]) -> list[str]:
-    return [label for field in fields if (label := field.strip())]
-
-
 def _trimmed(value: Any) -> Any:
-    """A path, a word or a label without spaces round it; None for what is empty then."""
+    """A path without spaces round it; None for what is empty then."""
     return (value.strip() or None) if isinstance(value, str) else value
 
 
-def _only(names: Sequence[str], roles: dict[str, str | None], role: str) -> str | None:
-    found = [name for name in names if roles[name] == role]
-    if len(found) > 1:
-        raise ConfigError(f"columns: expected one {role!r}, got {', '.join(found)}")
-    return found[0] if found else None
-
-
-def _split(inputs: LayoutInputs, table: Table, position: int, value: Any) -> str | None:
+def _split(
+    inputs: LayoutInputs, table: ListTable, column: str, position: int, word: Any
+) -> str | None:
+    """The split that a row names, or its pattern or list; None where the hash decides."""
     if inputs.split is not None:
         return inputs.split
-    text = str(value or "").strip()
-    if text.lower() in _UNASSIGNED:
-        return split_of_name(table.path) if value is None else None
-    split = canonical_split(text)
-    if split is None:
-        raise InputError(
-            f"{table.path!r}: expected split TRAIN, VALIDATION, TEST or UNASSIGNED, "
-            f"got {text!r} ({table.place(position)})"
-        )
-    return split
+    if word is None:
+        return split_of_name(table.path)
+    try:
+        return split_of_word(str(word))
+    except ValueError:
+        place = f"{table.path!r}, {table.place(position)}"
+        raise refuse_word(column, str(word), place) from None

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 from components.common.listing import BlobColumn, Entry
 from components.common.rejects import RejectedInputError
+from components.example_gen.file_reports import Stored
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.reports import Stored
 from components.media.audio import StoredAudio, store_audio
 from components.media.images import StoredImage, store_image, store_label_map
 

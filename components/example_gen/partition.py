@@ -9,11 +9,14 @@ import bisect
 import dataclasses
 import itertools
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from components.common.listing import Column
-from components.example_gen.vocabularies import label_column
+import numpy as np
+import numpy.typing as npt
+
+from components.common.listing import Column, LeftOut
+from components.tables.vocabularies import label_column
 from trainer_utils.format import ConfigError, keyed_hash
 from trainer_utils.format.naming import check_split_name
 
@@ -57,7 +60,58 @@ class Partition:
     def split_of(self, identity: str, *, seed: int) -> str:
         """The split of one input."""
         bucket = keyed_hash(os.fsencode(identity), seed=seed, purpose="split") % self.ends[-1]
-        return self.buckets[bisect.bisect(self.ends, bucket)][0]
+        return self.names[bisect.bisect(self.ends, bucket)]
+
+    def places_of(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
+        """The place among `names` of each of many inputs, by their hashes."""
+        ends = np.array(self.ends, np.uint64)
+        return np.searchsorted(ends, hashes % ends[-1], side="right")
+
+    def stratified(
+        self,
+        classes: npt.NDArray[np.int64],
+        hashes: npt.NDArray[np.uint64],
+        *,
+        key_of: Callable[[int], bytes],
+        seed: int,
+    ) -> npt.NDArray[np.int64]:
+        """The place among `names` of each input, so that each class is shared to within one.
+
+        Args:
+            classes: `(n,)`, the class of each input, as any number.
+            hashes: `(n,)`; a class is shared out in their order.
+            key_of: what a class is known by, whatever its number.
+            seed: of the shares' beginning.
+        """
+        ends = np.array(self.ends)
+        places = np.zeros(len(classes), np.int64)
+        order = np.lexsort((hashes, classes))
+        found, firsts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
+        for number, first, size in zip(
+            *map(np.ndarray.tolist, (found, firsts, sizes)), strict=True
+        ):
+            # One start a class, so that the remainders of many small ones do not all go one way.
+            start = keyed_hash(key_of(number), seed=seed, purpose="stratify") % int(ends[-1])
+            points = (np.arange(size) * int(ends[-1]) + start) // size
+            places[order[first : first + size]] = np.searchsorted(ends, points, side="right")
+        return places
+
+    def split_of_left_out(
+        self, left: LeftOut, splits: Sequence[str], *, inputs_decide: bool, seed: int
+    ) -> str:
+        """Where an input that is left out counts.
+
+        Args:
+            left: which.
+            splits: of the dataset.
+            inputs_decide: whether inputs name splits. Then one that names none counts in the first.
+            seed: of the hash.
+        """
+        if left.split is not None and left.split in splits:
+            return left.split
+        if inputs_decide:
+            return splits[0]
+        return self.split_of(left.name if self.feature == OWN_NAME else "", seed=seed)
 
 
 def partition_of(exec_properties: Mapping[str, Any]) -> Partition | None:

@@ -1,177 +1,60 @@
-"""Decides the split, order and shard of every input before any is read.
+"""What goes from one step of a conversion to the next: what is decided, and what became of it.
 
-plan = plan_shards(listing, partition=Partition((("train", 2), ("eval", 1))), settings=settings)
-plan.tasks[0].entries      # the first shard's inputs, in their order
+FilePlan and RowPlan are Plans; workers get them, so nothing here imports TFX.
 """
 
-import bisect
-import collections
 import dataclasses
-import itertools
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import cast
+from collections.abc import Mapping
 
-from components.common.listing import BlobColumn, Column, Entry, LeftOut, Listing, Value
+from components.common.listing import Column
 from components.common.rejects import Reject
-from components.example_gen.media_settings import MediaSettings
-from components.example_gen.partition import OWN_NAME, Partition, checked_partition, ordered_splits
-from components.example_gen.tasks import ShardTask
-from components.example_gen.vocabularies import label_column, make_vocabularies, with_ids
-from trainer_utils.format import keyed_hash, num_shards_for, shard_bounds
-from trainer_utils.format.naming import check_feature_names
+from trainer_utils.format import Feature, Shard
 
-__all__ = ["Plan", "plan_shards"]
+__all__ = ["Plan", "Written"]
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The whole of the work.
+    """What is decided before anything is written.
 
     Args:
         splits: their names, in order.
-        tasks: one a shard, by split and shard index.
-        columns, blobs: as in the listing.
+        columns: that become features, with what they are.
         vocabularies: values by feature, sorted or as given; a value's place is its id.
-        rejects: inputs that are left out without being read.
+        rejects: inputs that are known to be left out.
         skipped: inputs left out on purpose, by split.
+        found: inputs in all.
     """
 
     splits: tuple[str, ...]
-    tasks: tuple[ShardTask, ...]
     columns: tuple[Column, ...]
-    blobs: tuple[BlobColumn, ...]
     vocabularies: Mapping[str, tuple[str, ...]]
     rejects: tuple[Reject, ...]
-    skipped: dict[str, int]
+    skipped: Mapping[str, int]
+    found: int
 
 
-def plan_shards(listing: Listing, *, partition: Partition | None, settings: MediaSettings) -> Plan:
-    """Lays out all shards. A pure function: equal listings and settings give equal plans.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Written:
+    """What became of a plan.
 
     Args:
-        listing: every input.
-        partition: the splits that output_config asks for, or None for those that the inputs name,
-            or else train and eval, 2:1.
-        settings: seed, size of shards, vocabularies, grouping.
-
-    Raises:
-        ConfigError: both the inputs and a setting decide splits, or a setting names no column.
-        InputError: a label cannot be kept in a vocabulary file.
+        shards: all of them, read back, by split and number.
+        features: of the examples, by name.
+        label_counts: examples by split and class, an id or a number.
+        rejects: inputs that were found to be bad only while they were read for their shard.
+        conversions: inputs that are not kept byte for byte, by what was done to them.
+        fingerprint: of the inputs, hexadecimal.
     """
-    check_feature_names([*(c.name for c in listing.columns), *(b.name for b in listing.blobs)])
-    own_splits = {entry.split for entry in listing.entries if entry.split is not None}
-    own_splits |= {left.split for left in listing.left_out if left.split and left.code}
-    hashed = checked_partition(
-        partition,
-        own_splits,
-        listing.columns,
-        group_by=settings.group_by,
-        stratify=settings.stratify,
-    )
-    vocabularies = make_vocabularies(listing, given=settings.vocabularies)
-    entries, unknown = with_ids(listing, vocabularies)
-    split_of = _assign(listing, hashed, settings)
-    by_split: dict[str, list[Entry]] = collections.defaultdict(list)
-    for entry in entries:
-        by_split[split_of[entry.name]].append(entry)
-    uses_hash = not own_splits or any(entry.split is None for entry in listing.entries)
-    names = own_splits.union(hashed.names if uses_hash else ())
-    splits = ordered_splits(names, hashed.names)
-    left_out = [
-        (_split_of_left_out(left, splits, own_splits, hashed, settings.seed), left)
-        for left in listing.left_out
-    ]
-    left_out += [(split_of[left.name], left) for left in unknown]
-    return Plan(
-        splits=splits,
-        tasks=tuple(
-            task for split in splits for task in _split_tasks(split, by_split[split], settings)
-        ),
-        columns=listing.columns,
-        blobs=listing.blobs,
-        vocabularies=vocabularies,
-        rejects=tuple(
-            Reject(split, left.name, left.code, left.detail)
-            for split, left in left_out
-            if left.code is not None
-        ),
-        skipped={
-            name: sum(split == name and left.code is None for split, left in left_out)
-            for name in splits
-        },
-    )
 
+    shards: tuple[Shard, ...]
+    features: Mapping[str, Feature]
+    label_counts: Mapping[str, Mapping[int, int]]
+    fingerprint: str
+    rejects: tuple[Reject, ...] = ()
+    conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
-def _assign(listing: Listing, hashed: Partition, settings: MediaSettings) -> dict[str, str]:
-    """The split of each entry by name: its own, by class and hash rank, or by hash."""
-    if settings.stratify:
-        return _stratified(listing, hashed, settings)
-    place = next(
-        (place for place, column in enumerate(listing.columns) if column.name == hashed.feature),
-        None,
-    )
-    splits = {}
-    for entry in listing.entries:
-        identity = entry.name
-        if place is not None:
-            value = entry.values[place]
-            # An input without a value has nothing to share a split for.
-            identity = entry.name if value is None else str(value)
-        splits[entry.name] = entry.split or hashed.split_of(identity, seed=settings.seed)
-    return splits
-
-
-def _stratified(listing: Listing, hashed: Partition, settings: MediaSettings) -> dict[str, str]:
-    """Gives each class to the splits in their shares, to within one, by the rank of its hashes."""
-    place = cast(int, label_column(listing.columns))
-    by_class: dict[Value, list[Entry]] = collections.defaultdict(list)
-    for entry in listing.entries:
-        by_class[entry.values[place]].append(entry)
-    ends = hashed.ends
-    splits = {}
-    for label in sorted(by_class, key=repr):
-        # One start a class, so that the remainders of many small classes do not all go one way.
-        start = keyed_hash(repr(label).encode(), seed=settings.seed, purpose="stratify")
-        ranked = sorted(by_class[label], key=lambda entry: _split_key(entry, settings.seed))
-        for rank, entry in enumerate(ranked):
-            point = (rank * ends[-1] + start % ends[-1]) // len(ranked)
-            splits[entry.name] = hashed.names[bisect.bisect(ends, point)]
-    return splits
-
-
-def _split_key(entry: Entry, seed: int) -> int:
-    return keyed_hash(os.fsencode(entry.name), seed=seed, purpose="split")
-
-
-def _split_of_left_out(
-    left: LeftOut, splits: Sequence[str], own_splits: set[str], hashed: Partition, seed: int
-) -> str:
-    """Where an input that is left out counts. One beside the split folders counts in the first."""
-    if left.split is not None and left.split in splits:
-        return left.split
-    if own_splits:
-        return splits[0]
-    return hashed.split_of(left.name if hashed.feature == OWN_NAME else "", seed=seed)
-
-
-def _split_tasks(
-    split: str, entries: Iterable[Entry], settings: MediaSettings
-) -> Iterator[ShardTask]:
-    ordered = sorted(entries, key=lambda entry: _place(entry, settings.seed))
-    num_shards = num_shards_for(
-        num_records=len(ordered),
-        num_bytes=sum(blob.size for entry in ordered for blob in entry.blobs),
-        target_shard_bytes=settings.target_shard_bytes,
-    )
-    bounds = shard_bounds(num_records=len(ordered), num_shards=num_shards).tolist()
-    for shard_index, (start, stop) in enumerate(itertools.pairwise(bounds)):
-        yield ShardTask(split, shard_index, num_shards, tuple(ordered[start:stop]))
-
-
-def _place(entry: Entry, seed: int) -> tuple[str, int]:
-    """What entries are ordered by: a hash; rows of a table as they lie, to be read in one go."""
-    first = entry.blobs[0]
-    if first.row is not None:
-        return first.path, first.row
-    return "", keyed_hash(os.fsencode(entry.name), seed=seed, purpose="order")
+    @property
+    def num_records(self) -> int:
+        """How many examples there are."""
+        return sum(shard.records for shard in self.shards)

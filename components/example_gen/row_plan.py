@@ -5,25 +5,27 @@ plan.buckets[0]          # the shards that one worker writes together
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from components.common.listing import Column, LeftOut
 from components.common.rejects import Reject
-from components.example_gen.assignment import Assignment
-from components.example_gen.columns import decide_columns, vocabularies_of
-from components.example_gen.inspection import PieceReport
 from components.example_gen.partition import Partition
+from components.example_gen.plan import Plan
+from components.example_gen.row_assignment import Assignment
+from components.example_gen.row_columns import decide_columns, labels_of
+from components.example_gen.row_inspection import PieceReport
+from components.example_gen.settings import ExampleGenSettings
 from components.tables.pieces import Piece
-from components.text_example_gen.settings import TextSettings
+from components.tables.vocabularies import make_vocabularies
 from trainer_utils.format import num_shards_for, shard_bounds
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
 
-__all__ = ["Bucket", "RowPlan", "SplitShards", "bytes_per_row", "plan_rows", "read_assignment"]
+__all__ = ["Bucket", "RowPlan", "SplitShards", "plan_rows", "read_assignment"]
 
 _BUCKET_BYTES = 128 << 20  # that are put in order at a time; about three times that in memory
 _ENTRY_BYTES = 14  # of a feature beside its name and its values
@@ -62,31 +64,28 @@ class Bucket:
     stop_shard: int
 
 
-@dataclasses.dataclass(frozen=True)
-class RowPlan:
-    """The whole of the work.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RowPlan(Plan):
+    """The whole of the work on rows.
 
     Args:
-        columns: that become features, with what they are.
-        vocabularies: values by feature; a value's place is its id.
-        splits: in order.
+        split_shards: of each split, in order.
         buckets: by split and shard.
-        rejects: rows and files that are left out.
-        skipped: rows and files left out on purpose, by split.
-        found: rows and files in all.
         first_records: of each piece, the number of its first row in its source.
+        row_bytes: about how long a record is.
         left_out: files that are not read.
     """
 
-    columns: tuple[Column, ...]
-    vocabularies: Mapping[str, tuple[str, ...]]
-    splits: tuple[SplitShards, ...]
+    split_shards: tuple[SplitShards, ...]
     buckets: tuple[Bucket, ...]
-    rejects: tuple[Reject, ...]
-    skipped: Mapping[str, int]
-    found: int
     first_records: tuple[int, ...]
+    row_bytes: float
     left_out: tuple[LeftOut, ...] = ()
+
+    @property
+    def num_records(self) -> int:
+        """How many examples there will be."""
+        return sum(split.num_records for split in self.split_shards)
 
 
 def plan_rows(
@@ -96,7 +95,8 @@ def plan_rows(
     *,
     folder: str,
     partition: Partition | None,
-    settings: TextSettings,
+    settings: ExampleGenSettings,
+    deduplicate: bool,
 ) -> RowPlan:
     """Lays out all shards, and keeps each piece's splits as a file for the workers.
 
@@ -107,6 +107,7 @@ def plan_rows(
         partition: the splits that output_config asks for, or None for those that the inputs name,
             or else train and eval, 2:1.
         settings: of the component.
+        deduplicate: whether rows whose text came before are left out.
 
     Raises:
         InputError: a value is not what its column holds, or a row names a split that is none.
@@ -114,7 +115,7 @@ def plan_rows(
     """
     columns = decide_columns(pieces, reports, settings)
     check_feature_names(column.name for column in columns)
-    vocabularies = vocabularies_of(columns, reports, settings)
+    vocabularies = make_vocabularies(labels_of(columns, reports), given=settings.vocabularies)
     assignment = Assignment(
         pieces,
         reports,
@@ -123,6 +124,7 @@ def plan_rows(
         folder=folder,
         partition=partition,
         settings=settings,
+        deduplicate=deduplicate,
     )
     counts = np.zeros(len(assignment.splits), np.int64)
     make_folder(join(folder, "splits"))
@@ -131,12 +133,17 @@ def plan_rows(
         counts += np.bincount(splits, minlength=256)[: len(counts)]
     rejects, skipped = assignment.rejects, assignment.skipped
     for left in left_out:
-        split = left.split if left.split in assignment.splits else assignment.splits[0]
+        split = assignment.hashed.split_of_left_out(
+            left,
+            assignment.splits,
+            inputs_decide=assignment.has_own,
+            seed=settings.seed,
+        )
         if left.code is None:
             skipped[split] += 1
         else:
             rejects.append(Reject(split, left.name, left.code, left.detail))
-    row_bytes = bytes_per_row(reports, columns)
+    row_bytes = _bytes_per_row(reports, columns)
     shards = tuple(
         _shards(name, count, row_bytes, settings)
         for name, count in zip(assignment.splits, counts.tolist(), strict=True)
@@ -144,17 +151,19 @@ def plan_rows(
     return RowPlan(
         columns=columns,
         vocabularies=vocabularies,
-        splits=shards,
+        splits=assignment.splits,
+        split_shards=shards,
         buckets=tuple(b for n, s in enumerate(shards) for b in _buckets(n, s, row_bytes)),
         rejects=tuple(rejects),
         skipped=dict(skipped),
         found=sum(report.found for report in reports) + len(left_out),
         first_records=tuple(assignment.first_records),
+        row_bytes=row_bytes,
         left_out=tuple(left_out),
     )
 
 
-def bytes_per_row(reports: Sequence[PieceReport], columns: Sequence[Column]) -> float:
+def _bytes_per_row(reports: Sequence[PieceReport], columns: Sequence[Column]) -> float:
     """About how long a record is: its values, the names of its features, its frame; in bytes."""
     rows = sum(report.kept for report in reports)
     values = sum(facts.bytes for report in reports for facts in report.facts.values())
@@ -162,7 +171,9 @@ def bytes_per_row(reports: Sequence[PieceReport], columns: Sequence[Column]) -> 
     return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES
 
 
-def _shards(name: str, records: int, bytes_per_row: float, settings: TextSettings) -> SplitShards:
+def _shards(
+    name: str, records: int, bytes_per_row: float, settings: ExampleGenSettings
+) -> SplitShards:
     num_shards = num_shards_for(
         num_records=records,
         num_bytes=int(bytes_per_row * records),

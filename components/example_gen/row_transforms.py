@@ -1,6 +1,6 @@
 """Beam's part: one element is some pieces of the inputs, or one bucket of the shards.
 
-pipeline | InspectPieces(pieces, base=base, uri=uri, settings=settings)
+pipeline | InspectPieces(pieces, base=base, uri=uri, options=options, rules=rules)
 pipeline | WriteRows(plan, pieces, names, uri=uri, settings=settings)
 """
 
@@ -15,11 +15,14 @@ import pyarrow as pa
 
 from components.common.summaries import check_shared, working_folder, write_summary
 from components.common.worker_errors import reported
-from components.example_gen.encoding import encode_piece, gather_bucket
-from components.example_gen.inspection import inspect_piece
+from components.example_gen.row_encoding import encode_piece
+from components.example_gen.row_inspection import inspect_piece
 from components.example_gen.row_plan import RowPlan
+from components.example_gen.row_shards import gather_bucket
+from components.example_gen.settings import ExampleGenSettings
+from components.tables.options import TableOptions
 from components.tables.pieces import Piece
-from components.text_example_gen.settings import TextSettings
+from components.tables.texts import TextRules
 from trainer_utils.storage.files import read_text, write_text
 from trainer_utils.storage.paths import join
 
@@ -63,11 +66,17 @@ class InspectPieces(beam.PTransform):
     """Reads every piece, and leaves its rows and a report of them in the working folder."""
 
     def __init__(
-        self, pieces: Sequence[Piece], *, base: str, uri: str, settings: TextSettings
+        self,
+        pieces: Sequence[Piece],
+        *,
+        base: str,
+        uri: str,
+        options: TableOptions,
+        rules: TextRules,
     ) -> None:
         super().__init__()
         self._groups = _grouped(len(pieces))
-        self._fn = _InspectFn(base, uri, settings)
+        self._fn = _InspectFn(base, uri, options, rules)
         _write_pieces(uri, pieces)
 
     def expand(self, begin: Any) -> Any:
@@ -81,8 +90,9 @@ class InspectPieces(beam.PTransform):
 
 @beam.typehints.with_input_types(list[int])
 class _InspectFn(beam.DoFn):
-    def __init__(self, base: str, uri: str, settings: TextSettings) -> None:
-        self._base, self._uri, self._settings = base, uri, settings
+    def __init__(self, base: str, uri: str, options: TableOptions, rules: TextRules) -> None:
+        self._base, self._uri = base, uri
+        self._options, self._rules = options, rules
 
     def process(self, numbers: list[int]) -> None:
         check_shared(self._uri)
@@ -96,7 +106,8 @@ class _InspectFn(beam.DoFn):
                 self._base,
                 _read_piece(self._uri, number),
                 number=number,
-                settings=self._settings,
+                options=self._options,
+                rules=self._rules,
                 folder=folder,
             )
             write_summary(folder, name, dataclasses.asdict(report))
@@ -105,7 +116,9 @@ class _InspectFn(beam.DoFn):
 class WriteRows(beam.PTransform):
     """Encodes every piece, and when all are, writes every bucket's shards."""
 
-    def __init__(self, plan: RowPlan, pieces: int, *, uri: str, settings: TextSettings) -> None:
+    def __init__(
+        self, plan: RowPlan, pieces: int, *, uri: str, settings: ExampleGenSettings
+    ) -> None:
         super().__init__()
         plan = dataclasses.replace(plan, rejects=(), left_out=())
         self._groups, self._buckets = _grouped(pieces), range(len(plan.buckets))
@@ -130,7 +143,7 @@ class WriteRows(beam.PTransform):
 @beam.typehints.with_input_types(list[int])
 @beam.typehints.with_output_types(int)
 class _EncodeFn(beam.DoFn):
-    def __init__(self, plan: RowPlan, uri: str, settings: TextSettings) -> None:
+    def __init__(self, plan: RowPlan, uri: str, settings: ExampleGenSettings) -> None:
         self._plan, self._uri, self._settings = plan, uri, settings
 
     def process(self, numbers: list[int]) -> Iterator[int]:
@@ -155,7 +168,7 @@ class _EncodeFn(beam.DoFn):
 
 
 class _GatherFn(beam.DoFn):
-    def __init__(self, plan: RowPlan, pieces: int, uri: str, settings: TextSettings) -> None:
+    def __init__(self, plan: RowPlan, pieces: int, uri: str, settings: ExampleGenSettings) -> None:
         self._plan, self._pieces, self._uri, self._settings = plan, pieces, uri, settings
         self._rows = beam.metrics.Metrics.counter("tfx_shards", "records_written")
 

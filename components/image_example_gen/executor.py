@@ -1,23 +1,34 @@
 """The engine of all ExampleGens of files, for images."""
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
-from components.example_gen.executor import MediaExecutor
+from components.example_gen.executor import ExampleGenExecutor
+from components.example_gen.file_conversion import FileConversion
 from components.example_gen.media_settings import MediaSettings
 from components.image_example_gen.layouts import is_source_file, read_layout, what_was_looked_for
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import ConfigError
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "ImageConversion"]
 
 
-class Executor(MediaExecutor):
+class Executor(ExampleGenExecutor):
     """Executor of ImageExampleGen."""
 
-    producer, unit, media = "ImageExampleGen", "images", "image"
+    producer = "ImageExampleGen"
+
+    def conversion(self, exec_properties: Mapping[str, Any]) -> FileConversion:  # noqa: D102
+        return ImageConversion(exec_properties, self._make_beam_pipeline)
+
+
+class ImageConversion(FileConversion):
+    """Images, and lists of them."""
+
+    unit, media = "images", "image"
     settings_class = ImageSettings
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
@@ -26,7 +37,7 @@ class Executor(MediaExecutor):
     def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
         return read_layout(inputs, layout=layout)
 
-    def what_was_looked_for(self, names: Iterable[str]) -> str:  # noqa: D102
+    def looked_for(self, names: Iterable[str]) -> str:  # noqa: D102
         return what_was_looked_for(names)
 
     def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:

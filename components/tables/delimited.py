@@ -19,6 +19,7 @@ import pyarrow.csv
 
 from components.common.layout_inputs import LayoutInputs
 from components.tables.headers import ROWS, doubt, is_shown, refuse_doubtful
+from components.tables.options import TableOptions
 from components.tables.pieces import (
     MAX_COLUMNS,
     Piece,
@@ -26,9 +27,9 @@ from components.tables.pieces import (
     UnclosedQuote,
     cut,
     row_ends,
+    row_starts,
 )
 from components.tables.rows import BadRow, Rows, checked_texts, lines_of, one_array
-from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["find_pieces", "read"]
@@ -46,7 +47,7 @@ def find_pieces(
     layout: str,
     split: str | None,
     delimiter: str,
-    settings: TextSettings,
+    options: TableOptions,
 ) -> Iterator[Piece]:
     """Cuts a file into pieces of whole rows.
 
@@ -56,7 +57,7 @@ def find_pieces(
     with inputs.open(path) as stream:
         head = stream.read(_HEAD_BYTES)
         start = len(_BYTE_ORDER_MARK) if head.startswith(_BYTE_ORDER_MARK) else 0
-        names, start, header = _names(head, start, delimiter, source, settings)
+        names, start, header = _names(head, start, delimiter, source, options)
         details = {
             "names": names,
             "header": header,
@@ -97,14 +98,14 @@ def _count_lines(stream: Any, stop: int) -> int:
 
 
 def _names(
-    head: bytes, start: int, delimiter: str, source: str, settings: TextSettings
+    head: bytes, start: int, delimiter: str, source: str, options: TableOptions
 ) -> tuple[list[str], int, str]:
     """The names of the columns, where the first row begins, and how sure it is that they are names.
 
     That is `shown`, `likely`, or empty where the user says so.
     """
-    given = list(settings.column_names)
-    if given and not settings.header:
+    given = list(options.column_names)
+    if given and not options.header:
         # A header that says the same is no row.
         first, stop = _first_row(head, start, delimiter)
         return given, stop if first == given else start, ""
@@ -116,15 +117,15 @@ def _names(
                 f"got {len(given)}"
             )
         return given, stop, ""
-    reason = doubt(first, rows := _rows_below(head[stop:], delimiter), known=settings.columns)
-    if settings.header:
+    reason = doubt(first, rows := _rows_below(head[stop:], delimiter), known=options.columns)
+    if options.header:
         counts = collections.Counter(first)
         reason = None if all(first) and max(counts.values()) == 1 else reason
     if reason is not None:
         refuse_doubtful(source, first, rows, reason)
     if len(first) > MAX_COLUMNS:
         raise InputError(f"{source!r}: expected at most {MAX_COLUMNS} columns, got {len(first)}")
-    sure = "shown" if is_shown(first, rows, known=settings.columns) else "likely"
+    sure = "shown" if is_shown(first, rows, known=options.columns) else "likely"
     return first, stop, sure
 
 
@@ -240,7 +241,7 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
     block_bytes = len(data) + 1
     table = _read(data, names, delimiter, pa.binary(), block_bytes=block_bytes, bad_rows=invalid)
     found = len(table) + len(invalid)
-    starts = _row_starts(data, delimiter)
+    starts = row_starts(data, delimiter.encode()).tolist()
     lines = dict(enumerate(lines_of(starts, data)))
     bad = [
         BadRow(
@@ -259,9 +260,3 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
         texts=names,
     )
     return checked_texts(rows, lines)
-
-
-def _row_starts(data: bytes, delimiter: str) -> list[int]:
-    """Where each row that is not blank begins."""
-    ends = [0, *row_ends(data, delimiter.encode()).tolist()]
-    return [start for start, end in itertools.pairwise(ends) if data[start:end].strip(b"\r\n")]

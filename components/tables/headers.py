@@ -14,7 +14,7 @@ is asked: a wrong guess would lose a row of each file, or take the names for one
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from components.tables.column_types import LABEL_NAMES
+from components.tables.kinds import LABEL_NAMES
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 

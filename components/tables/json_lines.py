@@ -6,7 +6,7 @@ finds a line that it cannot read, the piece is read line by line, and bad lines 
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,20 +15,17 @@ import pyarrow.compute as pc
 import pyarrow.json
 
 from components.common.layout_inputs import LayoutInputs
+from components.tables.json_objects import (
+    columns_of_objects,
+    flat_object,
+    flattened,
+    is_ignored,
+    without_twins,
+)
 from components.tables.pieces import Piece, RowTooLong, cut
 from components.tables.rows import BadRow, Rows, not_utf8, one_array
-from trainer_utils.format import InputError
 
-__all__ = [
-    "columns_of_objects",
-    "find_pieces",
-    "flat_object",
-    "flatten",
-    "flattened",
-    "is_ignored",
-    "read",
-    "without_twins",
-]
+__all__ = ["find_pieces", "flatten", "read"]
 
 _BLOCK_BYTES = 1 << 20
 _NULL_LINE = re.compile(rb"^[ \t\r]*null\b", re.MULTILINE)
@@ -153,19 +150,25 @@ def _is_doubtful(column: Any) -> bool:
 
 def _read_slowly(data: bytes, piece: Piece, ignored: Collection[str]) -> Rows:
     """As `read`, line by line."""
-    objects, records, bad, record = [], [], [], 0
+    objects, records, lines, bad, record = [], [], [], [], 0
     for line, text in enumerate(data.split(b"\n")):
         if not text.strip():
             continue
         try:
             objects.append(_object(text))
             records.append(record)
+            lines.append(line + 1)
         except UnicodeDecodeError as error:
             bad.append(BadRow(record, *not_utf8(error), line))
         except (ValueError, RecursionError) as error:
             bad.append(BadRow(record, "BAD_JSON", f"expected a JSON object: {error}", line))
         record += 1
-    columns, mixed = columns_of_objects(objects, source=piece.source, ignored=ignored)
+
+    def place(number: int) -> str:
+        is_first = piece.start == 0  # of a later piece the lines before it are not known here
+        return f"{piece.source}, line {lines[number]}" if is_first else piece.source
+
+    columns, mixed = columns_of_objects(objects, place=place, ignored=ignored)
     return Rows(
         columns,
         found=record,
@@ -181,104 +184,3 @@ def _object(text: bytes) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"got {type(value).__name__}")
     return flat_object(flattened(value))
-
-
-def flat_object(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
-    """Fields as a dictionary.
-
-    Raises:
-        ValueError: a name stands twice, or a text is none, such as half of a surrogate pair.
-    """
-    flat = without_twins(list(fields))
-    json.dumps(flat, ensure_ascii=False).encode("utf-8")
-    return flat
-
-
-def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """A dictionary of pairs.
-
-    Raises:
-        ValueError: a name stands twice.
-    """
-    value = dict(pairs)
-    if len(value) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice!r} stands twice")
-    return value
-
-
-def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
-    """The fields of nested objects, their names joined by dots."""
-    for key, part in value.items():
-        if isinstance(part, dict):
-            yield from flattened(part, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}", part
-
-
-def is_ignored(name: str, ignored: Collection[str]) -> bool:
-    """Whether a column, or an object that it is a field of, is to be left out."""
-    return name in ignored or any(name.startswith(f"{other}.") for other in ignored)
-
-
-def columns_of_objects(
-    objects: Sequence[Mapping[str, Any]], *, source: str, ignored: Collection[str] = ()
-) -> tuple[dict[str, Any], list[str]]:
-    """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
-
-    They do where there are texts among them.
-
-    Raises:
-        InputError: a value is nothing that an example can hold; the message names the column.
-    """
-    found = dict.fromkeys(name for value in objects for name in value)
-    names = [name for name in found if not is_ignored(name, ignored)]
-    values = {name: [value.get(name) for value in objects] for name in names}
-    columns = {name: _array(name, some, source) for name, some in values.items()}
-    mixed = [
-        name
-        for name, array in columns.items()
-        if pa.types.is_string(array.type) and any(type(v) in (int, float) for v in values[name])
-    ]
-    return columns, mixed
-
-
-def _array(name: str, values: list[Any], source: str) -> Any:
-    if any(isinstance(value, list) for value in values):
-        lists = [value if value is None or isinstance(value, list) else [value] for value in values]
-        kind = _kind(name, [part for value in lists if value for part in value], source)
-        typed = [None if value is None else [*map(_READ[kind], value)] for value in lists]
-        return pa.array(typed, pa.list_(_TYPES[kind]))
-    kind = _kind(name, [value for value in values if value is not None], source)
-    return pa.array([None if v is None else _READ[kind](v) for v in values], _TYPES[kind])
-
-
-def _text(part: Any) -> str:
-    return part if isinstance(part, str) else json.dumps(part)
-
-
-_TYPES = {"null": pa.null(), "int": pa.int64(), "float": pa.float64(), "string": pa.string()}
-_READ: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "string": _text, "null": bool}
-
-
-def _kind(name: str, parts: Sequence[Any], source: str) -> str:
-    """What all parts are; a mixture of numbers and texts is of texts."""
-    kinds = {type(part) for part in parts}
-    if others := kinds - {bool, int, float, str}:
-        what = next(part for part in parts if type(part) in others)
-        raise InputError(
-            f"column {name!r}: expected numbers, texts, or lists of these, got {what!r} "
-            f"({source}). Leave the column out: columns={{{name!r}: 'ignore'}}."
-        )
-    if str in kinds:
-        return "string"
-    if float in kinds:
-        return "float"
-    for part in parts:
-        if not -(2**63) <= part < 2**63:
-            raise InputError(
-                f"column {name!r}: expected numbers of 64 bits, got {part} ({source}). "
-                f"Leave the column out: columns={{{name!r}: 'ignore'}}."
-            )
-    return "int" if kinds else "null"

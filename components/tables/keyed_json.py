@@ -12,7 +12,7 @@ from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
 from components.tables.json_entries import JsonEntries
-from components.tables.json_lines import (
+from components.tables.json_objects import (
     columns_of_objects,
     flat_object,
     flattened,
@@ -103,7 +103,7 @@ def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
                 bad.append(BadRow(record, "BAD_JSON", f"expected an object for {what}: {error}"))
         if is_keyed:
             seen.add(key)
-    columns, _ = columns_of_objects(objects, source=piece.source, ignored=ignored)
+    columns, _ = columns_of_objects(objects, place=lambda _: piece.source, ignored=ignored)
     return Rows(
         columns,
         found=len(pairs),

@@ -1,12 +1,13 @@
-"""Finds out what columns hold, from every value of every piece, and makes them that.
+"""Finds out what columns hold, from every value of every piece.
 
     facts = column_facts("stars", pa.array(["5", "4.5"]), records, are_texts=True)
     decide("stars", [(piece_name, facts)], given=None)     # Column(name='stars', kind='float')
-    typed(pa.array(["5", "4.5"]), column)                  # [5.0, 4.5]
 
 A column is of ints where every value is one, of floats where every value is a number, of lists
 where every value is one of these, else of texts; but a few words among numbers are an error.
-What a number looks like in a text is told in `example_gen.column_types`: `08123` is none.
+A text is a number only where that number, written again, is the same text: `08123`, `+5`, ` 5 `
+and `1_000` are codes, or may be, and one of them makes its column one of texts; so do `1e5` and
+`nan` where no other value is a float.
 """
 
 import dataclasses
@@ -19,16 +20,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.listing import Column
-from components.tables.column_types import (
+from components.tables.casting import (
     DOUBTFUL_TEXT,
     FLOAT_TEXT,
     INT_TEXT,
-    LABEL_NAMES,
-    list_of_text,
+    lists_of_texts,
+    numbers_of_texts,
 )
 from trainer_utils.format import InputError
 
-__all__ = ["ColumnFacts", "column_facts", "decide", "typed"]
+__all__ = ["LABEL_NAMES", "ColumnFacts", "column_facts", "decide"]
+
+LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
 
 _INT, _FLOAT = rf"^({INT_TEXT})$", rf"^({FLOAT_TEXT})$"
 _DOUBTFUL = rf"^({DOUBTFUL_TEXT})$"
@@ -91,7 +94,7 @@ def column_facts(array: Any, records: npt.NDArray[np.int64], *, are_texts: bool)
     if pa.types.is_null(array.type) or not values:
         return ColumnFacts()
     if are_texts and pa.types.is_string(array.type):
-        lists = _lists_of_texts(array)
+        lists = lists_of_texts(array)
         if lists is None:
             return _facts_of_texts(array, records)
         array = lists
@@ -145,7 +148,7 @@ def _count(mask: Any) -> int:
 def _too_large(array: Any, is_int: Any, records: npt.NDArray[np.int64]) -> Place | None:
     """The first int that 64 bits do not hold."""
     try:
-        _numbers(array.filter(is_int), pa.int64())
+        numbers_of_texts(array.filter(is_int), pa.int64())
     except pa.ArrowInvalid:
         outside = [
             value is not None and flag and not -(2**63) <= int(value) < 2**63
@@ -227,74 +230,3 @@ def _wrong(fact: ColumnFacts, kind: str) -> Place | None:
     if fact.first_text is not None:
         return fact.first_text
     return fact.too_large or fact.first_float if kind == "int" else None
-
-
-_TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
-
-
-def typed(array: Any, column: Column) -> Any:
-    """A column of a piece as what it was decided to be; labels as texts.
-
-    Returns:
-        An Arrow array of int64, float32, string or binary, or of lists of these.
-    """
-    kind = _TYPES[column.kind]
-    if pa.types.is_null(array.type):
-        return pa.nulls(len(array), pa.list_(kind) if column.is_list else kind)
-    if column.is_list:
-        if pa.types.is_string(array.type) and (lists := _lists_of_texts(array)) is not None:
-            array = lists
-        if not pa.types.is_list(array.type):
-            valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.int64)
-            offsets = np.concatenate([[0], np.cumsum(valid)]).astype(np.int32)
-            array = pa.ListArray.from_arrays(pa.array(offsets), array.drop_null())
-        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
-        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
-        return pa.ListArray.from_arrays(pa.array(offsets), _scalars(array.flatten(), kind))
-    return _scalars(array, kind)
-
-
-def _scalars(array: Any, kind: Any) -> Any:
-    if array.type == kind or (pa.types.is_binary(array.type) and pa.types.is_string(kind)):
-        return array
-    if pa.types.is_null(array.type):
-        return pa.nulls(len(array), kind)
-    if pa.types.is_string(array.type) and not pa.types.is_string(kind):
-        return _numbers(array, kind)
-    if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
-        array = array.cast(pa.float64(), safe=False)
-    return array.cast(kind, safe=False)
-
-
-def _numbers(texts: Any, kind: Any) -> Any:
-    """Numbers of texts that are such, perhaps with spaces or a plus sign."""
-    wide = pa.float64() if pa.types.is_floating(kind) else kind
-    try:
-        numbers = texts.cast(wide)
-    except pa.ArrowInvalid:
-        plain = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), "+")
-        numbers = plain.cast(wide)
-    return numbers.cast(kind, safe=False)
-
-
-def _lists_of_texts(array: Any) -> Any:
-    """Texts such as `[1, 2]` as lists, where every value is such; else None."""
-    if not pc.all(pc.starts_with(array, "[")).as_py():
-        return None
-    lists = []
-    for text in array.to_pylist():
-        value = None if text is None else list_of_text(text, literals=False)
-        if text is not None and value is None:
-            return None
-        kinds = {type(part) for part in value or ()}
-        if not (kinds <= {int, float} or kinds <= {str}):
-            return None
-        lists.append(value)
-    parts = [type(part) for value in lists for part in value or ()]
-    try:
-        if str in parts:
-            return pa.array(lists, pa.list_(pa.string())) if set(parts) == {str} else None
-        kind = pa.float64() if float in parts else pa.int64() if parts else pa.null()
-        return pa.array(lists, pa.list_(kind))
-    except (pa.ArrowInvalid, OverflowError):
-        return None

@@ -11,7 +11,8 @@ import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
 from components.tables.column_sums import column_sums
-from components.tables.json_lines import flatten, is_ignored
+from components.tables.json_lines import flatten
+from components.tables.json_objects import is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.rows import Rows, one_array
 from trainer_utils.format import InputError
@@ -55,17 +56,29 @@ def _open(stream: BinaryIO, source: str) -> Any:
         raise InputError(f"{source!r}: expected a Parquet file: {error}") from error
 
 
-def read(stream: BinaryIO, piece: Piece, *, ignored: frozenset[str]) -> Rows:
+def read(
+    stream: BinaryIO,
+    piece: Piece,
+    *,
+    ignored: frozenset[str],
+    unread: frozenset[str] = frozenset(),
+) -> Rows:
     """The rows of some row groups.
+
+    Args:
+        stream: the file.
+        piece: from `find_pieces`.
+        ignored: columns that are left out.
+        unread: columns whose bytes are not even read.
 
     Raises:
         InputError: the file is damaged, or a column is of a type that no example can hold.
     """
     file = _open(stream, piece.source)
-    names = [name for name in file.schema_arrow.names if name not in ignored]
+    names = [name for name in file.schema_arrow.names if name not in unread]
     try:
-        whole = file.read_row_groups(range(piece.start, piece.stop))
-        table = flatten(whole.select(names))
+        whole = file.read_row_groups(range(piece.start, piece.stop), columns=names)
+        table = flatten(whole.select([name for name in names if name not in ignored]))
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"{piece.source!r}: expected a whole Parquet file: {error}") from error
     columns = {

@@ -24,12 +24,14 @@ __all__ = [
     "UnclosedQuote",
     "cut",
     "row_ends",
+    "row_starts",
 ]
 
 PIECE_BYTES = 16 << 20  # 16 MiB: some hundred MB while it is worked on
 MAX_ROW_BYTES = 64 << 20
 MAX_COLUMNS = 50_000  # each is a feature of its own, with some ms of work
 _BLOCK_BYTES = 4 << 20
+_BLANK_BYTES = 64  # a line of more spaces than that is no blank one
 _QUOTE, _NEWLINE, _RETURN = b'"'[0], b"\n"[0], b"\r"[0]
 
 
@@ -146,6 +148,28 @@ def row_ends(data: bytes, delimiter: bytes) -> npt.NDArray[np.int64]:
     quotes_before = np.searchsorted(_Quotes(delimiter).follow(data)[1:], ends)
     ends = ends[quotes_before % 2 == 0]
     return ends if len(ends) and ends[-1] == len(data) else np.append(ends, len(data))
+
+
+def row_starts(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
+    """Where each row that is not blank begins.
+
+    Args:
+        data: whole rows.
+        delimiter: of a table whose fields may be quoted; None where a line is a row.
+    """
+    if delimiter is not None:
+        ends = row_ends(data, delimiter)
+    else:
+        ends = np.flatnonzero(np.frombuffer(data, np.uint8) == _NEWLINE) + 1
+        ends = np.append(ends, len(data))
+    starts = np.concatenate([[0], ends[:-1]])
+    blank = [
+        not data[starts[row] : ends[row]].strip(b"\r\n" if delimiter else None)
+        for row in np.flatnonzero(ends - starts <= _BLANK_BYTES).tolist()
+    ]
+    kept = np.ones(len(starts), np.bool_)
+    kept[np.flatnonzero(ends - starts <= _BLANK_BYTES)] = ~np.array(blank, np.bool_)
+    return starts[kept]
 
 
 def _row_ends(block: bytes, toggles: npt.NDArray[np.int64] | None) -> tuple[int, int]:

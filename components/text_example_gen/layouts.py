@@ -1,58 +1,35 @@
-"""What files of texts mean: where they are cut, and the rows of each piece.
+"""What files of texts mean: which layout they are, and where they are cut.
 
 pieces, left_out = find_pieces(inputs, settings, folder=working_folder(uri))
-rows = read_piece("reviews/", pieces[0], settings)
 """
 
 import dataclasses
 import json
-import os
 import posixpath
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 from absl import logging
 
 from components.common.layout_inputs import LayoutInputs, readable, unseen
-from components.common.listing import LeftOut
+from components.common.listing import LeftOut, Listing
+from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter
-from components.tables import (
-    delimited,
-    documents,
-    json_lines,
-    keyed_json,
-    lines,
-    parquet,
-)
-from components.tables.pieces import MAX_ROW_BYTES, Piece
-from components.tables.rows import BadRow, Rows
-from components.tables.transcoding import in_utf8
+from components.tables.options import TableOptions, chosen
+from components.tables.pieces import PIECE_BYTES, Piece
+from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.storage import (
-    FileRefusedError,
-    display_path,
-    is_remote,
-    join,
-    open_for_reading,
-    problem_of,
-)
+from trainer_utils.storage.file_system import FileRefusedError, problem_of
+from trainer_utils.storage.paths import display_path
 
-__all__ = ["find_pieces", "is_source_file", "read_piece", "what_was_looked_for"]
+__all__ = ["find_pieces", "is_source_file", "what_was_looked_for"]
 
-_SUFFIXES = {
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".parquet": "parquet",
-    ".json": "json",
-    ".txt": "lines",
-}
+_SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
-_DELIMITERS = {"csv": ",", "tsv": "\t"}
 _HEAD_BYTES = 1 << 20
+_PIECE_FILES = 4096
 
 
 def is_source_file(path: str) -> bool:
@@ -94,10 +71,11 @@ def find_pieces(
     logging.info("%r: read as %s", inputs.root or inputs.base, layout)
     if layout == "folder":
         _check_unused(settings, layout, ("columns", "column_names", "header", "delimiter"))
-        pieces, listing = documents.find_pieces(inputs)
+        pieces, listing = _find_documents(inputs)
         return pieces, list(listing.left_out)
-    if layout not in _DELIMITERS:
+    if layout not in DELIMITERS:
         _check_unused(settings, layout, ("column_names", "header", "delimiter"))
+    options = chosen(TableOptions, settings)
     splits = _splits(inputs, paths)
     found: list[Piece] = []
     good, left_out = readable(inputs, paths, "a table")
@@ -105,7 +83,14 @@ def find_pieces(
     left_out += unseen(inputs)
     for path in good:
         try:
-            found += [*_pieces_of(inputs, path, layout, splits[path], settings, folder)]
+            found += pieces_of(
+                inputs,
+                path,
+                kind=layout,
+                split=splits[path],
+                options=options,
+                folder=folder,
+            )
         except (FileRefusedError, FileNotFoundError, PermissionError) as error:
             left_out.append(LeftOut(path, splits[path], *problem_of(error)))
     return found, left_out
@@ -208,81 +193,23 @@ def _split_word(path: str) -> str | None:
     return canonical_split(re.split(r"[.\-_ ]", posixpath.basename(path))[0])
 
 
-def _pieces_of(
-    inputs: LayoutInputs,
-    path: str,
-    layout: str,
-    split: str | None,
-    settings: TextSettings,
-    folder: str,
-) -> Iterator[Piece]:
-    if layout == "parquet":
-        yield from parquet.find_pieces(inputs, path, source=path, split=split)
-        return
-    copy = in_utf8(
-        inputs, path, encoding=settings.encoding, is_utf8=settings.is_utf8, folder=folder
-    )
-    if layout in _DELIMITERS:
-        yield from delimited.find_pieces(
-            inputs,
-            copy,
-            source=path,
-            layout=layout,
-            split=split,
-            delimiter=settings.delimiter or _DELIMITERS[layout],
-            settings=settings,
-        )
-    elif layout == "json":
-        yield from keyed_json.find_pieces(inputs, copy, source=path, split=split)
-    else:
-        yield from json_lines.find_pieces(inputs, copy, source=path, layout=layout, split=split)
+def _find_documents(inputs: LayoutInputs) -> tuple[list[Piece], Listing]:
+    """Groups of files of one split, and what the folders say of files that are left out."""
+    listing = class_folders.read(inputs)
+    return list(_grouped(listing)), dataclasses.replace(listing, entries=())
 
 
-def read_piece(base: str, piece: Piece, settings: TextSettings) -> Rows:
-    """The rows of a piece.
-
-    A piece of a file that was exchanged or has vanished is one bad row.
-
-    Raises:
-        InputError: the piece as a whole cannot be read.
-    """
-    if piece.too_long:
-        detail = f"expected at most {MAX_ROW_BYTES} bytes in a row, got {piece.stop - piece.start}"
-        return Rows({}, found=1, bad=[BadRow(0, "TOO_LARGE", detail, 0)], lines=1)
-    if piece.layout == "folder":
-        return documents.read(base, piece, encoding=None if settings.is_utf8 else settings.encoding)
-    try:
-        return _read_table(base, piece, settings)
-    except (FileRefusedError, FileNotFoundError, PermissionError) as error:
-        code, detail = problem_of(error)
-        return Rows({}, found=1, bad=[BadRow(0, code, detail, 0)], lines=1)
-
-
-def _read_table(base: str, piece: Piece, settings: TextSettings) -> Rows:
-    ignored = frozenset(name for name, kind in settings.columns.items() if kind == "ignore")
-    # A copy in UTF-8 is our own, and lies elsewhere.
-    is_listed = piece.path == piece.source and not is_remote(base)
-    root = os.path.realpath(base) if is_listed else None
-    with open_for_reading(join(base, piece.path), root=root) as stream:
-        if piece.layout == "parquet":
-            return parquet.read(stream, piece, ignored=ignored)
-        stream.seek(piece.start)
-        data = stream.read(piece.stop - piece.start)
-    if len(data) != piece.stop - piece.start:
-        raise InputError(f"{piece.source!r}: became shorter while it was read")
-    if piece.layout in _JSON_READERS:
-        rows = _JSON_READERS[piece.layout](data, piece, ignored=ignored)
-    else:
-        rows = _READERS[piece.layout](data, piece)
-    if piece.path == piece.source:  # else it is a copy; Parquet has returned
-        rows.sums = [(piece.start, len(data), extend_crc32c(0, data))]
-    rows.columns = {name: column for name, column in rows.columns.items() if name not in ignored}
-    return rows
-
-
-_JSON_READERS = {"jsonl": json_lines.read, "json": keyed_json.read}
-_READERS = {
-    "csv": delimited.read,
-    "tsv": delimited.read,
-    "lines": lines.read,
-}
+def _grouped(listing: Listing) -> Iterator[Piece]:
+    by_split: dict[str | None, list[tuple[str, int, Any]]] = {}
+    for entry in listing.entries:
+        label = entry.values[0] if entry.values else None
+        by_split.setdefault(entry.split, []).append((entry.name, entry.blobs[0].size, label))
+    for split, files in by_split.items():
+        start = size = 0
+        for stop in range(1, len(files) + 1):
+            size += files[stop - 1][1]
+            if stop == len(files) or size >= PIECE_BYTES or stop - start == _PIECE_FILES:
+                has_labels = bool(listing.columns)
+                details = {"files": files[start:stop], "bytes": size, "has_labels": has_labels}
+                yield Piece(path="", source="", layout="folder", split=split, details=details)
+                start, size = stop, 0

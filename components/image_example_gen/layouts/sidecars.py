@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.common.listing import Column, Value
-from components.example_gen.list_tables import flattened
-from components.tables.column_types import typed_column
+from components.example_gen.list_table import typed_values
+from components.tables.json_objects import columns_of_objects, flattened
 from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["SIDECARS", "make_columns", "read_sidecar"]
@@ -25,7 +25,7 @@ _KINDS = ("int", "float", "string", "label", "ignore")
 
 
 def read_sidecar(kind: str, data: bytes, *, place: str) -> Any:
-    """A file's text, or the fields of its JSON object by name.
+    """A file's text, None for an empty class, or the fields of its JSON object by name.
 
     Args:
         kind: one of `SIDECARS`.
@@ -38,7 +38,7 @@ def read_sidecar(kind: str, data: bytes, *, place: str) -> Any:
     try:
         text = data.decode("utf-8-sig")
         if kind != "json":
-            return text.strip() if kind == "cls" else text
+            return (text.strip() or None) if kind == "cls" else text
         value = json.loads(text)
         if "\\u" in text:  # JSON can spell halves of characters, which UTF-8 cannot
             json.dumps(value, ensure_ascii=False).encode()
@@ -67,19 +67,15 @@ def make_columns(
     rows = [_fields(sample, own) for sample in samples]
     names = list(dict.fromkeys(name for row in rows for name in row))
     _check_given(given, names)
+    ignored = [name for name, kind in given.items() if kind == "ignore"]
+    arrays, mixed = columns_of_objects(rows, place=place, ignored=ignored)
     columns, by_column = [], []
-    for name in names:
+    for name, array in arrays.items():
         kind = given.get(name, "string" if name == "text" and "text" in own else None)
-        if kind == "ignore":
-            continue
-        values = [row.get(name) for row in rows]
-        are_texts = name == "label" and name in own
-        try:
-            column, typed = typed_column(name, values, are_texts=are_texts, kind=kind, place=place)
-        except OverflowError as error:
-            raise InputError(f"column {name!r}: expected numbers of 64 bits: {error}") from error
-        columns.append(column)
-        by_column.append(typed)
+        are_texts = name in mixed or (name == "label" and name in own)
+        if (found := typed_values(name, [(array, are_texts)], kind=kind, place=place)) is not None:
+            columns.append(found[0])
+            by_column.append(found[1])
     return tuple(columns), list(zip(*by_column, strict=True)) if columns else [()] * len(rows)
 
 

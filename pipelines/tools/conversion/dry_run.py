@@ -15,18 +15,15 @@ from typing import Any
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
 from components.common.rejects import Reject
-from components.common.summaries import start_working
-from components.example_gen.executor import MediaExecutor
+from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import layout_inputs
 from components.example_gen.outside import OUTSIDE, command_for, suggested_roots
-from components.example_gen.row_plan import bytes_per_row
+from components.example_gen.row_conversion import RowConversion
 from components.example_gen.simple_layouts import name_simple
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.image_example_gen.layouts import name_layout
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.executor import Executor as TextExecutor
-from components.text_example_gen.settings import TextSettings
-from components.text_example_gen.tables_of_files import TableOfFilesExecutor
 from pipelines.tools.conversion.pipeline import make_example_gen
 from pipelines.tools.conversion.settings import Conversion, prepare
 from trainer_utils.format import shard_bounds
@@ -35,6 +32,7 @@ from trainer_utils.text_output import Part, as_text, human_bytes, make_table, qu
 
 __all__ = ["ConversionPlan", "SplitEstimate", "plan_conversion", "plan_prepared"]
 
+_EXECUTORS = {"image": ImageExecutor, "text": TextExecutor, "audio": AudioExecutor}
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 
@@ -148,23 +146,21 @@ def plan_conversion(
 def plan_prepared(conversion: Conversion) -> ConversionPlan:
     """The same of what `prepare` made of the arguments."""
     properties = make_example_gen(conversion).spec.exec_properties
-    if conversion.kind == "text":
-        settings = TextSettings.from_properties(properties)
-        if not settings.names_files:
-            return _plan_texts(conversion, properties)
-        return _plan_media(conversion, properties, TableOfFilesExecutor())
-    executor = ImageExecutor() if conversion.kind == "image" else AudioExecutor()
-    return _plan_media(conversion, properties, executor)
+    steps = _EXECUTORS[conversion.kind]().conversion(properties)
+    if isinstance(steps, FileConversion):
+        return _plan_files(conversion, steps)
+    assert isinstance(steps, RowConversion)
+    return _plan_rows(conversion, steps)
 
 
-def _plan_media(
-    conversion: Conversion, properties: dict[str, Any], executor: MediaExecutor
-) -> ConversionPlan:
-    located, listing, settings, plan = executor.plan(properties)
+def _plan_files(conversion: Conversion, steps: FileConversion) -> ConversionPlan:
+    plan = steps.plan("")  # nothing is written to plan them
     name = name_layout if conversion.kind == "image" else name_simple
     layouts = {
-        name(inputs, layout=settings.layout)
-        for inputs in layout_inputs(located, columns=settings.columns, media=executor.media)
+        name(inputs, layout=steps.settings.layout)
+        for inputs in layout_inputs(
+            steps.located, columns=steps.settings.columns, media=steps.media
+        )
     }
     counts = dict.fromkeys(plan.splits, 0)
     sizes = dict.fromkeys(plan.splits, 0)
@@ -179,13 +175,13 @@ def _plan_media(
         kind=conversion.kind,
         seen=conversion.seen,
         layout=", ".join(sorted(layouts)),
-        found=listing.found,
+        found=plan.found,
         features=features,
         classes={name: len(values) for name, values in plan.vocabularies.items()},
         splits=_estimate_splits(
             conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped
         ),
-        **_describe_rejects(plan.rejects, located.base),
+        **_describe_rejects(plan.rejects, steps.located.base),
     )
 
 
@@ -208,25 +204,23 @@ def _describe_rejects(rejects: Sequence[Reject], base: str) -> dict[str, Any]:
     return {"rejects": dict(counts.most_common()), "first_rejects": firsts, "cures": cures}
 
 
-def _plan_texts(conversion: Conversion, properties: dict[str, Any]) -> ConversionPlan:
+def _plan_rows(conversion: Conversion, steps: RowConversion) -> ConversionPlan:
     with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
-        start_working(folder)
-        located, pieces, reports, plan = TextExecutor().plan(properties, folder)
-    row_bytes = bytes_per_row(reports, plan.columns)
-    counts = {split.name: split.num_records for split in plan.splits}
-    sizes = {name: int(count * row_bytes) for name, count in counts.items()}
+        plan = steps.plan(folder)
+    counts = {split.name: split.num_records for split in plan.split_shards}
+    sizes = {name: int(count * plan.row_bytes) for name, count in counts.items()}
     return ConversionPlan(
         source=conversion.source,
         kind=conversion.kind,
         seen=conversion.seen,
-        layout=", ".join(sorted({piece.layout for piece in pieces})),
+        layout=", ".join(sorted({piece.layout for piece in steps.pieces})),
         found=plan.found,
         features={column.name: column.kind for column in plan.columns},
         classes={name: len(values) for name, values in plan.vocabularies.items()},
         splits=_estimate_splits(
             conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped
         ),
-        **_describe_rejects(plan.rejects, located.base),
+        **_describe_rejects(plan.rejects, steps.located.base),
     )
 
 

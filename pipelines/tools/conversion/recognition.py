@@ -15,8 +15,8 @@ from typing import Any
 
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
-from components.example_gen.list_tables import SUFFIXES
 from components.image_example_gen.layouts.webdataset import is_archive
+from components.tables.reading import SUFFIXES
 from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.media_formats import EXTENSIONS

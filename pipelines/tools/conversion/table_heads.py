@@ -12,7 +12,8 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from components.example_gen.file_kinds import kind_of_bytes
-from components.example_gen.list_tables import SUFFIXES, flattened
+from components.tables.json_objects import flattened
+from components.tables.reading import SUFFIXES
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage.files import open_for_reading
 

@@ -239,7 +239,7 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
                 assert not any(name.startswith("components.") for name in names)
             own |= {name for name in names if name.startswith("components.")}
     assert own >= {
-        "components.example_gen.transforms._WriteMediaShardFn",
+        "components.example_gen.file_transforms._WriteMediaShardFn",
         "components.example_gen.row_transforms._InspectFn",
         "components.example_gen.row_transforms._GatherFn",
         "components.shard_balancer.survey._SurveyFn",
@@ -249,7 +249,7 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
 
 @pytest.mark.parametrize(
     "module",
-    ["example_gen.transforms", "example_gen.row_transforms", "shard_balancer.transforms"],
+    ["example_gen.file_transforms", "example_gen.row_transforms", "shard_balancer.transforms"],
 )
 def test_workers_start_without_importing_tfx_or_tensorflow(module):
     # Importing them takes some five seconds, and a worker is a process for each job.

@@ -22,12 +22,14 @@ from tfx.utils import proto_utils
 from components.audio_example_gen.executor import Executor as AudioExecutor
 from components.common.layout_inputs import LayoutInputs
 from components.common.summaries import start_working
-from components.example_gen import transforms
+from components.example_gen import file_transforms
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.image_example_gen.layouts import coco_instances, read_layout, voc
 from components.media import audio, images
 from components.tables import documents
-from components.text_example_gen.layouts import find_pieces, read_piece
+from components.tables.options import TableOptions, chosen
+from components.tables.reading import read_piece
+from components.text_example_gen.layouts import find_pieces
 from components.text_example_gen.settings import TextSettings
 from tests.trainer_utils.storage import test_files
 from trainer_utils.format import InputError
@@ -86,17 +88,19 @@ def outcome(
         "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
         **settings,
     }
-    executor = executor_class(BaseBeamExecutor.Context())
-    located, listing, made, plan = executor.plan(properties)
+    steps = executor_class(BaseBeamExecutor.Context()).conversion(properties)
+    plan = steps.plan(str(uri))
     between()
     start_working(str(uri))
-    summaries = [
-        transforms.write_media_shard(task, plan, base=located.base, uri=str(uri), settings=made)
+    made = [
+        file_transforms.write_media_shard(
+            task, plan, base=steps.located.base, uri=str(uri), settings=steps.settings
+        )
         for task in plan.tasks
     ]
-    rejects = [*plan.rejects, *(reject for one in summaries for reject in one.rejects)]
-    written = sum(one.records for one in summaries)
-    assert listing.found == written + len(rejects) + sum(plan.skipped.values())
+    rejects = [*plan.rejects, *(reject for _, one in made for reject in one.rejects)]
+    written = sum(shard.records for shard, _ in made)
+    assert plan.found == written + len(rejects) + sum(plan.skipped.values())
     return {reject.source: reject.code for reject in rejects}
 
 
@@ -173,7 +177,7 @@ def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, change, kind):
     settings = TextSettings(layout=kind)
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
     change(base / name)
-    read = read_piece(str(base), piece, settings)
+    read = read_piece(str(base), piece, chosen(TableOptions, settings))
     assert (read.found, [bad.code for bad in read.bad]) == (1, [CODES[change]])
 
 
@@ -215,16 +219,16 @@ def test_damaged_exif_ends_nothing(tmp_path):
 
 RAISED = [MemoryError(), RecursionError("deep"), SyntaxError("no"), StopIteration(), KeyError("x")]
 STEPS = [
-    (transforms.BlobReader, "read"),
+    (file_transforms.BlobReader, "read"),
     (images, "scan_image"),
     (images, "channels_of"),
     (images, "frames_of"),
     (images, "orientation_of"),
     (images, "in_plain_colours"),
     (images, "encoded"),
-    (transforms, "described"),
-    (transforms, "encode_values"),
-    (transforms, "encode_example"),
+    (file_transforms, "described"),
+    (file_transforms, "encode_values"),
+    (file_transforms, "encode_example"),
 ]
 
 
@@ -288,7 +292,7 @@ def test_whatever_a_text_raises_is_one_reject(tmp_path, monkeypatch, error):
     settings = TextSettings(layout="folder")
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
     fails_once(monkeypatch, documents, "_read", error)
-    read = read_piece(str(base), piece, settings)
+    read = read_piece(str(base), piece, chosen(TableOptions, settings))
     assert (read.found, [bad.code for bad in read.bad]) == (3, ["INTERNAL"])
     assert len(read.columns["text"]) == 2
 

@@ -27,7 +27,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.utils import proto_utils
 
 from components import ImageExampleGen
-from components.example_gen import transforms
+from components.example_gen import file_transforms
 from components.image_example_gen.executor import Executor
 from trainer_utils import input_fn
 from trainer_utils.format import ConfigError, DatasetError, InputError
@@ -703,13 +703,13 @@ def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
 def test_a_shard_has_its_name_only_once_it_is_whole(tmp_path, monkeypatch):
     base, uri = write_photos(tmp_path / "in", "1.jpg", "2.jpg"), tmp_path / "out"
     while_writing: list[list[Path]] = []
-    store_media = transforms.store_media
+    store_media = file_transforms.store_media
 
     def looking(*args: Any) -> Any:
         while_writing.append([*uri.glob("Split-*/*")])
         return store_media(*args)
 
-    monkeypatch.setattr(transforms, "store_media", looking)
+    monkeypatch.setattr(file_transforms, "store_media", looking)
     manifest = convert(base, uri, output_config=output_config(("all", 1)))
     assert manifest["total"]["written"] == 2
     assert while_writing == [[], []]
@@ -724,6 +724,8 @@ def test_nothing_but_the_dataset_is_left_at_the_uri(tmp_path):
         "Split-all",
         "Split-all/data_tfrecord-00000-of-00001",
         "datum_to_type_and_shape_mapping.json",
+        "index",
+        "index/all-00000-of-00001.npy",
         "manifest.json",
         "rejects.jsonl",
         "schema.pbtxt",

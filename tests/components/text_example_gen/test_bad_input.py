@@ -15,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from components import TextExampleGen
-from components.example_gen import columns
+from components.example_gen import row_columns
 from components.tables import delimited, pieces
 from trainer_utils.format import ConfigError, InputError
 
@@ -471,7 +471,7 @@ def test_an_entry_of_json_that_is_too_long_is_rejected_and_the_others_are_read(
 
 
 def test_more_columns_than_can_be_meant_are_refused(convert, monkeypatch):
-    for module in (columns, delimited):
+    for module in (row_columns, delimited):
         monkeypatch.setattr(module, "MAX_COLUMNS", 3)
     assert convert({"t.csv": "a,b,n\nx,y,1\n"}).counts()["written"] == 1
     with pytest.raises(InputError, match=r"'t\.csv': expected at most 3 columns, got 4"):

@@ -1,6 +1,6 @@
 """What each shard of media reports: counts, sizes, conversions and rejects.
 
-summary = ShardSummary("train", 0)
+summary = ShardSummary()
 summary.add({"image": stored}, columns, values)
 """
 
@@ -76,8 +76,6 @@ class ShardSummary:
     """What became of one task.
 
     Args:
-        split, shard_index: which shard.
-        records, bytes, crc32c, checksum: as in the manifest, the last as its `content`.
         labels: how often each class occurs, by id.
         images, audio: by feature.
         longest: of each list column, the most values.
@@ -88,12 +86,6 @@ class ShardSummary:
         rejects: what was left out.
     """
 
-    split: str
-    shard_index: int
-    records: int = 0
-    bytes: int = 0
-    crc32c: int = 0
-    checksum: int = 0
     labels: dict[int, int] = dataclasses.field(default_factory=dict)
     images: dict[str, ImageFacts] = dataclasses.field(default_factory=dict)
     audio: dict[str, AudioFacts] = dataclasses.field(default_factory=dict)

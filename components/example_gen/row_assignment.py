@@ -20,24 +20,24 @@ import pyarrow.compute as pc
 
 from components.common.listing import Column
 from components.common.rejects import Reject
-from components.example_gen.columns import label_ids, running, split_column
-from components.example_gen.inspection import PieceReport, read_columns, read_digests
 from components.example_gen.partition import (
     OWN_NAME,
     Partition,
     checked_partition,
     ordered_splits,
 )
-from components.example_gen.vocabularies import label_column
-from components.tables.kinds import typed
+from components.example_gen.row_columns import own_split_column, running
+from components.example_gen.row_inspection import PieceReport, read_columns, read_digests
+from components.example_gen.settings import ExampleGenSettings
+from components.tables.casting import typed
 from components.tables.pieces import Piece
-from components.text_example_gen.settings import TextSettings
-from trainer_utils.format import InputError, canonical_split, keyed_hash, keyed_hashes
+from components.tables.splits import refuse_word, split_of_word
+from components.tables.vocabularies import label_column, label_ids
+from trainer_utils.format import keyed_hash, keyed_hashes
 
 __all__ = ["LEFT_OUT", "Assignment"]
 
 LEFT_OUT = 255  # in place of a split's number
-_UNASSIGNED = ("", "unassigned")
 
 Numbers = npt.NDArray[np.uint8]
 
@@ -51,6 +51,7 @@ class Assignment:
         folder: the working folder, with the rows.
         partition: the splits that output_config asks for, or None.
         settings: of the component.
+        deduplicate: whether rows whose text came before are left out.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
@@ -66,31 +67,33 @@ class Assignment:
         *,
         folder: str,
         partition: Partition | None,
-        settings: TextSettings,
+        settings: ExampleGenSettings,
+        deduplicate: bool,
     ) -> None:
         self._pieces, self._reports = pieces, reports
         self._columns, self._vocabularies = columns, vocabularies
         self._folder, self._settings = folder, settings
+        self._deduplicate = deduplicate
         self.first_records = running([report.found for report in reports], pieces)
         self._first_lines = running([report.lines for report in reports], pieces)
         self.rejects: list[Reject] = []
         self.skipped: collections.Counter[str] = collections.Counter()
         own, some_have_none = self._own_splits()
-        self._hashed = checked_partition(
+        self.hashed = checked_partition(
             partition,
             own,
             columns,
             group_by=settings.group_by,
             stratify=settings.stratify,
         )
-        names = own.union(self._hashed.names if some_have_none or not own else ())
-        self.splits = ordered_splits(names, self._hashed.names)
+        names = own.union(self.hashed.names if some_have_none or not own else ())
+        self.splits = ordered_splits(names, self.hashed.names)
         self._index = {name: place for place, name in enumerate(self.splits)}
-        self._has_own = bool(own)
+        self.has_own = bool(own)
 
     def _own_splits(self) -> tuple[set[str], bool]:
         """The splits that the inputs name, and whether some rows name none."""
-        column = split_column(self._reports, self._settings)
+        column = own_split_column(self._reports, self._settings.columns)
         self._split_column = column
         if column is None:
             found = {piece.split for piece in self._pieces}
@@ -109,15 +112,12 @@ class Assignment:
         encoded = columns[column].cast(pa.string()).dictionary_encode()
         names: list[str | None] = []
         for place, value in enumerate(encoded.dictionary.to_pylist()):
-            split = canonical_split(value)
-            if split is None and value.lower() not in _UNASSIGNED:
+            try:
+                names.append(split_of_word(value))
+            except ValueError:
                 row = pc.index(encoded.indices, place).as_py()
                 where = self.name(number, int(records[row]))
-                raise InputError(
-                    f"column {column!r}: expected TRAIN, VALIDATION, TEST or UNASSIGNED, "
-                    f"got {value!r} ({where}). If it is no split: columns={{{column!r}: 'string'}}."
-                )
-            names.append(split)
+                raise refuse_word(column, value, where) from None
         return [own if index is None else names[index] for index in encoded.indices.to_pylist()]
 
     def name(self, number: int, record: int) -> str:
@@ -133,7 +133,7 @@ class Assignment:
         self._reject_repeated_names(assigned)
         for number in range(len(self._pieces)):
             self._reject_labels(number, assigned[number])
-        if self._settings.deduplicate:
+        if self._deduplicate:
             self._leave_out_duplicates(assigned)
         if self._settings.stratify:
             self._stratify(assigned)
@@ -149,7 +149,7 @@ class Assignment:
             name = self.name(number, bad.record)
             self.rejects.append(Reject(split, name, bad.code, line + bad.detail))
         self.skipped.update(self._of_gone(number, np.array(report.skipped, np.int64)))
-        feature = self._hashed.feature
+        feature = self.hashed.feature
         wanted = [feature] if feature != OWN_NAME else []
         columns, records = read_columns(self._folder, number, wanted)
         return self._of_rows(number, records, columns.get(feature))
@@ -159,7 +159,7 @@ class Assignment:
         own = self._pieces[number].split
         if own is not None:
             return [own] * len(records)
-        if self._has_own:
+        if self.has_own:
             return [self.splits[0]] * len(records)
         return [self.splits[place] for place in self._by_hash(self._hashes(number, records))]
 
@@ -174,7 +174,7 @@ class Assignment:
             # A row without a value has nothing to share a split for.
             places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             hashes = np.where(places < 0, hashes, np.array([*keys, 0], np.uint64)[places])
-        if not self._has_own:
+        if not self.has_own:
             return self._by_hash(hashes)
         if self._split_column is None:
             own = self._pieces[number].split
@@ -204,11 +204,10 @@ class Assignment:
         )
 
     def _by_hash(self, hashes: npt.NDArray[np.uint64]) -> Numbers:
-        ends = np.array(self._hashed.ends, np.uint64)
-        return self._hashed_numbers()[np.searchsorted(ends, hashes % ends[-1], side="right")]
+        return self._hashed_numbers()[self.hashed.places_of(hashes)]
 
     def _hashed_numbers(self) -> Numbers:
-        return np.array([self._index[name] for name in self._hashed.names], np.uint8)
+        return np.array([self._index[name] for name in self.hashed.names], np.uint8)
 
     def _leave_out_duplicates(self, assigned: Sequence[Numbers]) -> None:
         """Skips rows whose text came before, in the order of the inputs."""
@@ -279,17 +278,14 @@ class Assignment:
         )
         splits = np.concatenate(assigned)
         rows = np.flatnonzero(splits != LEFT_OUT)
-        order = rows[np.lexsort((hashes[rows], classes[rows]))]
-        found, firsts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
         labels = _one(encoded).dictionary.to_pylist()
-        ends = np.array(self._hashed.ends)
-        for label, first, size in zip(*map(np.ndarray.tolist, (found, firsts, sizes)), strict=True):
-            # One start a class, so that the remainders of many small ones do not all go one way.
-            key = b"" if label < 0 else labels[label].encode()
-            start = keyed_hash(key, seed=self._settings.seed, purpose="stratify") % int(ends[-1])
-            points = (np.arange(size) * int(ends[-1]) + start) // size
-            chosen = np.searchsorted(ends, points, side="right")
-            splits[order[first : first + size]] = self._hashed_numbers()[chosen]
+        places = self.hashed.stratified(
+            classes[rows],
+            hashes[rows],
+            key_of=lambda number: b"" if number < 0 else labels[number].encode(),
+            seed=self._settings.seed,
+        )
+        splits[rows] = self._hashed_numbers()[places]
         _copy_back(splits, assigned)
 
 

@@ -6,8 +6,8 @@ import hashlib
 import pytest
 
 from components.common.listing import Blob, Column, Entry, LeftOut, Listing, join_listings
+from components.example_gen.file_plan import plan_shards
 from components.example_gen.partition import Partition
-from components.example_gen.plan import plan_shards
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import ConfigError, InputError
 

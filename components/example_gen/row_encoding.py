@@ -1,12 +1,12 @@
 """The second look at a piece: its rows as framed examples, each for the bucket it belongs to.
 
-report = encode_piece(piece, number=3, plan=plan, settings=settings, folder=folder)
-shards = gather_bucket(0, plan=plan, pieces=70, uri=uri, gzip=False)
+report = encode_piece(piece, number=3, names=None, plan=plan, seed=0, folder=folder)
+read_frames(folder, 3, bucket=0)
 """
 
 import dataclasses
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -15,26 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.example_batch import encode_batch, frame_batch
-from components.common.shards import verify_shard, write_shard
-from components.common.summaries import working_folder
-from components.example_gen.assignment import LEFT_OUT
-from components.example_gen.columns import label_ids
-from components.example_gen.inspection import read_columns
-from components.example_gen.row_plan import Bucket, RowPlan, read_assignment
-from components.example_gen.vocabularies import label_column
-from components.tables.kinds import typed
+from components.example_gen.row_assignment import LEFT_OUT
+from components.example_gen.row_inspection import read_columns
+from components.example_gen.row_plan import RowPlan, read_assignment
+from components.tables.casting import typed
 from components.tables.pieces import Piece
-from trainer_utils.format import Shard, ShardName, ShardWriter, permute
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, footers_of
+from components.tables.vocabularies import label_column, label_ids
+from trainer_utils.format import permute
 from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
 from trainer_utils.storage.paths import is_remote, join
 
-__all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
+__all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "id_feature", "read_frames"]
 
 ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
 _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
-_WRITE_BYTES = 1 << 20
-_MOST_BYTES = 2**31 - 1
 
 
 @dataclasses.dataclass
@@ -47,9 +41,18 @@ class EncodingReport:
         lengths: of each list column, the least and the most values.
     """
 
-    labels: dict[str, dict[str, int]]
+    labels: dict[str, dict[int, int]]
     missing: list[str]
     lengths: dict[str, tuple[int, int]]
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "EncodingReport":
+        """From what `dataclasses.asdict` and JSON made of one."""
+        labels = {
+            split: {int(label): count for label, count in counts.items()}
+            for split, counts in value["labels"].items()
+        }
+        return cls(**{**value, "labels": labels})
 
 
 def id_feature(names: Any) -> str:
@@ -128,7 +131,7 @@ def _places(
     """Each row's bucket, and its place in its split."""
     places = np.zeros(len(splits), np.int64)
     buckets = np.zeros(len(splits), np.int64)
-    for split, shards in enumerate(plan.splits):
+    for split, shards in enumerate(plan.split_shards):
         mine = np.flatnonzero(splits == split)
         numbers = firsts[split] + np.arange(len(mine))
         places[mine] = permute(numbers, num_records=shards.num_records, seed=seed)
@@ -140,7 +143,7 @@ def _places(
 
 def _label_counts(
     plan: RowPlan, features: Mapping[str, Any], splits: npt.NDArray[np.uint8]
-) -> dict[str, dict[str, int]]:
+) -> dict[str, dict[int, int]]:
     place = label_column(plan.columns)
     if place is None or plan.columns[place].kind not in ("int", "label"):
         return {}
@@ -149,12 +152,10 @@ def _label_counts(
     if pa.types.is_list(array.type):
         lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
         of_rows, array = np.repeat(splits, lengths), array.flatten()
-    counts: dict[str, dict[str, int]] = {}
-    for split, shards in enumerate(plan.splits):
+    counts: dict[str, dict[int, int]] = {}
+    for split, shards in enumerate(plan.split_shards):
         values = pc.value_counts(array.filter(pa.array(of_rows == split)).drop_null())
-        counts[shards.name] = {
-            str(entry["values"]): entry["counts"] for entry in values.to_pylist()
-        }
+        counts[shards.name] = {entry["values"]: entry["counts"] for entry in values.to_pylist()}
     return counts
 
 
@@ -193,78 +194,9 @@ def _write_frames(
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def _read_frames(folder: str, number: int, bucket: int) -> Any:
+def read_frames(folder: str, number: int, bucket: int) -> Any:
     """The batch of a bucket, or None."""
     path = _path(folder, number)
     source = pa.BufferReader(read_bytes(path)) if is_remote(path) else pa.memory_map(path)
     with pa.ipc.open_file(source) as reader:
         return reader.get_batch(bucket) if bucket < reader.num_record_batches else None
-
-
-def gather_bucket(number: int, *, plan: RowPlan, pieces: int, uri: str, gzip: bool) -> list[Shard]:
-    """Puts the rows of a bucket in order, and writes its shards under their final names."""
-    bucket = plan.buckets[number]
-    folder = working_folder(uri)
-    batches = [_read_frames(folder, piece, number) for piece in range(pieces)]
-    found = [batch for batch in batches if batch is not None and len(batch)]
-    split = plan.splits[bucket.split]
-    start, stop = split.bounds[bucket.first_shard], split.bounds[bucket.stop_shard]
-    places = np.concatenate([np.zeros(0, np.int64), *(b.column(0).to_numpy() for b in found)])
-    order = np.argsort(places)
-    assert np.array_equal(places[order], np.arange(start, stop)), "a row has no place, or two"
-    frames = _together([batch.column(1) for batch in found])
-    return [
-        _write_shard(bucket, shard, frames, order, plan, uri=uri, gzip=gzip)
-        for shard in range(bucket.first_shard, bucket.stop_shard)
-    ]
-
-
-def _together(arrays: Sequence[Any]) -> Any:
-    """Binary arrays as one; Arrow would join them anew each time that some rows are taken."""
-    if sum(array.nbytes for array in arrays) > _MOST_BYTES:  # offsets of 32 bits do not reach
-        arrays = [array.cast(pa.large_binary()) for array in arrays]
-    return pa.concat_arrays(arrays) if arrays else pa.array([], pa.binary())
-
-
-def _write_shard(
-    bucket: Bucket,
-    shard_index: int,
-    frames: Any,
-    order: npt.NDArray[np.int64],
-    plan: RowPlan,
-    *,
-    uri: str,
-    gzip: bool,
-) -> Shard:
-    """Writes a shard and its index, and reads both back."""
-    shards = plan.splits[bucket.split]
-    first = shards.bounds[bucket.first_shard]
-    start, stop = (bound - first for bound in shards.bounds[shard_index : shard_index + 2])
-    step = _rows_a_write(frames)
-
-    def fill(writer: ShardWriter) -> None:
-        for begin in range(start, stop, step):
-            chosen = pa.array(order[begin : min(begin + step, stop)])
-            _append(writer, frames.take(chosen))
-
-    name = ShardName(
-        split=shards.name, shard_index=shard_index, num_shards=shards.num_shards, gzip=gzip
-    )
-    shard = write_shard(name, fill, uri=uri)
-    verify_shard(shard, uri=uri)
-    return shard
-
-
-def _rows_a_write(frames: Any) -> int:
-    return max(1, int(_WRITE_BYTES * len(frames) / max(1, frames.nbytes)))
-
-
-def _append(writer: ShardWriter, frames: Any) -> None:
-    kind = np.int64 if pa.types.is_large_binary(frames.type) else np.int32
-    buffer: Any = np.frombuffer(frames.buffers()[1], kind)
-    offsets = buffer[frames.offset :][: len(frames) + 1]
-    start, stop = int(offsets[0]), int(offsets[-1])
-    data = frames.buffers()[2].slice(start, stop - start)
-    offsets = (offsets - start).astype(np.int64)
-    lengths = np.diff(offsets) - RECORD_OVERHEAD_BYTES
-    writer.write_framed(data.to_pybytes(), lengths, footers_of(data, offsets[1:]))

@@ -1,6 +1,6 @@
 """The first look at a piece: its rows as an Arrow file, and a report of what is in them.
 
-    report = inspect_piece("reviews/", piece, number=3, settings=settings, folder=folder)
+    report = inspect_piece("reviews/", piece, number=3, options=options, rules=rules, folder=folder)
     columns, records = read_columns(folder, 3)
 
 Nothing is known of the other pieces yet, so values stay what they are in the source; what the
@@ -9,7 +9,6 @@ columns are is decided when all reports are there.
 
 import dataclasses
 import hashlib
-import unicodedata
 from collections.abc import Sequence
 from typing import Any, cast
 
@@ -18,18 +17,19 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.tables.column_types import LABEL_NAMES
-from components.tables.kinds import ColumnFacts, column_facts
+from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts
+from components.tables.options import TableOptions
 from components.tables.pieces import Piece
-from components.tables.rows import NAMED_ENCODING, BadRow, Rows
-from components.text_example_gen.layouts import read_piece
-from components.text_example_gen.settings import TextSettings
-from trainer_utils.format import ConfigError
-from trainer_utils.storage import is_remote, join, make_folder, read_bytes, write_atomically
+from components.tables.reading import read_piece
+from components.tables.rows import NAMED_ENCODING, BadRow
+from components.tables.splits import MAYBE_SPLIT
+from components.tables.texts import TextRules, text_columns
+from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
+from trainer_utils.storage.paths import is_remote, join
 
-__all__ = ["PieceReport", "inspect_piece", "read_columns", "read_digests", "text_columns"]
+__all__ = ["PieceReport", "inspect_piece", "read_columns", "read_digests"]
 
-_TEXT_NAMES = ("text", "sentence", "review", "content", "document", "body", "comment")
+_OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT)  # columns whose different values are told
 _RECORD = "record"  # of the Arrow file; the columns of the source have a prefix
 _PREFIX = "column:"
 
@@ -46,7 +46,7 @@ class PieceReport:
         skipped: numbers of the rows left out on purpose.
         names: of all rows found, where they have names of their own.
         facts: by column.
-        labels: values of columns that may be labels, by column.
+        labels: the different values of columns that may be labels or splits, by column.
         sums: as of `Rows`.
     """
 
@@ -71,7 +71,13 @@ class PieceReport:
 
 
 def inspect_piece(
-    base: str, piece: Piece, *, number: int, settings: TextSettings, folder: str
+    base: str,
+    piece: Piece,
+    *,
+    number: int,
+    options: TableOptions,
+    rules: TextRules,
+    folder: str,
 ) -> PieceReport:
     """Reads a piece, makes its texts what the settings ask for, and keeps what is left.
 
@@ -79,17 +85,17 @@ def inspect_piece(
         InputError: the piece as a whole cannot be read.
         ConfigError: a setting names a column that is not there.
     """
-    rows = read_piece(base, piece, settings)
-    texts = text_columns(list(rows.columns), settings)
-    rows.bad = [_named(bad, settings.encoding) for bad in rows.bad]
-    skipped = [*rows.skipped, *_prepare(rows, texts, settings)]
+    rows = read_piece(base, piece, options)
+    texts = text_columns(list(rows.columns), options.columns)
+    rows.bad = [_named(bad, options.encoding) for bad in rows.bad]
+    skipped = [*rows.skipped, *rules.apply(rows, texts)]
     records = cast(npt.NDArray[np.int64], rows.records)
     _write_columns(folder, number, rows.columns, records)
-    if settings.deduplicate:
+    if rules.deduplicate:
         _write_digests(folder, number, [rows.columns[name] for name in texts])
     facts = {
         name: column_facts(
-            array, records, are_texts=name in rows.texts and not _stays_text(name, texts, settings)
+            array, records, are_texts=name in rows.texts and not _stays_text(name, texts, options)
         )
         for name, array in rows.columns.items()
     }
@@ -104,7 +110,7 @@ def inspect_piece(
         labels={
             name: _values(array)
             for name, array in rows.columns.items()
-            if settings.columns.get(name) == "label" or name.lower() in LABEL_NAMES
+            if options.columns.get(name) == "label" or name.lower() in _OF_WORDS
         },
         sums=rows.sums,
     )
@@ -114,56 +120,8 @@ def _named(bad: BadRow, encoding: str) -> BadRow:
     return dataclasses.replace(bad, detail=bad.detail.replace(NAMED_ENCODING, encoding))
 
 
-def _stays_text(name: str, texts: Sequence[str], settings: TextSettings) -> bool:
-    return name in texts or settings.columns.get(name) in ("string", "text", "label")
-
-
-def text_columns(names: Sequence[str], settings: TextSettings) -> list[str]:
-    """Those columns that hold the texts of the examples: as the user says, or by their names."""
-    given = [name for name, kind in settings.columns.items() if kind == "text"]
-    if given:
-        return [name for name in given if name in names]
-    by_lower = {name.lower(): name for name in reversed(names) if name not in settings.columns}
-    return [by_lower[name] for name in _TEXT_NAMES if name in by_lower][:1]
-
-
-def _prepare(rows: Rows, texts: Sequence[str], settings: TextSettings) -> list[int]:
-    """Changes the texts, and leaves out rows; returns the numbers of these."""
-    asked = settings.lowercase or settings.normalize or settings.min_chars
-    if (asked or settings.max_chars or settings.deduplicate) and rows.columns and not texts:
-        raise ConfigError(
-            "lowercase, normalize, min_chars, max_chars, deduplicate: expected a column with the "
-            f"texts, got {', '.join(rows.columns)}. Name it: columns={{'<column>': 'text'}}."
-        )
-    for name in texts:
-        array = rows.columns[name]
-        if not pa.types.is_string(array.type):
-            array = array.cast(pa.string())
-        if settings.normalize:
-            array = _normalized(array, settings.normalize)
-        if settings.lowercase:
-            array = pc.utf8_lower(array)
-        rows.columns[name] = array
-    if not settings.min_chars and settings.max_chars is None:
-        return []
-    fits = np.ones(len(cast(Any, rows.records)), np.bool_)
-    for name in texts:
-        lengths = pc.fill_null(pc.utf8_length(rows.columns[name]), 0)
-        sizes = lengths.to_numpy(zero_copy_only=False)
-        fits &= (sizes >= settings.min_chars) & (sizes <= (settings.max_chars or np.inf))
-    gone = [int(record) for record in cast(Any, rows.records)[~fits]]
-    if gone:
-        rows.keep(fits)
-    return gone
-
-
-def _normalized(array: Any, form: Any) -> Any:
-    """By Python, since Arrow 10 leaves out the composition of NFC and NFKC."""
-    others = pc.fill_null(pc.invert(pc.string_is_ascii(array)), False)
-    if not pc.any(others).as_py():
-        return array
-    texts = [unicodedata.normalize(form, text) for text in array.filter(others).to_pylist()]
-    return pc.replace_with_mask(array, others, pa.array(texts, pa.string()))
+def _stays_text(name: str, texts: Sequence[str], options: TableOptions) -> bool:
+    return name in texts or options.columns.get(name) in ("string", "text", "label")
 
 
 def _values(array: Any) -> list[str]:

@@ -16,22 +16,17 @@ from components.common.blobs import BlobReader
 from components.common.guard import one_input
 from components.common.listing import Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
+from components.common.shards import verify_shard, write_shard
 from components.common.summaries import check_shared, working_folder, write_summary
+from components.example_gen.file_plan import FilePlan
+from components.example_gen.file_reports import ShardSummary, Stored
+from components.example_gen.file_tasks import ShardTask, read_task, write_task
 from components.example_gen.media import described, store_media
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.plan import Plan
-from components.example_gen.reports import ShardSummary, Stored
-from components.example_gen.tasks import ShardTask, read_task, write_task
-from components.example_gen.vocabularies import label_column
-from trainer_utils.format import ShardName, ShardWriter, encode_example
+from components.tables.vocabularies import label_column
+from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.naming import split_folder
-from trainer_utils.storage import (
-    is_remote,
-    join,
-    make_folder,
-    write_atomically,
-)
+from trainer_utils.storage.paths import is_remote
 
 __all__ = ["WriteMediaShards", "write_media_shard"]
 
@@ -55,7 +50,7 @@ class WriteMediaShards(beam.PTransform):
         settings: of the component.
     """
 
-    def __init__(self, plan: Plan, *, base: str, uri: str, settings: MediaSettings) -> None:
+    def __init__(self, plan: FilePlan, *, base: str, uri: str, settings: MediaSettings) -> None:
         super().__init__()
         self._names = [task.name for task in plan.tasks]
         self._fn = _WriteMediaShardFn(
@@ -75,7 +70,7 @@ class WriteMediaShards(beam.PTransform):
 
 @beam.typehints.with_input_types(str)
 class _WriteMediaShardFn(beam.DoFn):
-    def __init__(self, plan: Plan, base: str, uri: str, settings: MediaSettings) -> None:
+    def __init__(self, plan: FilePlan, base: str, uri: str, settings: MediaSettings) -> None:
         self._plan, self._base, self._uri, self._settings = plan, base, uri, settings
         self._records = beam.metrics.Metrics.counter("tfx_shards", "records_written")
         self._rejects = beam.metrics.Metrics.counter("tfx_shards", "inputs_rejected")
@@ -83,32 +78,26 @@ class _WriteMediaShardFn(beam.DoFn):
     def process(self, name: str) -> None:
         check_shared(self._uri)
         task = read_task(working_folder(self._uri), name)
-        summary = write_media_shard(
+        shard, summary = write_media_shard(
             task, self._plan, base=self._base, uri=self._uri, settings=self._settings
         )
-        self._records.inc(summary.records)
+        self._records.inc(shard.records)
         self._rejects.inc(len(summary.rejects))
-        write_summary(working_folder(self._uri), name, dataclasses.asdict(summary))
+        report = {"shard": dataclasses.asdict(shard), "summary": dataclasses.asdict(summary)}
+        write_summary(working_folder(self._uri), name, report)
 
 
 def write_media_shard(
-    task: ShardTask, plan: Plan, *, base: str, uri: str, settings: MediaSettings
-) -> ShardSummary:
-    """Reads a task's files and writes its shard under the shard's final name.
+    task: ShardTask, plan: FilePlan, *, base: str, uri: str, settings: MediaSettings
+) -> tuple[Shard, ShardSummary]:
+    """Reads a task's files, writes its shard under the shard's final name, and reads it back.
 
     A bad file becomes a reject in the summary; failing to write raises.
     """
-    summary = ShardSummary(task.split, task.shard_index)
+    summary = ShardSummary()
     label_place = label_column(plan.columns)
-    gzip = settings.compression == "gzip"
-    name = ShardName(
-        split=task.split, shard_index=task.shard_index, num_shards=task.num_shards, gzip=gzip
-    )
-    temporary_folder = working_folder(uri)
-    make_folder(temporary_folder)
-    make_folder(join(uri, split_folder(task.split)))
-    with write_atomically(join(uri, name.path), temporary_folder=temporary_folder) as stream:
-        writer = ShardWriter(stream, gzip=gzip)
+
+    def fill(writer: ShardWriter) -> None:
         for entry, blobs, sums in _read_ahead(task.entries, base, settings.image_roots):
             summary.sums += sums
             try:
@@ -122,13 +111,19 @@ def write_media_shard(
                 summary.add(media, plan.columns, entry.values)
                 if label_place is not None:
                     _count(summary.labels, entry.values[label_place])
-        digest = writer.finish()
-    summary.records, summary.bytes = digest.records, digest.bytes
-    summary.crc32c, summary.checksum = digest.crc32c, digest.content
-    return summary
+
+    name = ShardName(
+        split=task.split,
+        shard_index=task.shard_index,
+        num_shards=task.num_shards,
+        gzip=settings.gzip,
+    )
+    shard = write_shard(name, fill, uri=uri)
+    verify_shard(shard, uri=uri)
+    return shard, summary
 
 
-def _encoded(entry: Entry, media: Mapping[str, Stored], plan: Plan) -> Sequence[bytes]:
+def _encoded(entry: Entry, media: Mapping[str, Stored], plan: FilePlan) -> Sequence[bytes]:
     """The bytes of its `tf.train.Example`, in pieces."""
     features = encode_values(plan.columns, entry.values)
     features |= {"filename": _text(entry.name), **described(media.values())}

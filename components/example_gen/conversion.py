@@ -1,0 +1,58 @@
+"""The steps of a conversion, whatever its examples are made of.
+
+plan = conversion.plan(uri)              # splits, features, shards; as little as can be is read
+conversion.check(plan, uri)
+written = conversion.write(plan, uri)    # the shards, and what became of each input
+"""
+
+import abc
+from collections.abc import Iterable
+from typing import Generic, TypeVar
+
+from components.example_gen.inputs import LocatedInputs
+from components.example_gen.plan import Plan, Written
+from components.example_gen.settings import ExampleGenSettings
+
+__all__ = ["Conversion"]
+
+
+_Plan = TypeVar("_Plan", bound=Plan)
+
+
+class Conversion(abc.ABC, Generic[_Plan]):
+    """From inputs to shards.
+
+    Attributes:
+        located: where the inputs are.
+        settings: of the component, suited to what was found.
+        unit: what the inputs are called, such as `images`.
+    """
+
+    located: LocatedInputs
+    settings: ExampleGenSettings
+    unit: str
+
+    @abc.abstractmethod
+    def plan(self, uri: str) -> _Plan:
+        """Decides splits, features and shards.
+
+        Raises:
+            InputError: the input is missing or malformed.
+            ConfigError: a setting contradicts the inputs.
+        """
+
+    @abc.abstractmethod
+    def check(self, plan: _Plan, uri: str) -> None:
+        """Refuses what is known to fail before anything is written.
+
+        Raises:
+            InputError: too many inputs are to be left out.
+        """
+
+    @abc.abstractmethod
+    def write(self, plan: _Plan, uri: str) -> Written:
+        """Writes every shard of what `plan` gave, and reads it back."""
+
+    @abc.abstractmethod
+    def looked_for(self, names: Iterable[str]) -> str:
+        """A sentence for inputs in which nothing was recognised, with what is at their top."""

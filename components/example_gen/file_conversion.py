@@ -1,0 +1,190 @@
+"""Examples that hold files: images, sounds, and what tables and annotations say of them.
+
+class ImageConversion(FileConversion):
+    unit, media, settings_class = "images", "image", ImageSettings
+"""
+
+import collections
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, ClassVar
+
+import apache_beam as beam
+
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Listing, join_listings
+from components.common.progress import Work, shown_progress
+from components.common.summaries import (
+    check_finished,
+    read_summary,
+    start_working,
+    working_folder,
+)
+from components.example_gen import lists
+from components.example_gen.conclusion import located_inputs
+from components.example_gen.conversion import Conversion
+from components.example_gen.features import features_of_files
+from components.example_gen.file_plan import FilePlan, plan_shards
+from components.example_gen.file_reports import ShardSummary
+from components.example_gen.file_transforms import WriteMediaShards
+from components.example_gen.fingerprint import fingerprint_of_files
+from components.example_gen.inputs import layout_inputs, refuse_overlap
+from components.example_gen.media_settings import MediaSettings
+from components.example_gen.outside import refuse_outside
+from components.example_gen.partition import partition_of
+from components.example_gen.plan import Written
+from components.example_gen.simple_layouts import read_simple, without_reserved
+from trainer_utils.format import InputError, Shard, ShardName
+from trainer_utils.format.naming import index_file
+from trainer_utils.storage.file_system import problem_of
+from trainer_utils.storage.files import remove_file, rename
+from trainer_utils.storage.paths import display_path, join
+
+__all__ = ["FileConversion"]
+
+
+class FileConversion(Conversion[FilePlan]):
+    """The conversion of files; each is read when its shard is written.
+
+    Args:
+        exec_properties: as the executor's `Do` takes them.
+        make_pipeline: makes the Beam pipeline that the shards are written by.
+
+    Attributes:
+        media: what the files are, `image` or `audio`, where nothing says so.
+        settings_class: of the component.
+        listing: of the inputs, once they are planned.
+
+    Raises:
+        InputError, ConfigError: the inputs are not there, or a setting is not allowed.
+    """
+
+    media: ClassVar[str]
+    settings_class: ClassVar[type[MediaSettings]]
+    settings: MediaSettings
+    listing: Listing
+
+    def __init__(
+        self, exec_properties: Mapping[str, Any], make_pipeline: Callable[[], beam.Pipeline]
+    ) -> None:
+        self.settings = self.settings_class.from_properties(exec_properties)
+        self._make_pipeline = make_pipeline
+        self._partition = partition_of(exec_properties)
+        self.located = located_inputs(
+            exec_properties,
+            image_roots=self.settings.image_roots,
+            is_source_file=self.is_source_file,
+            unit=self.unit,
+        )
+
+    def is_source_file(self, path: str) -> bool:
+        """Whether a path is by itself what examples are made of, as a list is."""
+        return lists.is_list(path)
+
+    def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:
+        """Works out split, features and bytes of each input: of lists, and of class folders."""
+        return without_reserved(read_simple(inputs, layout=layout))
+
+    def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:
+        """The settings for what was found."""
+        return settings
+
+    def plan(self, uri: str) -> FilePlan:
+        """Finds the inputs and lays out their shards; no image or sound is read."""
+        self.listing = self._read_listing()
+        self.settings = self.suited(self.settings, self.listing)
+        return plan_shards(self.listing, partition=self._partition, settings=self.settings)
+
+    def _read_listing(self) -> Listing:
+        settings = self.settings
+        inputs = layout_inputs(
+            self.located,
+            columns=settings.columns,
+            column_names=settings.column_names,
+            header=settings.header,
+            media=self.media,
+        )
+        try:
+            listings = [self.read_layout(some, settings.layout) for some in inputs]
+        except OSError as error:  # of a file without which no input can be told
+            path = display_path(str(error.filename or self.located.base))
+            raise InputError(f"{path!r}: cannot be read: {problem_of(error)[1]}") from error
+        listing = listings[0]
+        if len(listings) > 1:
+            listing = join_listings(listings)
+            refuse_overlap([entry.name for entry in listing.entries])
+        contents = {name: crc for some in inputs for name, crc in some.contents.items()}
+        return dataclasses.replace(listing, contents=contents)
+
+    def check(self, plan: FilePlan, uri: str) -> None:
+        """Refuses lists whose files lie outside of the inputs: one setting cures it."""
+        refuse_outside(self.listing, self.settings, base=self.located.base)
+
+    def write(self, plan: FilePlan, uri: str) -> Written:
+        """Reads every file, writes the shards, and reads them back."""
+        start_working(uri)
+        with shown_progress(uri, _work(plan), unit=self.unit), self._make_pipeline() as pipeline:
+            pipeline | WriteMediaShards(  # type: ignore[operator]
+                plan, base=self.located.base, uri=uri, settings=self.settings
+            )
+        shards, summaries = _read_reports(uri, plan)
+        conversions: collections.Counter[str] = collections.Counter()
+        for summary in summaries:
+            conversions.update(summary.conversions)
+        return Written(
+            shards=_keep_full_shards(shards, uri),
+            features=features_of_files(plan, summaries),
+            label_counts=_label_counts(plan, summaries),
+            rejects=tuple(reject for summary in summaries for reject in summary.rejects),
+            conversions=dict(conversions),
+            fingerprint=fingerprint_of_files(self.located, self.listing, plan, summaries),
+        )
+
+
+def _work(plan: FilePlan) -> dict[str, Work]:
+    return {
+        task.name: Work(
+            len(task.entries), sum(blob.size for entry in task.entries for blob in entry.blobs)
+        )
+        for task in plan.tasks
+    }
+
+
+def _read_reports(uri: str, plan: FilePlan) -> tuple[list[Shard], list[ShardSummary]]:
+    """What workers report of each task, in their order."""
+    names = [task.name for task in plan.tasks]
+    check_finished(uri, names)
+    reports = [read_summary(working_folder(uri), name) for name in names]
+    return (
+        [Shard(**report["shard"]) for report in reports],
+        [ShardSummary.from_json(report["summary"]) for report in reports],
+    )
+
+
+def _label_counts(plan: FilePlan, summaries: Sequence[ShardSummary]) -> dict[str, dict[int, int]]:
+    counts: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+    for task, summary in zip(plan.tasks, summaries, strict=True):
+        counts[task.split].update(summary.labels)
+    return {split: dict(of_split) for split, of_split in counts.items()}
+
+
+def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:
+    """Removes shards whose inputs were all rejected, and numbers the others anew."""
+    kept: list[Shard] = []
+    by_split: dict[str, list[Shard]] = collections.defaultdict(list)
+    for shard in written:
+        by_split[shard.split].append(shard)
+    for split, shards in by_split.items():
+        full = [shard for shard in shards if shard.records] or shards[:1]
+        for shard in shards:
+            if shard not in full:
+                remove_file(join(uri, shard.path))
+                remove_file(join(uri, index_file(shard.path)))
+        for place, shard in enumerate(full):
+            gzip = shard.path.endswith(".gz")
+            name = ShardName(split=split, shard_index=place, num_shards=len(full), gzip=gzip)
+            if name.path != shard.path:
+                rename(join(uri, shard.path), join(uri, name.path))
+                rename(join(uri, index_file(shard.path)), join(uri, index_file(name.path)))
+            kept.append(dataclasses.replace(shard, path=name.path))
+    return tuple(kept)

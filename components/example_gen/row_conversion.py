@@ -1,0 +1,171 @@
+"""Examples that are rows of tables, or texts: read once, and laid out a batch at a time.
+
+class TextConversion(RowConversion):
+    unit = "texts"
+"""
+
+import abc
+import collections
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import apache_beam as beam
+
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import LeftOut
+from components.common.progress import Work, shown_progress
+from components.common.summaries import check_finished, read_summary, start_working, working_folder
+from components.common.worker_errors import raise_reported
+from components.example_gen.conclusion import check_outcome, located_inputs
+from components.example_gen.conversion import Conversion
+from components.example_gen.features import features_of_rows
+from components.example_gen.fingerprint import fingerprint_of_rows
+from components.example_gen.inputs import layout_inputs, refuse_overlap
+from components.example_gen.partition import partition_of
+from components.example_gen.plan import Written
+from components.example_gen.row_encoding import EncodingReport
+from components.example_gen.row_inspection import PieceReport
+from components.example_gen.row_plan import RowPlan, plan_rows
+from components.example_gen.row_transforms import InspectPieces, WriteRows, summary_name
+from components.example_gen.settings import ExampleGenSettings
+from components.tables.headers import check_agreement
+from components.tables.options import TableOptions, chosen
+from components.tables.pieces import Piece
+from components.tables.texts import TextRules
+from trainer_utils.format import Shard
+
+__all__ = ["RowConversion"]
+
+
+class RowConversion(Conversion[RowPlan]):
+    """The conversion of rows. No Python object is made for one.
+
+    Args:
+        settings: of the component.
+        exec_properties: as the executor's `Do` takes them.
+        make_pipeline: makes the Beam pipelines that read the rows and write the shards.
+
+    Attributes:
+        pieces: of the inputs, once they are planned.
+
+    Raises:
+        InputError, ConfigError: the inputs are not there, or a setting is not allowed.
+    """
+
+    pieces: list[Piece]
+
+    def __init__(
+        self,
+        settings: ExampleGenSettings,
+        exec_properties: Mapping[str, Any],
+        make_pipeline: Callable[[], beam.Pipeline],
+    ) -> None:
+        self.settings = settings
+        self._options, self._rules = chosen(TableOptions, settings), chosen(TextRules, settings)
+        self._make_pipeline = make_pipeline
+        self._partition = partition_of(exec_properties)
+        self._reports: list[PieceReport] = []
+        self.located = located_inputs(
+            exec_properties,
+            is_source_file=self.is_source_file,
+            sees_siblings=False,
+            unit=self.unit,
+        )
+
+    @abc.abstractmethod
+    def is_source_file(self, path: str) -> bool:
+        """Whether a path is by itself what examples are made of."""
+
+    @abc.abstractmethod
+    def find_pieces(
+        self, inputs: LayoutInputs, *, folder: str
+    ) -> tuple[list[Piece], list[LeftOut]]:
+        """Recognises the layout and cuts the files into pieces; `folder` is for copies in UTF-8."""
+
+    def plan(self, uri: str) -> RowPlan:
+        """Reads every row once, and lays out the shards."""
+        start_working(uri)
+        self.pieces, left_out = self._find_all_pieces(uri)
+        self._reports = self._inspect(uri)
+        return plan_rows(
+            self.pieces,
+            self._reports,
+            left_out,
+            folder=working_folder(uri),
+            partition=self._partition,
+            settings=self.settings,
+            deduplicate=self._rules.deduplicate,
+        )
+
+    def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[LeftOut]]:
+        pieces: list[Piece] = []
+        left_out: list[LeftOut] = []
+        for inputs in layout_inputs(self.located, columns=self.settings.columns):
+            some, others = self.find_pieces(inputs, folder=working_folder(uri))
+            if pieces:
+                refuse_overlap([*_sources(pieces), *_sources(some)])
+            pieces += some
+            left_out += others
+        if not self._options.header:
+            headers = {p.source: p.details for p in pieces if p.details.get("header")}
+            check_agreement(
+                {source: details["names"] for source, details in headers.items()},
+                shown=[s for s, details in headers.items() if details["header"] == "shown"],
+            )
+        return pieces, left_out
+
+    def _inspect(self, uri: str) -> list[PieceReport]:
+        work = {
+            summary_name("inspect", number): Work(1, piece.size)
+            for number, piece in enumerate(self.pieces)
+        }
+        with shown_progress(uri, work, unit="pieces"), self._make_pipeline() as pipeline:
+            pipeline | InspectPieces(  # type: ignore[operator]
+                self.pieces,
+                base=self.located.base,
+                uri=uri,
+                options=self._options,
+                rules=self._rules,
+            )
+        check_finished(uri, work)
+        summaries = [read_summary(working_folder(uri), name) for name in work]
+        raise_reported(summaries, ["inspect"])
+        return [PieceReport.from_json(summary) for summary in summaries]
+
+    def check(self, plan: RowPlan, uri: str) -> None:
+        """Refuses too many rejects: all are known before anything is written."""
+        check_outcome(self, plan, plan.rejects, written=plan.num_records, uri=uri)
+
+    def write(self, plan: RowPlan, uri: str) -> Written:
+        """Encodes all rows, puts them in order, writes the shards and reads them back."""
+        work = {
+            summary_name("encode", number): Work(report.kept, self.pieces[number].size)
+            for number, report in enumerate(self._reports)
+        }
+        with shown_progress(uri, work, unit="rows"), self._make_pipeline() as pipeline:
+            pipeline | WriteRows(plan, len(self.pieces), uri=uri, settings=self.settings)  # type: ignore[operator]
+        buckets = [summary_name("gather", number) for number in range(len(plan.buckets))]
+        check_finished(uri, [*work, *buckets])
+        folder = working_folder(uri)
+        encoded = [EncodingReport.from_json(read_summary(folder, name)) for name in work]
+        gathered = [read_summary(folder, name) for name in buckets]
+        return Written(
+            shards=tuple(Shard(**shard) for bucket in gathered for shard in bucket["shards"]),
+            features=features_of_rows(plan, encoded),
+            label_counts=_label_counts(encoded),
+            fingerprint=fingerprint_of_rows(
+                self.located, self.pieces, self._reports, plan.left_out
+            ),
+        )
+
+
+def _sources(pieces: Sequence[Piece]) -> list[str]:
+    return sorted({piece.source for piece in pieces if piece.source})
+
+
+def _label_counts(reports: Sequence[EncodingReport]) -> dict[str, dict[int, int]]:
+    counts: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+    for report in reports:
+        for split, labels in report.labels.items():
+            counts[split].update(labels)
+    return {split: dict(of_split) for split, of_split in counts.items()}

@@ -1,0 +1,92 @@
+"""The last step of rows: the framed examples of a bucket, put in order, as shards.
+
+shards = gather_bucket(0, plan=plan, pieces=70, uri=uri, gzip=False)
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from components.common.shards import verify_shard, write_shard
+from components.common.summaries import working_folder
+from components.example_gen.row_encoding import read_frames
+from components.example_gen.row_plan import Bucket, RowPlan
+from trainer_utils.format import Shard, ShardName, ShardWriter
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, footers_of
+
+__all__ = ["gather_bucket"]
+
+_WRITE_BYTES = 1 << 20
+_MOST_BYTES = 2**31 - 1
+
+
+def gather_bucket(number: int, *, plan: RowPlan, pieces: int, uri: str, gzip: bool) -> list[Shard]:
+    """Puts the rows of a bucket in order, and writes its shards under their final names."""
+    bucket = plan.buckets[number]
+    folder = working_folder(uri)
+    batches = [read_frames(folder, piece, number) for piece in range(pieces)]
+    found = [batch for batch in batches if batch is not None and len(batch)]
+    split = plan.split_shards[bucket.split]
+    start, stop = split.bounds[bucket.first_shard], split.bounds[bucket.stop_shard]
+    places = np.concatenate([np.zeros(0, np.int64), *(b.column(0).to_numpy() for b in found)])
+    order = np.argsort(places)
+    assert np.array_equal(places[order], np.arange(start, stop)), "a row has no place, or two"
+    frames = _together([batch.column(1) for batch in found])
+    return [
+        _write_shard(bucket, shard, frames, order, plan, uri=uri, gzip=gzip)
+        for shard in range(bucket.first_shard, bucket.stop_shard)
+    ]
+
+
+def _together(arrays: Sequence[Any]) -> Any:
+    """Binary arrays as one; Arrow would join them anew each time that some rows are taken."""
+    if sum(array.nbytes for array in arrays) > _MOST_BYTES:  # offsets of 32 bits do not reach
+        arrays = [array.cast(pa.large_binary()) for array in arrays]
+    return pa.concat_arrays(arrays) if arrays else pa.array([], pa.binary())
+
+
+def _write_shard(
+    bucket: Bucket,
+    shard_index: int,
+    frames: Any,
+    order: npt.NDArray[np.int64],
+    plan: RowPlan,
+    *,
+    uri: str,
+    gzip: bool,
+) -> Shard:
+    """Writes a shard and its index, and reads both back."""
+    shards = plan.split_shards[bucket.split]
+    first = shards.bounds[bucket.first_shard]
+    start, stop = (bound - first for bound in shards.bounds[shard_index : shard_index + 2])
+    step = _rows_a_write(frames)
+
+    def fill(writer: ShardWriter) -> None:
+        for begin in range(start, stop, step):
+            chosen = pa.array(order[begin : min(begin + step, stop)])
+            _append(writer, frames.take(chosen))
+
+    name = ShardName(
+        split=shards.name, shard_index=shard_index, num_shards=shards.num_shards, gzip=gzip
+    )
+    shard = write_shard(name, fill, uri=uri)
+    verify_shard(shard, uri=uri)
+    return shard
+
+
+def _rows_a_write(frames: Any) -> int:
+    return max(1, int(_WRITE_BYTES * len(frames) / max(1, frames.nbytes)))
+
+
+def _append(writer: ShardWriter, frames: Any) -> None:
+    kind = np.int64 if pa.types.is_large_binary(frames.type) else np.int32
+    buffer: Any = np.frombuffer(frames.buffers()[1], kind)
+    offsets = buffer[frames.offset :][: len(frames) + 1]
+    start, stop = int(offsets[0]), int(offsets[-1])
+    data = frames.buffers()[2].slice(start, stop - start)
+    offsets = (offsets - start).astype(np.int64)
+    lengths = np.diff(offsets) - RECORD_OVERHEAD_BYTES
+    writer.write_framed(data.to_pybytes(), lengths, footers_of(data, offsets[1:]))

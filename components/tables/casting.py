@@ -1,0 +1,127 @@
+"""Makes columns what they were decided to be, and tells what a number looks like in a text.
+
+typed(pa.array(["5", "4.5"]), Column("stars", "float"))     # [5.0, 4.5]
+"""
+
+import json
+import re
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.listing import Column
+
+__all__ = [
+    "DOUBTFUL_TEXT",
+    "FLOAT_TEXT",
+    "INT_TEXT",
+    "lists_of_texts",
+    "numbers_of_texts",
+    "typed",
+]
+
+# Numbers as programs write them: no zeros before them, no plus sign, no spaces.
+INT_TEXT = r"0|-?[1-9][0-9]*"
+FLOAT_TEXT = (
+    r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]+)?"  # 0.5, 4.50, 1.5e-07, 1.0E5
+    r"|-?(0|[1-9][0-9]*)[eE][+-][0-9]+"  # 1e-05
+)
+# Floats beside such floats, else words and codes: `12e3` is the name of many things.
+DOUBTFUL_TEXT = r"nan|-?inf|-?(0|[1-9][0-9]*)[eE][0-9]+"
+_IN_LIST = re.compile(rf"{INT_TEXT}|{FLOAT_TEXT}|NaN|-?Infinity")  # the last two as JSON has them
+_TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
+
+
+def typed(array: Any, column: Column, *, floats: Any = None) -> Any:
+    """A column of a piece as what it was decided to be; labels as texts.
+
+    Args:
+        array: as it was read.
+        column: what it was decided to be.
+        floats: the Arrow type of these; None for the 32 bits that examples keep.
+
+    Returns:
+        An Arrow array of int64, float, string or binary, or of lists of these.
+    """
+    kind = floats if floats is not None and column.kind == "float" else _TYPES[column.kind]
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), pa.list_(kind) if column.is_list else kind)
+    if column.is_list:
+        if pa.types.is_string(array.type) and (lists := lists_of_texts(array)) is not None:
+            array = lists
+        if not pa.types.is_list(array.type):
+            valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.int64)
+            offsets = np.concatenate([[0], np.cumsum(valid)]).astype(np.int32)
+            array = pa.ListArray.from_arrays(pa.array(offsets), array.drop_null())
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), _scalars(array.flatten(), kind))
+    return _scalars(array, kind)
+
+
+def _scalars(array: Any, kind: Any) -> Any:
+    if array.type == kind or (pa.types.is_binary(array.type) and pa.types.is_string(kind)):
+        return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), kind)
+    if pa.types.is_string(array.type) and not pa.types.is_string(kind):
+        return numbers_of_texts(array, kind)
+    if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
+        array = array.cast(pa.float64(), safe=False)
+    return array.cast(kind, safe=False)
+
+
+def numbers_of_texts(texts: Any, kind: Any) -> Any:
+    """Numbers of texts that are such, perhaps with spaces or a plus sign."""
+    wide = pa.float64() if pa.types.is_floating(kind) else kind
+    try:
+        numbers = texts.cast(wide)
+    except pa.ArrowInvalid:
+        plain = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), "+")
+        numbers = plain.cast(wide)
+    return numbers.cast(kind, safe=False)
+
+
+def lists_of_texts(array: Any) -> Any:
+    """Texts such as `[1, 2]` as lists, where every value is such; else None."""
+    if not pc.all(pc.starts_with(array, "[")).as_py():
+        return None
+    lists = []
+    for text in array.to_pylist():
+        value = None if text is None else _list_of_text(text)
+        if text is not None and value is None:
+            return None
+        kinds = {type(part) for part in value or ()}
+        if not (kinds <= {int, float} or kinds <= {str}):
+            return None
+        lists.append(value)
+    parts = [type(part) for value in lists for part in value or ()]
+    try:
+        if str in parts:
+            return pa.array(lists, pa.list_(pa.string())) if set(parts) == {str} else None
+        kind = pa.float64() if float in parts else pa.int64() if parts else pa.null()
+        return pa.array(lists, pa.list_(kind))
+    except (pa.ArrowInvalid, OverflowError):
+        return None
+
+
+def _list_of_text(text: str) -> list[Any] | None:
+    """The list that a text is in JSON; None for one that is none.
+
+    A list of numbers is one only where these are written as programs write them.
+    """
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, list) and _is_as_written(text, value) else None
+
+
+def _is_as_written(text: str, values: list[Any]) -> bool:
+    """Whether the numbers of a list stand in its text as they would be written again."""
+    if not values or not all(type(value) in (int, float) for value in values):
+        return True
+    parts = [part.strip() for part in text.strip()[1:-1].split(",")]
+    return all(map(_IN_LIST.fullmatch, parts))

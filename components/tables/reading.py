@@ -1,0 +1,140 @@
+"""Reads the tables of all ExampleGens: one file to pieces, and a piece to columns.
+
+for piece in pieces_of(inputs, "reviews.csv", kind="csv", split=None, options=options, …): …
+rows = read_piece("reviews/", piece, options)
+rows.columns["text"]        # an Arrow array
+"""
+
+import os
+import posixpath
+from collections.abc import Iterator
+
+from components.common.layout_inputs import LayoutInputs
+from components.tables import delimited, documents, json_lines, keyed_json, lines, parquet
+from components.tables.options import TableOptions
+from components.tables.pieces import MAX_ROW_BYTES, Piece
+from components.tables.rows import BadRow, Rows
+from components.tables.transcoding import in_utf8
+from trainer_utils.format import InputError
+from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.storage.file_system import FileRefusedError, problem_of
+from trainer_utils.storage.files import open_for_reading
+from trainer_utils.storage.paths import is_remote, join
+
+__all__ = ["DELIMITERS", "SUFFIXES", "kind_of_table", "pieces_of", "read_piece"]
+
+SUFFIXES = {
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".parquet": "parquet",
+}
+DELIMITERS = {"csv": ",", "tsv": "\t"}
+
+
+def kind_of_table(path: str) -> str | None:
+    """`csv`, `tsv`, `jsonl` or `parquet`, by a file's name; None for any other."""
+    name = path.lower().removesuffix(".gz")
+    return SUFFIXES.get(posixpath.splitext(name)[1])
+
+
+def pieces_of(
+    inputs: LayoutInputs,
+    path: str,
+    *,
+    kind: str,
+    split: str | None,
+    options: TableOptions,
+    folder: str,
+) -> Iterator[Piece]:
+    """Cuts a table into pieces of whole rows.
+
+    Args:
+        inputs: where it is.
+        path: of the file.
+        kind: what it is read as: a value of `SUFFIXES`, `json` or `lines`.
+        split: that all of its rows belong to, or None.
+        options: how it is read.
+        folder: for a copy in UTF-8, where it needs one.
+
+    Raises:
+        InputError: the file is malformed as a whole.
+        OSError: it cannot be read.
+    """
+    if kind == "parquet":
+        yield from parquet.find_pieces(inputs, path, source=path, split=split)
+        return
+    copy = in_utf8(inputs, path, encoding=options.encoding, is_utf8=options.is_utf8, folder=folder)
+    if kind in DELIMITERS:
+        yield from delimited.find_pieces(
+            inputs,
+            copy,
+            source=path,
+            layout=kind,
+            split=split,
+            delimiter=options.delimiter or DELIMITERS[kind],
+            options=options,
+        )
+    elif kind == "json":
+        yield from keyed_json.find_pieces(inputs, copy, source=path, split=split)
+    else:
+        yield from json_lines.find_pieces(inputs, copy, source=path, layout=kind, split=split)
+
+
+def read_piece(
+    base: str, piece: Piece, options: TableOptions, *, unread: frozenset[str] = frozenset()
+) -> Rows:
+    """The rows of a piece.
+
+    Args:
+        base: the folder that paths are relative to.
+        piece: to read.
+        options: how tables are read.
+        unread: columns of Parquet that hold large values, and are not read.
+
+    A piece of a file that was exchanged or has vanished is one bad row.
+
+    Raises:
+        InputError: the piece as a whole cannot be read.
+    """
+    if piece.too_long:
+        detail = f"expected at most {MAX_ROW_BYTES} bytes in a row, got {piece.stop - piece.start}"
+        return Rows({}, found=1, bad=[BadRow(0, "TOO_LARGE", detail, 0)], lines=1)
+    if piece.layout == "folder":
+        return documents.read(base, piece, encoding=None if options.is_utf8 else options.encoding)
+    try:
+        return _read_table(base, piece, options, unread)
+    except (FileRefusedError, FileNotFoundError, PermissionError) as error:
+        code, detail = problem_of(error)
+        return Rows({}, found=1, bad=[BadRow(0, code, detail, 0)], lines=1)
+
+
+def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozenset[str]) -> Rows:
+    ignored = options.ignored
+    # A copy in UTF-8 is our own, and lies elsewhere.
+    is_listed = piece.path == piece.source and not is_remote(base)
+    root = os.path.realpath(base) if is_listed else None
+    with open_for_reading(join(base, piece.path), root=root) as stream:
+        if piece.layout == "parquet":
+            return parquet.read(stream, piece, ignored=ignored, unread=unread)
+        stream.seek(piece.start)
+        data = stream.read(piece.stop - piece.start)
+    if len(data) != piece.stop - piece.start:
+        raise InputError(f"{piece.source!r}: became shorter while it was read")
+    if piece.layout in _JSON_READERS:
+        rows = _JSON_READERS[piece.layout](data, piece, ignored=ignored)
+    else:
+        rows = _READERS[piece.layout](data, piece)
+    if piece.path == piece.source:  # else it is a copy; Parquet has returned
+        rows.sums = [(piece.start, len(data), extend_crc32c(0, data))]
+    rows.columns = {name: column for name, column in rows.columns.items() if name not in ignored}
+    return rows
+
+
+_JSON_READERS = {"jsonl": json_lines.read, "json": keyed_json.read}
+_READERS = {
+    "csv": delimited.read,
+    "tsv": delimited.read,
+    "lines": lines.read,
+}

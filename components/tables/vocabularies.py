@@ -1,0 +1,80 @@
+"""Labels and their ids.
+
+vocabularies = make_vocabularies({"label": {"dog", "cat"}}, given={})   # {'label': ('cat', 'dog')}
+label_ids(pa.array(["dog", None]), vocabularies["label"])               # [1, null]
+"""
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.listing import Column
+from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.naming import vocabulary_file
+from trainer_utils.format.printable import printable
+from trainer_utils.storage.paths import display_path
+
+__all__ = ["label_column", "label_ids", "make_vocabularies"]
+
+
+def label_column(columns: Sequence[Column]) -> int | None:
+    """The place of the column whose classes are counted and kept in proportion."""
+    for place, column in enumerate(columns):
+        if column.kind == "label" or column.name in ("label", "labels"):
+            return place
+    return None
+
+
+def make_vocabularies(
+    labels: Mapping[str, Iterable[str]], *, given: Mapping[str, tuple[str, ...]]
+) -> dict[str, tuple[str, ...]]:
+    """The vocabulary of each feature of labels: as given, or its values, sorted.
+
+    Args:
+        labels: the values that occur, by feature.
+        given: by feature, in the order of their ids.
+
+    Raises:
+        ConfigError: one is given for no such feature.
+        InputError: a label cannot be a line of a file.
+    """
+    for name in given:
+        if name not in labels:
+            raise ConfigError(
+                f"vocabulary[{name!r}]: expected a feature of labels "
+                f"({', '.join(labels) or 'there is none'})"
+            )
+    vocabularies = {
+        name: given.get(name) or tuple(sorted(set(values), key=os.fsencode))
+        for name, values in labels.items()
+    }
+    for name, values in vocabularies.items():
+        _check_vocabulary(name, values)
+    return vocabularies
+
+
+def _check_vocabulary(name: str, labels: Sequence[str]) -> None:
+    """Refuses a label that cannot be a line of a file, or a name that no file can have."""
+    vocabulary_file(name)
+    for label in labels:
+        if "\n" in label or "\r" in label:
+            raise InputError(
+                f"{printable(name)} {label!r}: expected one line, since a vocabulary has one each"
+            )
+        if label != display_path(label):
+            raise InputError(
+                f"{printable(name)} {display_path(label)!r}: expected a name in UTF-8. "
+                "Rename that folder."
+            )
+
+
+def label_ids(array: Any, vocabulary: Sequence[str]) -> Any:
+    """Texts, or lists of them, as places in a vocabulary; null where it lacks one."""
+    values = pa.array(vocabulary, pa.string())
+    if pa.types.is_list(array.type):
+        ids = pc.index_in(array.values, value_set=values).cast(pa.int64())
+        return pa.ListArray.from_arrays(array.offsets, ids)
+    return pc.index_in(array, value_set=values, skip_nulls=True).cast(pa.int64())

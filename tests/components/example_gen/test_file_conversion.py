@@ -1,0 +1,104 @@
+"""Shards of files have an index that leads to every record, and are read back before they count."""
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import pytest
+import tensorflow as tf
+from PIL import Image
+from sklearn.datasets import load_sample_images
+from tfx.components.example_gen import utils
+from tfx.types import standard_artifacts
+from tfx.utils import proto_utils
+
+from components.image_example_gen.executor import Executor
+from trainer_utils.format import CorruptShardError, RecordIndex, Shard
+from trainer_utils.storage import files
+
+
+def photo(number: int) -> bytes:
+    picture = Image.fromarray(load_sample_images().images[number % 2])
+    stream = io.BytesIO()
+    picture.crop((number * 9, 0, number * 9 + 40, 30)).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def convert(base: Path, uri: Path, **settings: Any) -> dict[str, Any]:
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(uri)
+    properties = {
+        "input_base": str(base),
+        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
+        "output_config": "{}",
+        "target_shard_bytes": 4_000,
+        **settings,
+    }
+    Executor().Do({}, {"examples": [artifact]}, properties)
+    return json.loads((uri / "manifest.json").read_text())
+
+
+@pytest.fixture
+def photos(tmp_path) -> Path:
+    for number in range(12):
+        path = tmp_path / "in" / "train" / f"{number}.jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(photo(number))
+    return tmp_path / "in"
+
+
+@pytest.mark.parametrize("compression", ["none", "gzip"])
+def test_the_index_leads_to_every_record_of_every_shard(photos, tmp_path, compression):
+    manifest = convert(photos, tmp_path / "out", compression=compression)
+    shards = manifest["shards"]
+    assert len(shards) > 1
+    for entry in shards:
+        path = tmp_path / "out" / entry["path"]
+        kind = "GZIP" if compression == "gzip" else ""
+        records = [*tf.data.TFRecordDataset(str(path), kind).as_numpy_iterator()]
+        name = path.name.removesuffix(".gz").replace("data_tfrecord", "train")
+        data = (tmp_path / f"out/index/{name}.npy").read_bytes()
+        assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
+        index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entry(entry))
+        stream = io.BytesIO(gzip.decompress(path.read_bytes()) if kind else path.read_bytes())
+        assert [index.read(stream, n, path="") for n in range(len(index))] == records
+
+
+def test_a_shard_without_records_goes_with_its_index_and_the_others_are_renumbered(
+    photos, tmp_path
+):
+    whole = convert(photos, tmp_path / "whole")
+    first = tmp_path / "whole" / whole["shards"][0]["path"]
+    for record in tf.data.TFRecordDataset(str(first)).as_numpy_iterator():
+        example = tf.train.Example.FromString(record)
+        (name,) = example.features.feature["filename"].bytes_list.value
+        (photos / name.decode()).write_bytes(b"\xff\xd8 no photo".ljust(len(photo(0)), b"."))
+    manifest = convert(photos, tmp_path / "out", max_reject_fraction=0.9)
+    count = len(manifest["shards"])
+    assert 0 < count < len(whole["shards"])
+    names = [f"train-{number:05d}-of-{count:05d}.npy" for number in range(count)]
+    assert sorted(path.name for path in (tmp_path / "out/index").iterdir()) == names
+    for entry, name in zip(manifest["shards"], names, strict=True):
+        data = (tmp_path / "out/index" / name).read_bytes()
+        assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]
+
+
+def test_a_shard_whose_bytes_the_disk_lost_is_found_before_the_manifest_is_written(
+    photos, tmp_path, monkeypatch
+):
+    rename = files.rename
+
+    def rename_and_lose(source: str, target: str) -> None:
+        rename(source, target)
+        if "data_tfrecord-00001" in target:
+            data = bytearray(Path(target).read_bytes())
+            data[-300] ^= 1
+            Path(target).write_bytes(data)
+
+    monkeypatch.setattr(files, "rename", rename_and_lose)
+    with pytest.raises(CorruptShardError, match=r"00001-of-.*were written, read back"):
+        convert(photos, tmp_path / "out")
+    assert not (tmp_path / "out/manifest.json").exists()

@@ -1,0 +1,36 @@
+"""Labels, and the ids that they become."""
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from components.tables.vocabularies import label_ids, make_vocabularies
+from trainer_utils.format import ConfigError, InputError
+
+LABELS = st.lists(st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1), min_size=1)
+
+
+@given(LABELS)
+def test_an_id_is_the_place_among_the_labels_sorted_by_their_bytes(labels):
+    vocabulary = make_vocabularies({"label": labels}, given={})["label"]
+    assert list(vocabulary) == sorted({*labels}, key=lambda label: label.encode())
+    ids = label_ids(pa.array([*labels, None]), vocabulary).to_pylist()
+    assert ids == [*(vocabulary.index(label) for label in labels), None]
+    lists = label_ids(pa.array([labels, []], pa.list_(pa.string())), vocabulary).to_pylist()
+    assert lists == [ids[:-1], []]
+
+
+def test_a_given_one_keeps_its_order_and_gives_no_id_to_others():
+    made = make_vocabularies({"label": {"a", "b"}}, given={"label": ("b", "c")})
+    assert made == {"label": ("b", "c")}
+    assert label_ids(pa.array(["a", "b", "c"]), made["label"]).to_pylist() == [None, 0, 1]
+
+
+def test_what_no_vocabulary_can_hold_is_refused():
+    with pytest.raises(ConfigError, match=r"vocabulary\['x'\]: expected a feature of labels"):
+        make_vocabularies({"label": {"a"}}, given={"x": ("a",)})
+    with pytest.raises(InputError, match=r"'a\\nb': expected one line"):
+        make_vocabularies({"label": {"a\nb"}}, given={})
+    with pytest.raises(InputError, match="expected a name in UTF-8"):
+        make_vocabularies({"label": {"caf\udce9"}}, given={})
