@@ -24,7 +24,7 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
-.PHONY: help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks
+.PHONY: help venv demo demo-text test test-quick settings golden test-current test-other bench-stack bench-stacks
 .PHONY: test-trainer test-flink test-prism lint format lock build image release clean other-stack
 
 help:  ## this list
@@ -33,10 +33,10 @@ help:  ## this list
 venv: $(READY)  ## .venv with the locked dependencies and this project, editable; STACK=tfx116 or tfx
 
 demo: $(READY)  ## the whole pipeline on a small real photo set, or on yours: make demo SRC="my photos"
-	@$(BIN)/python -m pipelines.demo $(if $(value SRC),"$$SRC")
+	@$(BIN)/python -m pipelines.examples.demo $(if $(value SRC),"$$SRC")
 
 demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SRC="my table.csv" takes yours
-	@$(BIN)/python -m pipelines.demo --text $(if $(value SRC),"$$SRC")
+	@$(BIN)/python -m pipelines.examples.demo --text $(if $(value SRC),"$$SRC")
 
 # A process a core, two at the most: some tests start clusters of their own, and TFX takes a GB each.
 PARALLEL := --numprocesses=auto --maxprocesses=2 --dist=loadfile
@@ -46,6 +46,9 @@ test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its op
 
 test-quick: $(READY)  ## the tests not marked e2e or slow
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not e2e and not slow" $(ARGS)
+
+settings: $(READY)  ## tables of the docs and type stubs, from the declarations of the settings
+	@$(BIN)/python scripts/write_settings.py
 
 golden: $(READY)  ## the digests that both stacks are compared with, after a change of the format
 	@$(BIN)/python -m tests.golden.make_digests > tests/golden/digests.json.new
@@ -125,10 +128,11 @@ test-prism: $(READY)  ## the components on Prism, Beam's engine in Go; needs Go
 	echo "Building Beam's Prism, which takes a minute or two."
 	GOBIN=$$PWD/.prism/$* go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$*
 
-lint: $(READY)  ## ruff check, ruff format --check, mypy
+lint: $(READY)  ## ruff check, ruff format --check, mypy, and who may import whom
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	PYTHONPATH=. $(BIN)/lint-imports --no-logo
 
 format: $(READY)  ## ruff's formatting and its safe fixes, in place
 	@$(BIN)/ruff check --fix-only --quiet .

@@ -1,6 +1,6 @@
 """TFX's Trainer, with what a person changes between runs as parameters of their own.
 
-trainer = Trainer(run_fn="pipelines.image_trainer.run_fn", examples=…, batch_size=64,
+trainer = Trainer(run_fn="pipelines.examples.image_trainer.run_fn", examples=…, batch_size=64,
                   train_steps=RuntimeParameter(name="train_steps", ptype=int, default=1000))
 
 TFX's own keeps the batch size within `custom_config` and the steps within `train_args`, which a
@@ -105,7 +105,7 @@ class Trainer(base_component.BaseComponent):
 
         Args:
             examples: with splits `train` and `eval`.
-            run_fn: its path, such as `pipelines.image_trainer.run_fn`.
+            run_fn: its path, such as `pipelines.examples.image_trainer.run_fn`.
             schema: TFX's, for `fn_args.schema_path`.
             batch_size: global, in records, for `fn_args.custom_config["batch_size"]`; 0: as
                 `custom_config` or the module has it.

@@ -106,6 +106,21 @@ def write_dataset(serialize) -> Callable[..., str]:
 
 
 @pytest.fixture(scope="session")
+def in_memory() -> Callable[..., str]:
+    """Copies a folder to fsspec's file system in memory, which stands for `gs://` and `s3://`."""
+    import fsspec
+
+    def copy(folder: Path, name: str) -> str:
+        memory = fsspec.filesystem("memory")
+        for path in folder.rglob("*"):
+            if path.is_file():
+                memory.pipe_file(f"/{name}/{path.relative_to(folder)}", path.read_bytes())
+        return f"memory://{name}"
+
+    return copy
+
+
+@pytest.fixture(scope="session")
 def export_with_datum(tmp_path_factory) -> Callable[..., str]:
     """Lets Datum export `{split: [row, …]}`, each row `image` pixels and other values."""
     pytest.importorskip("datum")  # which `make test-trainer` does not install

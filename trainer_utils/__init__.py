@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any
 from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError
 
 if TYPE_CHECKING:
-    from trainer_utils.bench import measure_input
-    from trainer_utils.decoding import DecodeOptions
     from trainer_utils.distribution import distribute
-    from trainer_utils.image_grid import preview
     from trainer_utils.input_pipeline import input_fn
     from trainer_utils.loading import load
-    from trainer_utils.monitoring import StepTimer
+    from trainer_utils.monitoring.bench import measure_input
+    from trainer_utils.monitoring.preview import preview
+    from trainer_utils.monitoring.step_timer import StepTimer
     from trainer_utils.options import InputOptions
-    from trainer_utils.planning import InputPlan, WorkerPlan, plan
+    from trainer_utils.order import InputPlan, InputState, WorkerPlan
+    from trainer_utils.planning import plan
+    from trainer_utils.reading.decoding import DecodeOptions
+    from trainer_utils.reading.sequences import bucket_by_length, pack
     from trainer_utils.resuming import InputBackup, InputProgress, load_state
-    from trainer_utils.sequences import bucket_by_length, pack
-    from trainer_utils.state import InputState
 
 __version__ = "0.2.0"
 
@@ -53,23 +53,23 @@ __all__ = [
 ]
 
 _MODULES = {
-    "DecodeOptions": "trainer_utils.decoding",
+    "DecodeOptions": "trainer_utils.reading.decoding",
     "InputBackup": "trainer_utils.resuming",
     "InputOptions": "trainer_utils.options",
-    "InputPlan": "trainer_utils.planning",
+    "InputPlan": "trainer_utils.order",
     "InputProgress": "trainer_utils.resuming",
-    "InputState": "trainer_utils.state",
-    "StepTimer": "trainer_utils.monitoring",
-    "WorkerPlan": "trainer_utils.planning",
-    "bucket_by_length": "trainer_utils.sequences",
+    "InputState": "trainer_utils.order",
+    "StepTimer": "trainer_utils.monitoring.step_timer",
+    "WorkerPlan": "trainer_utils.order",
+    "bucket_by_length": "trainer_utils.reading.sequences",
     "distribute": "trainer_utils.distribution",
     "input_fn": "trainer_utils.input_pipeline",
     "load": "trainer_utils.loading",
     "load_state": "trainer_utils.resuming",
-    "measure_input": "trainer_utils.bench",
-    "pack": "trainer_utils.sequences",
+    "measure_input": "trainer_utils.monitoring.bench",
+    "pack": "trainer_utils.reading.sequences",
     "plan": "trainer_utils.planning",
-    "preview": "trainer_utils.image_grid",
+    "preview": "trainer_utils.monitoring.preview",
 }
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.input_pipeline import STATE_ATTRIBUTES, input_fn
+from trainer_utils.input_pipeline import input_fn
 from trainer_utils.options import InputOptions
 
 __all__ = ["distribute"]
@@ -51,10 +51,9 @@ def distribute(
         distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
     else:
         distributed = strategy.distribute_datasets_from_function(dataset_fn)
-    if distributed is not made[0]:  # a strategy without replicas takes a dataset as it is
-        for name in STATE_ATTRIBUTES:
-            if hasattr(made[0], name):
-                setattr(distributed, name, getattr(made[0], name))
+    pipeline = getattr(made[0], "input_pipeline", None)  # None: a data service's
+    if distributed is not made[0] and pipeline is not None:
+        pipeline.attach_to(distributed)  # a strategy without replicas takes a dataset as it is
     return distributed
 
 

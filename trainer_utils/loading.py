@@ -34,7 +34,7 @@ def load(
         DatasetError: there is no dataset, it is not whole, or they have no split in common.
         ConfigError: a setting is not allowed.
     """
-    chosen = chosen_options(options, settings, of="load", also=("options",))
+    chosen = chosen_options(options, settings, of="load", arguments=("options",))
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     uris = list(dict.fromkeys(map(uri_of, artifacts)))
     datasets = [open_dataset(uri).records for uri in uris]

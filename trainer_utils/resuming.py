@@ -16,7 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
-from trainer_utils.state import InputState
+from trainer_utils.order.state import InputState
 
 __all__ = ["InputBackup", "InputProgress", "load_state"]
 

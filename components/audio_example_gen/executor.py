@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from components.audio_example_gen.settings import AudioSettings
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
-from components.example_gen import manifest
+from components.example_gen import lists
 from components.example_gen.executor import MediaExecutor
+from components.example_gen.settings import LISTS
 from components.example_gen.simple_layouts import (
-    LISTS,
     names_at_top,
     read_simple,
     without_reserved,
@@ -24,7 +24,7 @@ class Executor(MediaExecutor):
     settings_class = AudioSettings
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return manifest.is_list(path)
+        return lists.is_list(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
         return without_reserved(read_simple(inputs, layout=layout))

@@ -8,17 +8,16 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.files import (
+from components.common.listing import Blob
+from components.common.rejects import RejectedInputError
+from trainer_utils.storage import (
     FileRefusedError,
     is_remote,
     join,
     open_for_reading,
-    os_errors,
     problem_of,
     read_bytes_of_size,
 )
-from components.common.listing import Blob
-from components.common.rejects import RejectedInputError
 
 __all__ = ["BlobReader"]
 
@@ -54,10 +53,7 @@ class BlobReader:
             )
         path = join(self._base, blob.path)
         try:
-            if not is_remote(path):  # the manager below would take a tenth of the reading
-                return self._read(path, blob)
-            with os_errors(path):
-                return self._read(path, blob)
+            return self._read(path, blob)
         except OSError as error:
             raise RejectedInputError(*problem_of(error)) from error
 

@@ -13,7 +13,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, BinaryIO
 
-from components.common.files import (
+from components.common.listing import Blob, LeftOut
+from components.common.rejects import RejectedInputError
+from trainer_utils.format import InputError, keyed_hash
+from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.storage import (
     InputFile,
     is_remote,
     join,
@@ -22,10 +26,6 @@ from components.common.files import (
     read_bytes,
     read_bytes_of_size,
 )
-from components.common.listing import Blob, LeftOut
-from components.common.rejects import RejectedInputError
-from trainer_utils.format import InputError, keyed_hash
-from trainer_utils.format.crc32c import extend_crc32c
 
 __all__ = ["ImageRoot", "LayoutInputs", "readable", "unseen"]
 

@@ -16,8 +16,8 @@ from collections.abc import Iterator, Mapping
 from absl import logging
 from tqdm import tqdm
 
-from components.common.files import is_remote
 from components.common.summaries import finished_names, working_folder
+from trainer_utils.storage import is_remote
 
 __all__ = ["Work", "shown_progress"]
 

@@ -16,8 +16,6 @@ from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
-from components.common.durability import sync_files, sync_folder
-from components.common.files import join, make_folder, remove_tree, write_text
 from components.common.rejects import Reject, render_rejects
 from components.common.summaries import announce_files, working_folder
 from components.common.tfmd import render_schema, schema_from_features
@@ -38,6 +36,14 @@ from trainer_utils.format.naming import (
 )
 from trainer_utils.format.printable import printable
 from trainer_utils.format.sealing import FileDigest
+from trainer_utils.storage import (
+    join,
+    make_folder,
+    remove_tree,
+    sync_files,
+    sync_folder,
+    write_text,
+)
 
 __all__ = [
     "describe_artifact",

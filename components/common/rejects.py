@@ -8,9 +8,9 @@ import dataclasses
 import json
 from collections.abc import Iterable, Sequence
 
-from components.common.files import display_path
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
+from trainer_utils.storage import display_path
 
 __all__ = ["Reject", "RejectedInputError", "check_reject_fraction", "render_rejects"]
 

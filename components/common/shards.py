@@ -14,9 +14,8 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
-from components.common.files import join, make_folder, open_for_reading, write_atomically
-from components.common.source import read_shard_blocks
 from components.common.summaries import working_folder
+from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.format import (
     CorruptShardError,
     RecordIndex,
@@ -27,6 +26,7 @@ from trainer_utils.format import (
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.naming import index_file
 from trainer_utils.format.tfrecord import BLOCK_BYTES
+from trainer_utils.storage import join, make_folder, open_for_reading, write_atomically
 
 __all__ = ["verify_shard", "write_index", "write_shard"]
 

@@ -14,19 +14,6 @@ import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-from components.common.files import (
-    exists,
-    is_folder,
-    is_remote,
-    join,
-    list_files,
-    list_names,
-    make_folder,
-    read_text,
-    remove_file,
-    remove_tree,
-    write_text,
-)
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.naming import (
     DATASET_FILES,
@@ -38,6 +25,19 @@ from trainer_utils.format.naming import (
     is_index_file,
     is_shard_file,
     vocabulary_of,
+)
+from trainer_utils.storage import (
+    exists,
+    is_folder,
+    is_remote,
+    join,
+    list_files,
+    list_names,
+    make_folder,
+    read_text,
+    remove_file,
+    remove_tree,
+    write_text,
 )
 
 __all__ = [

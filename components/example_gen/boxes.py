@@ -13,7 +13,7 @@ from typing import Any
 
 from components.common.listing import Column, Value
 from components.common.rejects import RejectedInputError
-from components.example_gen.tables import Table
+from components.example_gen.list_tables import Table
 from trainer_utils.format import InputError
 
 __all__ = ["BOX_COLUMNS", "Box", "BoxRow", "are_boxes", "read_rows", "relative_box", "values"]

@@ -14,13 +14,13 @@ from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.types import standard_component_specs
 from tfx.utils import proto_utils
 
-from components.common.files import write_text
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.summaries import working_folder
 from components.example_gen.inputs import LocatedInputs, locate
 from components.example_gen.partition import check_split_names
 from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.format import Accounting, InputError
+from trainer_utils.storage import write_text
 
 __all__ = ["account", "check_outcome", "located_inputs", "set_span", "total_counts"]
 

@@ -14,14 +14,6 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.files import (
-    display_path,
-    join,
-    list_names,
-    problem_of,
-    remove_file,
-    rename,
-)
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing, join_listings
 from components.common.progress import Work, shown_progress
@@ -51,6 +43,14 @@ from components.example_gen.reports import ShardSummary
 from components.example_gen.transforms import WriteMediaShards
 from components.example_gen.vocabularies import label_column
 from trainer_utils.format import InputError, Manifest, Shard, ShardName
+from trainer_utils.storage import (
+    display_path,
+    join,
+    list_names,
+    problem_of,
+    remove_file,
+    rename,
+)
 
 __all__ = ["MediaExecutor"]
 

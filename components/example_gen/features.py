@@ -11,11 +11,11 @@ from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.plan import Plan
 from components.example_gen.reports import AudioFacts, ImageFacts, ShardSummary
 from trainer_utils.format import Feature
+from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 
 __all__ = ["make_features"]
 
 _TYPES = {"int": "int", "label": "int", "float": "float", "string": "string"}
-_DATUM_DECODES = {"GIF", "JPEG", "PNG"}
 
 
 def make_features(plan: Plan, summaries: Sequence[ShardSummary]) -> dict[str, Feature]:
@@ -55,7 +55,7 @@ def _image(facts: ImageFacts, *, label_map: bool = False) -> Feature:
         return Feature(type="string", extra={"encoding": "raw", "image_shape": facts.shape})
     height, width, _ = facts.shape
     extra: dict[str, Any] = {"sizes": "fixed" if facts.one_size else "mixed"}
-    if not _DATUM_DECODES.issuperset(facts.formats):
+    if not DATUM_IMAGE_FORMATS.issuperset(facts.formats):
         extra["formats"] = facts.formats
     if label_map:
         extra["label_map"] = True

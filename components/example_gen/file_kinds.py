@@ -8,11 +8,11 @@ import collections
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 
-from components.common.files import join, open_for_reading
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
 from trainer_utils.format.media_formats import EXTENSIONS, format_of
+from trainer_utils.storage import join, open_for_reading
 
 __all__ = [
     "_HEAD_BYTES",

@@ -7,11 +7,11 @@ Hidden files and what operating systems leave behind are skipped and counted.
 
 from collections.abc import Collection, Iterable
 
-from components.common.files import display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, BlobColumn, Column, Entry, LeftOut, Listing
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.layouts import sign_of_dataset
+from trainer_utils.storage import display_path
 
 __all__ = ["is_clutter", "read", "refuse_dataset"]
 

@@ -19,7 +19,10 @@ from collections.abc import Callable, Mapping, Sequence
 from tfx.components.example_gen import input_processor, utils
 from tfx.proto import example_gen_pb2, range_config_pb2
 
-from components.common.files import (
+from components.common.layout_inputs import ImageRoot, LayoutInputs
+from components.example_gen.folder import refuse_dataset
+from trainer_utils.format import InputError
+from trainer_utils.storage import (
     InputFile,
     display_path,
     exists,
@@ -27,9 +30,6 @@ from components.common.files import (
     is_folder,
     list_files,
 )
-from components.common.layout_inputs import ImageRoot, LayoutInputs
-from components.example_gen.folder import refuse_dataset
-from trainer_utils.format import InputError
 
 __all__ = [
     "LocatedInputs",

@@ -10,10 +10,10 @@ import posixpath
 import shlex
 from collections.abc import Iterable
 
-from components.common.files import is_remote
 from components.common.listing import Listing
 from components.example_gen.media_settings import MediaSettings
 from trainer_utils.format import InputError
+from trainer_utils.storage import is_remote
 
 __all__ = ["OUTSIDE", "command_for", "refuse_outside", "suggested_roots"]
 

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 from absl import logging
 
-from components.common.files import display_path
 from components.common.layout_inputs import LayoutInputs, readable
 from components.common.listing import Listing, with_left_out, without_column
-from components.example_gen import folder, manifest
+from components.example_gen import folder, lists
 from components.example_gen.media import DESCRIPTIONS
+from components.example_gen.settings import LISTS
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.storage import display_path
 
 __all__ = [
-    "LISTS",
     "check_no_columns",
     "name_simple",
     "names_at_top",
@@ -23,8 +23,6 @@ __all__ = [
     "refuse_layout",
     "without_reserved",
 ]
-
-LISTS = ("csv", "tsv", "jsonl", "parquet")
 
 
 def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
@@ -39,10 +37,10 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
         ConfigError: `columns` is for lists.
     """
     if layout != "folder":
-        lists = manifest.find(inputs, kind=layout if layout in LISTS else None)
-        if lists:
-            good, left_out = readable(inputs, lists, "a list")
-            return with_left_out(manifest.read(inputs, good), left_out)
+        found = lists.find(inputs, kind=layout if layout in LISTS else None)
+        if found:
+            good, left_out = readable(inputs, found, "a list")
+            return with_left_out(lists.read(inputs, good), left_out)
     if layout not in ("auto", "folder"):
         refuse_layout(inputs, layout, f"a {layout.upper()} file")
     check_no_columns(inputs, "folder")
@@ -53,8 +51,8 @@ def name_simple(inputs: LayoutInputs, *, layout: str) -> str:
     """Which of the layouts `read_simple` would take the inputs for."""
     if layout != "auto":
         return layout
-    lists = manifest.find(inputs)
-    return manifest.kind_of_list(lists[0]) if lists else "folder"
+    found = lists.find(inputs)
+    return lists.kind_of_list(found[0]) if found else "folder"
 
 
 def check_no_columns(inputs: LayoutInputs, layout: str) -> None:

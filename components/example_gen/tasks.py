@@ -8,8 +8,8 @@ import dataclasses
 import json
 from typing import Any
 
-from components.common.files import join, read_text, write_text
 from components.common.listing import Blob, Entry, Value
+from trainer_utils.storage import join, read_text, write_text
 
 __all__ = ["ShardTask", "read_task", "write_task"]
 

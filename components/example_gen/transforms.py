@@ -13,12 +13,6 @@ from typing import Any
 import apache_beam as beam
 
 from components.common.blobs import BlobReader
-from components.common.files import (
-    is_remote,
-    join,
-    make_folder,
-    write_atomically,
-)
 from components.common.guard import one_input
 from components.common.listing import Column, Entry, Value
 from components.common.rejects import Reject, RejectedInputError
@@ -32,6 +26,12 @@ from components.example_gen.vocabularies import label_column
 from trainer_utils.format import ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.naming import split_folder
+from trainer_utils.storage import (
+    is_remote,
+    join,
+    make_folder,
+    write_atomically,
+)
 
 __all__ = ["WriteMediaShards", "write_media_shard"]
 

@@ -8,11 +8,11 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from components.common.files import display_path
 from components.common.listing import Column, Entry, LeftOut, Listing, Value
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.naming import vocabulary_file
 from trainer_utils.format.printable import printable
+from trainer_utils.storage import display_path
 
 __all__ = ["check_vocabulary", "label_column", "make_vocabularies", "with_ids"]
 

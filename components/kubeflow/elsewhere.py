@@ -12,9 +12,9 @@ import json
 import os
 import posixpath
 
-from components.common.files import is_remote
 from components.kubeflow.executor_input import write_json
 from trainer_utils.format import ConfigError
+from trainer_utils.storage import is_remote
 
 __all__ = [
     "REFERENCE_FILE",

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from components.common.source import open_source, read_shard_blocks
+from trainer_utils.dataset import open_dataset, read_shard_blocks
 from trainer_utils.format import CorruptShardError, DatasetError
 
 __all__ = ["check_input"]
@@ -66,8 +66,8 @@ def _check_records(uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
     Returns:
         The settings without which the records make no batches: photos are of many sizes.
     """
-    source = open_source(uri)
-    for shards in source.shards.values():
+    dataset = open_dataset(uri)
+    for shards in dataset.shards.values():
         for shard in shards:
             found = sum(len(block) for block in read_shard_blocks(shard.path))
             if shard.records is not None and found != shard.records:
@@ -80,7 +80,7 @@ def _check_records(uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
     names = [asked] if isinstance(asked, str) else asked
     mixed = [
         name
-        for name, feature in (source.features or {}).items()
+        for name, feature in dataset.features.items()
         if feature.is_image and not feature.is_fixed_size and (names is None or name in names)
     ]
     if not mixed or "image_size" in options:

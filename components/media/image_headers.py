@@ -11,9 +11,8 @@ from components.media.image_structure import is_plain_bmp
 from components.media.pixels import ImageBytes
 from trainer_utils.format.media_formats import FORMATS, RIFF, format_of, is_other_image
 
-__all__ = ["MAX_PIXELS", "channels_of", "frames_of", "open_image"]
+__all__ = ["channels_of", "frames_of", "open_image"]
 
-MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
 # Others stay unopened: EPS, for one, would run Ghostscript.
 _FORMATS = tuple(known.name for known in FORMATS if known.kind == "image")
 _PNG_BIT_DEPTH, _BMP_BITS = 24, slice(28, 30)  # where they stand in the file

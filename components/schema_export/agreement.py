@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from google.protobuf import message
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
-from components.common.feature_facts import DatasetFacts
-from components.common.files import join, list_files, read_bytes
+from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.naming import SPLIT_PREFIX
+from trainer_utils.storage import join, list_files, read_bytes
 
 __all__ = ["check_facts", "check_statistics", "read_statistics"]
 

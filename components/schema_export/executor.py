@@ -12,10 +12,7 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
-from components.common.feature_facts import DatasetFacts
-from components.common.files import is_remote, join, read_text, remove_tree
 from components.common.publish import write_feature_files, write_schema
-from components.common.source import Source, open_source, read_shard_blocks, with_facts
 from components.common.summaries import working_folder
 from components.common.tfmd import (
     adopt_shapes,
@@ -27,6 +24,8 @@ from components.common.tfmd import (
 )
 from components.schema_export.agreement import check_facts, check_statistics, read_statistics
 from components.schema_export.limits import datum_limits
+from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
+from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.json_schema import render_example_schema
 from trainer_utils.format.naming import EXAMPLE_SCHEMA_FILE, SCHEMA_FILE
@@ -37,6 +36,7 @@ from trainer_utils.format.tfds import (
     render_tfds_features,
     render_tfds_info,
 )
+from trainer_utils.storage import is_remote, join, read_text, remove_tree
 
 __all__ = ["Executor"]
 
@@ -71,8 +71,8 @@ class Executor(base_executor.BaseExecutor):
         artifact = artifact_utils.get_single_instance(output_dict["datum_schema"])
         given_place = output_dict.get("datum_dataset")
         dataset = artifact_utils.get_single_instance(given_place) if given_place else artifact
-        source, facts, is_whole = _look(open_source(examples.uri))
-        features = dict(source.features or {})
+        source, facts, is_whole = _look(open_dataset(examples.uri, inspect=False))
+        features = dict(source.features)
         schema = _own_schema(source, features, facts)
         if input_dict.get("schema"):
             path = join(artifact_utils.get_single_uri(input_dict["schema"]), SCHEMA_FILE)
@@ -85,7 +85,7 @@ class Executor(base_executor.BaseExecutor):
             features = _with_schema(features, features_from_schema(schema))
         if input_dict.get("statistics"):
             statistics = read_statistics(artifact_utils.get_single_uri(input_dict["statistics"]))
-            check_statistics(statistics, features, _records(source), source=examples.uri)
+            check_statistics(statistics, features, source.records, source=examples.uri)
         others = {
             EXAMPLE_SCHEMA_FILE: render_example_schema(features, vocabularies=source.vocabularies)
         }
@@ -111,22 +111,22 @@ class Executor(base_executor.BaseExecutor):
         logging.info("SchemaExport: %d features (%s)", len(features), dataset.uri)
 
 
-def _look(source: Source) -> tuple[Source, DatasetFacts, bool]:
+def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
     """All records where the dataset does not say what it holds, else some of each split.
 
     Returns:
         The source with features and counts, what was found, and whether all was looked at.
     """
-    if source.features is None or not source.is_counted:
-        return *with_facts(source), True
+    if not (source.says_features and source.is_counted):
+        return *source.with_facts(takes_lists=False), True
     facts = DatasetFacts()
     for shard in (group[0] for group in source.shards.values() if group):
         for block in itertools.islice(read_shard_blocks(shard.path), 1):
-            facts.add(block, path=shard.path)
+            facts.add(block, path=shard.path, takes_lists=False)
     return source, facts, False
 
 
-def _own_schema(source: Source, features: Mapping[str, Feature], facts: DatasetFacts) -> Any:
+def _own_schema(source: Dataset, features: Mapping[str, Feature], facts: DatasetFacts) -> Any:
     classes = {
         name: len(values)
         for name, values in source.vocabularies.items()
@@ -156,17 +156,10 @@ def _with_schema(
     }
 
 
-def _records(source: Source) -> dict[str, int]:
-    return {
-        split: sum(shard.records or 0 for shard in shards)
-        for split, shards in source.shards.items()
-    }
-
-
-def _records_seen_from(uri: str, source: Source) -> Mapping[str, Mapping[str, int]]:
+def _records_seen_from(uri: str, source: Dataset) -> Mapping[str, Mapping[str, int]]:
     """Records by the path that leads from `uri` to each shard, as Datum joins the two."""
     return {
-        split: {_path_from(uri, shard.path): shard.records or 0 for shard in shards}
+        split: {_path_from(uri, shard.path): shard.num_records for shard in shards}
         for split, shards in source.shards.items()
     }
 
@@ -184,7 +177,7 @@ def _path_from(uri: str, path: str) -> str:
     return os.path.relpath(os.path.realpath(path), os.path.realpath(uri))
 
 
-def _tfds_files(source: Source, features: Mapping[str, Feature], uri: str) -> dict[str, str]:
+def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> dict[str, str]:
     """What `tfds.builder_from_directory` opens."""
     splits = {}
     for split, shards in source.shards.items():
@@ -196,7 +189,7 @@ def _tfds_files(source: Source, features: Mapping[str, Feature], uri: str) -> di
                 f"compressed, for TFDS, got {shards[0].path if shards else 'none'!r}. "
                 "Export what ShardBalancer writes, with compression='none'."
             )
-        records = [shard.records or 0 for shard in shards]
+        records = [shard.num_records for shard in shards]
         num_bytes = sum(shard.bytes for shard in shards)
         splits[split] = (heads.pop() + "{SHARD_X_OF_Y}", records, num_bytes)
     classes = {name: len(values) for name, values in source.vocabularies.items()}

@@ -6,12 +6,11 @@ for note in datum_limits(features, paths):
 
 from collections.abc import Iterable, Mapping
 
-from components.common.files import is_remote
 from trainer_utils.format import Feature
+from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
+from trainer_utils.storage import is_remote
 
 __all__ = ["datum_limits"]
-
-_DECODED = {"JPEG", "PNG"}
 
 
 def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[str]:
@@ -40,7 +39,7 @@ def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list
         return ["Datum has no raw pixels and reads bytes. Keep the images encoded."]
     if feature.is_image:
         notes = []
-        others = sorted(set(feature.extra.get("formats", ())) - _DECODED)
+        others = sorted(set(feature.extra.get("formats", ())) - DATUM_IMAGE_FORMATS)
         if others:
             notes.append(f"Datum decodes no {', '.join(others)}. Convert these to JPEG or PNG.")
         if not feature.dense:

@@ -9,8 +9,6 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.feature_facts import DatasetFacts
-from components.common.files import join, write_atomically
 from components.common.fingerprint import add_facts
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.summaries import (
@@ -25,7 +23,9 @@ from components.shard_balancer.planning import SplitPlan, needs_survey, plan_spl
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, StoredSurveys, SurveyShards
 from components.shard_balancer.transforms import STEPS, BalanceSplits
+from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard, combine_checksums
+from trainer_utils.storage import join, write_atomically
 
 __all__ = ["Executor"]
 

@@ -11,12 +11,13 @@ import os
 import posixpath
 from collections.abc import Mapping, Sequence
 
-from components.common.feature_facts import DatasetFacts, features_of_facts
-from components.common.files import is_remote
-from components.common.source import Source, SourceShard, open_source
+from trainer_utils.dataset import Dataset, ShardFile, open_dataset
+from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
+from trainer_utils.dataset.merging import merge_features
 from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.storage import is_remote
 
-__all__ = ["InputShard", "Inputs", "check_apart", "merge_features", "open_inputs"]
+__all__ = ["InputShard", "Inputs", "check_apart", "open_inputs"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,14 +25,14 @@ class InputShard:
     """A shard, and the number of the input that it is of."""
 
     source: int
-    shard: SourceShard
+    shard: ShardFile
 
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
     """Some opened datasets, in the order given; a split holds what all of them have of it."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[Dataset, ...]
 
     @property
     def shards(self) -> dict[str, list[InputShard]]:
@@ -50,7 +51,7 @@ class Inputs:
     @property
     def without_features(self) -> frozenset[int]:
         """The numbers of those whose features only reading their records can tell."""
-        return frozenset(n for n, source in enumerate(self.sources) if source.features is None)
+        return frozenset(n for n, source in enumerate(self.sources) if not source.says_features)
 
     def features(self, facts: Mapping[int, DatasetFacts]) -> dict[str, Feature]:
         """The features of all together.
@@ -63,11 +64,11 @@ class Inputs:
         """
         return merge_features(
             {
-                f"{number}: {source.uri}": features_of_facts(facts[number])
-                if source.features is None
-                else source.features
+                f"{number}: {source.uri}": source.features
+                if source.says_features
+                else features_of_facts(facts[number])
                 for number, source in enumerate(self.sources)
-                if source.features is not None or facts[number].records
+                if source.says_features or facts[number].records
             }
         )
 
@@ -110,7 +111,7 @@ def open_inputs(uris: Sequence[str]) -> Inputs:
     """
     if not uris:
         raise ConfigError("examples: expected at least one artifact, got none")
-    inputs = Inputs(tuple(map(open_source, uris)))
+    inputs = Inputs(tuple(open_dataset(uri, inspect=False) for uri in uris))
     _ = inputs.vocabularies  # differing ones are refused before any record is moved
     return inputs
 
@@ -135,70 +136,6 @@ def _normal(uri: str) -> str:
         scheme, _, path = uri.partition("://")
         return f"/{scheme}:/{posixpath.normpath(path)}"
     return os.path.realpath(uri)
-
-
-def merge_features(by_input: Mapping[str, Mapping[str, Feature]]) -> dict[str, Feature]:
-    """Features that hold for the examples of all inputs together.
-
-    Args:
-        by_input: features by name, by where they are of.
-
-    Raises:
-        DatasetError: a feature is of different kinds in two inputs.
-    """
-    merged: dict[str, tuple[str, Feature]] = {}
-    for where, features in by_input.items():
-        for name, feature in features.items():
-            first_where, first = merged.setdefault(name, (where, feature))
-            merged[name] = first_where, _both(name, first, feature, (first_where, where))
-    everywhere = set.intersection(*(set(features) for features in by_input.values()))
-    return {
-        name: feature if name in everywhere else _sparse(feature)
-        for name, (_, feature) in sorted(merged.items())
-    }
-
-
-def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Feature:
-    if one == other:
-        return one
-    alike = one.type == other.type and one.is_image == other.is_image
-    alike &= one.extra.get("encoding") == other.extra.get("encoding")
-    if one.is_image or not (one.dense and other.dense):
-        alike &= len(one.shape or (1,)) == len(other.shape or (1,))
-    elif one.shape != other.shape:  # two fixed sizes: lists of no fixed length
-        alike &= len(one.shape) < 2 and len(other.shape) < 2
-    if not alike:
-        raise DatasetError(
-            f"feature {name!r}: expected the same in all inputs, got {_told(one)} ({where[0]}) "
-            f"and {_told(other)} ({where[1]}). Balance them apart, or convert one of them."
-        )
-    extra = {k: v for k, v in one.extra.items() if other.extra.get(k) == v}
-    if one.is_image:
-        return dataclasses.replace(one, extra=extra | _image_extra(one, other))
-    if one.dense and other.dense and one.shape == other.shape:
-        return dataclasses.replace(one, extra=extra)
-    sizes = zip(one.shape or (1,), other.shape or (1,), strict=True)
-    return Feature(type=one.type, shape=tuple(map(max, sizes)), dense=False, extra=extra)
-
-
-def _image_extra(one: Feature, other: Feature) -> dict[str, object]:
-    extra: dict[str, object] = {"sizes": "fixed"}
-    if one.shape != other.shape or not (one.is_fixed_size and other.is_fixed_size):
-        extra["sizes"] = "mixed"
-    formats = {*one.extra.get("formats", ()), *other.extra.get("formats", ())}
-    return extra | ({"formats": sorted(formats)} if formats else {})
-
-
-def _sparse(feature: Feature) -> Feature:
-    if feature.is_image:
-        return dataclasses.replace(feature, dense=False)
-    return dataclasses.replace(feature, dense=False, shape=feature.shape or (1,))
-
-
-def _told(feature: Feature) -> str:
-    kind = "an image of rank" if feature.is_image else f"{feature.type} of shape"
-    shape = len(feature.shape) if feature.is_image else list(feature.shape)
-    return f"{kind} {shape}"
 
 
 def _few(values: Sequence[str]) -> str:

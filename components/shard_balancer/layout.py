@@ -14,8 +14,8 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from components.common.files import open_for_reading
 from trainer_utils.format import keyed_hash, permute
+from trainer_utils.storage import open_for_reading
 
 __all__ = ["Cells", "SplitLayout", "Task", "permuted_places", "plan_tasks"]
 

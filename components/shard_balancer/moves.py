@@ -16,14 +16,13 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from components.common.feature_facts import DatasetFacts
-from components.common.files import join, make_folder, open_for_reading, write_atomically
 from components.common.shards import verify_shard, write_shard
-from components.common.source import index_shard, read_shard_blocks
 from components.common.summaries import working_folder
 from components.shard_balancer.inputs import InputShard
 from components.shard_balancer.layout import SplitLayout, Task
 from components.shard_balancer.records import Chunk, PlacedRecords
+from trainer_utils.dataset import read_index, read_shard_blocks
+from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import (
     DatasetError,
     RecordBlock,
@@ -36,6 +35,7 @@ from trainer_utils.format import (
     read_blocks,
 )
 from trainer_utils.format.tfrecord import BLOCK_BYTES
+from trainer_utils.storage import join, make_folder, open_for_reading, write_atomically
 
 __all__ = [
     "Lot",
@@ -122,7 +122,7 @@ def read_lot(lot: Lot, reading: Reading, *, block_bytes: int = BLOCK_BYTES) -> I
     for first, records, given in lot.shards:
         source, shard = given.source, given.shard
         number = first
-        index = index_shard(shard) if shard.index_path is not None else None
+        index = read_index(shard) if shard.index_path is not None else None
         for block in read_shard_blocks(shard.path, block_bytes=block_bytes, index=index):
             stop = number + len(block)
             if stop > first + records:
@@ -131,7 +131,7 @@ def read_lot(lot: Lot, reading: Reading, *, block_bytes: int = BLOCK_BYTES) -> I
             sums = reading.content.get(source, 0), _content(block)
             reading.content[source] = combine_checksums(sums)
             if source in reading.facts:
-                reading.facts[source].add(block, path=shard.path)
+                reading.facts[source].add(block, path=shard.path, takes_lists=False)
             yield block, lot.layout.places(number, stop)
             number = stop
         if number != first + records:

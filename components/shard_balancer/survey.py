@@ -20,13 +20,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.common.files import join, make_folder, read_bytes, write_atomically
-from components.common.source import SourceShard, index_shard, read_shard_blocks
 from components.common.summaries import check_shared, working_folder
 from components.common.worker_errors import reported
+from trainer_utils.dataset import ShardFile, read_index, read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
 from trainer_utils.format.framing import Lengths
 from trainer_utils.format.tfrecord import compact
+from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
 
 __all__ = ["ShardSurvey", "StoredSurveys", "SurveyShards", "survey_shard"]
 
@@ -53,7 +53,7 @@ class ShardSurvey:
 class SurveyShards(beam.PTransform):
     """Surveys shards, and keeps each result as a file in the working folder of `uri`."""
 
-    def __init__(self, shards: Sequence[SourceShard], *, uri: str, stratify_by: str | None) -> None:
+    def __init__(self, shards: Sequence[ShardFile], *, uri: str, stratify_by: str | None) -> None:
         super().__init__()
         self._shards = list(enumerate(shards))
         self._fn = _SurveyFn(uri, stratify_by)
@@ -72,14 +72,14 @@ class _SurveyFn(beam.DoFn):
     def __init__(self, uri: str, stratify_by: str | None) -> None:
         self._uri, self._stratify_by = uri, stratify_by
 
-    def process(self, element: tuple[int, SourceShard]) -> None:
+    def process(self, element: tuple[int, ShardFile]) -> None:
         check_shared(self._uri)
         number, shard = element
         with reported(self._uri, f"survey-{number:06d}"):
             _write_survey(self._uri, number, survey_shard(shard, stratify_by=self._stratify_by))
 
 
-def survey_shard(shard: SourceShard, *, stratify_by: str | None = None) -> ShardSurvey:
+def survey_shard(shard: ShardFile, *, stratify_by: str | None = None) -> ShardSurvey:
     """Looks at one shard.
 
     Args:
@@ -92,7 +92,7 @@ def survey_shard(shard: SourceShard, *, stratify_by: str | None = None) -> Shard
             several classes.
     """
     if stratify_by is None:
-        return ShardSurvey(index_shard(shard))
+        return ShardSurvey(read_index(shard))
     reader = _ClassReader(stratify_by, shard.path)
     lengths: list[Lengths] = [np.zeros(0, np.uint16)]
     classes: list[Lengths] = [np.zeros(0, np.uint16)]

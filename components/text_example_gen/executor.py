@@ -9,32 +9,32 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.files import list_names
 from components.common.listing import LeftOut
 from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.common.worker_errors import raise_reported
 from components.example_gen.conclusion import account, check_outcome, located_inputs, set_span
-from components.example_gen.headers import check_agreement
+from components.example_gen.encoding import EncodingReport
 from components.example_gen.inputs import LocatedInputs, layout_inputs, refuse_overlap
+from components.example_gen.inspection import PieceReport
 from components.example_gen.partition import Partition, partition_of
+from components.example_gen.row_features import make_features
+from components.example_gen.row_fingerprint import text_fingerprint
+from components.example_gen.row_plan import RowPlan, plan_rows
+from components.example_gen.row_transforms import InspectPieces, WriteRows, summary_name
 from components.example_gen.vocabularies import label_column
-from components.text_example_gen.encoding import EncodingReport
-from components.text_example_gen.features import make_features
-from components.text_example_gen.fingerprint import text_fingerprint
-from components.text_example_gen.inspection import PieceReport
+from components.tables.headers import check_agreement
+from components.tables.pieces import Piece
 from components.text_example_gen.layouts import (
     find_pieces,
     is_source_file,
     what_was_looked_for,
 )
-from components.text_example_gen.pieces import Piece
-from components.text_example_gen.plan import RowPlan, plan_rows
 from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.tables_of_files import TableOfFilesExecutor
-from components.text_example_gen.transforms import InspectPieces, WriteRows, summary_name
 from trainer_utils.format import Manifest, Shard
+from trainer_utils.storage import list_names
 
 __all__ = ["Executor"]
 

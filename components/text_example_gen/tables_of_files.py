@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
-from components.example_gen import manifest
+from components.example_gen import lists
 from components.example_gen.executor import MediaExecutor
 from components.example_gen.media_settings import MediaSettings
+from components.example_gen.settings import LISTS
 from components.example_gen.simple_layouts import (
-    LISTS,
     names_at_top,
     read_simple,
     without_reserved,
@@ -21,7 +21,7 @@ __all__ = ["TableOfFilesExecutor"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Settings(MediaSettings):
-    LAYOUTS = ("auto", *LISTS)
+    """Those of all media: a table is one of the lists."""
 
 
 class TableOfFilesExecutor(MediaExecutor):
@@ -38,7 +38,7 @@ class TableOfFilesExecutor(MediaExecutor):
         return executor
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return manifest.is_list(path)
+        return lists.is_list(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
         return without_reserved(read_simple(inputs, layout=layout))

@@ -4,7 +4,9 @@ from typing import Any
 
 import click
 
-from pipelines.cli.console import dataset_argument, json_option, print_facts, quiet, verbose_option
+from pipelines.cli.options import dataset_argument, json_option, verbose_option
+from pipelines.cli.output import print_facts
+from pipelines.cli.process import quiet
 from pipelines.cli.values import Size, parse_json_or_text
 
 __all__ = ["bench"]
@@ -59,7 +61,7 @@ def bench(
     tfx-shards bench out/ --set augment=random_resized_crop --set normalize=imagenet
     """
     import trainer_utils
-    from pipelines.inspection import inspect_dataset
+    from pipelines.tools.inspection import inspect_dataset
 
     facts = inspect_dataset(uri)
     options: dict[str, Any] = dict(map(parse_json_or_text, settings))
@@ -76,4 +78,4 @@ def bench(
         report = trainer_utils.measure_input(
             uri, split, batch_size=batch_size, seconds=seconds, **options
         )
-    print_facts(report.to_dict(), report.render(), as_json=as_json)
+    print_facts(report.to_dict, report.parts, as_json=as_json)

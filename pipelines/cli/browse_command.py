@@ -5,9 +5,9 @@ import webbrowser
 
 import click
 
-from pipelines.cli.console import dataset_argument, quiet, say, verbose_option
-from pipelines.cli.extra import require_tfx
-from pipelines.cli.report_command import lineage_of
+from pipelines.cli.options import dataset_argument, verbose_option
+from pipelines.cli.output import say
+from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["browse"]
 
@@ -33,9 +33,9 @@ def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
     tfx-shards browse out/ --open
     """
     require_tfx("browse")
-    make_server = importlib.import_module("pipelines.browse").make_server
+    make_server = importlib.import_module("pipelines.tools.browse").make_server
     with quiet(ctx):
-        lineage = lineage_of(uri)
+        lineage = importlib.import_module("pipelines.lineage").find_lineage(uri)
     with make_server(uri, port=port, lineage=lineage) as server:
         say(f"{server.url}  (Ctrl-C ends it)")
         if opens:

@@ -5,8 +5,9 @@ from typing import Any
 
 import click
 
-from pipelines.cli.console import quiet, say, verbose_option
-from pipelines.cli.extra import require_tfx
+from pipelines.cli.options import verbose_option
+from pipelines.cli.output import say
+from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["compile"]
 

@@ -1,26 +1,28 @@
 """`tfx-shards convert`: raw files to a balanced dataset."""
 
-import csv
 import dataclasses
 import os
 from typing import Any
 
 import click
 
-from pipelines.cli.console import json_option, print_facts, quiet, say, verbose_option
-from pipelines.cli.extra import require_tfx
-from pipelines.cli.values import Bytes, Counts, parse_json_or_text
+from pipelines.cli.options import json_option, verbose_option
+from pipelines.cli.output import print_facts, say
+from pipelines.cli.process import quiet, require_tfx
+from pipelines.cli.setting_flags import CommandWithSettings, given_settings
+from pipelines.cli.values import Counts, parse_json_or_text
 
 __all__ = ["convert"]
 
 _KINDS = ("image", "text", "audio")
 
 
-@click.command(short_help="Raw files to a balanced dataset, its lineage kept.")
+@click.command(
+    cls=CommandWithSettings, short_help="Raw files to a balanced dataset, its lineage kept."
+)
 @click.argument("source", metavar="SRC")
 @click.argument("out", required=False)
 @click.option("--kind", type=click.Choice(_KINDS), help="Default: told by what is there.")
-@click.option("--layout", help="Of the files, such as folder, csv or voc. Default: recognised.")
 @click.option(
     "--splits",
     type=Counts(),
@@ -29,51 +31,12 @@ _KINDS = ("image", "text", "audio")
     "train=2,eval=1.",
 )
 @click.option(
-    "--column",
-    "columns",
-    multiple=True,
-    metavar="NAME=KIND",
-    help="What a column of a table is: int, float, string, text, label, image, audio, split, "
-    "ignore. Default: by names and values.",
-)
-@click.option(
-    "--columns",
-    "column_names",
-    metavar="NAME,…",
-    help="The names of the columns of a CSV or TSV without a header, such as text,label.",
-)
-@click.option(
-    "--header", is_flag=True, default=None, help="The first row of each CSV or TSV has the names."
-)
-@click.option(
-    "--image-root",
-    "image_roots",
-    multiple=True,
-    metavar="DIR",
-    help="A folder beside SRC that a list of images or sounds may point into. Repeatable.",
-)
-@click.option(
-    "--num-shards",
-    type=Counts(bare=True),
-    metavar="N or NAME=N,…",
-    help="Of each split. Default: by their size.",
-)
-@click.option("--target-shard-bytes", type=Bytes(), help="Such as 128MiB, the default.")
-@click.option("--group-by", metavar="COLUMN", help="Equal values share a split.")
-@click.option("--stratify", is_flag=True, default=None, help="Splits keep the share of each class.")
-@click.option("--compression", type=click.Choice(["none", "gzip"]))
-@click.option("--seed", type=int, help="Of splits and orders.")
-@click.option(
-    "--max-reject-fraction",
-    type=click.FloatRange(0, 1),
-    help="Of the inputs that may be bad before the run fails. Default: 0.01.",
-)
-@click.option(
     "--set",
-    "settings",
+    "others",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other option of the ExampleGen or ShardBalancer; VALUE is JSON or a text.",
+    help="Any of the settings below by its name in Python, such as vocabulary; VALUE is JSON or a "
+    "text.",
 )
 @click.option("--metadata", type=click.Path(dir_okay=False), help="Default: OUT/metadata.sqlite.")
 @click.option("--dry-run", is_flag=True, help="Show what would be made, and make nothing.")
@@ -99,14 +62,14 @@ def convert(
     \b
     tfx-shards convert photos/ out/
     tfx-shards convert reviews.csv out/ --splits train=8,eval=2 --column stars=float
-    tfx-shards convert clips/ out/ --set sample_rate=16000 --num-shards train=8,eval=2
+    tfx-shards convert clips/ out/ --sample-rate 16000 --num-shards train=8,eval=2
     tfx-shards convert photos/ --dry-run
     """
     require_tfx("convert")
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': a folder for the dataset.", ctx)
     options = _options(given)
-    from pipelines.conversion_settings import check_places, prepare
+    from pipelines.tools.conversion.settings import check_places, prepare
 
     with quiet(ctx):
         conversion = prepare(source, kind=kind, **options)
@@ -119,81 +82,27 @@ def convert(
     say("Starting TFX (some seconds) …")
     with quiet(ctx):
         if dry_run:
-            from pipelines.dry_run import plan_prepared
+            from pipelines.tools.conversion.dry_run import plan_prepared
 
             planned = dataclasses.replace(plan_prepared(conversion), source=source)
         else:
-            from pipelines.conversion import run_conversion
+            from pipelines.tools.conversion.convert import run_conversion
 
             made = run_conversion(conversion, str(out), metadata=metadata)
     if dry_run:
-        print_facts(planned.to_json(), str(planned), as_json=as_json)
+        print_facts(planned.to_json, planned.parts, as_json=as_json)
         return
-    facts = {**dataclasses.asdict(made), **_outcome(made.examples, made.uri)}
     if not as_json:
-        say(*_summary(facts).split("\n"))
-    print_facts(facts, made.uri, as_json=as_json)
+        say(*str(made).split("\n"))
+    print_facts(made.to_json, lambda: made.uri, as_json=as_json)
 
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, as `pipelines.convert` takes them."""
-    settings, columns = given.pop("settings"), given.pop("columns")
-    options = {name: value for name, value in given.items() if value not in (None, ())}
-    if "image_roots" in options:
-        options["image_roots"] = [*options["image_roots"]]
-    if "column_names" in options:
-        options["column_names"] = _names(options["column_names"])
-    if columns:
-        options["columns"] = {}
-        for column in columns:
-            name, found, kind = column.rpartition("=")
-            if not found or not name:
-                raise click.BadParameter(
-                    f"expected NAME=KIND, got {column!r}", param_hint="--column"
-                )
-            options["columns"][name] = kind
-    for name, value in map(parse_json_or_text, settings):
+    others = given.pop("others")
+    options = given_settings(given)
+    for name, value in map(parse_json_or_text, others):
         if name in options:
             raise click.BadParameter(f"{name} is given twice", param_hint="--set")
         options[name] = value
     return options
-
-
-def _names(given: str) -> list[str]:
-    """`text,label`; a name with a comma in it in quotes, as in a CSV."""
-    return [name.strip() for name in next(csv.reader([given], skipinitialspace=True), [])]
-
-
-def _outcome(examples: str, uri: str) -> dict[str, Any]:
-    """The accounting of the ExampleGen, and the shards of the balanced dataset."""
-    from pipelines.inspection import inspect_dataset
-
-    first, last = inspect_dataset(examples).manifest, inspect_dataset(uri)
-    assert first is not None
-    return {
-        "accounting": {
-            "total": dataclasses.asdict(first.total),
-            **{split: dataclasses.asdict(counts) for split, counts in first.accounting.items()},
-        },
-        "rejects": dict(first.reject_counts),
-        "splits": {
-            name: {"records": split.records, "bytes": split.bytes, "num_shards": split.num_shards}
-            for name, split in last.splits.items()
-        },
-    }
-
-
-def _summary(facts: dict[str, Any]) -> str:
-    from pipelines.tables import as_table, counted, human_bytes
-    from trainer_utils.format import Accounting
-    from trainer_utils.format.naming import REJECTS_FILE
-
-    lines = [str(Accounting(**facts["accounting"]["total"]))]
-    if facts["rejects"]:
-        lines.append(f"rejected: {counted(facts['rejects'])} ({facts['examples']}/{REJECTS_FILE})")
-    rows = [
-        [name, split["records"], human_bytes(split["bytes"]), split["num_shards"]]
-        for name, split in facts["splits"].items()
-    ]
-    lines.append(as_table(["split", "records", "bytes", "shards"], rows))
-    return "\n".join(lines)

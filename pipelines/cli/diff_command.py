@@ -2,7 +2,8 @@
 
 import click
 
-from pipelines.cli.console import json_option, print_facts, verbose_option
+from pipelines.cli.options import json_option, verbose_option
+from pipelines.cli.output import print_facts, shown_progress
 
 __all__ = ["diff"]
 
@@ -30,8 +31,10 @@ def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) 
     tfx-shards diff out/artifacts/ShardBalancer/balanced_examples/4 out/
     tfx-shards diff before/ after/ --json | jq .counts
     """
-    from pipelines.diff import compare_datasets
-    from trainer_utils.newest import newest_dataset
+    from pipelines.tools.diff import compare_datasets
+    from trainer_utils.dataset.location import newest_dataset
 
-    found = compare_datasets(newest_dataset(before), newest_dataset(after), most=most)
-    print_facts(found.to_json(), str(found), as_json=as_json)
+    uris = newest_dataset(before), newest_dataset(after)
+    with shown_progress("Comparing") as advance:
+        found = compare_datasets(*uris, most=most, advance=advance)
+    print_facts(found.to_json, found.parts, as_json=as_json)

@@ -4,11 +4,10 @@ import dataclasses
 
 import click
 
-from pipelines.cli.console import dataset_argument, json_option, print_facts, verbose_option
+from pipelines.cli.options import dataset_argument, json_option, verbose_option
+from pipelines.cli.output import print_facts
 
 __all__ = ["doctor"]
-
-_COLOURS = {"ok": "green", "warn": "yellow", "bad": "red"}
 
 
 @click.command(short_help="What will hurt, on this machine or in a dataset, and the cure.")
@@ -35,18 +34,9 @@ def doctor(
     tfx-shards doctor
     tfx-shards doctor out/ --workers 8 --strategy multi-worker
     """
-    from pipelines.doctor import examine
-    from trainer_utils.format.printable import printable
+    from pipelines.tools.doctor import checks_table, examine, is_good
 
     checks = examine(uri, workers=workers, strategy=strategy)
-    is_good = all(check.level != "bad" for check in checks)
-    width = max(len(check.name) for check in checks)
-    lines = []
-    for check in checks:
-        level = click.style(f"{check.level:<4}", fg=_COLOURS[check.level])
-        lines.append(f"{level}  {check.name:<{width}}  {printable(check.message)}")
-        if check.cure:
-            lines.append(f"{'':4}  {'':{width}}  → {printable(check.cure)}")
-    facts = {"good": is_good, "checks": [dataclasses.asdict(check) for check in checks]}
-    print_facts(facts, "\n".join(lines), as_json=as_json, is_styled=True)
-    ctx.exit(0 if is_good else 1)
+    facts = {"good": is_good(checks), "checks": [dataclasses.asdict(check) for check in checks]}
+    print_facts(lambda: facts, lambda: [checks_table(checks)], as_json=as_json)
+    ctx.exit(0 if facts["good"] else 1)

@@ -2,7 +2,8 @@
 
 import click
 
-from pipelines.cli.console import dataset_argument, json_option, print_facts, verbose_option
+from pipelines.cli.options import dataset_argument, json_option, verbose_option
+from pipelines.cli.output import print_facts
 
 __all__ = ["inspect"]
 
@@ -22,7 +23,7 @@ def inspect(uri: str, as_json: bool) -> None:
     tfx-shards inspect gs://bucket/photos
     tfx-shards inspect out/ --json | jq .splits.train.records
     """
-    from pipelines.inspection import inspect_dataset
+    from pipelines.tools.inspection import inspect_dataset
 
     facts = inspect_dataset(uri)
-    print_facts(facts.to_json(), str(facts), as_json=as_json)
+    print_facts(facts.to_json, facts.parts, as_json=as_json)

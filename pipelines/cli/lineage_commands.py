@@ -5,15 +5,10 @@ import os
 
 import click
 
-from pipelines.cli.console import (
-    dataset_argument,
-    json_option,
-    print_facts,
-    quiet,
-    verbose_option,
-)
-from pipelines.cli.extra import require_tfx
-from pipelines.outputs import METADATA_FILE
+from pipelines.cli.options import dataset_argument, json_option, verbose_option
+from pipelines.cli.output import print_facts
+from pipelines.cli.process import quiet, require_tfx
+from pipelines.tools.conversion.outputs import METADATA_FILE
 
 __all__ = ["lineage", "runs"]
 
@@ -45,7 +40,7 @@ def lineage(
     describe_artifact = importlib.import_module("pipelines.lineage").describe_artifact
     with quiet(ctx):
         found = describe_artifact(uri, metadata=metadata, record=record)
-    print_facts(found.to_json(), str(found), as_json=as_json)
+    print_facts(found.to_json, found.__str__, as_json=as_json)
 
 
 @click.command(short_help="The pipeline runs in ML Metadata.")
@@ -73,4 +68,4 @@ def runs(ctx: click.Context, where: str | None, metadata: str | None, as_json: b
         metadata = os.path.join(metadata, METADATA_FILE)
     with quiet(ctx):
         found = list_runs(metadata)
-    print_facts(found.to_json(), str(found), as_json=as_json)
+    print_facts(found.to_json, found.__str__, as_json=as_json)

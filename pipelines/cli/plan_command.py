@@ -2,7 +2,9 @@
 
 import click
 
-from pipelines.cli.console import dataset_argument, json_option, print_facts, quiet, verbose_option
+from pipelines.cli.options import dataset_argument, json_option, verbose_option
+from pipelines.cli.output import print_facts
+from pipelines.cli.process import quiet
 
 __all__ = ["plan"]
 
@@ -67,4 +69,4 @@ def plan(
             )
     except trainer_utils.ConfigError as error:
         raise trainer_utils.DatasetError(str(error)) from error
-    print_facts(made.to_dict(), str(made), as_json=as_json)
+    print_facts(made.to_dict, lambda: str(made), as_json=as_json)

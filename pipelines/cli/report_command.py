@@ -1,14 +1,14 @@
 """`tfx-shards report`: a page that shows what is in a dataset."""
 
-import contextlib
 import importlib
 
 import click
 
-from pipelines.cli.console import dataset_argument, quiet, say, verbose_option
-from pipelines.cli.extra import require_tfx
+from pipelines.cli.options import dataset_argument, verbose_option
+from pipelines.cli.output import say, shown_progress
+from pipelines.cli.process import quiet, require_tfx
 
-__all__ = ["lineage_of", "report"]
+__all__ = ["report"]
 
 
 @click.command(short_help="A page that shows what is in a dataset.")
@@ -40,15 +40,9 @@ def report(ctx: click.Context, uri: str, output: str, sample: int) -> None:
     tfx-shards report out/ -o report.html
     """
     require_tfx("report")
-    write_report = importlib.import_module("pipelines.report").write_report
-    with quiet(ctx):
-        write_report(uri, output, sample_records=sample, lineage=lineage_of(uri))
+    write_report = importlib.import_module("pipelines.tools.report").write_report
+    with quiet(ctx), shown_progress("Reading") as advance:
+        find_lineage = importlib.import_module("pipelines.lineage").find_lineage
+        lineage = find_lineage(uri)
+        write_report(uri, output, sample_records=sample, lineage=lineage, advance=advance)
     say(f"Written: {output}")
-
-
-def lineage_of(uri: str) -> str | None:
-    """Where it comes from, if a store of ML Metadata above it says so."""
-    lineage = importlib.import_module("pipelines.lineage")
-    with contextlib.suppress(ValueError, OSError):
-        return str(lineage.describe_artifact(uri))
-    return None

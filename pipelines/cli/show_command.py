@@ -2,7 +2,8 @@
 
 import click
 
-from pipelines.cli.console import dataset_argument, json_option, print_facts, say, verbose_option
+from pipelines.cli.options import dataset_argument, json_option, verbose_option
+from pipelines.cli.output import print_facts, say
 
 __all__ = ["show"]
 
@@ -39,14 +40,17 @@ def show(uri: str, split: str | None, count: int, folder: str | None, as_json: b
     tfx-shards show out/ --split 'eval[100:]' -n 5
     tfx-shards show out/ -n 100 --export looked-at/
     """
-    from pipelines.records import as_text, export_examples, read_examples
-    from pipelines.records.display import EXAMPLES_FILE
+    from pipelines.tools.records import as_text, export_examples, read_examples
+    from pipelines.tools.records.display import EXAMPLES_FILE
+    from trainer_utils.text_output import quantity
 
     examples = read_examples(uri, split, count=count)
     if folder is not None:
         written = export_examples(examples, folder)
-        say(f"{written:,} records: {folder}/{EXAMPLES_FILE}")
-    elif as_json:
-        print_facts([example.to_json() for example in examples], "", as_json=True)
-    else:
-        print_facts(None, as_text(examples), as_json=False)
+        say(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")
+        return
+    print_facts(
+        lambda: [example.to_json() for example in examples],
+        lambda: as_text(examples),
+        as_json=as_json,
+    )

@@ -2,13 +2,8 @@
 
 import click
 
-from pipelines.cli.console import (
-    dataset_argument,
-    json_option,
-    print_facts,
-    shown_progress,
-    verbose_option,
-)
+from pipelines.cli.options import dataset_argument, json_option, verbose_option
+from pipelines.cli.output import print_facts, shown_progress
 
 __all__ = ["verify"]
 
@@ -33,10 +28,10 @@ def verify(uri: str, as_json: bool, processes: int | None) -> None:
     tfx-shards verify out/
     tfx-shards verify out/ --json | jq '.problems[].path'
     """
-    from pipelines.verification import verify_dataset
+    from pipelines.tools.verification import verify_dataset
     from trainer_utils.machine import usable_cores
 
     with shown_progress("Verifying") as advance:
         found = verify_dataset(uri, processes=processes or usable_cores(), advance=advance)
-    print_facts(found.to_json(), str(found), as_json=as_json)
+    print_facts(found.to_json, found.__str__, as_json=as_json)
     click.get_current_context().exit(0 if found.is_good else 1)

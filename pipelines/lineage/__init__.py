@@ -9,7 +9,7 @@ Stores are read and never written; those of any TFX or Kubeflow pipeline will do
 TensorFlow is imported, unless something lies on `gs://` and the like.
 """
 
-from pipelines.lineage.description import Lineage, describe_artifact
+from pipelines.lineage.description import Lineage, describe_artifact, find_lineage
 from pipelines.lineage.run_list import Run, Runs, list_runs
 
-__all__ = ["Lineage", "Run", "Runs", "describe_artifact", "list_runs"]
+__all__ = ["Lineage", "Run", "Runs", "describe_artifact", "find_lineage", "list_runs"]

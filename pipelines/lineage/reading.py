@@ -103,11 +103,11 @@ def _execution(
     pipeline, own = named(_PIPELINES), named(_NODES)
     if pipeline and own:  # TFX's node contexts begin with the pipeline's name
         own = own.removeprefix(f"{pipeline}.")
-    told = next((str(settings[name]) for name in _NAMES if settings.get(name)), None)
+    own_name = next((str(settings[name]) for name in _NAMES if settings.get(name)), None)
     return Execution(
         id=node.id,
         type=kind,
-        component=own or told or kind.rpartition(".")[2],
+        component=own or own_name or kind.rpartition(".")[2],
         pipeline=pipeline,
         run=named(_RUNS),
         state=metadata_store_pb2.Execution.State.Name(node.last_known_state),

@@ -11,23 +11,20 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from components.common.dataset_layout import open_layout
-from components.common.files import (
+from pipelines.lineage.values import Json
+from pipelines.tools.records import NAME_FEATURES
+from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
+from trainer_utils.format import DatasetError, RecordBlock
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.framing import HEADER_BYTES
+from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.storage import (
     display_path,
     exists,
     is_folder,
     join,
-    os_errors,
     read_text,
 )
-from components.common.shard_blocks import read_shard_blocks
-from pipelines.lineage.values import Json
-from pipelines.records import NAME_FEATURES
-from trainer_utils.format import DatasetError, RecordBlock
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.framing import HEADER_BYTES
-from trainer_utils.format.layouts import Layout
-from trainer_utils.format.naming import REJECTS_FILE
 
 __all__ = ["Place", "Search", "search_dataset"]
 
@@ -87,15 +84,12 @@ def search_dataset(uri: str, name: str) -> Search:
         name: what its `filename` or `id` is, or what the list of rejects calls it.
     """
     try:
-        with os_errors(uri):
-            if not is_folder(uri):
-                return Search(outcome="unknown", detail=f"its files are gone ({uri})")
-            layout, _ = open_layout(uri)
-            rejects = _rejects(uri, name)
-            features = _lineage_features(uri, layout)
-            places = [
-                found for feature in features for found in _places(uri, layout, feature, name)
-            ]
+        if not is_folder(uri):
+            return Search(outcome="unknown", detail=f"its files are gone ({uri})")
+        dataset = open_dataset(uri, inspect=False)
+        rejects = _rejects(uri, name)
+        features = _lineage_features(dataset)
+        places = [found for feature in features for found in _places(dataset, feature, name)]
     except (ValueError, OSError) as error:
         return Search(outcome="unknown", detail=f"it cannot be read: {error}")
     if places:
@@ -108,7 +102,7 @@ def search_dataset(uri: str, name: str) -> Search:
             outcome="unknown",
             detail=f"its records have no feature that says what they are from: neither {wanted}",
         )
-    skipped = layout.manifest.total.skipped if layout.manifest else 0
+    skipped = dataset.manifest.total.skipped if dataset.manifest else 0
     told = f"; {skipped} inputs were skipped by a setting, which are not listed" if skipped else ""
     return Search(outcome="not found", detail=f"no record has this {' or '.join(features)}{told}")
 
@@ -126,11 +120,11 @@ def _rejects(uri: str, name: str) -> list[Mapping[str, str]]:
         raise DatasetError(f"{path!r}: expected a list of rejects: {error!r}") from error
 
 
-def _lineage_features(uri: str, layout: Layout) -> list[str]:
-    names = {name for name, feature in (layout.features or {}).items() if feature.type == "string"}
-    if not layout.features:
-        for shards in layout.shards.values():
-            for record in _first_records(uri, [shard.path for shard in shards]):
+def _lineage_features(dataset: Dataset) -> list[str]:
+    names = {name for name, feature in dataset.features.items() if feature.type == "string"}
+    if not dataset.features:
+        for shards in dataset.shards.values():
+            for record in _first_records([shard.path for shard in shards]):
                 features = decode_example(record).items()
                 names |= {
                     n for n, values in features if isinstance(next(iter(values), 0), memoryview)
@@ -138,10 +132,10 @@ def _lineage_features(uri: str, layout: Layout) -> list[str]:
     return [name for name in NAME_FEATURES if name in names]
 
 
-def _first_records(uri: str, paths: Sequence[str]) -> Iterator[bytes]:
+def _first_records(paths: Sequence[str]) -> Iterator[bytes]:
     """The first record of a split."""
     for path in paths:
-        for block in read_shard_blocks(join(uri, path)):
+        for block in read_shard_blocks(path):
             yield _payload(block, 0)
             return
 
@@ -151,18 +145,18 @@ def _payload(block: RecordBlock, number: int) -> bytes:
     return block.data[start : start + int(block.lengths[number])]
 
 
-def _places(uri: str, layout: Layout, feature: str, name: str) -> Iterator[Place]:
+def _places(dataset: Dataset, feature: str, name: str) -> Iterator[Place]:
     wanted = name.encode("utf-8", "surrogateescape")
-    for split, shards in layout.shards.items():
+    for split, shards in dataset.shards.items():
         for shard in shards:
             first = 0
-            for block in read_shard_blocks(join(uri, shard.path)):
+            for block in read_shard_blocks(shard.path):
                 for number in _holding(block, wanted):
                     record = _payload(block, number)
                     if wanted in decode_example(record, {feature}).get(feature, ()):
                         yield Place(
                             split=split,
-                            shard=shard.path,
+                            shard=shard.name,
                             record=first + number,
                             byte_offset=block.file_offset + int(block.starts[number]),
                             bytes=len(record),

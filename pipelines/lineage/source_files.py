@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Sequence
 
-from components.common.files import is_remote, join
+from trainer_utils.storage import is_remote, join
 
 __all__ = ["SourceFile", "find_source"]
 

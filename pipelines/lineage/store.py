@@ -17,11 +17,11 @@ from ml_metadata import errors
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
+from pipelines.tools.conversion.outputs import METADATA_FILE
 from trainer_utils.format import ConfigError, InputError
 
-__all__ = ["METADATA_FILE", "find_metadata", "opened_store", "shown_metadata"]
+__all__ = ["find_metadata", "opened_store", "shown_metadata"]
 
-METADATA_FILE = "metadata.sqlite"
 _MYSQL_PORT = 3306
 _GRPC_TIMEOUT_SECONDS = 60.0
 _TABLE = "MLMDEnv"  # every store of ML Metadata has it

@@ -1,21 +1,17 @@
 """Lineage as text for a terminal.
 
-print(render_lineage(lineage))
+print(render_lineage(facts))
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
 
+from pipelines.lineage.facts import LineageFacts
 from pipelines.lineage.graph import Artifact, Execution
-from pipelines.lineage.record_way import RecordStep
+from pipelines.lineage.record_trace import RecordStep
 from pipelines.lineage.source_files import SourceFile
-from pipelines.lineage.values import listed
+from pipelines.lineage.values import one_line
 from trainer_utils.format.printable import printable
-
-if TYPE_CHECKING:
-    from pipelines.lineage.description import Lineage
+from trainer_utils.text_output import quantity
 
 __all__ = ["render_lineage"]
 
@@ -24,7 +20,7 @@ _MOST_LEVELS = 50  # of a tree: models that each start from the one before make 
 _Tree = tuple[str, list["_Tree"]]
 
 
-def render_lineage(lineage: Lineage) -> str:
+def render_lineage(lineage: LineageFacts) -> str:
     """The artifact, what it was made from, what was made of it, and where a record is in them."""
     found = lineage.artifact.id
     makers = lineage.graph.makers(found)
@@ -37,8 +33,8 @@ def render_lineage(lineage: Lineage) -> str:
         lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
     else:
         lines += ["Made by nothing that this store knows of"]
-    lines += ["", "Made from", *_branches(_before(lineage, found, {found}))]
-    lines += ["", "Made of it", *_branches(_after(lineage, found, {found}))]
+    lines += ["", "Made from", *_branches(_ancestor_trees(lineage, found, {found}))]
+    lines += ["", "Made of it", *_branches(_descendant_trees(lineage, found, {found}))]
     if lineage.models:
         lines += ["", "Models that came of it"]
         lines += [f"  {_artifact(model)}" for model in lineage.models]
@@ -62,7 +58,7 @@ def _execution(execution: Execution) -> str:
     return printable(f"{execution.component} (execution {execution.id}{state}){run}{pipeline}")
 
 
-def _facts(lineage: Lineage, artifact: int) -> Iterator[str]:
+def _facts(lineage: LineageFacts, artifact: int) -> Iterator[str]:
     node = lineage.graph.artifacts[artifact]
     path = lineage.location.path_of(node.uri)
     if path != node.uri:
@@ -71,43 +67,47 @@ def _facts(lineage: Lineage, artifact: int) -> Iterator[str]:
         yield f"  made {node.created}"
     if manifest := lineage.manifests.get(artifact):
         for split, accounting in manifest.accounting.items():
-            yield f"  {split}: {accounting}, {len(manifest.shards_of(split))} shards"
-    if told := _fingerprints(lineage, artifact):
-        yield f"  {told}"
+            yield f"  {split}: {accounting}, {quantity(len(manifest.shards_of(split)), 'shard')}"
+    if sums := _fingerprints(lineage, artifact):
+        yield f"  {sums}"
     if versions := lineage.versions(artifact):
-        yield f"  versions: {listed(versions)}"
+        yield f"  versions: {one_line(versions)}"
 
 
-def _fingerprints(lineage: Lineage, artifact: int) -> str:
-    told = []
+def _fingerprints(lineage: LineageFacts, artifact: int) -> str:
+    sums = []
     if fingerprint := lineage.fingerprint(artifact):
-        told.append(f"fingerprint of the inputs {fingerprint}")
+        sums.append(f"fingerprint of the inputs {fingerprint}")
     if content := lineage.content(artifact):
-        told.append(f"content {listed(content)}")
-    return "; ".join(told)
+        sums.append(f"content {one_line(content)}")
+    return "; ".join(sums)
 
 
 def _settings(execution: Execution) -> Iterator[str]:
     if execution.started:
         yield f"  started {execution.started}, ended {execution.ended}"
     if settings := {n: v for n, v in execution.settings.items() if v not in (None, "")}:
-        yield f"  settings: {listed(settings)}"
+        yield f"  settings: {one_line(settings)}"
 
 
-def _before(lineage: Lineage, artifact: int, seen: set[int], level: int = 0) -> list[_Tree]:
+def _ancestor_trees(
+    lineage: LineageFacts, artifact: int, seen: set[int], level: int = 0
+) -> list[_Tree]:
     """What an artifact was made from; one that stands elsewhere already is not followed again."""
     trees: list[_Tree] = []
     if level == _MOST_LEVELS and lineage.graph.sources(artifact):
         return [("… and more before it: ask for the lineage of that artifact", [])]
     for maker in lineage.graph.makers(artifact)[:1]:
         for port, ids in maker.inputs.items():
-            trees += [_source(lineage, port, source, seen, level + 1) for source in ids]
+            trees += [_ancestor_tree(lineage, port, source, seen, level + 1) for source in ids]
         if not maker.inputs and (base := maker.settings.get("input_base")):
             trees.append((printable(f"files in {base}"), []))
     return trees
 
 
-def _source(lineage: Lineage, port: str, source: int, seen: set[int], level: int) -> _Tree:
+def _ancestor_tree(
+    lineage: LineageFacts, port: str, source: int, seen: set[int], level: int
+) -> _Tree:
     node = lineage.graph.artifacts.get(source)
     if node is None:
         return f"{port}: artifact {source}, which the store no longer has", []
@@ -115,14 +115,16 @@ def _source(lineage: Lineage, port: str, source: int, seen: set[int], level: int
     if source in seen:
         return f"{label} (see above)", []
     seen.add(source)
-    if told := _fingerprints(lineage, source):
-        label += f"\n{told}"
+    if sums := _fingerprints(lineage, source):
+        label += f"\n{sums}"
     for maker in lineage.graph.makers(source)[:1]:
         label += f"\nby {_execution(maker)}"
-    return label, _before(lineage, source, seen, level)
+    return label, _ancestor_trees(lineage, source, seen, level)
 
 
-def _after(lineage: Lineage, artifact: int, seen: set[int], level: int = 0) -> list[_Tree]:
+def _descendant_trees(
+    lineage: LineageFacts, artifact: int, seen: set[int], level: int = 0
+) -> list[_Tree]:
     trees: list[_Tree] = []
     if level == _MOST_LEVELS and lineage.graph.users(artifact):
         return [("… and more of it: ask for the lineage of that artifact", [])]
@@ -137,7 +139,7 @@ def _after(lineage: Lineage, artifact: int, seen: set[int], level: int = 0) -> l
                     inner.append((f"{label} (see above)", []))
                     continue
                 seen.add(output)
-                inner.append((label, _after(lineage, output, seen, level + 1)))
+                inner.append((label, _descendant_trees(lineage, output, seen, level + 1)))
         trees.append((_execution(user), inner))
     return trees
 
@@ -156,7 +158,7 @@ def _branches(trees: Sequence[_Tree], indent: str = "  ") -> list[str]:
     return lines
 
 
-def _record(lineage: Lineage) -> Iterator[str]:
+def _record(lineage: LineageFacts) -> Iterator[str]:
     yield f"Record {lineage.record}"
     yield f"  from {_source_file(lineage.source)}"
     for step in lineage.steps:
@@ -172,12 +174,12 @@ def _source_file(source: SourceFile | None) -> str:
     return f"{source.path}{gone}{member}{row}"
 
 
-def _step(lineage: Lineage, step: RecordStep) -> Iterator[str]:
+def _step(lineage: LineageFacts, step: RecordStep) -> Iterator[str]:
     makers = lineage.graph.makers(step.artifact)
     by = f" by {makers[0].component}" if makers else ""
     search = step.search
-    told = f", {search.detail}" if search.detail else ""
-    yield f"  {_artifact(lineage.graph.artifacts[step.artifact])}{by}: {search.outcome}{told}"
+    detail = f", {search.detail}" if search.detail else ""
+    yield f"  {_artifact(lineage.graph.artifacts[step.artifact])}{by}: {search.outcome}{detail}"
     for place in search.places:
         yield (
             f"    split {place.split}, {place.shard}, record {place.record}, "

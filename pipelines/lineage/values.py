@@ -10,7 +10,7 @@ from typing import Any
 
 from google.protobuf import json_format
 
-__all__ = ["Json", "listed", "properties_of", "time_of"]
+__all__ = ["Json", "one_line", "properties_of", "time_of"]
 
 Json = dict[str, Any]
 
@@ -50,7 +50,7 @@ def time_of(milliseconds: int) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
 
 
-def listed(properties: Json) -> str:
+def one_line(properties: Json) -> str:
     """Properties on one line: `num_shards=8, seed=0`; long values are cut."""
     return ", ".join(f"{name}={_short(value)}" for name, value in properties.items())
 

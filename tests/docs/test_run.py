@@ -33,7 +33,7 @@ MAKES_OUT = ("README.md", "cli.md")  # convert into `out/` themselves
 def world(tmp_path_factory):
     """Photos, sounds, tables, a pipeline of one's own, and what conversions make of them."""
     import pipelines
-    from pipelines.demo_photos import make_photos
+    from pipelines.examples.demo_photos import make_photos
 
     world = tmp_path_factory.mktemp("world")
     make_photos(str(world / "photos"))

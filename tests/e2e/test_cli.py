@@ -32,7 +32,7 @@ def start(folder, *arguments):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """60 photos and three broken files; a table of 90 texts."""
-    from pipelines.demo_photos import make_photos
+    from pipelines.examples.demo_photos import make_photos
 
     folder = tmp_path_factory.mktemp("cli")
     make_photos(str(folder / "photos"), count=60)
@@ -64,7 +64,7 @@ def invoke(*arguments):
 
 def test_converting_imports_no_more_of_tfx_than_it_uses():
     program = (
-        "import sys, pipelines.conversion\n"
+        "import sys, pipelines.tools.conversion.convert\n"
         "print([n for n in ('tfx.v1', 'google.cloud.aiplatform', 'kfp') if n in sys.modules])"
     )
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}

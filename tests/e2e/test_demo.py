@@ -21,7 +21,7 @@ def run_demo(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     environment.pop("TF_USE_LEGACY_KERAS", None)  # which importing TFX sets in this process
     return subprocess.run(
-        [sys.executable, "-m", "pipelines.demo", *arguments],
+        [sys.executable, "-m", "pipelines.examples.demo", *arguments],
         cwd=folder,
         env=environment,
         capture_output=True,

@@ -11,9 +11,9 @@ from tfx import v1 as tfx
 
 import trainer_utils
 from components import ImageExampleGen, ShardBalancer
-from pipelines.demo_photos import REGIONS, make_photos
+from pipelines.examples.demo_photos import REGIONS, make_photos
+from pipelines.examples.training_pipeline import BEAM_ARGUMENTS, run_locally
 from pipelines.kubeflow import compile_pipeline
-from pipelines.training_pipeline import BEAM_ARGUMENTS, run_locally
 from tests.e2e.kubeflow.launcher import LOGS, REPOSITORY, Cluster, Run, StepFailed, WarmPython
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
 
@@ -164,7 +164,7 @@ def test_the_text_pipeline_trains_where_artifacts_have_other_types(python, tmp_p
 
 def test_the_sample_of_kfp_mixes_our_components_with_its_authors(python, photos, tmp_path):
     package = compiled(
-        tmp_path, f"{REPOSITORY}/pipelines/kubeflow_sample.py:photos", ROOTS["sample"]
+        tmp_path, f"{REPOSITORY}/pipelines/kubeflow/sample.py:photos", ROOTS["sample"]
     )
     cluster = Cluster(tmp_path / "pods", python)
     cluster.environment = image_environment()

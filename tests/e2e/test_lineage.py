@@ -11,8 +11,8 @@ from tfx import v1 as tfx
 
 import pipelines
 from components.common.beam import IN_PROCESS_RUNNER
+from pipelines.examples.training_pipeline import run_locally
 from pipelines.lineage import describe_artifact, list_runs
-from pipelines.training_pipeline import run_locally
 from trainer_utils.format import InputError
 
 pytestmark = pytest.mark.e2e

@@ -13,7 +13,7 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 from tfx import v1 as tfx
 
 from components import SchemaExport, ShardBalancer, TextExampleGen
-from pipelines.local_runs import run_here
+from pipelines.tools.conversion.local_runs import run_here
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FUNCTIONS = "tests.e2e.stock_functions"

@@ -24,7 +24,7 @@ def demo(tmp_path_factory) -> tuple[Path, str]:
     environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
     environment.pop("TF_USE_LEGACY_KERAS", None)  # which importing TFX sets in this process
     finished = subprocess.run(
-        [sys.executable, "-m", "pipelines.demo", "--text"],
+        [sys.executable, "-m", "pipelines.examples.demo", "--text"],
         cwd=folder,
         env=environment,
         capture_output=True,

@@ -6,6 +6,7 @@ import os
 import random
 import re
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -185,10 +186,20 @@ def test_the_folder_that_convert_was_given_stands_for_its_newest_dataset(layouts
     assert str(out) in plan(str(out), batch_size=2).workers[0].shards[0].path
 
 
-@pytest.mark.parametrize("scheme", ["s3", "hdfs", "az", "nonsense"])
-def test_a_scheme_that_cannot_be_read_says_what_is_missing(scheme):
+@pytest.mark.parametrize(
+    ("scheme", "cure"),
+    [
+        ("s3", r"pip install 'tfx-shards\[s3\]'"),
+        ("gs", r"pip install 'tfx-shards\[gcs\]'"),
+        ("az", "adlfs"),
+        ("nonsense", "a url that fsspec knows, such as gs:// or s3://, got nonsense://"),
+    ],
+)
+def test_a_scheme_that_cannot_be_read_says_what_is_missing(scheme, cure, monkeypatch):
+    for package in ("s3fs", "gcsfs", "adlfs"):
+        monkeypatch.setitem(sys.modules, package, None)  # as if it were not installed
     for read in (input_fn, plan, open_dataset):
-        with pytest.raises(DatasetError, match=f"{scheme}://bucket/set.*tensorflow-io"):
+        with pytest.raises(DatasetError, match=f"{scheme}://bucket/set.*{cure}"):
             read(f"{scheme}://bucket/set")
 
 

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.trainer_utils.test_order_plans import true_sizes
+from tests.trainer_utils.order.test_order_plans import true_sizes
 from trainer_utils import ConfigError, input_fn
 from trainer_utils.format import Feature
 

@@ -17,12 +17,17 @@ from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import parse_json_object, render_json
 
 __all__ = [
+    "DATUM_IMAGE_FORMATS",
     "Feature",
     "parse_features",
     "parse_shard_info",
     "render_features",
     "render_shard_info",
 ]
+
+DATUM_IMAGE_FORMATS = frozenset({"GIF", "JPEG", "PNG"})
+"""What Datum decodes, by `tf.io.decode_jpeg`, which takes all three (of GIF those of one picture).
+They may come where an image's `extra` has no `formats`."""
 
 _TYPES = ("int", "float", "string")
 _MOST_VALUES = 1 << 31  # along one axis; TensorFlow takes no more

@@ -13,7 +13,14 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["keyed_hash", "keyed_hashes", "num_shards_for", "permute", "shard_bounds"]
+__all__ = [
+    "keyed_hash",
+    "keyed_hashes",
+    "num_shards_for",
+    "permute",
+    "shard_bounds",
+    "splitmix64",
+]
 
 _ROUNDS = 8  # 4 make a Feistel network pseudo-random (Luby and Rackoff, 1988)
 # A Feistel network over a handful of records cannot reach all orders alike (measured: chi-squared
@@ -52,7 +59,7 @@ def keyed_hashes(
     Source: splitmix64, begun at the whole's own hash (Steele, Lea and Flood, 2014).
     """
     start = np.uint64(keyed_hash(identity, seed=seed, purpose=purpose) % 2**64)
-    return _mix(start + (numbers.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15))
+    return splitmix64(start, numbers.astype(np.uint64) + np.uint64(1))
 
 
 def permute(
@@ -86,6 +93,24 @@ def permute(
     while (outside := places >= num_records).any():
         places[outside] = _feistel(places[outside], side, keys)
     return places.astype(np.int64)
+
+
+def splitmix64(
+    start: np.uint64 | npt.NDArray[np.uint64], steps: npt.NDArray[np.uint64] | None = None
+) -> npt.NDArray[np.uint64]:
+    """The random numbers of a generator begun at `start` after so many steps, `uint64`.
+
+    A function of its arguments alone, so that any element can be had without those before it. With
+    None in place of steps: the generator's finalizer of `start`, a bijection of 64 bits.
+
+    Source: splitmix64 (Steele, Lea and Flood, 2014). numpy's Philox makes other numbers, so that
+    the orders of seeds in use would change, and takes as long (measured: 64 to 10^6 numbers).
+    """
+    value = np.asarray(start) if steps is None else start + steps * np.uint64(0x9E3779B97F4A7C15)
+    value = (value ^ value >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
+    value = (value ^ value >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
+    mixed: npt.NDArray[np.uint64] = value ^ value >> np.uint64(31)
+    return mixed
 
 
 def shard_bounds(*, num_records: int, num_shards: int) -> npt.NDArray[np.int64]:
@@ -135,14 +160,8 @@ def _feistel(
 ) -> npt.NDArray[np.uint64]:
     left, right = values // side, values % side
     for key in keys:
-        left, right = right, (left + _mix(right ^ key) % side) % side
+        left, right = right, (left + splitmix64(right ^ key) % side) % side
     return left * side + right
-
-
-def _mix(value: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    value = (value ^ value >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    value = (value ^ value >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return value ^ value >> np.uint64(31)
 
 
 def _ceil_sqrt(number: int) -> int:

@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 from absl import logging
 
-from components.common.files import InputFile, display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import LeftOut
 from components.example_gen.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.storage import InputFile, display_path
 
 __all__ = ["ImageSet", "by_stem", "has_folders", "listed_images", "read_image_sets"]
 

@@ -5,7 +5,6 @@
 Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development kit, section 8.
 """
 
-from components.common.files import display_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, BlobColumn, Entry, LeftOut, Listing
 from components.image_example_gen.layouts.image_sets import (
@@ -14,6 +13,7 @@ from components.image_example_gen.layouts.image_sets import (
     listed_images,
     read_image_sets,
 )
+from trainer_utils.storage import display_path
 
 __all__ = ["LOOKED_FOR", "is_here", "read"]
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.common.listing import Column, Value
-from components.example_gen.column_types import typed_column
-from components.example_gen.tables import flattened
+from components.example_gen.list_tables import flattened
+from components.tables.column_types import typed_column
 from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["SIDECARS", "make_columns", "read_sidecar"]

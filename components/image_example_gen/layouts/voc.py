@@ -13,7 +13,6 @@ from typing import Any
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
-from components.common.files import InputFile, display_path, problem_of
 from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value
@@ -26,6 +25,7 @@ from components.image_example_gen.layouts.image_sets import (
     listed_images,
     read_image_sets,
 )
+from trainer_utils.storage import InputFile, display_path, problem_of
 
 __all__ = ["LOOKED_FOR", "is_here", "read"]
 

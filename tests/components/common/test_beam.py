@@ -240,8 +240,8 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
             own |= {name for name in names if name.startswith("components.")}
     assert own >= {
         "components.example_gen.transforms._WriteMediaShardFn",
-        "components.text_example_gen.transforms._InspectFn",
-        "components.text_example_gen.transforms._GatherFn",
+        "components.example_gen.row_transforms._InspectFn",
+        "components.example_gen.row_transforms._GatherFn",
         "components.shard_balancer.survey._SurveyFn",
         "components.shard_balancer.transforms._GatherSplitFn",
     }
@@ -249,7 +249,7 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
 
 @pytest.mark.parametrize(
     "module",
-    ["example_gen.transforms", "text_example_gen.transforms", "shard_balancer.transforms"],
+    ["example_gen.transforms", "example_gen.row_transforms", "shard_balancer.transforms"],
 )
 def test_workers_start_without_importing_tfx_or_tensorflow(module):
     # Importing them takes some five seconds, and a worker is a process for each job.

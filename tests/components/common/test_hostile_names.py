@@ -18,7 +18,7 @@ from components.image_example_gen.executor import Executor as Images
 from components.schema_export.executor import Executor as SchemaExport
 from components.shard_balancer.executor import Executor as Balancer
 from components.text_example_gen.executor import Executor as Texts
-from pipelines.verification import verify_dataset
+from pipelines.tools.verification import verify_dataset
 from trainer_utils.format import DatasetError, InputError
 
 COLUMNS = [
@@ -81,9 +81,9 @@ def test_nothing_is_written_outside_whatever_a_column_is_called(labelled):
 
 @pytest.mark.parametrize("name", ["out", "balanced"])
 def test_every_vocabulary_is_found_again_by_its_features_name(labelled, name):
-    from components.common.source import open_source
+    from trainer_utils.dataset import open_dataset
 
-    vocabularies = open_source(str(labelled / name)).vocabularies
+    vocabularies = open_dataset(str(labelled / name)).vocabularies
     assert set(vocabularies) == set(COLUMNS)
     assert all(list(v) == ["value 0", "value 1", "value 2"] for v in vocabularies.values())
     assert verify_dataset(str(labelled / name)).is_good

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from components.common import files, publish, summaries
+from components.common import publish, summaries
 from components.common.publish import publish_dataset
 from components.common.shards import write_shard
 from components.common.summaries import announce_files, start_working, working_folder
-from pipelines.verification import verify_dataset
+from pipelines.tools.verification import verify_dataset
 from trainer_utils.format import (
     Accounting,
     ConfigError,
@@ -19,6 +19,7 @@ from trainer_utils.format import (
     ShardName,
     encode_example,
 )
+from trainer_utils.storage import files
 
 
 def write_dataset(uri: Path, *, shards: int = 3) -> None:

@@ -4,7 +4,6 @@ import pickle
 
 import pytest
 
-from components.common.files import FileRefusedError
 from components.common.rejects import RejectedInputError
 from components.common.summaries import (
     finished_names,
@@ -15,6 +14,7 @@ from components.common.summaries import (
 )
 from components.common.worker_errors import raise_reported, reported
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, InputError
+from trainer_utils.storage import FileRefusedError
 
 STEPS = ("survey", "scatter", "gather")
 ERRORS = [

@@ -20,7 +20,7 @@ from tfx.utils import proto_utils
 
 from components.image_example_gen.executor import Executor as Images
 from components.shard_balancer.executor import Executor as Balancer
-from components.text_example_gen import pieces
+from components.tables import pieces
 from components.text_example_gen.executor import Executor as Texts
 
 SPLITS = {
@@ -279,7 +279,7 @@ def test_a_file_in_another_encoding_counts_as_it_lies_there(tmp_path):
 
 def test_inputs_are_not_read_twice(tmp_path, monkeypatch):
     """Those that are converted; what was rejected before that is read once for the sum."""
-    from components.common import files
+    from trainer_utils.storage import local
 
     base = in_folders(tmp_path / "in")
     opened: list[str] = []
@@ -290,7 +290,7 @@ def test_inputs_are_not_read_twice(tmp_path, monkeypatch):
             opened.append(os.path.relpath(path, base))
         return os_open(path, *arguments, **settings)
 
-    monkeypatch.setattr(files.os, "open", record)
+    monkeypatch.setattr(local.os, "open", record)
     fingerprint(Images, base, tmp_path)
     photos = [name for name in opened if name[:4] in ("cat/", "dog/") and name[4].isdigit()]
     assert len(photos) == 12

@@ -20,17 +20,18 @@ from tfx.proto import example_gen_pb2
 from tfx.utils import proto_utils
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
-from components.common.files import FileRefusedError, list_files
 from components.common.layout_inputs import LayoutInputs
 from components.common.summaries import start_working
 from components.example_gen import transforms
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.image_example_gen.layouts import coco_instances, read_layout, voc
 from components.media import audio, images
-from components.text_example_gen.layouts import documents, find_pieces, read_piece
+from components.tables import documents
+from components.text_example_gen.layouts import find_pieces, read_piece
 from components.text_example_gen.settings import TextSettings
-from tests.components.common import test_files
+from tests.trainer_utils.storage import test_files
 from trainer_utils.format import InputError
+from trainer_utils.storage import FileRefusedError, list_files
 
 CHANGES = test_files.CHANGES
 

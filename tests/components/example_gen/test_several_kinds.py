@@ -22,13 +22,13 @@ from tfx.utils import proto_utils
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
 from components.common.beam import IN_PROCESS_RUNNER
-from components.common.files import list_files
 from components.common.layout_inputs import LayoutInputs
-from components.example_gen import manifest
+from components.example_gen import lists
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.text_example_gen.executor import Executor as TextExecutor
 from trainer_utils import input_fn
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.storage import list_files
 
 EXECUTORS = {"image": ImageExecutor, "audio": AudioExecutor, "text": TextExecutor}
 COLUMNS = {"photo": "image", "clip": "audio", "caption": "text", "price": "float"}
@@ -509,7 +509,7 @@ def test_columns_hold_what_their_files_are_whatever_they_are_called(
             files={file.path: file for file in list_files(str(base))},
             media="audio" if component == "audio" else "image",
         )
-        listing = manifest.read(inputs, ["list.csv"])
+        listing = lists.read(inputs, ["list.csv"])
         kinds = {
             entry.blobs[n].path.partition("-")[0]: blob.kind
             for n, blob in enumerate(listing.blobs)

@@ -13,10 +13,11 @@ from PIL import Image, ImageFilter
 from sklearn.datasets import load_sample_images
 
 from components.common.rejects import RejectedInputError
-from components.media.images import ImageOptions, store_image, store_label_map
-from trainer_utils.decoding import DecodeOptions
+from components.media.images import store_image, store_label_map
+from components.media.options import ImageOptions
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.parsing import ExampleParser
+from trainer_utils.reading.decoding import DecodeOptions
+from trainer_utils.reading.parsing import ExampleParser
 
 # Smooth, so that little is lost in a JPEG.
 RGB = Image.fromarray(load_sample_images().images[0][100:160, 200:280]).filter(

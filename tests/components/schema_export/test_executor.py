@@ -324,11 +324,8 @@ def test_statistics_of_other_examples_are_refused(kinds, tmp_path):
             export(kinds, tmp_path / "out", None, statistics)
 
 
-def test_remote_shards_are_named_by_their_whole_url(tmp_path, stock):
-    source = "ram://examples"
-    for path in (stock / "Split-train").iterdir():
-        tf.io.gfile.makedirs(f"{source}/Split-train")
-        tf.io.gfile.copy(str(path), f"{source}/Split-train/{path.name}", overwrite=True)
+def test_remote_shards_are_named_by_their_whole_url(tmp_path, stock, in_memory):
+    source = in_memory(stock, "export/examples")
     given, made = standard_artifacts.Examples(), standard_artifacts.Schema()
     given.uri, made.uri = source, str(tmp_path / "out")
     Executor().Do({"examples": [given]}, {"datum_schema": [made]}, {})

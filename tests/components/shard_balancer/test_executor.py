@@ -17,7 +17,6 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.types import standard_artifacts
 
 from components import ShardBalancer
-from components.common import files
 from components.shard_balancer import plan
 from components.shard_balancer.executor import Executor
 from components.shard_balancer.settings import BalancerSettings
@@ -28,6 +27,7 @@ from trainer_utils.format import (
     RecordIndex,
     Shard,
 )
+from trainer_utils.storage import files
 
 
 def example(number: int, size: int, **more: int) -> bytes:

@@ -15,8 +15,8 @@ import pyarrow.parquet
 import pytest
 
 from components import TextExampleGen
-from components.text_example_gen import columns, pieces
-from components.text_example_gen.layouts import delimited
+from components.example_gen import columns
+from components.tables import delimited, pieces
 from trainer_utils.format import ConfigError, InputError
 
 REPOSITORY = Path(__file__).parents[3]
@@ -719,8 +719,8 @@ def test_a_line_of_200_mb_is_rejected_in_bounded_memory(tmp_path):
 # What Arrow's reader of JSON does not survive is read in a process of its own.
 CRASHES = """
 import json, sys
-from components.text_example_gen.layouts import json_lines
-from components.text_example_gen.pieces import Piece
+from components.tables import json_lines
+from components.tables.pieces import Piece
 
 piece = Piece(path="", source="t.jsonl", layout="jsonl")
 rows = json_lines.read(sys.stdin.buffer.read(), piece)

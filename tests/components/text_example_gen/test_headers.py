@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.example_gen.headers import doubt
+from components.tables.headers import doubt
 from trainer_utils.format import ConfigError, InputError
 
 # First rows of tables as people publish them, each with rows below it.

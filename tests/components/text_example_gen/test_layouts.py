@@ -14,9 +14,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.example_gen.column_types import typed_column
-from components.text_example_gen import pieces, transcoding
-from components.text_example_gen.kinds import column_facts, decide
+from components.tables import pieces, transcoding
+from components.tables.column_types import typed_column
+from components.tables.kinds import column_facts, decide
 from trainer_utils.format import ConfigError, InputError
 
 

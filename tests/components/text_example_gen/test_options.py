@@ -20,7 +20,7 @@ from tfx.types import artifact_utils
 from tfx.utils import proto_utils
 
 from components import TextExampleGen
-from components.text_example_gen import pieces
+from components.tables import pieces
 
 LABELS = ["ant", "bee", "cat", "dog", "emu"]
 
@@ -385,7 +385,7 @@ def test_row_groups_of_parquet_are_read_apart_and_come_out_as_one(write, run_tex
     for name, size in (("one", 500), ("many", 7)):
         write(tmp_path / name, {})
         pyarrow.parquet.write_table(rows, tmp_path / name / "t.parquet", row_group_size=size)
-    with mock.patch("components.text_example_gen.layouts.parquet.PIECE_BYTES", 200):
+    with mock.patch("components.tables.parquet.PIECE_BYTES", 200):
         cut = run_text(tmp_path / "many", tmp_path / "cut")
     whole = run_text(tmp_path / "one", tmp_path / "whole")
     assert contents(cut.uri) == contents(whole.uri)

@@ -15,8 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.text_example_gen import pieces
-from components.text_example_gen.layouts import documents, parquet
+from components.tables import documents, parquet, pieces
 
 NAMES = ["a", "x.y", 'say "b", c', "größe", "A", "d e"]
 INTS = st.integers(-(2**63), 2**63 - 1)

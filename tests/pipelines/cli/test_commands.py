@@ -145,8 +145,8 @@ def test_inspect_knows_others_datasets(invoke, datum_photos):
     assert facts["writer"] == "Datum"
     assert facts["splits"]["val"]["records"] == 7
     stock = json_of(invoke("inspect", "tests/golden/tfrecorder", "--json"))
-    assert stock["features"] is None
-    assert stock["splits"]["train"]["records"] is None
+    assert stock["features"]["image_height"] == {"type": "int", "shape": [], "dense": True}
+    assert stock["splits"]["train"]["records"] == 8
     assert "no manifest" in invoke("inspect", "tests/golden/tfrecorder").stdout
 
 
@@ -285,7 +285,7 @@ def test_a_defect_is_one_line_and_verbose_shows_where(invoke, monkeypatch, whole
     def fail(uri):
         raise ZeroDivisionError("oh")
 
-    monkeypatch.setattr("pipelines.inspection.inspect_dataset", fail)
+    monkeypatch.setattr("pipelines.tools.inspection.inspect_dataset", fail)
     result = invoke("inspect", whole_dataset)
     assert result.exit_code == 1
     assert result.stderr.splitlines() == [
@@ -298,6 +298,6 @@ def test_ctrl_c_is_quiet_and_130(invoke, monkeypatch, whole_dataset):
     def interrupt(uri):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("pipelines.inspection.inspect_dataset", interrupt)
+    monkeypatch.setattr("pipelines.tools.inspection.inspect_dataset", interrupt)
     result = invoke("inspect", whole_dataset)
     assert (result.exit_code, result.stderr) == (130, "Error: interrupted\n")

@@ -32,9 +32,8 @@ def test_what_needs_no_tensorflow_does_not_import_it(whole_dataset, run_cli, tmp
 
 def test_recognising_an_input_needs_no_tensorflow():
     pytest.importorskip("tfx", reason="components needs TFX")
-    program = (
-        f"import sys, pipelines.recognition\nprint([n for n in {HEAVY[:3]} if n in sys.modules])"
-    )
+    imports = "import sys, pipelines.tools.conversion.recognition"
+    program = f"{imports}\nprint([n for n in {HEAVY[:3]} if n in sys.modules])"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"[]\n"
 
@@ -82,8 +81,13 @@ def test_a_pipe_gets_no_colours_and_any_name_can_be_shown(run_cli, dataset, tmp_
     assert json.loads(done.stdout)["splits"]["eval"]["records"] == 5
 
 
-def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_path):
-    done = run_cli("plan", str(whole_dataset), "--batch-size", "4", cwd=tmp_path)
+@pytest.mark.parametrize(
+    "options",
+    [["plan", "--batch-size", "4"], ["bench", "--features", "label", "--seconds", "0.1"]],
+    ids=["plan", "bench"],
+)
+def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_path, options):
+    done = run_cli(*options, str(whole_dataset), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
@@ -107,7 +111,7 @@ def test_a_trainers_container_has_no_tfx_and_no_components(whole_dataset, comman
 def test_warnings_of_ours_are_shown_without_a_log():
     program = """
 from absl import logging
-import pipelines.inspection
+import pipelines.tools.inspection
 from pipelines.cli import main
 
 exec(compile("def ours(): logging.warning('of ours')", "/x/components/a.py", "exec"))
@@ -117,7 +121,7 @@ def inspect_dataset(uri):
     ours()
     raise OSError(5, "the end")
 
-pipelines.inspection.inspect_dataset = inspect_dataset
+pipelines.tools.inspection.inspect_dataset = inspect_dataset
 main(["inspect", "data"])
 """
     done = subprocess.run(

@@ -2,7 +2,6 @@ import click
 import pytest
 
 from pipelines.cli.values import Bytes, Counts, Size, parse_json_or_text
-from pipelines.tables import as_table, counted, human_bytes
 
 
 @pytest.mark.parametrize(
@@ -44,18 +43,3 @@ def test_settings_are_json_or_text():
     assert parse_json_or_text("layout=voc") == ("layout", "voc")
     assert parse_json_or_text("delimiter==") == ("delimiter", "=")
     assert parse_json_or_text("group_by=") == ("group_by", "")
-
-
-def test_numbers_are_shown_for_people():
-    assert human_bytes(0) == "0 bytes"
-    assert human_bytes(999) == "999 bytes"
-    assert human_bytes(4_200_000) == "4.2 MB"
-    assert human_bytes(361_000) == "361 kB"
-    assert human_bytes(10**18) == "1000 PB"
-    assert counted({"a": 1, "b": 1200}) == "1,200 b, 1 a"
-    assert as_table(["split", "n"], [["train", 1404], ["x", None]]).splitlines() == [
-        "split      n",
-        "train  1,404",
-        "x          ?",
-    ]
-    assert as_table(["split"], []) == "split"

@@ -9,7 +9,6 @@ import sys
 from pathlib import Path
 
 import pytest
-import tensorflow as tf
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from pipelines.lineage import describe_artifact
@@ -162,17 +161,11 @@ def test_another_uri_is_an_error_that_names_the_newest_artifacts(like_tfx, tmp_p
         describe_artifact(str(tmp_path / "nowhere"))
 
 
-def test_remote_datasets_are_looked_into(tmp_path, make_store, write_dataset):
+def test_remote_datasets_are_looked_into(tmp_path, make_store, write_dataset, in_memory):
     write_dataset(tmp_path / "e", {"train": [[{"filename": [b"a"]}]]}, {})
-    for path in (tmp_path / "e").rglob("*.*"):
-        remote = f"ram://bucket/e/{path.relative_to(tmp_path / 'e')}"
-        tf.io.gfile.makedirs(os.path.dirname(remote))
-        tf.io.gfile.copy(str(path), remote, overwrite=True)
-    for path in (tmp_path / "e/Split-train").iterdir():
-        tf.io.gfile.makedirs("ram://bucket/e/Split-train")
-        tf.io.gfile.copy(str(path), f"ram://bucket/e/Split-train/{path.name}", overwrite=True)
-    make_store().artifact("Examples", "ram://bucket/e")
-    told = describe_artifact("ram://bucket/e", metadata=str(tmp_path), record="a").to_json()
+    uri = in_memory(tmp_path / "e", "lineage/e")
+    make_store().artifact("Examples", uri)
+    told = describe_artifact(uri, metadata=str(tmp_path), record="a").to_json()
     assert told["splits"]["train"]["written"] == 1
     assert told["record"]["steps"][0]["outcome"] == "found"
 

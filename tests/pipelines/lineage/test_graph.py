@@ -6,7 +6,6 @@ import pytest
 
 from pipelines.lineage.graph import Execution, Graph
 
-
 Ports = dict[str, list[int]]
 
 

@@ -12,7 +12,7 @@ from sklearn.datasets import load_sample_images
 from tests.components.media.variants import variants
 from trainer_utils.format.image_size import image_size
 from trainer_utils.format.jpeg import BASELINE, PROGRESSIVE, SOS, jpeg_segments, read_jpeg_frame
-from trainer_utils.jpeg_head import JpegHead
+from trainer_utils.reading.jpeg_head import JpegHead
 
 
 def photo(**options) -> bytes:

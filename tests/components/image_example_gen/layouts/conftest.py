@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from components.common.files import list_files
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
 from components.image_example_gen.layouts import read_layout
+from trainer_utils.storage import list_files
 
 
 @pytest.fixture

@@ -7,11 +7,11 @@ import re
 import numpy as np
 import pytest
 
-from components.common.files import display_path, list_files
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import Reject, render_rejects
 from components.image_example_gen.layouts import read_layout
 from trainer_utils.format import InputError
+from trainer_utils.storage import display_path, list_files
 
 CATEGORIES = [{"id": 7, "name": "dog"}, {"id": 3, "name": "traffic light"}]
 

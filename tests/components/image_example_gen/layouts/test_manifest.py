@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.files import list_files
 from components.common.layout_inputs import ImageRoot, LayoutInputs
 from components.common.listing import Column, Listing
-from components.example_gen.column_types import typed_column
 from components.image_example_gen.layouts import read_layout
+from components.tables.column_types import typed_column
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.storage import list_files
 
 IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
 

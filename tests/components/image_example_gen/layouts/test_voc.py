@@ -9,12 +9,12 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 
-from components.common.files import list_files
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import Reject, render_rejects
 from components.example_gen.boxes import BOX_COLUMNS
 from components.image_example_gen.layouts import read_layout
 from trainer_utils.format import InputError
+from trainer_utils.storage import list_files
 
 
 def annotation(*objects: tuple, size: tuple[int, int] = (500, 375)) -> bytes:

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
-from components.common.files import list_files
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Column
 from components.common.rejects import Reject, render_rejects
 from components.image_example_gen.layouts import read_layout
 from components.image_example_gen.layouts.tar_headers import holes, read_headers
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.storage import list_files
 
 
 def write_tar(path: Path, files: dict[str, bytes | str], **options) -> Path:

@@ -1,0 +1,315 @@
+"""Gives every row its split: the one that its file or its row names, or one by hash.
+
+    assignment = Assignment(pieces, reports, columns, vocabularies, …)
+    assignment.splits            # ('train', 'eval')
+    assignment.of_piece(3)       # array([0, 1, 0, 255], dtype=uint8): numbers of splits
+
+A row is known by its source and its number there, or by a name of its own; that, and the seed,
+is all that a hash looks at.
+"""
+
+import collections
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.listing import Column
+from components.common.rejects import Reject
+from components.example_gen.columns import label_ids, running, split_column
+from components.example_gen.inspection import PieceReport, read_columns, read_digests
+from components.example_gen.partition import (
+    OWN_NAME,
+    Partition,
+    checked_partition,
+    ordered_splits,
+)
+from components.example_gen.vocabularies import label_column
+from components.tables.kinds import typed
+from components.tables.pieces import Piece
+from components.text_example_gen.settings import TextSettings
+from trainer_utils.format import InputError, canonical_split, keyed_hash, keyed_hashes
+
+__all__ = ["LEFT_OUT", "Assignment"]
+
+LEFT_OUT = 255  # in place of a split's number
+_UNASSIGNED = ("", "unassigned")
+
+Numbers = npt.NDArray[np.uint8]
+
+
+class Assignment:
+    """The splits, and what each row gets.
+
+    Args:
+        pieces, reports: all of them, in order.
+        columns, vocabularies: as decided.
+        folder: the working folder, with the rows.
+        partition: the splits that output_config asks for, or None.
+        settings: of the component.
+
+    Raises:
+        ConfigError: both the inputs and a setting decide splits, or a setting names no column.
+        InputError: a row names a split that is none.
+    """
+
+    def __init__(
+        self,
+        pieces: Sequence[Piece],
+        reports: Sequence[PieceReport],
+        columns: Sequence[Column],
+        vocabularies: Mapping[str, Sequence[str]],
+        *,
+        folder: str,
+        partition: Partition | None,
+        settings: TextSettings,
+    ) -> None:
+        self._pieces, self._reports = pieces, reports
+        self._columns, self._vocabularies = columns, vocabularies
+        self._folder, self._settings = folder, settings
+        self.first_records = running([report.found for report in reports], pieces)
+        self._first_lines = running([report.lines for report in reports], pieces)
+        self.rejects: list[Reject] = []
+        self.skipped: collections.Counter[str] = collections.Counter()
+        own, some_have_none = self._own_splits()
+        self._hashed = checked_partition(
+            partition,
+            own,
+            columns,
+            group_by=settings.group_by,
+            stratify=settings.stratify,
+        )
+        names = own.union(self._hashed.names if some_have_none or not own else ())
+        self.splits = ordered_splits(names, self._hashed.names)
+        self._index = {name: place for place, name in enumerate(self.splits)}
+        self._has_own = bool(own)
+
+    def _own_splits(self) -> tuple[set[str], bool]:
+        """The splits that the inputs name, and whether some rows name none."""
+        column = split_column(self._reports, self._settings)
+        self._split_column = column
+        if column is None:
+            found = {piece.split for piece in self._pieces}
+        else:
+            found = set()
+            for number in range(len(self._pieces)):
+                found.update(self._row_splits(number, column))
+        return {split for split in found if split is not None}, None in found
+
+    def _row_splits(self, number: int, column: str) -> list[str | None]:
+        """The splits that a piece's rows name, None for those that leave it to the hash."""
+        own = self._pieces[number].split
+        columns, records = read_columns(self._folder, number, [column])
+        if column not in columns or pa.types.is_null(columns[column].type):
+            return [own] * len(records)
+        encoded = columns[column].cast(pa.string()).dictionary_encode()
+        names: list[str | None] = []
+        for place, value in enumerate(encoded.dictionary.to_pylist()):
+            split = canonical_split(value)
+            if split is None and value.lower() not in _UNASSIGNED:
+                row = pc.index(encoded.indices, place).as_py()
+                where = self.name(number, int(records[row]))
+                raise InputError(
+                    f"column {column!r}: expected TRAIN, VALIDATION, TEST or UNASSIGNED, "
+                    f"got {value!r} ({where}). If it is no split: columns={{{column!r}: 'string'}}."
+                )
+            names.append(split)
+        return [own if index is None else names[index] for index in encoded.indices.to_pylist()]
+
+    def name(self, number: int, record: int) -> str:
+        """What a row of a piece is known by."""
+        names = self._reports[number].names
+        if names is not None:
+            return names[record]
+        return f"{self._pieces[number].source}:{self.first_records[number] + record + 1}"
+
+    def of_pieces(self) -> list[Numbers]:
+        """The number of each row's split, or `LEFT_OUT`, by piece; fills rejects and skipped."""
+        assigned = [self._of_piece(number) for number in range(len(self._pieces))]
+        self._reject_repeated_names(assigned)
+        for number in range(len(self._pieces)):
+            self._reject_labels(number, assigned[number])
+        if self._settings.deduplicate:
+            self._leave_out_duplicates(assigned)
+        if self._settings.stratify:
+            self._stratify(assigned)
+        return assigned
+
+    def _of_piece(self, number: int) -> Numbers:
+        report = self._reports[number]
+        piece = self._pieces[number]
+        first_line = self._first_lines[number] + int(piece.details.get("lines_before", 0)) + 1
+        gone = np.array([bad.record for bad in report.bad], np.int64)
+        for bad, split in zip(report.bad, self._of_gone(number, gone), strict=True):
+            line = "" if bad.line is None else f"line {first_line + bad.line}: "
+            name = self.name(number, bad.record)
+            self.rejects.append(Reject(split, name, bad.code, line + bad.detail))
+        self.skipped.update(self._of_gone(number, np.array(report.skipped, np.int64)))
+        feature = self._hashed.feature
+        wanted = [feature] if feature != OWN_NAME else []
+        columns, records = read_columns(self._folder, number, wanted)
+        return self._of_rows(number, records, columns.get(feature))
+
+    def _of_gone(self, number: int, records: npt.NDArray[np.int64]) -> list[str]:
+        """Where rows count that are not there any more: by their file, or as others of it."""
+        own = self._pieces[number].split
+        if own is not None:
+            return [own] * len(records)
+        if self._has_own:
+            return [self.splits[0]] * len(records)
+        return [self.splits[place] for place in self._by_hash(self._hashes(number, records))]
+
+    def _of_rows(self, number: int, records: npt.NDArray[np.int64], values: Any) -> Numbers:
+        hashes = self._hashes(number, records)
+        if values is not None and not pa.types.is_null(values.type):
+            encoded = values.cast(pa.string()).dictionary_encode()
+            keys = [
+                keyed_hash(value.encode(), seed=self._settings.seed, purpose="split") % 2**64
+                for value in encoded.dictionary.to_pylist()
+            ]
+            # A row without a value has nothing to share a split for.
+            places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+            hashes = np.where(places < 0, hashes, np.array([*keys, 0], np.uint64)[places])
+        if not self._has_own:
+            return self._by_hash(hashes)
+        if self._split_column is None:
+            own = self._pieces[number].split
+            if own is None:
+                return self._by_hash(hashes)
+            return np.full(len(records), self._index[own], np.uint8)
+        names = self._row_splits(number, self._split_column)
+        named = [LEFT_OUT if name is None else self._index[name] for name in names]
+        found = np.array(named, np.uint8)
+        if LEFT_OUT in named:
+            found = np.where(found == LEFT_OUT, self._by_hash(hashes), found)
+        return found
+
+    def _hashes(self, number: int, records: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
+        seed, names = self._settings.seed, self._reports[number].names
+        if names is not None:
+            own = [
+                keyed_hash(os.fsencode(names[record]), seed=seed, purpose="split") % 2**64
+                for record in records.tolist()
+            ]
+            return np.array(own, np.uint64)
+        return keyed_hashes(
+            records + self.first_records[number],
+            identity=os.fsencode(self._pieces[number].source),
+            seed=seed,
+            purpose="split",
+        )
+
+    def _by_hash(self, hashes: npt.NDArray[np.uint64]) -> Numbers:
+        ends = np.array(self._hashed.ends, np.uint64)
+        return self._hashed_numbers()[np.searchsorted(ends, hashes % ends[-1], side="right")]
+
+    def _hashed_numbers(self) -> Numbers:
+        return np.array([self._index[name] for name in self._hashed.names], np.uint8)
+
+    def _leave_out_duplicates(self, assigned: Sequence[Numbers]) -> None:
+        """Skips rows whose text came before, in the order of the inputs."""
+        digests = [read_digests(self._folder, number) for number in range(len(self._pieces))]
+        splits = np.concatenate(assigned)
+        rows = np.flatnonzero(splits != LEFT_OUT)
+        _, firsts = np.unique(np.concatenate(digests)[rows], return_index=True)
+        gone = np.delete(rows, firsts)
+        self.skipped.update(self.splits[split] for split in splits[gone].tolist())
+        splits[gone] = LEFT_OUT
+        _copy_back(splits, assigned)
+
+    def _reject_repeated_names(self, assigned: Sequence[Numbers]) -> None:
+        """Leaves out rows whose own name stood in an earlier piece of the same file."""
+        pieces = collections.Counter(piece.source for piece in self._pieces)
+        seen: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
+        for number, report in enumerate(self._reports):
+            source = self._pieces[number].source
+            if report.names is None or pieces[source] == 1 or not source:
+                continue
+            _, records = read_columns(self._folder, number, [])
+            splits = assigned[number]
+            for row, record in enumerate(records.tolist()):
+                if (name := report.names[record]) in seen[source] and splits[row] != LEFT_OUT:
+                    detail = f"{name!r} stands twice"
+                    split = self.splits[splits[row]]
+                    self.rejects.append(Reject(split, name, "DUPLICATE_KEY", detail))
+                    splits[row] = LEFT_OUT
+            seen[source].update(report.names)
+
+    def _reject_labels(self, number: int, splits: Numbers) -> None:
+        """Leaves out rows without the label, or with one that a given vocabulary lacks."""
+        place = label_column(self._columns)
+        for column in self._columns:
+            if column.kind != "label":
+                continue
+            array, records = self._read(number, column)
+            unknown = _without_id(array, label_ids(array, self._vocabularies[column.name]))
+            missing = np.zeros(len(records), np.bool_)
+            if not column.is_list and self._columns.index(column) == place:
+                missing = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
+            for row in np.flatnonzero((unknown | missing) & (splits != LEFT_OUT)).tolist():
+                code, detail = "NO_LABEL", f"column {column.name!r} is empty"
+                if unknown[row]:
+                    code = "UNKNOWN_LABEL"
+                    detail = f"{column.name} {array[row].as_py()!r} is not in the vocabulary"
+                name = self.name(number, int(records[row]))
+                self.rejects.append(Reject(self.splits[splits[row]], name, code, detail))
+                splits[row] = LEFT_OUT
+
+    def _read(self, number: int, column: Column) -> tuple[Any, npt.NDArray[np.int64]]:
+        """A column as what it was decided to be; all missing where the piece has none."""
+        columns, records = read_columns(self._folder, number, [column.name])
+        return typed(columns.get(column.name, pa.nulls(len(records))), column), records
+
+    def _stratify(self, assigned: Sequence[Numbers]) -> None:
+        """Gives each class to the splits in their shares, to within one, by its rows' hashes."""
+        place = label_column(self._columns)
+        assert place is not None
+        numbers = range(len(self._pieces))
+        values = [
+            self._read(number, self._columns[place])[0].cast(pa.string()) for number in numbers
+        ]
+        encoded = pa.chunked_array(values).combine_chunks().dictionary_encode()
+        classes = _one(encoded).indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        hashes = np.concatenate(
+            [self._hashes(n, read_columns(self._folder, n, [])[1]) for n in numbers]
+        )
+        splits = np.concatenate(assigned)
+        rows = np.flatnonzero(splits != LEFT_OUT)
+        order = rows[np.lexsort((hashes[rows], classes[rows]))]
+        found, firsts, sizes = np.unique(classes[order], return_index=True, return_counts=True)
+        labels = _one(encoded).dictionary.to_pylist()
+        ends = np.array(self._hashed.ends)
+        for label, first, size in zip(*map(np.ndarray.tolist, (found, firsts, sizes)), strict=True):
+            # One start a class, so that the remainders of many small ones do not all go one way.
+            key = b"" if label < 0 else labels[label].encode()
+            start = keyed_hash(key, seed=self._settings.seed, purpose="stratify") % int(ends[-1])
+            points = (np.arange(size) * int(ends[-1]) + start) // size
+            chosen = np.searchsorted(ends, points, side="right")
+            splits[order[first : first + size]] = self._hashed_numbers()[chosen]
+        _copy_back(splits, assigned)
+
+
+def _copy_back(splits: Numbers, assigned: Sequence[Numbers]) -> None:
+    """Gives each piece its part of what was worked out for all rows together."""
+    ends = np.cumsum([len(part) for part in assigned])[:-1]
+    for part, whole in zip(assigned, np.split(splits, ends), strict=True):
+        part[:] = whole
+
+
+def _one(array: Any) -> Any:
+    return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
+
+
+def _without_id(array: Any, ids: Any) -> npt.NDArray[np.bool_]:
+    """Which rows have a label that got no id."""
+    if not pa.types.is_list(array.type):
+        mask = pc.and_(array.is_valid(), ids.is_null())
+        return np.asarray(mask.to_numpy(zero_copy_only=False))
+    lost = np.flatnonzero(ids.values.is_null().to_numpy(zero_copy_only=False))
+    unknown = np.zeros(len(array), np.bool_)
+    unknown[np.searchsorted(ids.offsets.to_numpy(), lost, side="right") - 1] = True
+    return unknown

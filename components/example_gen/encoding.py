@@ -1,0 +1,269 @@
+"""The second look at a piece: its rows as framed examples, each for the bucket it belongs to.
+
+report = encode_piece(piece, number=3, plan=plan, settings=settings, folder=folder)
+shards = gather_bucket(0, plan=plan, pieces=70, uri=uri, gzip=False)
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.example_batch import encode_batch, frame_batch
+from components.common.shards import verify_shard, write_shard
+from components.common.summaries import working_folder
+from components.example_gen.assignment import LEFT_OUT
+from components.example_gen.columns import label_ids
+from components.example_gen.inspection import read_columns
+from components.example_gen.row_plan import Bucket, RowPlan, read_assignment
+from components.example_gen.vocabularies import label_column
+from components.tables.kinds import typed
+from components.tables.pieces import Piece
+from trainer_utils.format import Shard, ShardName, ShardWriter, permute
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, footers_of
+from trainer_utils.storage import is_remote, join, make_folder, read_bytes, write_atomically
+
+__all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
+
+ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
+_BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
+_WRITE_BYTES = 1 << 20
+_MOST_BYTES = 2**31 - 1
+
+
+@dataclasses.dataclass
+class EncodingReport:
+    """What one piece gave.
+
+    Args:
+        labels: examples by split and class, an id or a number.
+        missing: columns that an example lacks.
+        lengths: of each list column, the least and the most values.
+    """
+
+    labels: dict[str, dict[str, int]]
+    missing: list[str]
+    lengths: dict[str, tuple[int, int]]
+
+
+def id_feature(names: Any) -> str:
+    """The feature that says where an example is from."""
+    return next(name for name in ID_FEATURES if name not in names)
+
+
+def encode_piece(
+    piece: Piece,
+    *,
+    number: int,
+    names: list[str] | None,
+    plan: RowPlan,
+    seed: int,
+    folder: str,
+) -> EncodingReport:
+    """Makes the rows of a piece into framed examples, sorted by the place that each will have.
+
+    Args:
+        piece: that was inspected.
+        number: of the piece.
+        names: of the rows found, where they have names of their own.
+        plan: of all rows.
+        seed: of the order.
+        folder: the working folder, in which the frames are kept.
+    """
+    columns, records = read_columns(folder, number, [column.name for column in plan.columns])
+    firsts, splits = read_assignment(folder, number)
+    rows = len(records)
+    arrays = {
+        column.name: typed(columns.get(column.name, pa.nulls(rows)), column)
+        for column in plan.columns
+    }
+    features = {
+        column.name: label_ids(arrays[column.name], plan.vocabularies[column.name])
+        if column.kind == "label"
+        else arrays[column.name]
+        for column in plan.columns
+    }
+    own_id = id_feature(features)
+    features[own_id] = _ids(piece, records, names, plan.first_records[number])
+    kept = splits != LEFT_OUT
+    if not kept.all():
+        features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
+        records, splits = records[kept], splits[kept]
+    frames = _frames(features, len(splits))
+    _write_frames(folder, number, frames, *_places(plan, splits, firsts, seed))
+    return EncodingReport(
+        labels=_label_counts(plan, features, splits),
+        missing=[name for name, array in features.items() if array.null_count],
+        lengths=_lengths(features),
+    )
+
+
+def _ids(piece: Piece, records: npt.NDArray[np.int64], names: list[str] | None, first: int) -> Any:
+    if names is not None:
+        return pa.array([os.fsencode(names[record]) for record in records.tolist()], pa.binary())
+    numbers = pc.cast(pa.array(records + (first + 1)), pa.string())
+    source = pa.scalar(os.fsencode(f"{piece.source}:"), pa.binary())
+    return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
+
+
+def _frames(features: Mapping[str, Any], rows: int) -> Any:
+    batches = [
+        frame_batch(
+            encode_batch({n: array.slice(start, _BATCH_ROWS) for n, array in features.items()})
+        )
+        for start in range(0, rows, _BATCH_ROWS)
+    ]
+    return pa.concat_arrays(batches) if batches else pa.array([], pa.binary())
+
+
+def _places(
+    plan: RowPlan, splits: npt.NDArray[np.uint8], firsts: npt.NDArray[np.int64], seed: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Each row's bucket, and its place in its split."""
+    places = np.zeros(len(splits), np.int64)
+    buckets = np.zeros(len(splits), np.int64)
+    for split, shards in enumerate(plan.splits):
+        mine = np.flatnonzero(splits == split)
+        numbers = firsts[split] + np.arange(len(mine))
+        places[mine] = permute(numbers, num_records=shards.num_records, seed=seed)
+        stops = [shards.bounds[b.stop_shard] for b in plan.buckets if b.split == split]
+        first_bucket = next(n for n, b in enumerate(plan.buckets) if b.split == split)
+        buckets[mine] = first_bucket + np.searchsorted(stops, places[mine], side="right")
+    return buckets, places
+
+
+def _label_counts(
+    plan: RowPlan, features: Mapping[str, Any], splits: npt.NDArray[np.uint8]
+) -> dict[str, dict[str, int]]:
+    place = label_column(plan.columns)
+    if place is None or plan.columns[place].kind not in ("int", "label"):
+        return {}
+    array = features[plan.columns[place].name]
+    of_rows = splits
+    if pa.types.is_list(array.type):
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        of_rows, array = np.repeat(splits, lengths), array.flatten()
+    counts: dict[str, dict[str, int]] = {}
+    for split, shards in enumerate(plan.splits):
+        values = pc.value_counts(array.filter(pa.array(of_rows == split)).drop_null())
+        counts[shards.name] = {
+            str(entry["values"]): entry["counts"] for entry in values.to_pylist()
+        }
+    return counts
+
+
+def _lengths(features: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+    lengths = {}
+    for name, array in features.items():
+        if pa.types.is_list(array.type) and len(array):
+            sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+            lengths[name] = (int(sizes.min()), int(sizes.max()))
+    return lengths
+
+
+def _path(folder: str, number: int) -> str:
+    return join(folder, f"frames/{number:06d}.arrow")
+
+
+def _write_frames(
+    folder: str,
+    number: int,
+    frames: Any,
+    buckets: npt.NDArray[np.int64],
+    places: npt.NDArray[np.int64],
+) -> None:
+    """One record batch a bucket, from the first to the last that the piece has rows for."""
+    order = np.lexsort((places, buckets))
+    bounds = np.searchsorted(buckets[order], np.arange(buckets.max(initial=0) + 2))
+    frames = frames.take(pa.array(order))
+    schema = pa.schema([("place", pa.int64()), ("frame", pa.binary())])
+    make_folder(join(folder, "frames"))
+    with (
+        write_atomically(_path(folder, number), temporary_folder=folder) as stream,
+        pa.ipc.new_file(stream, schema) as writer,
+    ):
+        for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
+            arrays = [pa.array(places[order[start:stop]]), frames.slice(start, stop - start)]
+            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+
+
+def _read_frames(folder: str, number: int, bucket: int) -> Any:
+    """The batch of a bucket, or None."""
+    path = _path(folder, number)
+    source = pa.BufferReader(read_bytes(path)) if is_remote(path) else pa.memory_map(path)
+    with pa.ipc.open_file(source) as reader:
+        return reader.get_batch(bucket) if bucket < reader.num_record_batches else None
+
+
+def gather_bucket(number: int, *, plan: RowPlan, pieces: int, uri: str, gzip: bool) -> list[Shard]:
+    """Puts the rows of a bucket in order, and writes its shards under their final names."""
+    bucket = plan.buckets[number]
+    folder = working_folder(uri)
+    batches = [_read_frames(folder, piece, number) for piece in range(pieces)]
+    found = [batch for batch in batches if batch is not None and len(batch)]
+    split = plan.splits[bucket.split]
+    start, stop = split.bounds[bucket.first_shard], split.bounds[bucket.stop_shard]
+    places = np.concatenate([np.zeros(0, np.int64), *(b.column(0).to_numpy() for b in found)])
+    order = np.argsort(places)
+    assert np.array_equal(places[order], np.arange(start, stop)), "a row has no place, or two"
+    frames = _together([batch.column(1) for batch in found])
+    return [
+        _write_shard(bucket, shard, frames, order, plan, uri=uri, gzip=gzip)
+        for shard in range(bucket.first_shard, bucket.stop_shard)
+    ]
+
+
+def _together(arrays: Sequence[Any]) -> Any:
+    """Binary arrays as one; Arrow would join them anew each time that some rows are taken."""
+    if sum(array.nbytes for array in arrays) > _MOST_BYTES:  # offsets of 32 bits do not reach
+        arrays = [array.cast(pa.large_binary()) for array in arrays]
+    return pa.concat_arrays(arrays) if arrays else pa.array([], pa.binary())
+
+
+def _write_shard(
+    bucket: Bucket,
+    shard_index: int,
+    frames: Any,
+    order: npt.NDArray[np.int64],
+    plan: RowPlan,
+    *,
+    uri: str,
+    gzip: bool,
+) -> Shard:
+    """Writes a shard and its index, and reads both back."""
+    shards = plan.splits[bucket.split]
+    first = shards.bounds[bucket.first_shard]
+    start, stop = (bound - first for bound in shards.bounds[shard_index : shard_index + 2])
+    step = _rows_a_write(frames)
+
+    def fill(writer: ShardWriter) -> None:
+        for begin in range(start, stop, step):
+            chosen = pa.array(order[begin : min(begin + step, stop)])
+            _append(writer, frames.take(chosen))
+
+    name = ShardName(
+        split=shards.name, shard_index=shard_index, num_shards=shards.num_shards, gzip=gzip
+    )
+    shard = write_shard(name, fill, uri=uri)
+    verify_shard(shard, uri=uri)
+    return shard
+
+
+def _rows_a_write(frames: Any) -> int:
+    return max(1, int(_WRITE_BYTES * len(frames) / max(1, frames.nbytes)))
+
+
+def _append(writer: ShardWriter, frames: Any) -> None:
+    kind = np.int64 if pa.types.is_large_binary(frames.type) else np.int32
+    buffer: Any = np.frombuffer(frames.buffers()[1], kind)
+    offsets = buffer[frames.offset :][: len(frames) + 1]
+    start, stop = int(offsets[0]), int(offsets[-1])
+    data = frames.buffers()[2].slice(start, stop - start)
+    offsets = (offsets - start).astype(np.int64)
+    lengths = np.diff(offsets) - RECORD_OVERHEAD_BYTES
+    writer.write_framed(data.to_pybytes(), lengths, footers_of(data, offsets[1:]))

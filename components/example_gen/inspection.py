@@ -1,0 +1,233 @@
+"""The first look at a piece: its rows as an Arrow file, and a report of what is in them.
+
+    report = inspect_piece("reviews/", piece, number=3, settings=settings, folder=folder)
+    columns, records = read_columns(folder, 3)
+
+Nothing is known of the other pieces yet, so values stay what they are in the source; what the
+columns are is decided when all reports are there.
+"""
+
+import dataclasses
+import hashlib
+import unicodedata
+from collections.abc import Sequence
+from typing import Any, cast
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.tables.column_types import LABEL_NAMES
+from components.tables.kinds import ColumnFacts, column_facts
+from components.tables.pieces import Piece
+from components.tables.rows import NAMED_ENCODING, BadRow, Rows
+from components.text_example_gen.layouts import read_piece
+from components.text_example_gen.settings import TextSettings
+from trainer_utils.format import ConfigError
+from trainer_utils.storage import is_remote, join, make_folder, read_bytes, write_atomically
+
+__all__ = ["PieceReport", "inspect_piece", "read_columns", "read_digests", "text_columns"]
+
+_TEXT_NAMES = ("text", "sentence", "review", "content", "document", "body", "comment")
+_RECORD = "record"  # of the Arrow file; the columns of the source have a prefix
+_PREFIX = "column:"
+
+
+@dataclasses.dataclass
+class PieceReport:
+    """What one piece holds.
+
+    Args:
+        found: rows, the bad and the skipped among them.
+        kept: rows that are left.
+        lines: line ends, for the numbers of lines in later pieces.
+        bad: rows that are rejected.
+        skipped: numbers of the rows left out on purpose.
+        names: of all rows found, where they have names of their own.
+        facts: by column.
+        labels: values of columns that may be labels, by column.
+        sums: as of `Rows`.
+    """
+
+    found: int
+    kept: int
+    lines: int
+    bad: list[BadRow]
+    skipped: list[int]
+    names: list[str] | None
+    facts: dict[str, ColumnFacts]
+    labels: dict[str, list[str]]
+    sums: list[Any]
+
+    @classmethod
+    def from_json(cls, value: dict[str, Any]) -> "PieceReport":
+        """From what `dataclasses.asdict` and JSON made of one."""
+        typed = {
+            "bad": [BadRow(**row) for row in value["bad"]],
+            "facts": {name: ColumnFacts(**facts) for name, facts in value["facts"].items()},
+        }
+        return cls(**{**value, **typed})
+
+
+def inspect_piece(
+    base: str, piece: Piece, *, number: int, settings: TextSettings, folder: str
+) -> PieceReport:
+    """Reads a piece, makes its texts what the settings ask for, and keeps what is left.
+
+    Raises:
+        InputError: the piece as a whole cannot be read.
+        ConfigError: a setting names a column that is not there.
+    """
+    rows = read_piece(base, piece, settings)
+    texts = text_columns(list(rows.columns), settings)
+    rows.bad = [_named(bad, settings.encoding) for bad in rows.bad]
+    skipped = [*rows.skipped, *_prepare(rows, texts, settings)]
+    records = cast(npt.NDArray[np.int64], rows.records)
+    _write_columns(folder, number, rows.columns, records)
+    if settings.deduplicate:
+        _write_digests(folder, number, [rows.columns[name] for name in texts])
+    facts = {
+        name: column_facts(
+            array, records, are_texts=name in rows.texts and not _stays_text(name, texts, settings)
+        )
+        for name, array in rows.columns.items()
+    }
+    return PieceReport(
+        found=rows.found,
+        kept=len(records),
+        lines=rows.lines,
+        bad=rows.bad,
+        skipped=skipped,
+        names=None if rows.names is None else list(rows.names),
+        facts=facts,
+        labels={
+            name: _values(array)
+            for name, array in rows.columns.items()
+            if settings.columns.get(name) == "label" or name.lower() in LABEL_NAMES
+        },
+        sums=rows.sums,
+    )
+
+
+def _named(bad: BadRow, encoding: str) -> BadRow:
+    return dataclasses.replace(bad, detail=bad.detail.replace(NAMED_ENCODING, encoding))
+
+
+def _stays_text(name: str, texts: Sequence[str], settings: TextSettings) -> bool:
+    return name in texts or settings.columns.get(name) in ("string", "text", "label")
+
+
+def text_columns(names: Sequence[str], settings: TextSettings) -> list[str]:
+    """Those columns that hold the texts of the examples: as the user says, or by their names."""
+    given = [name for name, kind in settings.columns.items() if kind == "text"]
+    if given:
+        return [name for name in given if name in names]
+    by_lower = {name.lower(): name for name in reversed(names) if name not in settings.columns}
+    return [by_lower[name] for name in _TEXT_NAMES if name in by_lower][:1]
+
+
+def _prepare(rows: Rows, texts: Sequence[str], settings: TextSettings) -> list[int]:
+    """Changes the texts, and leaves out rows; returns the numbers of these."""
+    asked = settings.lowercase or settings.normalize or settings.min_chars
+    if (asked or settings.max_chars or settings.deduplicate) and rows.columns and not texts:
+        raise ConfigError(
+            "lowercase, normalize, min_chars, max_chars, deduplicate: expected a column with the "
+            f"texts, got {', '.join(rows.columns)}. Name it: columns={{'<column>': 'text'}}."
+        )
+    for name in texts:
+        array = rows.columns[name]
+        if not pa.types.is_string(array.type):
+            array = array.cast(pa.string())
+        if settings.normalize:
+            array = _normalized(array, settings.normalize)
+        if settings.lowercase:
+            array = pc.utf8_lower(array)
+        rows.columns[name] = array
+    if not settings.min_chars and settings.max_chars is None:
+        return []
+    fits = np.ones(len(cast(Any, rows.records)), np.bool_)
+    for name in texts:
+        lengths = pc.fill_null(pc.utf8_length(rows.columns[name]), 0)
+        sizes = lengths.to_numpy(zero_copy_only=False)
+        fits &= (sizes >= settings.min_chars) & (sizes <= (settings.max_chars or np.inf))
+    gone = [int(record) for record in cast(Any, rows.records)[~fits]]
+    if gone:
+        rows.keep(fits)
+    return gone
+
+
+def _normalized(array: Any, form: Any) -> Any:
+    """By Python, since Arrow 10 leaves out the composition of NFC and NFKC."""
+    others = pc.fill_null(pc.invert(pc.string_is_ascii(array)), False)
+    if not pc.any(others).as_py():
+        return array
+    texts = [unicodedata.normalize(form, text) for text in array.filter(others).to_pylist()]
+    return pc.replace_with_mask(array, others, pa.array(texts, pa.string()))
+
+
+def _values(array: Any) -> list[str]:
+    """The different values of a column of texts, or of lists of them."""
+    if pa.types.is_list(array.type):
+        array = array.flatten()
+    if pa.types.is_null(array.type):
+        return []
+    unique = pc.unique(array.cast(pa.string()))
+    return [value for value in unique.to_pylist() if value is not None]
+
+
+def _path(folder: str, number: int) -> str:
+    return join(folder, f"rows/{number:06d}.arrow")
+
+
+def _write_columns(
+    folder: str, number: int, columns: dict[str, Any], records: npt.NDArray[np.int64]
+) -> None:
+    make_folder(join(folder, "rows"))
+    arrays = {_RECORD: pa.array(records, pa.int64())}
+    arrays |= {_PREFIX + name: array for name, array in columns.items()}
+    batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
+    with (
+        write_atomically(_path(folder, number), temporary_folder=folder) as stream,
+        pa.ipc.new_file(stream, batch.schema) as writer,
+    ):
+        writer.write_batch(batch)
+
+
+def read_columns(
+    folder: str, number: int, names: Sequence[str] | None = None
+) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
+    """The columns of a piece that was inspected, and its rows' numbers.
+
+    Args:
+        folder: the working folder.
+        number: of the piece.
+        names: of the columns to read; None for all.
+    """
+    path = _path(folder, number)
+    source = pa.BufferReader(read_bytes(path)) if is_remote(path) else pa.memory_map(path)
+    with pa.ipc.open_file(source) as reader:
+        batch = reader.get_batch(0)
+    columns = {
+        name.removeprefix(_PREFIX): column
+        for name, column in zip(batch.schema.names, batch.columns, strict=True)
+        if name != _RECORD and (names is None or name.removeprefix(_PREFIX) in names)
+    }
+    return columns, batch.column(0).to_numpy()
+
+
+def _write_digests(folder: str, number: int, texts: Sequence[Any]) -> None:
+    lists = [array.to_pylist() for array in texts]
+    digests = b"".join(
+        hashlib.blake2b(repr(values).encode(), digest_size=16).digest()
+        for values in zip(*lists, strict=True)
+    )
+    with write_atomically(
+        join(folder, f"rows/{number:06d}.digests"), temporary_folder=folder
+    ) as stream:
+        stream.write(digests)
+
+
+def read_digests(folder: str, number: int) -> npt.NDArray[np.void]:
+    """`(rows,) 16 bytes`: what stands for each row's text."""
+    return np.frombuffer(read_bytes(join(folder, f"rows/{number:06d}.digests")), "V16")

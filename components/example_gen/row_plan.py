@@ -1,0 +1,204 @@
+"""Lays out the shards: what the columns are, and the split and place of every row.
+
+plan = plan_rows(pieces, reports, [], folder=folder, partition=None, settings=settings)
+plan.buckets[0]          # the shards that one worker writes together
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from components.common.listing import Column, LeftOut
+from components.common.rejects import Reject
+from components.example_gen.assignment import Assignment
+from components.example_gen.columns import decide_columns, vocabularies_of
+from components.example_gen.inspection import PieceReport
+from components.example_gen.partition import Partition
+from components.tables.pieces import Piece
+from components.text_example_gen.settings import TextSettings
+from trainer_utils.format import num_shards_for, shard_bounds
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
+from trainer_utils.format.naming import check_feature_names
+from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
+
+__all__ = ["Bucket", "RowPlan", "SplitShards", "bytes_per_row", "plan_rows", "read_assignment"]
+
+_BUCKET_BYTES = 128 << 20  # that are put in order at a time; about three times that in memory
+_ENTRY_BYTES = 14  # of a feature beside its name and its values
+_ID_BYTES = 40
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitShards:
+    """The shards of one split.
+
+    Args:
+        name: the split's.
+        bounds: the first place of each shard, and the number of rows.
+    """
+
+    name: str
+    bounds: tuple[int, ...]
+
+    @property
+    def num_records(self) -> int:
+        """How many rows it has."""
+        return self.bounds[-1]
+
+    @property
+    def num_shards(self) -> int:
+        """How many shards it has."""
+        return len(self.bounds) - 1
+
+
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+    """Consecutive shards of a split, `first_shard` to before `stop_shard`, put in order at once."""
+
+    split: int
+    first_shard: int
+    stop_shard: int
+
+
+@dataclasses.dataclass(frozen=True)
+class RowPlan:
+    """The whole of the work.
+
+    Args:
+        columns: that become features, with what they are.
+        vocabularies: values by feature; a value's place is its id.
+        splits: in order.
+        buckets: by split and shard.
+        rejects: rows and files that are left out.
+        skipped: rows and files left out on purpose, by split.
+        found: rows and files in all.
+        first_records: of each piece, the number of its first row in its source.
+        left_out: files that are not read.
+    """
+
+    columns: tuple[Column, ...]
+    vocabularies: Mapping[str, tuple[str, ...]]
+    splits: tuple[SplitShards, ...]
+    buckets: tuple[Bucket, ...]
+    rejects: tuple[Reject, ...]
+    skipped: Mapping[str, int]
+    found: int
+    first_records: tuple[int, ...]
+    left_out: tuple[LeftOut, ...] = ()
+
+
+def plan_rows(
+    pieces: Sequence[Piece],
+    reports: Sequence[PieceReport],
+    left_out: Sequence[LeftOut],
+    *,
+    folder: str,
+    partition: Partition | None,
+    settings: TextSettings,
+) -> RowPlan:
+    """Lays out all shards, and keeps each piece's splits as a file for the workers.
+
+    Args:
+        pieces, reports: all of them, in order.
+        left_out: files that are not read.
+        folder: the working folder.
+        partition: the splits that output_config asks for, or None for those that the inputs name,
+            or else train and eval, 2:1.
+        settings: of the component.
+
+    Raises:
+        InputError: a value is not what its column holds, or a row names a split that is none.
+        ConfigError: a setting names no column, or contradicts the inputs.
+    """
+    columns = decide_columns(pieces, reports, settings)
+    check_feature_names(column.name for column in columns)
+    vocabularies = vocabularies_of(columns, reports, settings)
+    assignment = Assignment(
+        pieces,
+        reports,
+        columns,
+        vocabularies,
+        folder=folder,
+        partition=partition,
+        settings=settings,
+    )
+    counts = np.zeros(len(assignment.splits), np.int64)
+    make_folder(join(folder, "splits"))
+    for number, splits in enumerate(assignment.of_pieces()):
+        _write_assignment(folder, number, counts, splits)
+        counts += np.bincount(splits, minlength=256)[: len(counts)]
+    rejects, skipped = assignment.rejects, assignment.skipped
+    for left in left_out:
+        split = left.split if left.split in assignment.splits else assignment.splits[0]
+        if left.code is None:
+            skipped[split] += 1
+        else:
+            rejects.append(Reject(split, left.name, left.code, left.detail))
+    row_bytes = bytes_per_row(reports, columns)
+    shards = tuple(
+        _shards(name, count, row_bytes, settings)
+        for name, count in zip(assignment.splits, counts.tolist(), strict=True)
+    )
+    return RowPlan(
+        columns=columns,
+        vocabularies=vocabularies,
+        splits=shards,
+        buckets=tuple(b for n, s in enumerate(shards) for b in _buckets(n, s, row_bytes)),
+        rejects=tuple(rejects),
+        skipped=dict(skipped),
+        found=sum(report.found for report in reports) + len(left_out),
+        first_records=tuple(assignment.first_records),
+        left_out=tuple(left_out),
+    )
+
+
+def bytes_per_row(reports: Sequence[PieceReport], columns: Sequence[Column]) -> float:
+    """About how long a record is: its values, the names of its features, its frame; in bytes."""
+    rows = sum(report.kept for report in reports)
+    values = sum(facts.bytes for report in reports for facts in report.facts.values())
+    names = sum(len(column.name) + _ENTRY_BYTES for column in columns)
+    return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES
+
+
+def _shards(name: str, records: int, bytes_per_row: float, settings: TextSettings) -> SplitShards:
+    num_shards = num_shards_for(
+        num_records=records,
+        num_bytes=int(bytes_per_row * records),
+        target_shard_bytes=settings.target_shard_bytes,
+    )
+    bounds = shard_bounds(num_records=records, num_shards=num_shards)
+    return SplitShards(name, tuple(bounds.tolist()))
+
+
+def _buckets(number: int, split: SplitShards, bytes_per_row: float) -> list[Bucket]:
+    """Groups shards as long as they fit; a larger shard is a bucket by itself."""
+    buckets, first = [], 0
+    for stop in range(1, split.num_shards + 1):
+        with_next = split.bounds[min(stop + 1, split.num_shards)] - split.bounds[first]
+        if stop == split.num_shards or with_next * bytes_per_row > _BUCKET_BYTES:
+            buckets.append(Bucket(number, first, stop))
+            first = stop
+    return buckets
+
+
+def _write_assignment(
+    folder: str,
+    number: int,
+    firsts: npt.NDArray[np.int64],
+    splits: npt.NDArray[np.uint8],
+) -> None:
+    path = join(folder, f"splits/{number:06d}")
+    with write_atomically(path, temporary_folder=folder) as stream:
+        stream.write(len(firsts).to_bytes(1, "little") + firsts.astype("<i8").tobytes())
+        stream.write(splits.tobytes())
+
+
+def read_assignment(
+    folder: str, number: int
+) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+    """Of a piece: how many rows each split has before it, and the number of each row's split."""
+    data = read_bytes(join(folder, f"splits/{number:06d}"))
+    stop = 1 + 8 * data[0]
+    return np.frombuffer(data[1:stop], "<i8"), np.frombuffer(data[stop:], np.uint8)

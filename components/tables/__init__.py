@@ -1,0 +1,1 @@
+"""CSV, TSV, JSON lines and Parquet to Arrow, in pieces: reading, typing, vocabularies."""

@@ -1,0 +1,161 @@
+"""Datum's JSON: `{"17": {"text": "Such a day", "label": {"polarity": 1}}, …}`, or a list of these.
+
+Each entry of `label` is a feature by its own name. Texts that are numbers or lists are taken for
+these, as Datum does. A file is cut between its entries, so that its size does not matter.
+
+Source: `datum/generator/text.py` of datum 1.13.
+"""
+
+import json
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from components.common.layout_inputs import LayoutInputs
+from components.tables.json_entries import JsonEntries
+from components.tables.json_lines import (
+    columns_of_objects,
+    flat_object,
+    flattened,
+    without_twins,
+)
+from components.tables.pieces import Piece, RowTooLong, cut
+from components.tables.rows import BadRow, Rows, lines_of
+from trainer_utils.format import InputError
+
+__all__ = ["find_pieces", "read"]
+
+_LABELS = "label."
+_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_HEAD_BYTES = 1 << 16
+_SHOWN = 40
+_CLOSERS = {b"{": b"}", b"[": b"]"}
+
+
+def find_pieces(
+    inputs: LayoutInputs, path: str, *, source: str, split: str | None
+) -> Iterator[Piece]:
+    """Cuts a file between its entries.
+
+    Raises:
+        InputError: it is no object and no list, or not whole.
+    """
+    entries = JsonEntries()
+    with inputs.open(path) as stream:
+        head = stream.read(_HEAD_BYTES)
+        body = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+        opener = body[:1]
+        if opener not in _CLOSERS:
+            raise InputError(
+                f"{source!r}: expected objects of JSON by key or in a list, got "
+                f"{body[:_SHOWN]!r} (byte {len(head) - len(body)}). "
+                "Lines of JSON are called .jsonl."
+            )
+        first = len(head) - len(body) + 1
+        entries.row_ends(opener)
+        for part in cut(stream, start=first, rows=entries):
+            too_long = isinstance(part, RowTooLong)
+            begin, end = (part.start, part.stop) if isinstance(part, RowTooLong) else part
+            yield Piece(
+                path=path,
+                source=source,
+                layout="json",
+                split=split,
+                start=begin,
+                stop=end,
+                too_long=too_long,
+                details={"opener": opener.decode(), "first": first},
+            )
+        if not entries.is_whole:
+            raise InputError(
+                f"{source!r}: expected JSON, got a file that ends within a text, a list or an "
+                f"object (byte {stream.seek(0, 2)}). It may have been cut short: fetch it again."
+            )
+
+
+def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
+    """The rows of a piece.
+
+    Args:
+        data: whole entries, with the commas between them.
+        piece: from `find_pieces`.
+        ignored: columns that are left out.
+
+    Raises:
+        InputError: it is no such JSON.
+    """
+    value = _parsed(data, piece)
+    is_keyed = isinstance(value, _Pairs)
+    pairs = value.pairs if is_keyed else [(None, entry) for entry in value]
+    objects, names, bad = [], [], []
+    seen: set[str] = set()
+    for record, (key, entry) in enumerate(pairs):
+        names.append(f"{piece.source}:{key}")
+        what = f"the key {key!r}" if is_keyed else "each entry"
+        if key in seen:
+            bad.append(BadRow(record, "DUPLICATE_KEY", f"the key {key!r} stands twice"))
+        elif not isinstance(entry, _Pairs):
+            detail = f"expected an object for {what}, got {type(entry).__name__}"
+            bad.append(BadRow(record, "BAD_JSON", detail))
+        else:
+            try:
+                objects.append(_fields(entry))
+            except ValueError as error:
+                bad.append(BadRow(record, "BAD_JSON", f"expected an object for {what}: {error}"))
+        if is_keyed:
+            seen.add(key)
+    columns, _ = columns_of_objects(objects, source=piece.source, ignored=ignored)
+    return Rows(
+        columns,
+        found=len(pairs),
+        bad=bad,
+        names=names if is_keyed else None,
+        lines=data.count(b"\n"),
+        texts=list(columns),
+    )
+
+
+def _parsed(data: bytes, piece: Piece) -> Any:
+    """The entries of a piece, as if it were a file by itself."""
+    opener = piece.details["opener"].encode()
+    body = data.strip()
+    if body.endswith(b","):
+        data = body[:-1] + _CLOSERS[opener]
+    elif body == _CLOSERS[opener] and piece.start > piece.details["first"]:
+        raise InputError(
+            f"{piece.source!r}: expected JSON, got a comma behind the last entry "
+            f"(byte {piece.start})"
+        )
+    try:
+        return json.loads((opener + data).decode("utf-8"), object_pairs_hook=_Pairs)
+    except UnicodeDecodeError as error:
+        offset = error.start - 1
+        (line,) = lines_of([offset], data)
+        place = f"line {line + 1}, " if piece.start == piece.details["first"] else ""
+        raise InputError(
+            f"{piece.source!r}: expected UTF-8, got {data[offset : offset + 4]!r} "
+            f"({place}byte {piece.start + offset})"
+        ) from error
+    except (ValueError, RecursionError) as error:
+        raise InputError(
+            f"{piece.source!r}: expected JSON: {error} (from byte {piece.start})"
+        ) from error
+
+
+class _Pairs:
+    """An object as its pairs, so that a key that stands twice is seen."""
+
+    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+        self.pairs = pairs
+
+
+def _fields(entry: _Pairs) -> dict[str, Any]:
+    fields = flattened(_plain(entry))
+    return flat_object((name.removeprefix(_LABELS) or name, value) for name, value in fields)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, _Pairs):
+        return without_twins([(key, _plain(part)) for key, part in value.pairs])
+    if isinstance(value, list):
+        return [_plain(part) for part in value]
+    return value

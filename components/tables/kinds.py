@@ -1,0 +1,300 @@
+"""Finds out what columns hold, from every value of every piece, and makes them that.
+
+    facts = column_facts("stars", pa.array(["5", "4.5"]), records, are_texts=True)
+    decide("stars", [(piece_name, facts)], given=None)     # Column(name='stars', kind='float')
+    typed(pa.array(["5", "4.5"]), column)                  # [5.0, 4.5]
+
+A column is of ints where every value is one, of floats where every value is a number, of lists
+where every value is one of these, else of texts; but a few words among numbers are an error.
+What a number looks like in a text is told in `example_gen.column_types`: `08123` is none.
+"""
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.listing import Column
+from components.tables.column_types import (
+    DOUBTFUL_TEXT,
+    FLOAT_TEXT,
+    INT_TEXT,
+    LABEL_NAMES,
+    list_of_text,
+)
+from trainer_utils.format import InputError
+
+__all__ = ["ColumnFacts", "column_facts", "decide", "typed"]
+
+_INT, _FLOAT = rf"^({INT_TEXT})$", rf"^({FLOAT_TEXT})$"
+_DOUBTFUL = rf"^({DOUBTFUL_TEXT})$"
+# What is taken where the user says that a column holds numbers.
+_GIVEN_INT = r"^\s*[+-]?[0-9]+\s*$"
+_GIVEN_NUMBER = (
+    r"^\s*[+-]?([0-9]+\.?[0-9]*([eE][+-]?[0-9]+)?|\.[0-9]+([eE][+-]?[0-9]+)?"
+    r"|[nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?)\s*$"
+)
+# What is a number, or a code that looks like one: digits of any script with points, commas and the
+# like between them. Anything else among numbers is a mistake.
+_LIKE_NUMBER = (
+    r"^[\s\pZ]*([+-]?([nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?|0[xXoObB][0-9a-fA-F]+"
+    r"|[\p{Nd}_.,+-]*\p{Nd}[\p{Nd}_.,+-]*([eE][+-]?\p{Nd}+)?))[\s\pZ]*$"
+)
+_SHOWN = 60  # characters of a value in a message
+
+Place = tuple[int, str]  # a row's number in its piece, and the value as it stands there
+
+
+@dataclasses.dataclass
+class ColumnFacts:
+    """What one piece's values of a column are.
+
+    Args:
+        values: how many there are; the others are missing.
+        numbers: how many are numbers, look like ones, or are lists of them.
+        lists: how many are lists.
+        are_texts: whether the lists stand as texts, and may be taken for these.
+        bytes: of the values, about.
+        has_floats: whether one of the numbers is a float without doubt.
+        has_doubtful: whether a text is a float only beside others, as `nan` is.
+        has_codes: whether a text looks like a number that would be written in another way.
+        first_float, first_text: the first that is no int, and the first that is no number.
+        too_large: the first int that 64 bits do not hold.
+    """
+
+    values: int = 0
+    numbers: int = 0
+    lists: int = 0
+    are_texts: bool = False
+    bytes: int = 0
+    has_floats: bool = False
+    has_doubtful: bool = False
+    has_codes: bool = False
+    first_float: Place | None = None
+    first_text: Place | None = None
+    too_large: Place | None = None
+
+
+def column_facts(array: Any, records: npt.NDArray[np.int64], *, are_texts: bool) -> ColumnFacts:
+    """Looks at every value.
+
+    Args:
+        array: an Arrow array of int64, float64, string, binary, or lists of these.
+        records: the number of each row.
+        are_texts: whether numbers and lists may stand as texts.
+    """
+    values = len(array) - array.null_count
+    if pa.types.is_null(array.type) or not values:
+        return ColumnFacts()
+    if are_texts and pa.types.is_string(array.type):
+        lists = _lists_of_texts(array)
+        if lists is None:
+            return _facts_of_texts(array, records)
+        array = lists
+    facts = ColumnFacts(values=values, bytes=array.nbytes, are_texts=are_texts)
+    kind = array.type
+    if pa.types.is_list(kind):
+        facts.lists = values
+        kind = kind.value_type
+    if pa.types.is_null(kind):
+        facts.values = 0  # empty lists say that there are lists, and no more
+    elif pa.types.is_integer(kind):
+        facts.numbers = values
+    elif pa.types.is_floating(kind):
+        facts.numbers, facts.has_floats = values, True
+        facts.first_float = _place(array, array.is_valid(), records)
+    else:
+        facts.first_text = _place(array, array.is_valid(), records)
+    return facts
+
+
+def _facts_of_texts(array: Any, records: npt.NDArray[np.int64]) -> ColumnFacts:
+    facts = ColumnFacts(values=len(array) - array.null_count, bytes=array.nbytes)
+    facts.numbers = _count(pc.match_substring_regex(array, _LIKE_NUMBER))
+    if not facts.numbers:
+        facts.first_text = _place(array, array.is_valid(), records)
+        return facts
+    is_int = pc.match_substring_regex(array, _INT)
+    ints = _count(is_int)
+    is_float = None if ints == facts.values else pc.match_substring_regex(array, _FLOAT)
+    floats = 0 if is_float is None else _count(is_float)
+    facts.has_floats = floats > 0
+    if ints + floats == facts.values:  # the common case, in as few looks as can be
+        facts.first_float = None if is_float is None else _place(array, is_float, records)
+    else:
+        others = _count(pc.match_substring_regex(array, _DOUBTFUL))
+        facts.has_doubtful = others > 0
+        facts.has_codes = ints + floats + others < facts.numbers
+        is_number = pc.match_substring_regex(array, _GIVEN_NUMBER)
+        is_int = pc.match_substring_regex(array, _GIVEN_INT)
+        facts.first_text = _place(array, pc.invert(is_number), records)
+        facts.first_float = _place(array, pc.and_(is_number, pc.invert(is_int)), records)
+    facts.too_large = _too_large(array, is_int, records)
+    facts.has_codes |= facts.too_large is not None
+    return facts
+
+
+def _count(mask: Any) -> int:
+    return pc.sum(mask).as_py() or 0
+
+
+def _too_large(array: Any, is_int: Any, records: npt.NDArray[np.int64]) -> Place | None:
+    """The first int that 64 bits do not hold."""
+    try:
+        _numbers(array.filter(is_int), pa.int64())
+    except pa.ArrowInvalid:
+        outside = [
+            value is not None and flag and not -(2**63) <= int(value) < 2**63
+            for value, flag in zip(array.to_pylist(), is_int.to_pylist(), strict=True)
+        ]
+        return _place(array, pa.array(outside), records)
+    return None
+
+
+def _place(array: Any, mask: Any, records: npt.NDArray[np.int64]) -> Place | None:
+    row = pc.index(mask, True).as_py()
+    if row < 0:
+        return None
+    value = array[row].as_py()
+    return int(records[row]), repr(value)[:_SHOWN]
+
+
+def decide(
+    name: str,
+    facts: Sequence[tuple[Any, ColumnFacts]],
+    *,
+    given: str | None,
+    is_text: bool,
+    place: Callable[[Any, int], str],
+) -> Column | None:
+    """What a column is; None where no row has a value.
+
+    Args:
+        name: of the column.
+        facts: of the pieces, each with what `place` knows it by.
+        given: the kind that the user says, or None.
+        is_text: whether it is the text of the examples, whatever stands in it.
+        place: names a row, for messages.
+
+    Raises:
+        InputError: a value is not of the kind; the message names column and row.
+    """
+    values = sum(fact.values for _, fact in facts)
+    numbers = sum(fact.numbers for _, fact in facts)
+    if not values:
+        return None
+    is_list = any(fact.lists for _, fact in facts)
+    # Texts that look like lists are lists only where all of them do.
+    if is_list and all(f.are_texts for _, f in facts) and any(f.lists < f.values for _, f in facts):
+        is_list, numbers = False, 0
+    if is_text or given in ("string", "text"):
+        return Column(name, "string", is_list=is_list and not is_text)
+    if given == "label":
+        return Column(name, "label", is_list=is_list)
+    kind = given or _kind_by_values(facts, values, numbers)
+    if kind is None:
+        return Column(name, "label" if name.lower() in LABEL_NAMES else "string", is_list=is_list)
+    wrong = [(piece, _wrong(fact, kind)) for piece, fact in facts]
+    for piece, found in wrong:
+        if found is not None:
+            row, value = found
+            of_all = f", as {numbers} of {values} rows have" if given is None else ""
+            raise InputError(
+                f"column {name!r}: expected {kind}{' in lists' if is_list else ''}{of_all}, "
+                f"got {value} ({place(piece, row)}). Mend it, or say what the column is: "
+                f"columns={{{name!r}: 'string'}}."
+            )
+    return Column(name, kind, is_list=is_list)
+
+
+def _kind_by_values(
+    facts: Sequence[tuple[Any, ColumnFacts]], values: int, numbers: int
+) -> str | None:
+    """`int` or `float` where most values are numbers, None where they are not."""
+    found = [fact for _, fact in facts]
+    if 2 * numbers <= values or any(fact.has_codes for fact in found):
+        return None  # one `08123` says what all of them are
+    if any(fact.has_doubtful for fact in found) and not any(fact.has_floats for fact in found):
+        return None
+    return "float" if any(fact.first_float for _, fact in facts) else "int"
+
+
+def _wrong(fact: ColumnFacts, kind: str) -> Place | None:
+    if fact.first_text is not None:
+        return fact.first_text
+    return fact.too_large or fact.first_float if kind == "int" else None
+
+
+_TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
+
+
+def typed(array: Any, column: Column) -> Any:
+    """A column of a piece as what it was decided to be; labels as texts.
+
+    Returns:
+        An Arrow array of int64, float32, string or binary, or of lists of these.
+    """
+    kind = _TYPES[column.kind]
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), pa.list_(kind) if column.is_list else kind)
+    if column.is_list:
+        if pa.types.is_string(array.type) and (lists := _lists_of_texts(array)) is not None:
+            array = lists
+        if not pa.types.is_list(array.type):
+            valid = np.asarray(array.is_valid().to_numpy(zero_copy_only=False), np.int64)
+            offsets = np.concatenate([[0], np.cumsum(valid)]).astype(np.int32)
+            array = pa.ListArray.from_arrays(pa.array(offsets), array.drop_null())
+        lengths = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
+        offsets = np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)
+        return pa.ListArray.from_arrays(pa.array(offsets), _scalars(array.flatten(), kind))
+    return _scalars(array, kind)
+
+
+def _scalars(array: Any, kind: Any) -> Any:
+    if array.type == kind or (pa.types.is_binary(array.type) and pa.types.is_string(kind)):
+        return array
+    if pa.types.is_null(array.type):
+        return pa.nulls(len(array), kind)
+    if pa.types.is_string(array.type) and not pa.types.is_string(kind):
+        return _numbers(array, kind)
+    if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
+        array = array.cast(pa.float64(), safe=False)
+    return array.cast(kind, safe=False)
+
+
+def _numbers(texts: Any, kind: Any) -> Any:
+    """Numbers of texts that are such, perhaps with spaces or a plus sign."""
+    wide = pa.float64() if pa.types.is_floating(kind) else kind
+    try:
+        numbers = texts.cast(wide)
+    except pa.ArrowInvalid:
+        plain = pc.utf8_ltrim(pc.utf8_trim_whitespace(texts), "+")
+        numbers = plain.cast(wide)
+    return numbers.cast(kind, safe=False)
+
+
+def _lists_of_texts(array: Any) -> Any:
+    """Texts such as `[1, 2]` as lists, where every value is such; else None."""
+    if not pc.all(pc.starts_with(array, "[")).as_py():
+        return None
+    lists = []
+    for text in array.to_pylist():
+        value = None if text is None else list_of_text(text, literals=False)
+        if text is not None and value is None:
+            return None
+        kinds = {type(part) for part in value or ()}
+        if not (kinds <= {int, float} or kinds <= {str}):
+            return None
+        lists.append(value)
+    parts = [type(part) for value in lists for part in value or ()]
+    try:
+        if str in parts:
+            return pa.array(lists, pa.list_(pa.string())) if set(parts) == {str} else None
+        kind = pa.float64() if float in parts else pa.int64() if parts else pa.null()
+        return pa.array(lists, pa.list_(kind))
+    except (pa.ArrowInvalid, OverflowError):
+        return None

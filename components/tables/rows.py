@@ -1,0 +1,155 @@
+"""The rows of one piece as columns, and the rows that cannot be among them.
+
+rows = Rows({"text": pa.array(["good", "bad"])}, found=2)
+rows.records        # array([0, 1]): each row's number in the piece
+"""
+
+import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from components.tables.transcoding import NO_TEXT
+
+__all__ = [
+    "NAMED_ENCODING",
+    "BadRow",
+    "Rows",
+    "checked_texts",
+    "lines_of",
+    "not_utf8",
+    "one_array",
+]
+
+NAMED_ENCODING = "{encoding}"  # in details, in place of its name
+
+
+@dataclasses.dataclass(frozen=True)
+class BadRow:
+    """A row that is rejected.
+
+    Args:
+        record: its number in the piece.
+        code, detail: as in `rejects.jsonl`.
+        line: its number in the piece, from 0; None where there are no lines.
+    """
+
+    record: int
+    code: str
+    detail: str
+    line: int | None = None
+
+
+@dataclasses.dataclass
+class Rows:
+    """What was read.
+
+    Args:
+        columns: Arrow arrays of one length.
+        found: how many rows there were.
+        records: `(rows,) int64`, the number of each that is left; None for all.
+        bad: the others.
+        skipped: numbers of those left out on purpose.
+        names: what each of all `found` is called, where it has a name of its own.
+        lines: how many line ends there are.
+        texts: columns in which numbers and lists may stand as texts, as in a CSV.
+        sums: what was read of the source: first byte, number of bytes, and their CRC-32C; of
+            several files the sum of each, None where it could not be read; of Parquet as
+            `column_sums`.
+    """
+
+    columns: dict[str, Any]
+    found: int
+    records: npt.NDArray[np.int64] | None = None
+    bad: list[BadRow] = dataclasses.field(default_factory=list)
+    skipped: Sequence[int] = ()
+    names: Sequence[str] | None = None
+    lines: int = 0
+    texts: Collection[str] = ()
+    sums: list[Any] = dataclasses.field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        if self.records is None:
+            gone = {row.record for row in self.bad}
+            self.records = np.array([n for n in range(self.found) if n not in gone], np.int64)
+
+    def keep(self, mask: npt.NDArray[np.bool_]) -> None:
+        """Leaves out rows."""
+        chosen = pa.array(mask)
+        self.columns = {name: array.filter(chosen) for name, array in self.columns.items()}
+        self.records = _some(self.records)[mask]
+
+
+def _some(records: npt.NDArray[np.int64] | None) -> npt.NDArray[np.int64]:
+    assert records is not None
+    return records
+
+
+def checked_texts(rows: Rows, lines: Mapping[int, int] | None = None) -> Rows:
+    """Binary columns as texts; rows with bytes that are not UTF-8, or are NUL, are rejected.
+
+    Args:
+        rows: with columns of texts that are binary as yet.
+        lines: where the records begin, for those that may be bad.
+    """
+    bad: dict[int, BadRow] = {}
+    records = _some(rows.records)
+    for name, array in rows.columns.items():
+        if not pa.types.is_binary(array.type):
+            continue
+        for row, value in enumerate(array.to_pylist()):
+            if (problem := _problem(value)) is not None:
+                record = int(records[row])
+                code, detail = problem
+                line = None if lines is None else lines.get(record)
+                bad.setdefault(record, BadRow(record, code, f"column {name!r}: {detail}", line))
+    if bad:
+        rows.keep(~np.isin(records, list(bad)))
+        rows.bad = sorted([*rows.bad, *bad.values()], key=lambda row: row.record)
+    rows.columns = {
+        name: array.cast(pa.string()) if pa.types.is_binary(array.type) else array
+        for name, array in rows.columns.items()
+    }
+    return rows
+
+
+def _problem(value: bytes | None) -> tuple[str, str] | None:
+    """The code and detail of bytes that are no text."""
+    if value is None:
+        return None
+    if b"\0" in value:
+        detail = "a NUL byte. If the file is in UTF-16, say so: encoding='utf-16'"
+        return "NUL_BYTE", detail
+    try:
+        value.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return not_utf8(error)
+    return None
+
+
+def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
+    """The code and detail of a failure to decode."""
+    octets = error.object[error.start : error.start + 4]
+    if octets.startswith(NO_TEXT):
+        return "NOT_UTF8", f"expected {NAMED_ENCODING}, got bytes that are none of its texts"
+    return (
+        "NOT_UTF8",
+        f"expected UTF-8, got {octets!r}. If the file is in another encoding, say so: "
+        "encoding='latin-1'",
+    )
+
+
+def lines_of(starts: Sequence[int], data: bytes) -> list[int]:
+    """The line, from 0, in which each of some ascending offsets lies."""
+    ends = np.flatnonzero(np.frombuffer(data, np.uint8) == ord("\n"))
+    return [int(line) for line in np.searchsorted(ends, starts)]
+
+
+def one_array(column: Any) -> Any:
+    """A column of a table, which may be in chunks, as one array."""
+    if column.num_chunks == 1:
+        return column.chunk(0)
+    return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)

@@ -1,0 +1,77 @@
+"""Brings files that are compressed, or in another encoding, into plain UTF-8.
+
+path = in_utf8(inputs, "old.csv", encoding="latin-1", folder=working_folder(uri))
+"""
+
+import codecs
+import gzip
+import uuid
+import zlib
+from typing import Any, BinaryIO, cast
+
+from components.common.layout_inputs import LayoutInputs
+from trainer_utils.format import InputError
+from trainer_utils.storage import join, make_folder, write_atomically
+
+__all__ = ["NO_TEXT", "in_utf8", "is_compressed"]
+
+_BLOCK_BYTES = 4 << 20
+NO_TEXT = b"\xed\xb3\xbf"  # half of a surrogate pair, which UTF-8 has no place for
+_HANDLER = "tfx-shards-no-text"  # the name of the error handler below
+
+
+def is_compressed(path: str) -> bool:
+    """Whether a file is gzip by its name."""
+    return path.lower().endswith(".gz")
+
+
+def in_utf8(inputs: LayoutInputs, path: str, *, encoding: str, is_utf8: bool, folder: str) -> str:
+    """The path of a file's text in UTF-8: its own, or that of a copy.
+
+    What does not decode becomes bytes that are no UTF-8 either, so that the rows with it are
+    found later, one by one.
+
+    Args:
+        inputs: where the file is.
+        path: relative to the input base.
+        encoding: Python's name of it.
+        is_utf8: whether that is UTF-8.
+        folder: for the copy.
+
+    Raises:
+        InputError: the file is no whole gzip.
+    """
+    if is_utf8 and not is_compressed(path):
+        return path
+    copies = join(folder, "texts")
+    make_folder(copies)
+    copy = join(copies, uuid.uuid4().hex)
+    with (
+        inputs.open(path) as stream,
+        write_atomically(copy, temporary_folder=folder) as target,
+    ):
+        source = gzip.GzipFile(fileobj=stream) if is_compressed(path) else stream
+        try:
+            _copy(cast(BinaryIO, source), target, None if is_utf8 else encoding)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            raise InputError(f"{path!r}: expected a whole gzip file: {error}") from error
+    return copy
+
+
+def _copy(source: BinaryIO, target: BinaryIO, encoding: str | None) -> None:
+    decoder = codecs.getincrementaldecoder(encoding)(_HANDLER) if encoding else None
+    while block := source.read(_BLOCK_BYTES):
+        target.write(_utf8(decoder.decode(block)) if decoder else block)
+    if decoder:
+        target.write(_utf8(decoder.decode(b"", final=True)))
+
+
+def _utf8(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def _mark(error: UnicodeError) -> tuple[str, int]:
+    return NO_TEXT.decode("utf-8", "surrogatepass"), cast(Any, error).end
+
+
+codecs.register_error(_HANDLER, _mark)

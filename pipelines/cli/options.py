@@ -1,0 +1,55 @@
+"""Options and arguments that several commands take.
+
+@dataset_argument
+@json_option
+@verbose_option
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from pipelines.cli.process import quiet_libraries
+
+__all__ = ["dataset_argument", "json_option", "verbose_option"]
+
+
+def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--json`, as `as_json`."""
+    return click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document in place of text."
+    )(command)
+
+
+def verbose_option(command: Callable[..., Any]) -> Callable[..., Any]:
+    """`--verbose`; without it the logs of TensorFlow and TFX stay off the terminal."""
+
+    def set_up(ctx: click.Context, _: click.Parameter, verbose: bool) -> None:
+        ctx.find_root().meta["verbose"] = verbose
+        if not verbose and not ctx.resilient_parsing:
+            quiet_libraries()
+
+    return click.option(
+        "-v",
+        "--verbose",
+        is_flag=True,
+        is_eager=True,
+        expose_value=False,
+        callback=set_up,
+        help="Show the logs of TensorFlow and TFX, and tracebacks.",
+    )(command)
+
+
+def dataset_argument(
+    command: Callable[..., Any] | None = None, *, required: bool = True
+) -> Callable[..., Any]:
+    """`URI`: of a dataset, or the folder that `convert` was given for its output."""
+    decorate = click.argument("uri", required=required, callback=_find_dataset)
+    return decorate if command is None else decorate(command)
+
+
+def _find_dataset(ctx: click.Context, _: click.Parameter, uri: str | None) -> str | None:
+    from trainer_utils.dataset.location import newest_dataset
+
+    return None if uri is None or ctx.resilient_parsing else newest_dataset(uri)

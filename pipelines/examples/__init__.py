@@ -1,0 +1,1 @@
+"""Ready pipelines, their trainers, and the demonstrations."""

@@ -1,0 +1,112 @@
+"""From an ExampleGen to a trained and pushed model: what the ready pipelines have in common.
+
+pipeline = create_training_pipeline(ImageExampleGen(input_base="photos/"), "runs/", …)
+run_locally(pipeline)
+"""
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tfx import v1 as tfx
+
+from components import SchemaExport, ShardBalancer
+from components.common.beam import IN_PROCESS_RUNNER
+from pipelines.tools.conversion.outputs import METADATA_FILE
+from pipelines.trainer_component import Trainer
+
+__all__ = [
+    "BEAM_ARGUMENTS",
+    "METADATA_FILE",
+    "create_training_pipeline",
+    "run_locally",
+    "training_components",
+]
+
+BEAM_ARGUMENTS = (f"--runner={IN_PROCESS_RUNNER}",)
+
+
+def training_components(
+    example_gen: Any,
+    *,
+    run_fn: Callable[[Any], None],
+    balancing: Mapping[str, Any],
+    training: Mapping[str, Any] | None = None,
+    batch_size: Any = 0,
+    train_steps: Any = 0,
+) -> list[Any]:
+    """The ExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport, Trainer.
+
+    Args:
+        example_gen: the component that the examples come from.
+        run_fn: the trainer's, of a module that can be imported.
+        balancing: the settings of ShardBalancer.
+        training: the trainer's `custom_config`.
+        batch_size, train_steps: as `Trainer` has them.
+    """
+    examples = example_gen.outputs["examples"]
+    statistics = tfx.components.StatisticsGen(examples=examples)
+    schema = tfx.components.SchemaGen(statistics=statistics.outputs["statistics"])
+    balanced = ShardBalancer(examples=examples, **balancing)
+    exported = SchemaExport(
+        examples=balanced.outputs["balanced_examples"], schema=schema.outputs["schema"]
+    )
+    trainer = Trainer(
+        run_fn=f"{run_fn.__module__}.{run_fn.__name__}",
+        examples=balanced.outputs["balanced_examples"],
+        schema=exported.outputs["datum_schema"],
+        batch_size=batch_size,
+        train_steps=train_steps,
+        custom_config=training,
+    )
+    return [example_gen, statistics, schema, balanced, exported, trainer]
+
+
+def create_training_pipeline(
+    example_gen: Any,
+    root: str,
+    *,
+    name: str,
+    run_fn: Callable[[Any], None],
+    num_shards: int | Mapping[str, int] | None = None,
+    training: Mapping[str, Any] | None = None,
+    beam_pipeline_args: Sequence[str] = BEAM_ARGUMENTS,
+) -> tfx.dsl.Pipeline:
+    """What `training_components` makes, and a Pusher.
+
+    Args:
+        example_gen: the component that the examples come from.
+        root: where artifacts, the metadata store and the pushed model go.
+        name: the pipeline's.
+        run_fn: the trainer's, of a module that can be imported.
+        num_shards: as ShardBalancer has it.
+        training: the trainer's `custom_config`.
+        beam_pipeline_args: for every Beam component.
+    """
+    components = training_components(
+        example_gen, run_fn=run_fn, balancing={"num_shards": num_shards}, training=training
+    )
+    pusher = tfx.components.Pusher(
+        model=components[-1].outputs["model"],
+        push_destination=tfx.proto.PushDestination(
+            filesystem=tfx.proto.PushDestination.Filesystem(
+                base_directory=os.path.join(root, "serving")
+            )
+        ),
+    )
+    metadata = tfx.orchestration.metadata.sqlite_metadata_connection_config(
+        os.path.join(root, METADATA_FILE)
+    )
+    return tfx.dsl.Pipeline(
+        pipeline_name=name,
+        pipeline_root=os.path.join(root, "artifacts"),
+        components=[*components, pusher],
+        enable_cache=True,
+        metadata_connection_config=metadata,
+        beam_pipeline_args=list(beam_pipeline_args),
+    )
+
+
+def run_locally(pipeline: tfx.dsl.Pipeline) -> None:
+    """Runs a pipeline on this machine, component after component."""
+    tfx.orchestration.LocalDagRunner().run(pipeline)

@@ -1,0 +1,249 @@
+"""Compiles a pipeline to the YAML that Kubeflow Pipelines v2 runs.
+
+compile_pipeline("image", "pipeline.yaml", image="registry.example/tfx-shards:1",
+                 pipeline_root="minio://mlpipeline/runs")
+compile_pipeline("mine.py:make_pipeline", "pipeline.yaml", image=…, pipeline_root=…)
+"""
+
+import importlib.util
+import inspect
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import yaml
+
+from components.kubeflow.elsewhere import check_dataset_root
+from components.kubeflow.images import using_image
+from trainer_utils.format import ConfigError
+from trainer_utils.format.spelling import did_you_mean
+
+__all__ = ["compile_pipeline"]
+
+READY = ("image", "text")  # of pipelines.kubeflow.ready, which brings TFX
+_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
+_ROOT = re.compile(r"(gs|minio|s3)://[^/\s]+(/\S*)?")
+_SUFFIXES = (".yaml", ".yml")
+_LINE_WIDTH = 100
+
+
+def compile_pipeline(
+    pipeline: str,
+    output: str,
+    *,
+    image: str,
+    pipeline_root: str,
+    name: str | None = None,
+    dataset_root: str | None = None,
+    volumes: Mapping[str, str] | None = None,
+) -> None:
+    """Writes the package that a Kubeflow Pipelines client uploads and runs.
+
+    Args:
+        pipeline: `image` or `text` for a ready pipeline; or `PATH.py:FUNCTION` for a function
+            that returns a TFX pipeline (where it has a parameter `pipeline_root`, it is given),
+            or that `kfp.dsl.pipeline` decorates.
+        output: the path of the file, `.yaml`. One that is there is replaced at the end.
+        image: of every container, with this package in it; of a pipeline of `kfp.dsl` the image
+            of our components.
+        pipeline_root: where Kubeflow keeps the artifacts: `gs://`, `minio://` or `s3://`.
+        name: the pipeline's, in lower case. Default: its own.
+        dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or `gs://`, to
+            keep datasets in, so that the launcher does not copy them to and from each pod. Default:
+            they lie below `pipeline_root`, as all artifacts.
+        volumes: where each container mounts persistent volume claims: paths by claim. For one step
+            of a pipeline of `kfp.dsl`, use the package kfp-kubernetes.
+
+    Raises:
+        ConfigError: an argument is not allowed; there is no such file or function; what it
+            returns is no pipeline, or one that Kubeflow cannot run.
+    """
+    _check(output, image, pipeline_root, name)
+    check_dataset_root(dataset_root or "")
+    _check_volumes(volumes)
+    if pipeline not in READY:
+        _find_function(pipeline)
+    from pipelines.kubeflow.ready import create_kubeflow_pipeline
+    from pipelines.kubeflow.spec import for_open_source, mount_volumes
+
+    if pipeline in READY:
+        made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
+    else:
+        with using_image(image):
+            made = _call(_load(pipeline), pipeline, pipeline_root)
+    if hasattr(made, "pipeline_spec"):
+        documents = _compile_native(made, name, pipeline_root)
+    else:
+        compiled = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
+        spec = for_open_source(
+            compiled, made, pipeline_root=pipeline_root, dataset_root=dataset_root
+        )
+        documents = [spec]
+    if volumes:
+        documents = mount_volumes(documents, volumes)
+    _write(output, yaml.safe_dump_all(documents, sort_keys=True, width=_LINE_WIDTH))
+
+
+def _check(output: str, image: str, pipeline_root: str, name: str | None) -> None:
+    if not isinstance(output, str) or not output.endswith(_SUFFIXES):
+        raise ConfigError(f"output: expected the path of a .yaml file, got {output!r}")
+    if not isinstance(image, str) or not image or re.search(r"\s", image):
+        raise ConfigError(f"image: expected a container image, got {image!r}")
+    if not isinstance(pipeline_root, str) or not _ROOT.fullmatch(pipeline_root):
+        raise ConfigError(
+            "pipeline_root: expected gs://, minio:// or s3:// and a bucket, which are the stores "
+            f"that Kubeflow copies artifacts to, got {pipeline_root!r}"
+        )
+    if name is not None:
+        _check_name(name)
+
+
+def _check_volumes(volumes: Mapping[str, str] | None) -> None:
+    for claim, path in (volumes or {}).items():
+        if not _NAME.fullmatch(claim) or not path.startswith("/"):
+            raise ConfigError(
+                "volumes: expected absolute paths by the names of persistent volume claims, got "
+                f"{claim!r}: {path!r}"
+            )
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise ConfigError(
+            f"name: expected lower-case letters, digits and hyphens, 128 at the most, got {name!r}"
+        )
+
+
+def _find_function(pipeline: str) -> tuple[str, str]:
+    """File and function that `PATH.py:FUNCTION` names."""
+    path, _, function = str(pipeline).rpartition(":")
+    if not path.endswith(".py") or not function.isidentifier():
+        raise ConfigError(
+            f"pipeline: expected {', '.join(READY)} or PATH.py:FUNCTION, got {pipeline!r}."
+            f"{did_you_mean(pipeline, READY)}".removesuffix(".")
+        )
+    if not os.path.isfile(path):
+        raise ConfigError(f"pipeline {pipeline!r}: expected a file, found none at {path!r}")
+    return path, function
+
+
+def _load(pipeline: str) -> Any:
+    """The function that `PATH.py:FUNCTION` names."""
+    path, function = _find_function(pipeline)
+    module_name = os.path.splitext(os.path.basename(path))[0]
+    spec = importlib.util.spec_from_file_location(module_name, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    before = sys.modules.get(module_name)
+    sys.modules[module_name] = module  # dataclasses and pickle look there
+    sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # as `python PATH.py` has it
+    try:
+        spec.loader.exec_module(module)
+    except Exception as error:
+        raise ConfigError(
+            f"pipeline {pipeline!r}: {path!r} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
+    finally:
+        sys.path.pop(0)
+        if before is None:
+            del sys.modules[module_name]
+        else:
+            sys.modules[module_name] = before
+    found = getattr(module, function, None)
+    if not callable(found):
+        raise ConfigError(
+            f"pipeline {pipeline!r}: expected a function {function!r} in {path!r}, found "
+            f"{'none' if found is None else type(found).__name__}"
+        )
+    return found
+
+
+def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str) -> Any:
+    """The pipeline: of a component or pipeline of kfp itself, else what the function returns."""
+    made = function
+    if not hasattr(function, "pipeline_spec"):
+        parameters = inspect.signature(function).parameters
+        arguments = {"pipeline_root": pipeline_root} if "pipeline_root" in parameters else {}
+        needed = [
+            parameter.name
+            for parameter in parameters.values()
+            if parameter.default is parameter.empty
+            and parameter.kind not in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+            and parameter.name not in arguments
+        ]
+        if needed:
+            raise ConfigError(
+                f"pipeline {pipeline!r}: expected a function that needs no argument but "
+                f"pipeline_root, got one that needs {', '.join(needed)}"
+            )
+        made = function(**arguments)
+    is_tfx = all(hasattr(made, part) for part in ("pipeline_info", "components"))
+    if not is_tfx and not hasattr(made, "pipeline_spec"):
+        raise ConfigError(
+            f"pipeline {pipeline!r}: expected a TFX pipeline or one of kfp.dsl, "
+            f"got {type(made).__name__}"
+        )
+    return made
+
+
+def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str) -> Any:
+    from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
+
+    if name is not None:
+        made.pipeline_info.pipeline_name = name
+    _check_name(made.pipeline_info.pipeline_name)
+    made.pipeline_info.pipeline_root = pipeline_root
+    _check_modules(made, pipeline_root)
+    config = runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=True)
+    try:
+        compiled = runner.KubeflowV2DagRunner(config).run(made, write_out=False)
+    except Exception as error:  # of many kinds: TFX checks little before it compiles
+        raise ConfigError(
+            f"pipeline {made.pipeline_info.pipeline_name!r}: TFX cannot compile it for Kubeflow: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return compiled["pipelineSpec"]
+
+
+def _check_modules(made: Any, pipeline_root: str) -> None:
+    """Refuses files of code that TFX would pack and put where it cannot write."""
+    for component in made.components:
+        for name in ("module_file", "module_path"):
+            file = component.exec_properties.get(name)
+            if file and not pipeline_root.startswith("gs://"):
+                raise ConfigError(
+                    f"{component.id}, {name}: expected a function that the image has, such as "
+                    f"run_fn='my_package.trainer.run_fn', since TFX cannot put a file's code into "
+                    f"{pipeline_root!r}, got {file!r}"
+                )
+
+
+def _compile_native(made: Any, name: str | None, pipeline_root: str) -> list[Any]:
+    from kfp import compiler
+
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "pipeline.yaml")
+        compiler.Compiler().compile(made, path, pipeline_name=name)
+        with open(path, encoding="utf-8") as stream:
+            spec, *platform = yaml.safe_load_all(stream)
+    spec["defaultPipelineRoot"] = pipeline_root
+    return [spec, *platform]
+
+
+def _write(output: str, text: str) -> None:
+    """Writes the file in one go, so that no reader sees half of it."""
+    folder = os.path.dirname(os.path.abspath(output))
+    os.makedirs(folder, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=folder, suffix=_SUFFIXES[0])
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as stream:
+            stream.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, output)
+    except BaseException:
+        os.unlink(temporary)
+        raise

@@ -1,0 +1,1 @@
+"""From raw files to a balanced dataset: what is there, what would be made, and making it."""

@@ -1,0 +1,206 @@
+"""What a conversion is asked to do, checked before anything heavy is imported.
+
+    conversion = prepare("photos/", num_shards=8, layout="folder")
+    check_places(conversion.source, "out/", None)
+
+Neither TFX nor TensorFlow is needed for it, so that a mistake is told at once.
+"""
+
+import dataclasses
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import components
+from components.audio_example_gen.settings import AudioSettings
+from components.example_gen.settings import ExampleGenSettings
+from components.image_example_gen.settings import ImageSettings
+from components.shard_balancer.settings import BalancerSettings
+from components.text_example_gen.settings import TextSettings
+from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
+from trainer_utils.format import ConfigError
+from trainer_utils.format.naming import check_split_name
+from trainer_utils.format.spelling import check_names, did_you_mean
+
+__all__ = ["EXAMPLE_GENS", "Conversion", "check_places", "prepare"]
+
+EXAMPLE_GENS = {
+    "image": "ImageExampleGen",
+    "text": "TextExampleGen",
+    "audio": "AudioExampleGen",
+}
+_SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
+    "image": ImageSettings,
+    "text": TextSettings,
+    "audio": AudioSettings,
+}
+_TFX_OPTIONS = ("input_config", "output_config", "range_config")  # TFX's own messages
+_BALANCER = BalancerSettings.argument_names()
+_SHARED = ("seed", "compression")  # both components take them
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Conversion:
+    """What is to be done.
+
+    Args:
+        source: a path or url.
+        kind: `image`, `text` or `audio`.
+        seen: what that was told by.
+        splits: shares by split, for splits that a hash assigns; None: as the inputs say.
+        example_gen: the options of the ExampleGen.
+        balancer: the options of ShardBalancer.
+    """
+
+    source: str
+    kind: str
+    seen: str
+    splits: Mapping[str, int] | None
+    example_gen: Mapping[str, Any]
+    balancer: Mapping[str, Any]
+
+    @property
+    def component(self) -> Any:
+        """The ExampleGen's class, which brings TFX."""
+        return getattr(components, EXAMPLE_GENS[self.kind])
+
+
+def prepare(
+    source: Any,
+    *,
+    kind: str | None = None,
+    splits: Mapping[str, int] | None = None,
+    **options: Any,
+) -> Conversion:
+    """Works out and checks what `convert` would do, which it takes these arguments from.
+
+    Raises:
+        InputError: the input is missing, or of no one kind.
+        ConfigError: a setting is not allowed.
+    """
+    if not isinstance(source, (str, os.PathLike)):
+        raise ConfigError(f"source: expected a path or a DataFrame, got {type(source).__name__}")
+    if kind not in (None, *KINDS):
+        raise ConfigError(
+            f"kind: expected one of {', '.join(KINDS)}, or None, got {kind!r}."
+            f"{did_you_mean(kind, KINDS)}".removesuffix(".")
+        )
+    _check_splits(splits, options)
+    source = os.fspath(source)
+    if not source:
+        raise ConfigError(f"source: expected a path, got {source!r}")
+    known, seen = kind, "as asked for"
+    if known is None:
+        if "://" in source:
+            _check_options(options)  # looking at a remote source takes seconds
+        recognised = recognise(source, options)
+        known, seen = recognised.kind, recognised.seen
+    _check_options(options, kind=known)
+    balancer = {name: options[name] for name in _BALANCER if name in options}
+    example_gen = {
+        name: value for name, value in options.items() if name not in _BALANCER or name in _SHARED
+    }
+    _SETTINGS[known].from_arguments(example_gen)
+    balancing = BalancerSettings(**balancer)
+    if splits is not None:
+        balancing.check_splits(list(splits))
+    if kind is not None:
+        check_source(source)
+    if "://" not in source:  # a link is as good as the file: only links within a folder are not
+        source = os.path.realpath(source) if os.path.islink(source) else os.path.abspath(source)
+    return Conversion(
+        source=source,
+        kind=known,
+        seen=seen,
+        splits=splits,
+        example_gen=example_gen,
+        balancer=balancer,
+    )
+
+
+def _check_options(options: Mapping[str, Any], *, kind: str | None = None) -> None:
+    """Refuses options that the components do not have.
+
+    Args:
+        options: by name.
+        kind: whose ExampleGen takes them; None: any of the three.
+
+    Raises:
+        ConfigError: it names the option, its value, and the nearest that there is.
+    """
+    kinds = KINDS if kind is None else (kind,)
+    known = [name for one in kinds for name in _SETTINGS[one].argument_names()]
+    known = [*dict.fromkeys([*known, *_TFX_OPTIONS])]
+    component = EXAMPLE_GENS[kind] if kind else "the ExampleGens"
+    check_names(
+        "convert",
+        options,
+        [*known, *_BALANCER],
+        also=("kind", "metadata", "splits"),
+        called="option",
+        allowed=f"one of {component} ({', '.join(known)}) or of ShardBalancer "
+        f"({', '.join(_BALANCER)})",
+    )
+    for name, value in options.items():
+        if name in _TFX_OPTIONS and isinstance(value, (str, bool, int, float, list, tuple)):
+            raise ConfigError(f"{name}: expected TFX's own message, got {value!r}")
+
+
+def _check_splits(splits: Mapping[str, int] | None, options: Mapping[str, Any]) -> None:
+    if splits is None:
+        return
+    if "output_config" in options:
+        raise ConfigError(f"splits: expected none beside output_config, got {splits!r}")
+    if not isinstance(splits, Mapping) or not splits:
+        raise ConfigError(
+            f"splits: expected shares such as {{'train': 8, 'eval': 2}}, got {splits!r}"
+        )
+    for name, share in splits.items():
+        check_split_name(str(name))
+        if isinstance(share, bool) or not isinstance(share, int) or share < 1:
+            raise ConfigError(f"splits[{name!r}]: expected a share of at least 1, got {share!r}")
+
+
+def check_places(source: str, out: str, metadata: str | None) -> None:
+    """Refuses places that cannot be written to, or that the next run would take for inputs.
+
+    Raises:
+        ConfigError: it names the place.
+    """
+    for name, place in (("out", out), ("metadata", metadata or "")):
+        if "://" in place:
+            raise ConfigError(
+                f"{name}: expected a local path, got {place!r}. To write elsewhere, put the "
+                "components into a pipeline of your own."
+            )
+    if not out:
+        raise ConfigError(f"out: expected a folder, got {out!r}")
+    if metadata and os.path.isdir(metadata):
+        raise ConfigError(f"metadata: expected a file, got the folder {metadata!r}")
+    _check_folder("out", out)
+    if metadata:
+        _check_folder("metadata", os.path.dirname(metadata) or ".")
+    root = os.path.realpath(out)
+    if os.path.isdir(source) and os.path.commonpath([os.path.realpath(source), root]) == (
+        os.path.realpath(source)
+    ):
+        raise ConfigError(
+            f"out: expected a folder outside the input, got {out!r} in {source!r}. "
+            "The next run would take the dataset for input."
+        )
+
+
+def _check_folder(name: str, folder: str) -> None:
+    """Refuses a folder that is not there and cannot be made, or that cannot be written into."""
+    place = os.path.abspath(folder)
+    while not os.path.lexists(place):
+        place = os.path.dirname(place)
+    if not os.path.isdir(place):
+        is_file = place == os.path.abspath(folder)
+        what = f"the file {folder!r}" if is_file else f"{folder!r}, below the file {place!r}"
+        raise ConfigError(f"{name}: expected a folder, got {what}")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ConfigError(
+            f"{name}: expected a folder that can be written to, got {folder!r}: "
+            f"no permission to write in {place!r}"
+        )

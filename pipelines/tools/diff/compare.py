@@ -1,0 +1,299 @@
+"""Compares two datasets: which records were added, removed, changed, or moved to another split.
+
+difference = compare_datasets("datasets/4", "datasets/5", most=100)
+difference.changes[0].name, difference.changes[0].features
+
+Records are the same where their names are (`record_id`, `filename` or `id`); those without a name,
+where their content is. Their content is the same where length and CRC-32C are, which the frames
+have, so that images need not be read; only where these differ values are compared. Records of one
+name are paired in order, equal ones first.
+"""
+
+import collections
+import dataclasses
+import tempfile
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pipelines.tools.diff.digests import Digests, content_at, read_digests, spill_digests
+from pipelines.tools.records import Example, ExampleReader
+from trainer_utils.text_output import Part, as_text, make_table
+
+__all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
+
+KINDS = ("added", "removed", "changed", "moved")
+_BUCKET_RECORDS = 1 << 18  # of both datasets, that are held at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Place:
+    """Where a record is: its split, and its number in it from 0 on."""
+
+    split: str
+    number: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Change:
+    """One record that is not the same in both.
+
+    Args:
+        kind: `added`, `removed`, `changed` (it may have moved as well) or `moved`.
+        name: of the record.
+        before: where it is in the first dataset; None where it was added.
+        after: where it is in the second; None where it was removed.
+        features: of a changed one: those whose values differ, in order.
+    """
+
+    kind: str
+    name: str
+    before: Place | None
+    after: Place | None
+    features: Sequence[str] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return dataclasses.asdict(self)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Difference:
+    """What is different.
+
+    Args:
+        uris: of both datasets.
+        counts: of records by kind of change, with `unchanged`.
+        features: how many of the changed records differ in each feature.
+        changes: those that were asked for, by kind and in the order of the datasets.
+    """
+
+    uris: tuple[str, str]
+    counts: Mapping[str, int]
+    features: Mapping[str, int]
+    changes: Sequence[Change]
+
+    @property
+    def is_equal(self) -> bool:
+        """Whether both hold the same records in the same splits, in whatever order."""
+        return not any(self.counts[kind] for kind in KINDS)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        return {
+            "before": self.uris[0],
+            "after": self.uris[1],
+            "counts": dict(self.counts),
+            "features": dict(self.features),
+            "changes": [change.to_json() for change in self.changes],
+        }
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        parts: list[Part] = [", ".join(f"{count:,} {kind}" for kind, count in self.counts.items())]
+        if self.changes:
+            rows = [[change.kind, change.name, _where(change)] for change in self.changes]
+            parts += ["", make_table(["change", "record", "where"], rows)]
+            if more := sum(self.counts[kind] for kind in KINDS) - len(self.changes):
+                parts += ["", f"… and {more:,} more (--most N)"]
+        return parts
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
+
+
+def _where(change: Change) -> str:
+    """The splits of a change, and the features that differ."""
+    places = [place.split for place in (change.before, change.after) if place is not None]
+    splits = " to ".join(dict.fromkeys(places))
+    return f"{splits}: {', '.join(change.features)}" if change.features else splits
+
+
+def compare_datasets(
+    before: str,
+    after: str,
+    *,
+    most: int = 100,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Difference:
+    """Compares two datasets.
+
+    Args:
+        before: uri of the first.
+        after: uri of the second.
+        most: changes of each kind that are listed; all are counted.
+        advance: called now and then with the records that were read since, and how many there are.
+
+    Raises:
+        DatasetError: one of them is none, or a record is damaged.
+    """
+    readers = ExampleReader(before), ExampleReader(after)
+    splits = list(dict.fromkeys(split for reader in readers for split in reader.splits))
+    records = sum(reader.count(split) for reader in readers for split in reader.splits)
+    buckets = records // _BUCKET_RECORDS + 1
+    found = _Found(readers, splits, most)
+
+    def contents(side: int, row: Row) -> int:
+        return content_at(readers[side], splits[row.split], row.number)
+
+    with tempfile.TemporaryDirectory(prefix="tfx-shards-diff-") as folder:
+        folders = [f"{folder}/{name}" for name in ("before", "after")]
+        for reader, spilled in zip(readers, folders, strict=True):
+            spill_digests(
+                reader, splits, spilled, buckets, advance=lambda done: advance(done, records)
+            )
+        for bucket in range(buckets):
+            olds, news = (read_digests(spilled, bucket) for spilled in folders)
+            for pair in _pairs(olds, news, contents):
+                found.add(*pair)
+    return found.difference((before, after))
+
+
+class Row(NamedTuple):
+    """A record's digest."""
+
+    name: bytes
+    content: int
+    split: int
+    number: int
+
+
+Pair = tuple[Row | None, Row | None]
+Contents = Callable[[int, Row], int]  # of a record of one side, whatever its features' order
+
+
+def _pairs(before: Digests, after: Digests, contents: Contents) -> Iterator[Pair]:
+    """Records of one name side by side."""
+    names: dict[bytes, tuple[list[Row], list[Row]]] = {}
+    for side, digests in enumerate((before, after)):
+        for row in map(Row._make, digests.tolist()):
+            names.setdefault(row.name, ([], []))[side].append(row)
+    for olds, news in names.values():
+        if len(olds) == len(news) == 1:
+            yield olds[0], news[0]
+        else:
+            yield from _pairs_of_name(olds, news, contents)
+
+
+def _pairs_of_name(olds: list[Row], news: list[Row], contents: Contents) -> Iterator[Pair]:
+    """Several records of one name: those that are alike in most ways first, and else in order."""
+    olds, news = yield from _matched(olds, news, ("content", "split"))
+    if olds and news:  # their bytes differ, but do their values?
+        olds, news = (
+            [row._replace(content=contents(side, row)) for row in rows]
+            for side, rows in enumerate((olds, news))
+        )
+    for same in (("content", "split"), ("content",), ("split",), ()):
+        olds, news = yield from _matched(olds, news, same)
+    yield from ((row, None) for row in olds)
+    yield from ((None, row) for row in news)
+
+
+def _matched(
+    olds: list[Row], news: list[Row], same: Sequence[str]
+) -> Generator[Pair, None, tuple[list[Row], list[Row]]]:
+    """Pairs that are equal in some fields; returns what is left of both."""
+    waiting: dict[tuple[Any, ...], collections.deque[Row]] = {}
+    for row in news:
+        waiting.setdefault(
+            tuple(getattr(row, field) for field in same), collections.deque()
+        ).append(row)
+    rest = []
+    for row in olds:
+        if candidates := waiting.get(tuple(getattr(row, field) for field in same)):
+            yield row, candidates.popleft()
+        else:
+            rest.append(row)
+    return rest, [row for rows in waiting.values() for row in rows]
+
+
+class _Found:
+    """Counts all changes, and keeps the first ones of each kind."""
+
+    def __init__(self, readers: Sequence[ExampleReader], splits: Sequence[str], most: int) -> None:
+        self._readers, self._splits, self._most = readers, splits, most
+        self._counts = dict.fromkeys((*KINDS, "unchanged"), 0)
+        self._features: collections.Counter[str] = collections.Counter()
+        self._kept: dict[str, list[Change]] = {kind: [] for kind in KINDS}
+
+    def add(self, old: Row | None, new: Row | None) -> None:
+        """Takes a pair in."""
+        kind = _kind(old, new)
+        before, after = (None if row is None else self._place(row) for row in (old, new))
+        change = Change(kind=kind, name="", before=before, after=after)
+        if kind == "changed":
+            change = self._looked_up(change)
+            self._features.update(change.features)
+            if (
+                not change.features and before and after
+            ):  # its bytes alone: writers order features as they like
+                kind = "unchanged" if before.split == after.split else "moved"
+                change = dataclasses.replace(change, kind=kind)
+        self._counts[kind] += 1
+        if kind == "unchanged":
+            return
+        kept = self._kept[kind]
+        kept.append(change)
+        if len(kept) > 2 * self._most + 100:
+            self._drop_later(kept)
+
+    def difference(self, uris: tuple[str, str]) -> Difference:
+        """All of it, with the names of what is listed."""
+        for kept in self._kept.values():
+            self._drop_later(kept)
+        changes = [change for kept in self._kept.values() for change in kept]
+        return Difference(
+            uris=uris,
+            counts=self._counts,
+            features=dict(self._features.most_common()),
+            changes=[c if c.name else self._looked_up(c) for c in changes],
+        )
+
+    def _place(self, row: Row) -> Place:
+        return Place(self._splits[row.split], row.number)
+
+    def _drop_later(self, changes: list[Change]) -> None:
+        changes.sort(key=self._order)
+        del changes[self._most :]
+
+    def _order(self, change: Change) -> tuple[int, int]:
+        place = change.after or change.before
+        assert place is not None
+        return self._splits.index(place.split), place.number
+
+    def _looked_up(self, change: Change) -> Change:
+        """With its name, and the features that differ."""
+        places = (change.before, change.after)
+        old, new = (
+            None if place is None else _example(reader, place)
+            for reader, place in zip(self._readers, places, strict=True)
+        )
+        shown = new or old
+        assert shown is not None
+        features = _differing(old, new) if old is not None and new is not None else ()
+        return dataclasses.replace(change, name=shown.name, features=features)
+
+
+def _kind(old: Row | None, new: Row | None) -> str:
+    if old is None:
+        return "added"
+    if new is None:
+        return "removed"
+    if old.content != new.content:
+        return "changed"
+    return "unchanged" if old.split == new.split else "moved"
+
+
+def _example(reader: ExampleReader, place: Place) -> Example:
+    (example,) = reader.read(place.split, [place.number])
+    return example
+
+
+def _differing(old: Example, new: Example) -> tuple[str, ...]:
+    names = sorted({*old.values, *new.values})
+    return tuple(
+        name
+        for name in names
+        if name not in old.values
+        or name not in new.values
+        or list(old.values[name].values) != list(new.values[name].values)
+    )

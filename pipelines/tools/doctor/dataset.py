@@ -1,0 +1,161 @@
+"""What in a dataset will hurt: wholeness, shards, compression, rejects, classes.
+
+for check in dataset_checks("datasets/photos", workers=8):
+    print(check.message)
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pipelines.tools.doctor.checks import Check, bad, ok, warn
+from pipelines.tools.doctor.machine import disk_check
+from pipelines.tools.inspection import DatasetFacts, SplitFacts, inspect_dataset
+from trainer_utils.format import DatasetError
+from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.text_output import human_bytes, list_counts, quantity
+
+__all__ = ["dataset_checks"]
+
+_LARGE_BYTES = 10**9  # of a split, from which the size of its shards matters
+_LEAST_SHARD, _MOST_SHARD = 100 * 10**6, 200 * 10**6  # the field's advice
+_UNEQUAL = 2.0  # times the smallest shard's bytes
+_SKEWED = 10.0  # times the rarest class
+_BALANCE = "Run ShardBalancer on it, or tfx-shards convert"
+
+
+def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
+    """All of them.
+
+    Args:
+        uri: of the dataset.
+        workers: that will read it.
+    """
+    try:
+        facts = inspect_dataset(uri)
+    except DatasetError as error:
+        cure = "tfx-shards verify names all that is amiss, if it is a dataset at all."
+        yield bad("dataset", str(error), cure)
+        return
+    yield _manifest(facts)
+    yield from _shards(facts, workers)
+    if facts.is_gzip:
+        yield warn(
+            "compression",
+            "gzip: Datum cannot read it, and shuffle='global' and resuming cannot skip in it",
+            "Write it anew with compression='none'; images and sounds hardly shrink.",
+        )
+    else:
+        yield ok("compression", "none")
+    yield from _rejects(facts)
+    yield from _classes(facts)
+    if "://" not in facts.uri:
+        size = sum(split.bytes for split in facts.splits.values())
+        yield disk_check("disk of the dataset", facts.uri, needed=2 * size)
+
+
+def _manifest(facts: DatasetFacts) -> Check:
+    manifest = facts.manifest
+    if manifest is None:
+        return warn(
+            "manifest",
+            f"none (written by {facts.writer}): a missing record or shard would go unseen",
+            f"{_BALANCE}.",
+        )
+    if any(shard.index_crc32c is None for shard in manifest.shards) and not facts.is_gzip:
+        return warn(
+            "index",
+            "no record index: shuffle='global' and start_step have to scan every shard first",
+            "Run ShardBalancer on it, which writes one.",
+        )
+    return ok("manifest", f"whole by its manifest, written by {facts.writer}")
+
+
+def _shards(facts: DatasetFacts, workers: int) -> Iterator[Check]:
+    for name, split in facts.splits.items():
+        what = f"shards of {name}"
+        if split.records == 0 or not split.shards:
+            yield warn(what, "no record in it", "Set splits, or leave it out.")
+            continue
+        sizes = [shard.bytes or 0 for shard in split.shards]
+        message = f"{split.num_shards} of {human_bytes(max(sizes))} at the most"
+        if split.num_shards < workers:
+            yield warn(
+                what,
+                f"{split.num_shards} for {workers} workers: readers that share out files, not "
+                "records, leave workers without any",
+                f"{_BALANCE}, with shard_multiple={workers} or num_shards={workers}.",
+            )
+        elif split.num_shards % workers:
+            yield warn(
+                what,
+                f"{split.num_shards} is no multiple of {workers} workers",
+                f"{_BALANCE}, with shard_multiple={workers}.",
+            )
+        elif (advice := _size_advice(split)) is not None:
+            yield warn(what, *advice)
+        else:
+            yield ok(what, message)
+
+
+def _size_advice(split: SplitFacts) -> tuple[str, str] | None:
+    sizes = [shard.bytes or 0 for shard in split.shards]
+    mean = split.bytes / len(sizes)
+    if split.bytes >= _LARGE_BYTES and not _LEAST_SHARD <= mean <= _MOST_SHARD:
+        return (
+            f"{human_bytes(mean)} on average: 100 to 200 MB read best from disks and object stores",
+            f"{_BALANCE}, with target_shard_bytes={128 << 20}.",
+        )
+    if max(sizes) > _UNEQUAL * max(min(sizes), 1):
+        return (
+            f"from {human_bytes(min(sizes))} to {human_bytes(max(sizes))}: workers would not "
+            "finish together",
+            f"{_BALANCE}.",
+        )
+    return None
+
+
+def _rejects(facts: DatasetFacts) -> Iterator[Check]:
+    if facts.manifest is None:
+        return
+    rejected, total = facts.manifest.reject_counts, facts.manifest.total
+    if not rejected:
+        yield ok("rejects", "none")
+        return
+    yield warn(
+        "rejects",
+        f"{total.rejected:,} of {total.found:,} inputs were left out: {list_counts(rejected)}",
+        f"{facts.uri}/{REJECTS_FILE} names each of them.",
+    )
+
+
+def _classes(facts: DatasetFacts) -> Iterator[Check]:
+    if not facts.labels:
+        return
+    totals: dict[str, int] = {}
+    for counts in facts.labels.values():
+        for label, count in counts.items():
+            totals[label] = totals.get(label, 0) + count
+    rarest = min(totals, key=lambda label: (totals[label], label))
+    commonest = max(totals, key=lambda label: (totals[label], label))
+    missing = _missing(facts.labels, totals)
+    if missing:
+        yield warn("classes", missing, "Convert it anew with stratify=True, or more of that class.")
+    elif totals[commonest] > _SKEWED * totals[rarest]:
+        yield warn(
+            "classes",
+            f"{totals[commonest]:,} of {commonest!r} for {totals[rarest]:,} of {rarest!r}",
+            "Weigh the examples (sample_weight=), or read a dataset a class with weights=.",
+        )
+    else:
+        yield ok(
+            "classes",
+            f"{len(totals)}, of {totals[rarest]:,} to {quantity(totals[commonest], 'example')}",
+        )
+
+
+def _missing(labels: Mapping[str, Mapping[str, int]], totals: Mapping[str, int]) -> str:
+    for split, counts in labels.items():
+        lacking = sorted(label for label in totals if not counts.get(label))
+        if lacking:
+            more = f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""
+            return f"{lacking[0]!r}{more} never occurs in {split}"
+    return ""

@@ -1,0 +1,46 @@
+"""Pages of HTML from templates, for data that may be hostile: all of it is escaped.
+
+page = load_template("pipelines.tools.report", "page.html").render(name="<script>")
+"""
+
+import functools
+import importlib.resources
+
+import jinja2
+
+from trainer_utils.format.printable import printable
+from trainer_utils.text_output import human_bytes, quantity
+
+__all__ = ["CONTENT_SECURITY_POLICY", "load_template"]
+
+CONTENT_SECURITY_POLICY = (
+    "default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; "
+    "base-uri 'none'; form-action 'self'"
+)
+
+
+@functools.cache
+def load_template(package: str, name: str) -> jinja2.Template:
+    """A template of a package, which inserts whatever it is given as text."""
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
+    environment.filters |= {
+        "bytes": human_bytes,
+        "visible": _visible,
+        "number": _number,
+        "quantity": quantity,
+    }
+    style = importlib.resources.files("pipelines.tools").joinpath("style.css").read_text("utf-8")
+    environment.globals |= {"style": style, "policy": CONTENT_SECURITY_POLICY}
+    text = importlib.resources.files(package).joinpath(name).read_text("utf-8")
+    return environment.from_string(text)
+
+
+def _visible(text: object) -> str:
+    return printable(str(text), keep="\n\t")
+
+
+def _number(value: float) -> str:
+    """Four digits are enough to compare."""
+    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e12 else f"{value:,.4g}"

@@ -1,0 +1,250 @@
+"""What is in a dataset: from its own small files where they say it, else from its records.
+
+facts = inspect_dataset("datasets/photos")
+facts.splits["train"].records, facts.features["image"], facts.labels["train"]
+print(facts)
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.format import Feature, Manifest
+from trainer_utils.format.json_text import parse_json_object
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
+from trainer_utils.format.tfds import TFDS_INFO_FILE
+from trainer_utils.text_output import (
+    Part,
+    as_text,
+    human_bytes,
+    list_counts,
+    make_table,
+    quantity,
+)
+
+__all__ = ["DatasetFacts", "ShardFacts", "SplitFacts", "inspect_dataset"]
+
+_MOST_LABELS = 20  # that are shown as text
+_WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ShardFacts:
+    """A shard: its path as the dataset names it, its records, and its bytes on disk."""
+
+    path: str
+    records: int
+    bytes: int
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SplitFacts:
+    """The shards of a split, in order."""
+
+    shards: Sequence[ShardFacts]
+
+    @property
+    def records(self) -> int:
+        """Of all shards."""
+        return sum(shard.records for shard in self.shards)
+
+    @property
+    def bytes(self) -> int:
+        """Of all shards."""
+        return sum(shard.bytes for shard in self.shards)
+
+    @property
+    def num_shards(self) -> int:
+        """How many."""
+        return len(self.shards)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetFacts:
+    """What is known of a dataset.
+
+    Args:
+        uri: where it is.
+        writer: the component or the project that wrote it, as far as its files tell.
+        splits: by name, in order.
+        features: by name.
+        classes: how many values the vocabulary of a feature has.
+        manifest: of a dataset of ours.
+    """
+
+    uri: str
+    writer: str
+    splits: Mapping[str, SplitFacts]
+    features: Mapping[str, Feature]
+    classes: Mapping[str, int]
+    manifest: Manifest | None
+
+    @property
+    def labels(self) -> Mapping[str, Mapping[str, int]]:
+        """How often each label occurs, by split."""
+        return self.manifest.label_counts if self.manifest else {}
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether any shard is compressed."""
+        return any(s.path.endswith(".gz") for split in self.splits.values() for s in split.shards)
+
+    def to_json(self) -> dict[str, Any]:
+        """All of it as JSON takes it."""
+        facts: dict[str, Any] = {
+            "uri": self.uri,
+            "writer": self.writer,
+            "splits": {
+                name: {
+                    "records": split.records,
+                    "bytes": split.bytes,
+                    "num_shards": split.num_shards,
+                    "shards": [dataclasses.asdict(shard) for shard in split.shards],
+                    "labels": dict(self.labels.get(name, {})),
+                }
+                for name, split in self.splits.items()
+            },
+            "features": {
+                name: {**f.extra, "type": f.type, "shape": list(f.shape), "dense": f.dense}
+                for name, f in self.features.items()
+            },
+            "classes": dict(self.classes),
+        }
+        if manifest := self.manifest:
+            facts |= {
+                "format_version": manifest.format_version,
+                "accounting": {n: dataclasses.asdict(a) for n, a in manifest.accounting.items()},
+                "rejects": dict(manifest.reject_counts),
+                "conversions": dict(manifest.conversions),
+                "config": dict(manifest.config),
+                "versions": dict(manifest.versions),
+            }
+        return facts
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        rows = [_feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
+        features = make_table(["feature", "type", "shape"], rows)
+        parts = [*self._summary(), "", self._split_table(), "", features]
+        if self.labels:
+            parts += ["", *self._label_parts()]
+        if left_out := self._left_out():
+            parts += ["", *left_out]
+        return parts
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
+
+    def _summary(self) -> list[str]:
+        splits = self.splits.values()
+        records = f"{sum(split.records for split in splits):,}"
+        num_bytes = human_bytes(sum(s.bytes for s in splits))
+        shards = quantity(sum(s.num_shards for s in splits), f"{'gzip ' * self.is_gzip}shard")
+        return [
+            self.uri,
+            f"{records} {'example' if records == '1' else 'examples'}, {num_bytes} in {shards}, "
+            f"written by {self.writer}",
+        ]
+
+    def _split_table(self) -> Part:
+        rows = []
+        for name, split in self.splits.items():
+            records = [s.records for s in split.shards]
+            sizes = [s.bytes for s in split.shards]
+            rows.append(
+                [
+                    name,
+                    split.records,
+                    human_bytes(split.bytes),
+                    split.num_shards,
+                    _range(f"{min(records):,}", f"{max(records):,}") if records else None,
+                    _range(human_bytes(min(sizes)), human_bytes(max(sizes))) if sizes else None,
+                ]
+            )
+        header = ["split", "records", "bytes", "shards", "records a shard", "bytes a shard"]
+        return make_table(header, rows)
+
+    def _label_parts(self) -> list[Part]:
+        totals: dict[str, int] = {}
+        for counts in self.labels.values():
+            for label, number in counts.items():
+                totals[label] = totals.get(label, 0) + number
+        shown = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
+        names = [name for name in self.splits if name in self.labels]
+        rows = [[label, *(self.labels[n].get(label, 0) for n in names)] for label in shown]
+        table = make_table(["label", *names], rows)
+        if not (more := len(totals) - len(shown)):
+            return [table]
+        return [table, f"… and {quantity(more, 'more label')} (--json has all)"]
+
+    def _left_out(self) -> list[str]:
+        if self.manifest is None:
+            return ["It has no manifest: nothing says how large and how whole it should be."]
+        lines = []
+        if rejects := self.manifest.reject_counts:
+            lines.append(f"Rejected: {list_counts(rejects)} ({self.uri}/{REJECTS_FILE})")
+        if skipped := self.manifest.total.skipped:
+            lines.append(f"Skipped on purpose: {skipped:,}")
+        if self.manifest.conversions:
+            lines.append(f"Converted: {list_counts(self.manifest.conversions)}")
+        return lines
+
+
+def _range(least: str, most: str) -> str:
+    return least if least == most else f"{least} to {most}"
+
+
+def inspect_dataset(uri: str) -> DatasetFacts:
+    """Reads what a dataset says of itself; where it says nothing of its features, its records.
+
+    Args:
+        uri: ours, Datum's, TFDS's, a stock ExampleGen's, or a folder of TFRecord files.
+
+    Raises:
+        DatasetError: there is no dataset, or it is not whole.
+    """
+    dataset = open_dataset(uri)
+    return DatasetFacts(
+        uri=dataset.uri,
+        writer=_writer(dataset),
+        splits={
+            split: SplitFacts(
+                shards=[
+                    ShardFacts(path=s.name, records=s.num_records, bytes=s.bytes) for s in shards
+                ]
+            )
+            for split, shards in dataset.shards.items()
+        },
+        features=dataset.features,
+        classes={name: len(values) for name, values in dataset.vocabularies.items()},
+        manifest=dataset.manifest,
+    )
+
+
+def _writer(dataset: Dataset) -> str:
+    if dataset.manifest is not None:
+        return dataset.manifest.producer
+    if dataset.named_in == TFDS_INFO_FILE:
+        info = parse_json_object(dataset.read_text(TFDS_INFO_FILE), path=TFDS_INFO_FILE)
+        return f"TFDS ({info.get('name', '?')})"
+    return _WRITERS.get(dataset.named_in, "others, without a manifest")
+
+
+def _feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list[str]:
+    extra = feature.extra
+    if feature.is_image or feature.is_raw_image:
+        channels = feature.shape[2] if len(feature.shape) == 3 else 1
+        size = f"{feature.shape[0]} x {feature.shape[1]}" if feature.is_fixed_size else "any size"
+        if feature.is_raw_image:
+            size = " x ".join(map(str, extra.get("image_shape", ())))
+            return [name, "pixels", size]
+        formats = ", ".join(map(str, extra.get("formats", ())))
+        kind = f"image ({formats})" if formats else "image"
+        return [name, kind, f"{size}, {quantity(channels, 'channel')}"]
+    shape = " x ".join(map(str, feature.shape)) if feature.shape else "one value"
+    if not feature.dense:
+        shape = f"up to {shape} values" if all(feature.shape) else "any number of values"
+    if name in classes:
+        shape += f", {quantity(classes[name], 'class', 'classes')}"
+    return [name, feature.type, shape]

@@ -1,0 +1,116 @@
+"""Records for people: as text for a terminal, or as files that any program opens.
+
+print(as_text(read_examples("datasets/photos", count=5)))
+export_examples(read_examples("datasets/photos"), "looked-at/")
+"""
+
+import csv
+import json
+import os
+from collections.abc import Iterable, Sequence
+
+from pipelines.tools.records.reader import Example
+from pipelines.tools.records.values import Value
+from trainer_utils.format import DatasetError
+from trainer_utils.format.printable import printable
+from trainer_utils.text_output import human_bytes, quantity
+
+__all__ = [
+    "EXAMPLES_FILE",
+    "MOST_SHOWN",
+    "as_text",
+    "describe_value",
+    "export_examples",
+]
+
+EXAMPLES_FILE = "examples.csv"
+MOST_SHOWN = 72  # characters of a text
+_MOST_VALUES = 8  # of a list
+_MOST_IN_A_CELL = 32_767  # characters: what spreadsheets take
+
+
+def as_text(examples: Iterable[Example]) -> str:
+    """Examples for a terminal: a head line each, and a line a feature."""
+    blocks = []
+    for example in examples:
+        width = max((len(printable(name)) for name in example.values), default=0)
+        lines = [f"{example.split} {example.number:,}"]
+        lines += [
+            f"  {printable(n).ljust(width)}  {describe_value(v)}" for n, v in example.values.items()
+        ]
+        blocks.append("\n".join(lines))
+    return "\n\n".join(blocks) if blocks else "no records"
+
+
+def describe_value(value: Value) -> str:
+    """What a value is, in one line."""
+    if value.kind == "image":
+        size = " x ".join(map(str, value.shape))
+        texts = [f"{value.format}, {size}, {human_bytes(value.num_bytes)}"]
+    elif value.kind in ("sound", "bytes"):
+        texts = [f"{value.format or 'bytes'}, {human_bytes(value.num_bytes)}"]
+    elif value.kind == "text":
+        texts = [_quoted(text) for text in value.texts[:_MOST_VALUES]]
+    else:
+        texts = [_number(number) for number in value.values[:_MOST_VALUES]]
+        for place, name in enumerate(value.names[:_MOST_VALUES]):
+            texts[place] += f" ({printable(name)})"
+    return texts[0] if len(value.values) == 1 else _listed(texts, len(value.values))
+
+
+def _number(number: int | float) -> str:
+    return f"{number:.7g}" if isinstance(number, float) else str(number)
+
+
+def _listed(texts: Sequence[str], count: int) -> str:
+    more = f", … {quantity(count, 'value')}" if count > len(texts) else ""
+    return f"[{', '.join(texts)}{more}]"
+
+
+def _quoted(text: str) -> str:
+    shown = text if len(text) <= MOST_SHOWN else text[: MOST_SHOWN - 1] + "…"
+    return f'"{printable(shown)}"'
+
+
+def export_examples(examples: Iterable[Example], folder: str) -> int:
+    """Writes examples where any program can look at them.
+
+    Args:
+        examples: of `read_examples`.
+        folder: is made; `examples.csv` in it has a row an example and a column a feature, with a
+            path where the value is an image, a sound, other bytes, or a text too long for a cell.
+
+    Returns:
+        How many.
+
+    Raises:
+        DatasetError: there is something in the folder already.
+    """
+    os.makedirs(folder, exist_ok=True)
+    if os.listdir(folder):
+        raise DatasetError(
+            f"{folder!r}: expected an empty folder, found files in it. Name another."
+        )
+    rows = [_export(example, folder) for example in examples]
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    with open(os.path.join(folder, EXAMPLES_FILE), "w", encoding="utf-8", newline="") as stream:
+        writer = csv.DictWriter(stream, names, restval="")
+        writer.writeheader()
+        writer.writerows(rows)
+    return len(rows)
+
+
+def _export(example: Example, folder: str) -> dict[str, str]:
+    row = {"split": example.split, "record": str(example.number)}
+    for column, (name, value) in enumerate(example.values.items()):
+        plain = "" if value.is_file else value.to_json()
+        cell = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
+        if value.is_file or len(cell) > _MOST_IN_A_CELL:
+            content = value.content if value.is_file else cell.encode()
+            suffix = value.suffix if value.is_file else ".txt"
+            # By its number: a feature's name may hold what no file name can.
+            cell = f"{example.split}-{example.number:08d}-{column}{suffix}"
+            with open(os.path.join(folder, cell), "xb") as stream:
+                stream.write(content)
+        row[name if name not in row else f"{name} (feature)"] = cell
+    return row

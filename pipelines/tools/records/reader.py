@@ -1,0 +1,207 @@
+"""Any records of a dataset, by split and number, decoded; TensorFlow is not imported.
+
+    reader = ExampleReader("datasets/photos")
+    for example in reader.read("train", [0, 17, 40_000]): ...
+    examples = read_examples("datasets/photos", "train[100:]", count=20)
+
+Where there is a record index, any of a million records comes at once.
+"""
+
+import bisect
+import contextlib
+import dataclasses
+import itertools
+import mmap
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pipelines.tools.records.values import Value, value_of
+from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
+from trainer_utils.format import RecordIndex, resolve_slices
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
+from trainer_utils.storage import is_remote
+
+__all__ = ["NAME_FEATURES", "Example", "ExampleReader", "Glance", "read_examples"]
+
+NAME_FEATURES = ("record_id", "filename", "id")
+"""What says where a record is from. Where texts have an `id` of their own, the first is ours."""
+
+
+class Glance(NamedTuple):
+    """A record at a glance.
+
+    Args:
+        number: in its split.
+        checksum: of its bytes: length and masked CRC-32C, as its frame has them; not compared.
+        values: of the features that were asked for, as `decode_example` gives them.
+    """
+
+    number: int
+    checksum: int
+    values: Mapping[str, Sequence[Any]]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Example:
+    """One record: its split, its number in it from 0 on, its shard, and its values by feature."""
+
+    split: str
+    number: int
+    shard: str
+    values: Mapping[str, Value]
+
+    @property
+    def name(self) -> str:
+        """What it was made of, as far as it says so; else its split and number."""
+        named = [self.values[key] for key in NAME_FEATURES if key in self.values]
+        texts = [value.texts[0] for value in named if value.kind == "text" and value.values]
+        return texts[0] if texts else f"{self.split} {self.number}"
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain JSON types."""
+        values = {name: value.to_json() for name, value in self.values.items()}
+        return {**vars(self), "values": values}
+
+
+def read_examples(uri: str, split: str | None = None, *, count: int = 20) -> Iterator[Example]:
+    """The first records of a split or a slice.
+
+    Args:
+        uri: of any dataset that `inspect_dataset` reads.
+        split: a split, or slices such as `train[100:]+eval`; None: the first split.
+        count: how many at the most.
+
+    Yields:
+        Examples in the order of the shards.
+
+    Raises:
+        DatasetError: there is no such dataset or split.
+        CorruptShardError: a record on the way is damaged.
+    """
+    reader = ExampleReader(uri)
+    spec = reader.splits[0] if split is None else split
+    for wanted in resolve_slices(spec, _Counts(reader)):
+        stop = min(wanted.stop, wanted.start + count)
+        count -= max(stop - wanted.start, 0)
+        yield from reader.read(wanted.split, range(wanted.start, stop))
+
+
+class ExampleReader:
+    """Reads any records of a dataset, wherever they are; what was opened once is remembered.
+
+    Args:
+        uri: of any dataset that `inspect_dataset` reads.
+
+    Raises:
+        DatasetError: there is none, or it is not whole.
+    """
+
+    def __init__(self, uri: str) -> None:
+        self._dataset = open_dataset(uri, inspect=False)
+        self.splits = list(self._dataset.shards)
+        self.labels = self._dataset.vocabularies
+        self._indexes: dict[str, RecordIndex] = {}
+
+    def read_lines(self, name: str) -> list[str]:
+        """The lines of one of its small files."""
+        return self._dataset.read_lines(name)
+
+    def count(self, split: str) -> int:
+        """Records of a split."""
+        return sum(map(self._records, self._dataset.shards[split]))
+
+    def read(self, split: str, numbers: Sequence[int]) -> Iterator[Example]:
+        """Some records of a split.
+
+        Args:
+            split: its name.
+            numbers: in [0, count), in increasing order.
+
+        Raises:
+            CorruptShardError: one of them is damaged.
+        """
+        first = done = 0
+        for shard in self._dataset.shards[split]:
+            after = first + self._records(shard)
+            here = [n - first for n in numbers[done : bisect.bisect_left(numbers, after)]]
+            if here:
+                path, index = shard.path, self._index(shard)
+                with open_records(path) as stream:
+                    for place in here:
+                        yield Example(
+                            split=split,
+                            number=first + place,
+                            shard=shard.name,
+                            values=self._values(index.read(stream, place, path=path)),
+                        )
+            done += len(here)
+            first = after
+
+    def scan(
+        self, split: str, names: Collection[str] | None, *, start: int = 0
+    ) -> Iterator[Glance]:
+        """Some features, or all, of every record from `start` on, for searching and comparing.
+
+        Images beside them are jumped over where a shard is local and not compressed; checksums are
+        not checked, as `read` does.
+
+        Raises:
+            DatasetError: a record is no `tf.train.Example`.
+        """
+        first = 0
+        for shard in self._dataset.shards[split]:
+            after = first + self._records(shard)
+            if start < after:
+                offsets = self._index(shard).offsets[start - first :].tolist()
+                with self._view(shard) as view:
+                    for number, (begin, end) in enumerate(itertools.pairwise(offsets), start):
+                        payload = view[begin + HEADER_BYTES : end - FOOTER_BYTES]
+                        crc = int.from_bytes(view[end - FOOTER_BYTES : end], "little")
+                        found = decode_example(payload, names)
+                        yield Glance(number, len(payload) << 32 | crc, found)
+                start = after
+            first = after
+
+    def value(self, name: str, values: Sequence[Any]) -> Value:
+        """What some values of a feature are."""
+        feature = self._dataset.features.get(name)
+        return value_of(values, feature, self.labels.get(name, ()))
+
+    @contextlib.contextmanager
+    def _view(self, shard: ShardFile) -> Iterator[memoryview]:
+        if is_remote(shard.path) or shard.is_gzip:
+            with open_records(shard.path) as stream:
+                yield memoryview(stream.read())
+            return
+        with open(shard.path, "rb") as stream:
+            yield memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+
+    def _values(self, record: bytes) -> dict[str, Value]:
+        found, features = decode_example(record), self._dataset.features
+        ordered = sorted(found, key=lambda name: (name not in features, name))
+        return {name: self.value(name, found[name]) for name in ordered}
+
+    def _records(self, shard: ShardFile) -> int:
+        return len(self._index(shard)) if shard.records is None else shard.records
+
+    def _index(self, shard: ShardFile) -> RecordIndex:
+        if shard.path not in self._indexes:
+            self._indexes[shard.path] = read_index(shard, is_strict=False)
+        return self._indexes[shard.path]
+
+
+class _Counts(Mapping[str, int]):
+    """Records by split; a split's shards are looked at only if it is asked for."""
+
+    def __init__(self, reader: ExampleReader) -> None:
+        self._reader = reader
+
+    def __getitem__(self, split: str) -> int:
+        return self._reader.count(split)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._reader.splits)
+
+    def __len__(self) -> int:
+        return len(self._reader.splits)

@@ -1,0 +1,143 @@
+"""The report: everything that is known of a dataset, laid out as one page.
+
+write_report("datasets/photos", "report.html")
+"""
+
+import itertools
+import json
+import os
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from pipelines.tools.doctor.dataset import dataset_checks
+from pipelines.tools.html import load_template
+from pipelines.tools.inspection import DatasetFacts, inspect_dataset
+from pipelines.tools.records import ExampleReader
+from pipelines.tools.report.charts import (
+    Histogram,
+    balance_of,
+    histogram,
+    label_rows,
+    shift_of,
+    wave_path,
+)
+from pipelines.tools.report.sample import FeatureSample, draw_sample
+from trainer_utils.format.naming import REJECTS_FILE
+
+__all__ = ["render_report", "write_report"]
+
+SAMPLE_RECORDS = 1000  # of each split
+_MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS = 60, 400, 5
+
+
+def write_report(
+    uri: str,
+    path: str,
+    *,
+    sample_records: int = SAMPLE_RECORDS,
+    lineage: str | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Writes the page, whole or not at all.
+
+    Args:
+        uri: of any dataset that `inspect_dataset` reads.
+        path: of the file.
+        sample_records: of each split, at the most, that are read.
+        lineage: where the dataset comes from, as text, if that is known.
+        advance: called after each record with 1, and how many records will be read.
+
+    Raises:
+        DatasetError: there is no such dataset.
+    """
+    page = render_report(uri, sample_records=sample_records, lineage=lineage, advance=advance)
+    temporary = f"{path}.{uuid.uuid4().hex}"
+    try:
+        with open(temporary, "w", encoding="utf-8") as stream:
+            stream.write(page)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
+
+
+def render_report(
+    uri: str,
+    *,
+    sample_records: int = SAMPLE_RECORDS,
+    lineage: str | None = None,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> str:
+    """The page as HTML; arguments and errors as those of `write_report`."""
+    facts = inspect_dataset(uri)
+    reader = ExampleReader(uri)
+    sample = draw_sample(reader, most_records=sample_records, advance=advance)
+    splits = list(facts.splits)
+    labels, num_labels = label_rows(facts.labels, splits, most=_MOST_LABELS)
+    checks = [check for check in dataset_checks(uri) if not check.name.startswith("disk")]
+    return load_template("pipelines.tools.report", "page.html").render(
+        facts=facts,
+        name=_name(facts.uri),
+        splits=splits,
+        total_records=sum(split.records or 0 for split in facts.splits.values()),
+        total_bytes=sum(split.bytes for split in facts.splits.values()),
+        shards={name: _shard_bars(facts, name) for name in splits},
+        labels=labels,
+        num_labels=num_labels,
+        shifts=[
+            (first, second, shift_of(facts.labels, first, second))
+            for first, second in itertools.combinations(facts.labels, 2)
+        ],
+        sample=sample,
+        histograms={name: _histograms(found) for name, found in sample.features.items()},
+        rejects=_rejects(facts, reader),
+        checks=checks,
+        settings=_settings(facts),
+        lineage=lineage,
+        wave=wave_path,
+    )
+
+
+def _name(uri: str) -> str:
+    """The end of its path; of an artifact, which is a number, also whose it is."""
+    parts = [part for part in uri.split("/") if part]
+    return "/".join(parts[-3:] if parts[-1].isdigit() else parts[-1:])
+
+
+def _shard_bars(facts: DatasetFacts, split: str) -> dict[str, Any]:
+    sizes = [shard.bytes or 0 for shard in facts.splits[split].shards]
+    most = max(sizes, default=0) or 1
+    return {
+        "shown": [(size, size / most) for size in sizes[:_MOST_SHARDS]],
+        "more": max(len(sizes) - _MOST_SHARDS, 0),
+        "balance": balance_of(sizes),
+    }
+
+
+def _histograms(found: FeatureSample) -> list[Histogram]:
+    by_name = itertools.groupby(found.statistics, key=lambda statistics: statistics.name)
+    return [histogram(list(group)) for _, group in by_name]
+
+
+def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, Any]]:
+    """Counts by code, and some of each."""
+    if facts.manifest is None or not facts.manifest.reject_counts:
+        return []
+    examples: dict[str, list[dict[str, str]]] = {}
+    for line in reader.read_lines(REJECTS_FILE):
+        reject = json.loads(line)
+        shown = examples.setdefault(str(reject.get("code")), [])
+        if len(shown) < _MOST_REJECTS:
+            shown.append({"source": str(reject.get("source")), "detail": str(reject.get("detail"))})
+    counts = sorted(facts.manifest.reject_counts.items(), key=lambda item: (-item[1], item[0]))
+    return [{"code": c, "count": n, "examples": examples.get(c, [])} for c, n in counts]
+
+
+def _settings(facts: DatasetFacts) -> list[tuple[str, str]]:
+    if facts.manifest is None:
+        return []
+    return [
+        (name, value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
+        for name, value in sorted(facts.manifest.config.items())
+    ]

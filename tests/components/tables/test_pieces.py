@@ -1,0 +1,208 @@
+"""Cutting files where rows end, against an automaton that reads a byte at a time."""
+
+import io
+import itertools
+from unittest import mock
+
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from components.tables import pieces
+from components.tables.pieces import RowTooLong, UnclosedQuote, cut, row_ends
+
+TOKENS = [
+    b"a",
+    b"bc",
+    "é".encode(),
+    b",",
+    b'"',
+    b'""',
+    b'","',
+    b'"\n"',
+    b"\n",
+    b"\r\n",
+    b"\r",
+    b";",
+]
+DATA = st.lists(st.sampled_from(TOKENS), max_size=40).map(b"".join)
+DELIMITERS = st.sampled_from([b",", b";", b"\t"])
+
+
+def ends_by_hand(data: bytes, delimiter: bytes) -> tuple[list[int], bool]:
+    """Where rows end, and whether the data ends between quotes.
+
+    A quote opens a field only where the field begins. Between quotes, a doubled one is a
+    character, and a single one closes; what follows up to the delimiter is text as it stands.
+    """
+    ends, state = [], "begin"
+    for place, octet in enumerate(data):
+        character = bytes([octet])
+        if state == "quoted":
+            state = "after quote" if character == b'"' else state
+        elif character == b'"' and state in ("begin", "after quote"):
+            state = "quoted"
+        elif character in (delimiter, b"\r", b"\n"):
+            state = "begin"
+            if character == b"\n":
+                ends.append(place + 1)
+        else:
+            state = "plain"
+    return ends, state == "quoted"
+
+
+def cut_in_blocks(data: bytes, block_bytes: int, **settings) -> list:
+    with mock.patch.object(pieces, "_BLOCK_BYTES", block_bytes):
+        return list(cut(io.BytesIO(data), **settings))
+
+
+def bytes_of(part: tuple[int, int] | RowTooLong) -> tuple[int, int]:
+    return (part.start, part.stop) if isinstance(part, RowTooLong) else part
+
+
+def check_parts(parts: list, data: bytes, ends: list[int], *, start: int, most: int) -> None:
+    """The parts lie end to end, end where rows do, and every row is too long or in a piece."""
+    bounds = [bytes_of(part) for part in parts]
+    assert [begin for begin, _ in bounds] == [start, *(end for _, end in bounds)][: len(bounds)]
+    assert (bounds[-1][1] if bounds else start) == len(data)
+    assert {end for _, end in bounds} <= {*ends, len(data)}
+    rows = itertools.pairwise([start, *(end for end in ends if end > start), len(data)])
+    too_long = [(begin, end) for begin, end in rows if end - begin > most]
+    assert [bytes_of(part) for part in parts if isinstance(part, RowTooLong)] == too_long
+
+
+@given(DATA)
+def test_the_automaton_reads_quotes_as_arrow_does(data):
+    data = data.replace(b"\r", b"")  # which ends a row there, and here where \n follows
+    ends, is_open = ends_by_hand(data, b",")
+    assume(not is_open)
+    rows = [data[begin:end] for begin, end in itertools.pairwise([0, *ends, len(data)])]
+    expected = [row for row in rows if row.strip(b"\n")]
+    others = []
+
+    def leave_out(row) -> str:
+        others.append(row)
+        return "skip"
+
+    assume(expected)
+    table = pyarrow.csv.read_csv(
+        pa.BufferReader(data),
+        read_options=pyarrow.csv.ReadOptions(column_names=["a"], use_threads=False),
+        parse_options=pyarrow.csv.ParseOptions(
+            newlines_in_values=True, invalid_row_handler=leave_out
+        ),
+    )
+    assert len(table) + len(others) == len(expected)
+
+
+@given(DATA, DELIMITERS)
+def test_rows_end_where_the_automaton_says(data, delimiter):
+    ends, _ = ends_by_hand(data, delimiter)
+    last = [] if ends and ends[-1] == len(data) else [len(data)]
+    assert row_ends(data, delimiter).tolist() == [*ends, *last]
+
+
+@given(DATA, DELIMITERS, st.integers(1, 45), st.integers(1, 60), st.data())
+def test_a_table_is_cut_where_the_automaton_says_rows_end(data, delimiter, block, size, more):
+    ends, is_open = ends_by_hand(data, delimiter)
+    assume(not is_open)
+    start = more.draw(st.sampled_from([0, *ends]))
+    most = more.draw(st.integers(block, 60))
+    parts = cut_in_blocks(
+        data, block, start=start, delimiter=delimiter, piece_bytes=size, max_row_bytes=most
+    )
+    check_parts(parts, data, ends, start=start, most=most)
+
+
+@given(DATA, st.integers(1, 45), st.integers(1, 60), st.data())
+def test_lines_are_cut_at_every_line_end_whatever_quotes_say(data, block, size, more):
+    ends = [place + 1 for place, octet in enumerate(data) if octet == ord("\n")]
+    start = more.draw(st.sampled_from([0, *ends]))
+    most = more.draw(st.integers(block, 60))
+    parts = cut_in_blocks(data, block, start=start, piece_bytes=size, max_row_bytes=most)
+    check_parts(parts, data, ends, start=start, most=most)
+
+
+def test_every_short_table_is_cut_right_in_blocks_of_every_size():
+    for length in range(7):
+        for octets in itertools.product(b'a,"\n', repeat=length):
+            data = bytes(octets)
+            ends, is_open = ends_by_hand(data, b",")
+            for block in range(1, length + 1):
+                if is_open:
+                    with pytest.raises(UnclosedQuote):
+                        cut_in_blocks(data, block, delimiter=b",", piece_bytes=1)
+                    continue
+                parts = cut_in_blocks(data, block, delimiter=b",", piece_bytes=1)
+                check_parts(parts, data, ends, start=0, most=pieces.MAX_ROW_BYTES)
+
+
+@given(DATA, DELIMITERS, st.integers(1, 45))
+def test_an_unclosed_quote_is_reported_with_the_beginning_of_its_row(data, delimiter, block):
+    ends, is_open = ends_by_hand(data, delimiter)
+    if not is_open:
+        data += b'\n"'
+        ends, is_open = ends_by_hand(data, delimiter)
+        assert is_open
+    with pytest.raises(UnclosedQuote) as error:
+        cut_in_blocks(data, block, delimiter=delimiter)
+    assert error.value.offset == max(ends, default=0)
+
+
+@pytest.mark.parametrize("block", [1, 3, 64, 1000, 1 << 20])
+@pytest.mark.parametrize("size", [1, 100, 999, 10_000])
+def test_pieces_have_about_the_size_asked_for(block, size):
+    row = b'"some, ""text""\nof two lines",1\n'
+    data = row * 200
+    bounds = cut_in_blocks(data, block, delimiter=b",", piece_bytes=size)
+    lengths = [end - begin for begin, end in bounds]
+    assert sum(lengths) == len(data)
+    assert all(length % len(row) == 0 for length in lengths)
+    assert all(length >= size for length in lengths[:-1])
+    assert all(length < size + block + len(row) for length in lengths)
+
+
+@pytest.mark.parametrize(
+    ("delimiter", "quoted"), [(None, False), (b",", False), (b",", True)], ids=str
+)
+@pytest.mark.parametrize("place", ["first", "middle", "last", "last without an end", "alone"])
+@pytest.mark.parametrize("block", [7, 64, 500])
+def test_a_row_that_is_too_long_stands_by_itself(delimiter, quoted, place, block):
+    few = b"a,b\n" * 5
+    giant = b'"' + b"x\n" * 400 + b'"\n' if quoted else b"x" * 800 + b"\n"
+    if place == "last without an end":
+        giant = giant[:-1]
+    before = b"" if place in ("first", "alone") else few
+    after = few if place in ("first", "middle") else b""
+    parts = cut_in_blocks(before + giant + after, block, delimiter=delimiter, max_row_bytes=600)
+    start, stop = len(before), len(before) + len(giant)
+    pieces_before = [(0, start)] if before else []
+    pieces_after = [(stop, stop + len(after))] if after else []
+    assert parts == [*pieces_before, RowTooLong(start, stop), *pieces_after]
+
+
+def test_two_rows_that_are_too_long_stand_by_themselves():
+    data = b"x" * 90 + b"\n" + b"y" * 80 + b"\n"
+    parts = cut_in_blocks(data, 16, max_row_bytes=50)
+    assert parts == [RowTooLong(0, 91), RowTooLong(91, 172)]
+
+
+@pytest.mark.parametrize("delimiter", [None, b","])
+def test_no_more_than_a_block_is_read_at_a_time(delimiter):
+    reads = []
+
+    class Stream(io.BytesIO):
+        def read(self, size=-1, /) -> bytes:
+            reads.append(size)
+            return super().read(size)
+
+    parts = list(cut(Stream(b'"' + b"x" * 9_000_000 + b'"\n'), delimiter=delimiter))
+    assert parts == [(0, 9_000_003)]
+    assert set(reads) == {pieces._BLOCK_BYTES}
+
+
+def test_an_empty_file_has_no_pieces():
+    assert cut_in_blocks(b"", 4, delimiter=b",") == []
+    assert cut_in_blocks(b"head\n", 4, start=5) == []

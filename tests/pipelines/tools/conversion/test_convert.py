@@ -1,0 +1,173 @@
+"""Conversions through TFX, in this process."""
+
+import os
+import shutil
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tfx", reason="components needs TFX")
+import pipelines
+from pipelines.tools.conversion.dry_run import plan_conversion
+from trainer_utils.format import ConfigError, InputError, Manifest
+
+
+def manifest_of(uri):
+    return Manifest.from_json(open(os.path.join(uri, "manifest.json")).read(), path=uri)
+
+
+@pytest.fixture(scope="module")
+def clips(tmp_path_factory):
+    """12 sounds in two class folders."""
+    import soundfile
+
+    folder = tmp_path_factory.mktemp("clips")
+    for number in range(12):
+        path = folder / ("yes" if number % 2 else "no") / f"{number}.wav"
+        path.parent.mkdir(exist_ok=True)
+        soundfile.write(path, np.sin(np.arange(800) * (number + 1) / 50), 8000)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory, photos):
+    """30 photos in three class folders."""
+    from PIL import Image
+
+    folder = tmp_path_factory.mktemp("pictures")
+    for number, photo in enumerate(photos):
+        path = folder / f"class{number % 3}" / f"{number}.png"
+        path.parent.mkdir(exist_ok=True)
+        Image.fromarray(photo).save(path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def sounds(clips, tmp_path_factory):
+    out = tmp_path_factory.mktemp("out")
+    return out, pipelines.convert(clips, str(out), splits={"train": 3, "eval": 1}, num_shards=2)
+
+
+def test_a_folder_of_sounds_is_recognised_and_converted(sounds):
+    out, uri = sounds
+    manifest = manifest_of(uri)
+    assert manifest.producer == "ShardBalancer"
+    assert manifest.splits == ("train", "eval")
+    assert manifest.total.written == 12
+    assert {len(manifest.shards_of(split)) for split in manifest.splits} == {2}
+    assert os.path.realpath(out / "latest") == os.path.realpath(uri)
+
+
+@pytest.mark.slow
+def test_what_did_not_change_is_not_made_again_and_what_was_removed_is(sounds, clips):
+    out, uri = sounds
+    options = {"splits": {"train": 3, "eval": 1}, "num_shards": 2}
+    assert pipelines.convert(clips, str(out), **options) == uri
+    before = (out / "latest/manifest.json").read_bytes()
+    shutil.rmtree(uri)
+    again = pipelines.convert(clips, str(out), **options)
+    assert again != uri
+    assert (out / "latest/manifest.json").read_bytes() == before
+
+
+@pytest.mark.slow
+def test_the_uri_is_below_the_folder_as_it_was_given(pictures, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    uri = pipelines.convert(str(pictures), "out", stratify=True)
+    assert uri.startswith("out/artifacts/ShardBalancer/")
+    assert manifest_of(uri).total.written == 30
+    monkeypatch.chdir("/")  # what is in ML Metadata does not depend on the working folder
+    assert pipelines.convert(pictures, tmp_path / "out", stratify=True).endswith(uri)
+
+
+@pytest.mark.slow
+def test_a_frame_of_images_and_one_of_texts(pictures, tmp_path):
+    import pandas as pd
+
+    paths = sorted(str(path) for path in pictures.rglob("*.png"))
+    frame = pd.DataFrame({"image": paths, "n": range(30)})
+    uri = pipelines.convert(frame, str(tmp_path / "images"), image_roots=[str(pictures)])
+    assert manifest_of(uri).total.written == 30
+    texts = pd.DataFrame({"text": [f"text {n}" for n in range(30)], "n": range(30)})
+    uri = pipelines.convert(texts, str(tmp_path / "texts"))
+    assert manifest_of(uri).total.written == 30
+
+
+@pytest.mark.parametrize(
+    ("source", "options", "said"),
+    [
+        ("pictures", {"kind": "video"}, "kind: expected one of image, text, audio"),
+        ("pictures", {"nonsense": 1}, "option 'nonsense': expected one of ImageExampleGen"),
+        ("pictures", {"kind": "text", "frames": "all"}, "expected one of TextExampleGen"),
+        ("pictures", {"splits": {"train": 0}}, "splits.'train'.: expected a share of at least 1"),
+        ("pictures", {"splits": {"train": True}}, "share of at least 1, got True"),
+        ("pictures", {"num_shards": 0}, "num_shards: expected int at least 1"),
+        ("pictures", {"layout": "nonsense"}, "layout: expected one of auto, folder"),
+        (42, {}, "source: expected a path or a DataFrame, got int"),
+        ("pictures", {"metadata": "mysql://u:p@h/d"}, "metadata: expected a local path"),
+        ("pictures", {"metadata": "."}, "metadata: expected a file, got the folder"),
+    ],
+)
+def test_a_bad_setting_is_refused_before_anything_is_written(
+    request, tmp_path, source, options, said
+):
+    source = request.getfixturevalue(source) if isinstance(source, str) else source
+    with pytest.raises(ConfigError, match=said):
+        pipelines.convert(source, str(tmp_path / "out"), **options)
+    assert not (tmp_path / "out/artifacts").exists()
+
+
+def test_a_place_that_cannot_be_written_to_is_refused(pictures, tmp_path):
+    with pytest.raises(ConfigError, match="expected a folder outside the input"):
+        pipelines.convert(pictures, str(pictures / "out"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(ConfigError, match="out: expected a folder, got the file"):
+        pipelines.convert(pictures, str(tmp_path / "file"))
+    with pytest.raises(ConfigError, match="out: expected a local path"):
+        pipelines.convert(pictures, "gs://bucket/out")
+    with pytest.raises(InputError, match="expected a file or a folder, found none"):
+        pipelines.convert(tmp_path / "none", str(tmp_path / "out"))
+
+
+def test_a_dry_run_of_images_says_what_a_run_then_makes(pictures, tmp_path):
+    planned = plan_conversion(pictures, num_shards={"train": 3, "eval": 1}, seed=5)
+    assert (planned.kind, planned.layout, planned.found) == ("image", "folder", 30)
+    assert planned.classes == {"label": 3}
+    uri = pipelines.convert(
+        pictures, str(tmp_path / "out"), num_shards={"train": 3, "eval": 1}, seed=5
+    )
+    manifest = manifest_of(uri)
+    for name, split in planned.splits.items():
+        shards = manifest.shards_of(name)
+        assert split.num_shards == len(shards)
+        assert split.shard_records == (
+            min(s.records for s in shards),
+            max(s.records for s in shards),
+        )
+        assert split.bytes == pytest.approx(sum(shard.bytes for shard in shards), rel=0.1)
+
+
+def test_a_dry_run_of_texts_counts_rows_and_leaves_nothing(tmp_path, monkeypatch):
+    import tempfile
+
+    work, source = tmp_path / "tmp", tmp_path / "source"
+    work.mkdir()
+    source.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(work))
+    rows = "".join(f"text {number},{number % 2}\n" for number in range(100))
+    (source / "a.csv").write_text(f"text,label\n{rows}a,b,c\n")
+    planned = plan_conversion(source)
+    assert (planned.kind, planned.layout, planned.found) == ("text", "csv", 101)
+    assert sum(split.records for split in planned.splits.values()) == 100
+    assert sum(split.rejected for split in planned.splits.values()) == 1
+    assert planned.features == {"text": "string", "label": "int"}
+    assert list(work.iterdir()) == []
+    assert os.listdir(source) == ["a.csv"]
+    assert "train" in str(planned)
+
+
+def test_a_dry_run_of_sounds(clips):
+    planned = plan_conversion(clips, splits={"a": 1, "b": 1})
+    assert (planned.kind, planned.layout) == ("audio", "folder")
+    assert set(planned.splits) == {"a", "b"}
+    assert planned.to_json()["splits"]["a"]["num_shards"] == 1

@@ -1,0 +1,182 @@
+import gzip
+import io
+import tarfile
+
+import numpy as np
+import pytest
+
+pytest.importorskip("tfx", reason="components needs TFX")
+from pipelines.tools.conversion.recognition import recognise
+from trainer_utils.format import InputError
+
+JPEG, WAV = b"\xff\xd8\xff\xe0rest", b"RIFF\0\0\0\0WAVEfmt "
+TEXT = b"Some words.\n"
+
+
+def write(base, files):
+    for name, data in files.items():
+        path = base / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data if isinstance(data, bytes) else data.encode())
+
+
+def many(pattern, data, count=10):
+    return {pattern.format(number): data for number in range(count)}
+
+
+def archive():
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w"):
+        pass
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("files", "kind"),
+    [
+        # what lies there                                                        is of
+        (many("cat/{}.jpg", JPEG), "image"),
+        (many("cat/{}.jpg", JPEG) | {"README.md": TEXT, "LICENSE": TEXT}, "image"),
+        (many("cat/{}.JPEG", JPEG) | many("notes/{}.xml", "<a/>"), "image"),
+        (many("{}", JPEG), "image"),
+        (many("{}.jpg", JPEG, 60) | {"bell.wav": WAV}, "image"),
+        ({"a.tar": archive()}, "image"),
+        (many("yes/{}.wav", WAV), "audio"),
+        (many("{}", WAV), "audio"),
+        (many("clips/{}.mp3", WAV) | {"list.csv": "clip,label\nclips/1.mp3,a\n"}, "audio"),
+        (many("sci.space/{}", TEXT), "text"),
+        (many("pos/{}.txt", TEXT), "text"),
+        ({"train.csv": "text,label\ngood,1\n", "test.csv": "text,label\nbad,0\n"}, "text"),
+        ({"a.csv": "caption,image\nA cat.,gs://bucket/1.jpg\n"}, "image"),
+        ({"a.csv": "caption,photo\nA cat.,https://x.org/1.jpg\n"}, "text"),
+        ({"a.csv": "TRAIN,gs://bucket/1.jpg,cat\nTEST,gs://bucket/2.jpg,dog\n"}, "image"),
+        ({"train.csv": "filename,label\n1,0\n", **many("train/{}.png", JPEG)}, "image"),
+        ({"a.jsonl": '{"audio": {"uri": "1.wav"}, "n": 3}\n'}, "audio"),
+        ({"a.jsonl": '{"text": "hi"}\n'}, "text"),
+        ({".DS_Store": b"\0", **many("{}.txt", TEXT)}, "text"),
+        ({"data.json": "{}"}, "text"),
+    ],
+)
+def test_the_kind_is_told_by_what_lies_there(tmp_path, files, kind):
+    write(tmp_path, files)
+    assert recognise(str(tmp_path), {}).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("name", "data", "kind"),
+    [
+        ("a.tar", archive(), "image"),
+        ("a.txt", TEXT, "text"),
+        ("corpus", TEXT, "text"),
+        ("a.csv", "text,stars\ngood,5\n", "text"),
+        ("a.csv", "image_uri,label\ncat/1.jpg,cat\n", "image"),
+        ("a.tsv", "path\tlabel\ncat/1.png\tcat\n", "image"),
+        ("a.csv", "image,label\n1,cat\n", "image"),
+        ("a.csv.gz", gzip.compress(b"text\ngood\n", mtime=0), "text"),
+        ("a.csv", "", "text"),
+        ("a.jsonl", "no JSON\n", "text"),
+    ],
+)
+def test_a_file_is_told_by_its_name_or_its_rows(tmp_path, name, data, kind):
+    write(tmp_path, {name: data})
+    assert recognise(str(tmp_path / name), {}).kind == kind
+
+
+@pytest.mark.parametrize(("head", "kind"), [(JPEG, "image"), (WAV, "audio"), (b"\0\1", "text")])
+def test_bytes_in_parquet_are_looked_at(tmp_path, head, kind):
+    import pandas as pd
+
+    pd.DataFrame({"media": [{"bytes": head, "path": "a"}] * 3, "label": np.arange(3)}).to_parquet(
+        tmp_path / "a.parquet"
+    )
+    assert recognise(str(tmp_path / "a.parquet"), {}).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("options", "kind"),
+    [
+        ({"layout": "voc"}, "image"),
+        ({"layout": "lines"}, "text"),
+        ({"columns": {"a": "audio", "b": "text"}}, "audio"),
+        ({"columns": {"a": "audio", "b": "image"}}, "image"),
+    ],
+)
+def test_settings_tell_before_files_do(tmp_path, options, kind):
+    write(tmp_path, {"a.bin": b"\0"})
+    assert recognise(str(tmp_path), options).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("files", "seen"),
+    [
+        (many("{}.jpg", JPEG) | many("{}.wav", WAV), "found 10 images, 10 sounds: which"),
+        (many("{}.jpg", JPEG, 3) | many("{}.txt", TEXT, 9), "found 3 images, 9 texts: which"),
+        (many("{}.bin", b"\0\1\2"), "found 10 other files: which"),
+    ],
+)
+def test_a_doubt_is_an_error_that_names_what_was_seen(tmp_path, files, seen):
+    write(tmp_path, files)
+    with pytest.raises(InputError, match=seen) as error:
+        recognise(str(tmp_path), {})
+    assert "kind='image' (--kind image)" in str(error.value)
+
+
+def test_nothing_is_an_error(tmp_path):
+    with pytest.raises(InputError, match="expected a file or a folder, found none"):
+        recognise(str(tmp_path / "none"), {})
+    with pytest.raises(InputError, match="found no file"):
+        recognise(str(tmp_path), {})
+    write(tmp_path, {"a.jpg": JPEG})
+    with pytest.raises(InputError, match="expected a folder, a table or an archive, got an image"):
+        recognise(str(tmp_path / "a.jpg"), {})
+
+
+def test_what_is_said_is_counted_and_not_a_sample(tmp_path):
+    write(tmp_path, many("{}.jpg", b"", 1000) | {"README.md": TEXT, ".hidden": b""})
+    assert recognise(str(tmp_path), {}).seen == "1,000 images, 1 text"
+
+
+def test_of_too_many_files_it_says_how_many_there_are_at_least(tmp_path, monkeypatch):
+    import pipelines.tools.conversion.recognition as recognition
+
+    monkeypatch.setattr(recognition, "_MOST_IN_FOLDER", 20)
+    write(tmp_path, many("a/{}.jpg", JPEG, 30) | many("b/{}.wav", WAV, 1))
+    assert recognise(str(tmp_path), {}).seen == "at least 20 images, 1 sound"
+    monkeypatch.setattr(recognition, "_MOST_FILES", 10)
+    assert recognise(str(tmp_path), {}).seen == "at least 10 images"
+
+
+@pytest.mark.parametrize(
+    "names",
+    [
+        ["manifest.json", "Split-train/data_tfrecord-00000-of-00001", "rejects.jsonl"],
+        ["Split-train/data_tfrecord-00000-of-00001.gz"],
+        ["metadata.sqlite", "artifacts/ImageExampleGen/examples/1/Split-a/data_tfrecord-0-of-1"],
+        ["datum_to_type_and_shape_mapping.json", "shard_info.json", "train/a.tfrecord"],
+        ["dataset_info.json", "features.json", "mnist-train.tfrecord-00000-of-00001"],
+        ["a.tfrecord", "b.tfrecords.gz", "label.labels.txt", "info.json"],
+    ],
+)
+def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path, names):
+    from tfx.proto import example_gen_pb2
+
+    from components.example_gen.inputs import locate
+
+    write(tmp_path, dict.fromkeys(names, b"x"))
+    calls = [
+        lambda: recognise(str(tmp_path), {}),
+        lambda: locate(
+            str(tmp_path),
+            example_gen_pb2.Input(splits=[{"name": "all", "pattern": "*"}]),
+            is_source_file=lambda path: False,
+        ),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match="a dataset of TFRecords already") as error:
+            call()
+        assert "ShardBalancer takes datasets" in str(error.value)
+
+
+def test_photos_beside_a_few_tfrecords_are_photos(tmp_path):
+    write(tmp_path, many("cat/{}.jpg", JPEG, 30) | {"old.tfrecord": b"\0\1"})
+    assert recognise(str(tmp_path), {}).kind == "image"

@@ -1,0 +1,196 @@
+"""The pages of `browse`, asked for over HTTP."""
+
+import io
+import os
+import re
+import signal
+import subprocess
+import sys
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+
+import pytest
+from PIL import Image
+
+from pipelines.tools.browse import make_server
+from pipelines.tools.browse.search import Query, find_examples
+from pipelines.tools.records import ExampleReader
+from trainer_utils.format import Feature
+
+HOSTILE = "<script>alert(1)</script>\x1b[31m\"'{{7*7}}"
+
+
+@pytest.fixture(scope="module")
+def dataset(photos, write_dataset, tmp_path_factory):
+    def example(n):
+        stream = io.BytesIO()
+        Image.fromarray(photos[n % 30]).save(stream, "PNG")
+        return {
+            "image": [stream.getvalue()],
+            "label": [n % 2],
+            "filename": [f"{'Dog' if n % 2 else 'cat'}/{n:04d}.png".encode()],
+            "note": [HOSTILE.encode()],
+            "vector": [float(n), 2.0],
+        }
+
+    examples = [example(n) for n in range(100)]
+    uri = write_dataset(
+        tmp_path_factory.mktemp("browse") / "dataset",
+        {"train": [examples[:30], examples[30:90]], "eval": [examples[90:]]},
+        {"label": Feature(type="int")},
+    )
+    os.mkdir(f"{uri}/vocab")
+    with open(f"{uri}/vocab/label.txt", "w") as stream:
+        stream.write("cat\ndog\n")
+    return uri
+
+
+@pytest.fixture(scope="module")
+def server(dataset):
+    with make_server(dataset, lineage="made by nobody") as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        yield server
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def get(server):
+    def get(path, **fields):
+        query = f"?{urllib.parse.urlencode(fields)}" if fields else ""
+        with urllib.request.urlopen(f"{server.url.rstrip('/')}{path}{query}") as answer:
+            return answer.read(), answer.headers
+
+    return get
+
+
+@pytest.mark.parametrize(
+    ("query", "expected"),
+    [
+        (Query(split="train"), list(range(48))),
+        (Query(split="train", start=80), list(range(80, 90))),
+        (Query(split="train", start=200), []),
+        (Query(split="train", label="dog", start=60), list(range(61, 90, 2))),
+        (Query(split="train", label="0", start=80), list(range(80, 90, 2))),
+        (Query(split="eval", text="DOG/"), list(range(1, 10, 2))),
+        (Query(split="train", text="0042"), [42]),
+        (Query(split="train", label="dog", text="0042"), []),
+        (Query(split="train", label="cat"), list(range(0, 90, 2))),
+    ],
+    ids=str,
+)
+def test_a_query_finds_its_records(dataset, query, expected):
+    found = find_examples(ExampleReader(dataset), query, most=48)
+    assert [example.number for example in found.examples] == expected
+
+
+def test_going_on_finds_each_record_once(dataset):
+    reader, query, seen = ExampleReader(dataset), Query(split="train", label="dog"), []
+    start = 0
+    while start is not None:
+        found = find_examples(reader, Query(**{**vars(query), "start": start}), most=7)
+        seen += [example.number for example in found.examples]
+        start = found.next_start
+    assert seen == list(range(1, 90, 2))
+
+
+def test_the_list_links_to_records_and_their_files(get, photos):
+    page = get("/", split="eval", label="dog")[0].decode()
+    links = re.findall(r'href="(/record[^"]*)"', page)
+    assert len(links) == 5
+    record = get(links[0].replace("&amp;", "&"))[0].decode()
+    assert "Dog/0091.png" in record
+    assert "1 (dog)" in record
+    assert "[91.0, 2.0]" in record
+    (image,) = re.findall(r'<img class="whole" src="([^"]*)"', record)
+    data, headers = get(image.replace("&amp;", "&"))
+    assert headers["Content-Type"] == "image/png"
+    assert Image.open(io.BytesIO(data)).tobytes() == photos[91 % 30].tobytes()
+
+
+def test_hostile_texts_stay_texts(get):
+    page, headers = get("/record", split="train", number=3)
+    text = page.decode()
+    assert "<script" not in text
+    assert "&lt;script&gt;alert(1)" in text
+    assert "{{7*7}}" in text
+    assert "\x1b" not in text
+    assert "default-src 'none'" in headers["Content-Security-Policy"]
+    assert "script" not in headers["Content-Security-Policy"]
+
+
+@pytest.mark.parametrize(
+    ("path", "status"),
+    [
+        ("/nothing", 404),
+        ("/record?split=train&number=90", 404),
+        ("/record?split=train&number=-1", 404),
+        ("/record?split=none&number=0", 404),
+        ("/record?split=train&number=x", 404),
+        ("/record", 404),
+        ("/file?split=train&number=0&feature=none", 404),
+        ("/file?split=train&number=0&feature=label", 404),
+        ("/?split=none", 404),
+        ("/../../etc/passwd", 404),
+    ],
+)
+def test_what_is_not_there_is_not_found(get, path, status):
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        get(path)
+    assert raised.value.code == status
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1:1"])
+def test_requests_that_were_meant_for_others_are_refused(server, host):
+    request = urllib.request.Request(server.url, headers={"Host": host})
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        urllib.request.urlopen(request)
+    assert raised.value.code == 403
+
+
+@pytest.mark.parametrize("method", ["POST", "PUT", "DELETE"])
+def test_nothing_can_be_changed(server, method):
+    request = urllib.request.Request(server.url, method=method, data=b"x")
+    with pytest.raises(urllib.error.HTTPError) as raised:
+        urllib.request.urlopen(request)
+    assert raised.value.code == 501
+
+
+def test_it_listens_to_this_machine_only(server):
+    assert server.server_address[0] == "127.0.0.1"
+
+
+def test_a_damaged_record_is_said_and_the_rest_goes_on(dataset, tmp_path):
+    import shutil
+
+    copy = shutil.copytree(dataset, tmp_path / "copy")
+    (shard,) = sorted((copy / "Split-eval").iterdir())
+    data = bytearray(shard.read_bytes())
+    data[100] ^= 1
+    shard.write_bytes(data)
+    with make_server(str(copy)) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        with pytest.raises(urllib.error.HTTPError) as raised:
+            urllib.request.urlopen(f"{server.url}record?split=eval&number=0")
+        assert raised.value.code == 500
+        assert "data_tfrecord-00000-of-00001" in raised.value.read().decode()
+        assert urllib.request.urlopen(f"{server.url}record?split=eval&number=9").status == 200
+        server.shutdown()
+
+
+@pytest.mark.e2e
+def test_the_command_serves_until_it_is_interrupted(dataset):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "pipelines.cli", "browse", dataset],
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # whoever runs the tests
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    url = process.stderr.readline().split()[0]
+    assert urllib.request.urlopen(url).status == 200
+    process.send_signal(signal.SIGINT)
+    assert process.wait(timeout=60) == 0
+    assert "Traceback" not in process.stderr.read()

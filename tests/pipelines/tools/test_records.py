@@ -1,0 +1,168 @@
+"""`show` against the values that were written, and files that other libraries read back."""
+
+import csv
+import io
+import json
+import struct
+import wave
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from click.testing import CliRunner
+from PIL import Image
+
+from pipelines.cli.app import app
+from pipelines.tools.records import as_text, export_examples, read_examples
+from trainer_utils.format import DatasetError, Feature
+
+HOSTILE = "red \x1b[31m bell \x07 line \u2028 end\nforged"
+
+
+def encoded(pixels: np.ndarray, kind: str) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind)
+    return stream.getvalue()
+
+
+def sound(samples: int) -> bytes:
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as writer:
+        writer.setparams((1, 2, 8000, samples, "NONE", ""))
+        writer.writeframes(struct.pack(f"<{samples}h", *range(samples)))
+    return stream.getvalue()
+
+
+@pytest.fixture
+def dataset(photos, write_dataset, tmp_path):
+    """Two shards of `train`, of 4 and 3 records, and one of `eval`: every kind of value."""
+    examples = [
+        {
+            "image": [encoded(photos[n], "JPEG" if n % 2 else "PNG")],
+            "label": [n % 2],
+            "text": [f"text number {n}".encode()],
+            "sound": [sound(100 + n)],
+            "boxes": [0.5, 0.25 * n],
+            "pixels": [photos[n].tobytes()],
+            "many": list(range(20)),
+        }
+        for n in range(8)
+    ]
+    raw = Feature(type="string", extra={"encoding": "raw", "image_shape": [40, 48, 3]})
+    uri = write_dataset(
+        tmp_path / "dataset",
+        {"train": [examples[:4], examples[4:7]], "eval": [examples[7:]]},
+        {"pixels": raw, "label": Feature(type="int")},
+    )
+    (tmp_path / "dataset/vocab").mkdir()
+    (tmp_path / "dataset/vocab/label.txt").write_text("cat\ndog\n")
+    return uri
+
+
+@pytest.mark.parametrize(
+    ("split", "count", "expected"),
+    [
+        (None, 2, [("train", 0), ("train", 1)]),
+        ("train", 20, [("train", n) for n in range(7)]),
+        ("train[3:5]", 20, [("train", 3), ("train", 4)]),
+        ("train[-1:]+val", 20, [("train", 6), ("eval", 0)]),
+        ("train[6:]+eval", 1, [("train", 6)]),
+        ("train[3:3]", 20, []),
+    ],
+)
+def test_the_records_of_a_slice(dataset, split, count, expected):
+    found = list(read_examples(dataset, split, count=count))
+    assert [(example.split, example.number) for example in found] == expected
+    texts = [7 if split == "eval" else number for split, number in expected]
+    assert [e.values["text"].to_json() for e in found] == [f"text number {n}" for n in texts]
+
+
+def test_gzip_and_datasets_of_others_are_shown(write_dataset, tmp_path):
+    uri = write_dataset(
+        tmp_path / "gzip", {"train": [[{"x": [n]} for n in range(5)]]}, {}, gzip=True
+    )
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    with tf.io.TFRecordWriter(str(bare / "some.tfrecord")) as writer:
+        feature = {"x": tf.train.Feature(int64_list=tf.train.Int64List(value=[41]))}
+        record = tf.train.Example(features=tf.train.Features(feature=feature))
+        writer.write(record.SerializeToString())
+    assert [e.values["x"].values for e in read_examples(uri, "train[3:]")] == [[3], [4]]
+    assert [e.values["x"].values for e in read_examples(str(bare))] == [[41]]
+
+
+def test_the_terminal_sees_what_values_are(dataset):
+    (text,) = [as_text(read_examples(dataset, "train[1:2]"))]
+    lines = {line.split()[0]: line.split(None, 1)[1] for line in text.splitlines()}
+    assert text.startswith("train 1\n")
+    assert lines["image"].startswith("JPEG, 40 x 48 x 3, ")
+    assert lines["label"] == "1 (dog)"
+    assert lines["text"] == '"text number 1"'
+    assert lines["sound"].startswith("WAV, ")
+    assert lines["boxes"] == "[0.5, 0.25]"
+    assert lines["pixels"] == "RAW, 40 x 48 x 3, 5.8 kB"
+    assert lines["many"] == "[0, 1, 2, 3, 4, 5, 6, 7, … 20 values]"
+
+
+def test_hostile_texts_neither_steer_the_terminal_nor_forge_lines(write_dataset, tmp_path):
+    example = {HOSTILE: [HOSTILE.encode()], "latin": ["naïve 北京".encode()]}
+    uri = write_dataset(tmp_path / "hostile", {"train": [[example]]}, {})
+    text = as_text(read_examples(uri))
+    assert len(text.split("\n")) == 3
+    assert all(character.isprintable() or character == "\n" for character in text)
+    assert "naïve 北京" in text
+
+
+def test_exported_files_are_what_other_libraries_read(dataset, photos, tmp_path):
+    folder = tmp_path / "looked-at"
+    assert export_examples(read_examples(dataset, "train"), str(folder)) == 7
+    with (folder / "examples.csv").open(newline="") as stream:
+        rows = list(csv.DictReader(stream))
+    assert [row["record"] for row in rows] == list("0123456")
+    assert [row["text"] for row in rows] == [f"text number {n}" for n in range(7)]
+    assert json.loads(rows[3]["boxes"]) == [0.5, 0.75]
+    for number, row in enumerate(rows):
+        assert (np.asarray(Image.open(folder / row["pixels"])) == photos[number]).all()
+        if not number % 2:
+            assert (np.asarray(Image.open(folder / row["image"])) == photos[number]).all()
+        with wave.open(str(folder / row["sound"])) as reader:
+            assert reader.getnframes() == 100 + number
+
+
+def test_names_of_features_make_no_paths(write_dataset, tmp_path):
+    examples = [{"../../outside": [b"\x89PNG\r\n\x1a\n\xff"], "split": [b"x" * 40_000]}]
+    uri = write_dataset(tmp_path / "odd", {"train": [examples]}, {})
+    folder = tmp_path / "a/b/c"
+    export_examples(read_examples(uri), str(folder))
+    assert sorted(path.suffix for path in folder.iterdir()) == [".bin", ".csv", ".txt"]
+    assert not list(tmp_path.rglob("outside*"))
+    assert (folder / "train-00000000-1.txt").read_bytes() == b"x" * 40_000
+
+
+def test_a_folder_with_something_in_it_is_left_alone(dataset, tmp_path):
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full/mine.txt").write_text("mine")
+    with pytest.raises(DatasetError, match=r"full'.*expected an empty folder"):
+        export_examples(read_examples(dataset), str(tmp_path / "full"))
+    assert [path.name for path in (tmp_path / "full").iterdir()] == ["mine.txt"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "said"),
+    [
+        (["--split", "nothing"], 1, "split 'nothing': expected one of train, eval"),
+        (["--split", "train[:"], 1, "expected a name, or a slice"),
+        (["-n", "0"], 2, "0 is not in the range"),
+    ],
+)
+def test_what_the_command_refuses(dataset, arguments, status, said):
+    result = CliRunner().invoke(app, ["show", dataset, *arguments])
+    assert (result.exit_code, said in result.stderr) == (status, True)
+
+
+def test_the_command_prints_json(dataset):
+    result = CliRunner().invoke(app, ["show", dataset, "-n", "1", "--json"])
+    (example,) = json.loads(result.stdout)
+    assert example["values"]["label"] == 0
+    assert example["values"]["many"] == list(range(20))
+    assert set(example["values"]["image"]) == {"base64"}

@@ -1,0 +1,190 @@
+"""The report: its figures, that hostile data stays text, and that a browser shows it."""
+
+import html.parser
+import io
+import re
+import shutil
+import subprocess
+import wave
+
+import numpy as np
+import pytest
+from click.testing import CliRunner
+from PIL import Image
+
+from pipelines.cli.app import app
+from pipelines.tools.report import render_report, write_report
+from pipelines.tools.report.charts import balance_of, shift_of
+from pipelines.tools.report.sample import spread
+from trainer_utils.format import DatasetError, Feature
+
+HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e\"'{{7*7}}"
+CHROMIUM = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+
+
+class Page(html.parser.HTMLParser):
+    """The elements, attributes and text of a page."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.elements: list[tuple[str, dict[str, str]]] = []
+        self.text = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_data(self, data):
+        self.text += data
+
+    def all(self, tag):
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def jpeg(pixels) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def sound() -> bytes:
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as writer:
+        writer.setparams((1, 2, 8000, 4000, "NONE", ""))
+        writer.writeframes((np.sin(np.arange(4000) / 5) * 20_000).astype("<i2").tobytes())
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def examples(photos):
+    return [
+        {
+            "image": [jpeg(photos[n])],
+            "filename": [f"cat/{n}.jpg".encode()],
+            "text": [f"this is the review number {n} of a good film".encode()],
+            "score": [n / 2],
+            "xmin": [0.1],
+            "xmax": [0.6],
+            "ymin": [0.2],
+            "ymax": [0.9],
+            "labels": [0],
+            "audio": [sound()],
+        }
+        for n in range(12)
+    ]
+
+
+@pytest.fixture
+def dataset(examples, write_dataset, tmp_path):
+    splits = {"train": [examples[:4], examples[4:8]], "eval": [examples[8:]]}
+    return write_dataset(tmp_path / "dataset", splits, {"score": Feature(type="float")})
+
+
+@pytest.fixture
+def hostile(examples, write_dataset, tmp_path):
+    example = {**examples[0], HOSTILE: [HOSTILE.encode()], "filename": [HOSTILE.encode()]}
+    example["text"] = [HOSTILE.encode() * 3]
+    return write_dataset(tmp_path / "<script>x<", {"train": [[example]]}, {})
+
+
+def test_figures_are_those_of_the_data(dataset):
+    page = Page(render_report(dataset))
+    text = re.sub(r"\s+", " ", page.text)
+    assert "8 records of train, 4 records of eval" in text
+    table = text[text.index("score") :]
+    assert re.search(r"train\s*0\s*1\.75\s*1\.75\s*3\.5\s*eval\s*4\s*4\.75\s*4\.75\s*5\.5", table)
+    assert len(page.all("img")) == 10  # six of train, four of eval
+    assert len(page.all("path")) == 8
+    assert {box["x"][:4] for box in page.all("rect") if "class" not in box} == {"0.10"}
+
+
+def test_the_sample_says_of_how_many_records_it_is(dataset):
+    assert "3 records of train, 3 records of eval" in re.sub(
+        r"\s+", " ", Page(render_report(dataset, sample_records=3)).text
+    )
+
+
+def test_nothing_of_hostile_data_becomes_markup(dataset, hostile):
+    page, harmless = Page(render_report(hostile)), Page(render_report(dataset))
+    assert {tag for tag, _ in page.elements} <= {tag for tag, _ in harmless.elements}
+    assert not page.all("script")
+    assert all(img["src"].startswith("data:image/jpeg;base64,") for img in page.all("img"))
+    assert not [name for _, found in page.elements for name in found if name.startswith("on")]
+    assert "<script>alert(1)</script>" in page.text  # as text
+    assert "{{7*7}}" in page.text
+    assert not set("\x1b\u202e") & set(page.text)
+
+
+def test_the_page_forbids_all_that_it_does_not_need(dataset):
+    (policy,) = [m for m in Page(render_report(dataset)).all("meta") if "http-equiv" in m]
+    assert policy["http-equiv"] == "Content-Security-Policy"
+    assert policy["content"].startswith("default-src 'none'; ")
+    assert "script" not in policy["content"]
+
+
+def test_a_damaged_record_is_a_finding(dataset, tmp_path):
+    (shard, *_) = sorted((tmp_path / "dataset/Split-train").iterdir())
+    data = bytearray(shard.read_bytes())
+    data[2000] ^= 1
+    shard.write_bytes(data)
+    assert re.search(r"data_tfrecord-00000-of-00002.*byte \d+", Page(render_report(dataset)).text)
+
+
+def test_a_page_is_written_whole_or_not_at_all(dataset, tmp_path):
+    with pytest.raises(DatasetError):
+        write_report(str(tmp_path / "none"), str(tmp_path / "r.html"))
+    with pytest.raises(OSError, match=r"r\.html"):
+        write_report(dataset, str(tmp_path / "no/r.html"))
+    assert not list(tmp_path.glob("*.html*"))
+
+
+def test_the_command_writes_the_file(dataset, tmp_path):
+    result = CliRunner().invoke(app, ["report", dataset, "-o", str(tmp_path / "r.html")])
+    assert result.exit_code == 0, result.output
+    assert "8 records of train" in re.sub(r"\s+", " ", (tmp_path / "r.html").read_text())
+
+
+@pytest.mark.parametrize(
+    ("count", "most", "expected"),
+    [(0, 5, []), (3, 5, [0, 1, 2]), (10, 5, [0, 2, 4, 6, 8]), (7, 3, [0, 2, 4])],
+)
+def test_a_sample_is_spread_over_all(count, most, expected):
+    assert spread(count, most) == expected
+
+
+def test_shift_and_balance():
+    labels = {"train": {"a": 3, "b": 1}, "eval": {"a": 1, "b": 1}, "test": {"c": 5}}
+    assert shift_of(labels, "train", "eval") == 0.25
+    assert shift_of(labels, "train", "train") == 0
+    assert shift_of(labels, "train", "test") == 1
+    assert balance_of([2, 2, 2]) == 1
+    assert balance_of([1, 3]) == 1.5
+    assert balance_of([]) is None
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(CHROMIUM is None, reason="needs chromium on the PATH")
+def test_a_browser_shows_it_without_an_error(hostile, tmp_path):
+    write_report(hostile, str(tmp_path / "r.html"))
+    switches = (
+        "--headless --no-sandbox --disable-gpu --no-first-run --disable-background-networking"
+    )
+    switches += " --disable-component-update --disable-sync --disable-quic --enable-logging=stderr"
+    found = subprocess.run(
+        [
+            CHROMIUM,
+            *switches.split(),
+            f"--user-data-dir={tmp_path / 'user'}",
+            "--dump-dom",
+            (tmp_path / "r.html").as_uri(),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "CONSOLE" not in found.stderr
+    assert "alert(1)" in Page(found.stdout).text
+    assert not Page(found.stdout).all("script")

@@ -1,0 +1,213 @@
+"""Whatever happens to any published file of a dataset, `verify` finds it."""
+
+import contextlib
+import json
+import random
+import shutil
+
+import pytest
+
+from pipelines.tools.verification import verify_dataset
+from trainer_utils.format import DatasetError, Manifest
+
+DAMAGE = {
+    "a bit": lambda data, at: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :],
+    "the case": lambda data, at: data[:at] + bytes([data[at] ^ 0x20]) + data[at + 1 :],
+    "all bits": lambda data, at: data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :],
+    "a blank for another": lambda data, at: (
+        data[:at] + (b"\t" if data[at : at + 1] == b" " else b" ") + data[at + 1 :]
+    ),
+    "one more blank": lambda data, at: data[:at] + b" " + data[at:],
+    "one more newline": lambda data, at: data[:at] + b"\n" + data[at:],
+    "one more of it": lambda data, at: data[: at + 1] + data[at:],
+    "one less": lambda data, at: data[:at] + data[at + 1 :],
+    "the end": lambda data, at: data[:at],
+}
+JSON = ("manifest.json", "datum_to_type_and_shape_mapping.json", "shard_info.json")
+OTHERS = (
+    "schema.pbtxt",
+    "rejects.jsonl",
+    "vocab/label.txt",
+    "index/train-00000-of-00002.npy",
+    "Split-eval/data_tfrecord-00000-of-00001",
+)
+
+
+def check(dataset, path, data, what):
+    """Writes `data` in place of a file: verify names that file."""
+    whole = path.read_bytes()
+    path.write_bytes(data)
+    try:
+        found = verify_dataset(str(dataset))
+        assert not found.is_good, (path, what)
+        assert str(path.relative_to(dataset)) in str(found), (path, what, str(found))
+    finally:
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", JSON)
+def test_every_byte_of_json_counts(dataset, name):
+    path = dataset / name
+    whole = path.read_bytes()
+    ways = list(DAMAGE.items())
+    for at in range(len(whole)):  # each byte in one way, each way many times
+        what, damage = ways[at % len(ways)]
+        if (data := damage(whole, at)) != whole:
+            check(dataset, path, data, (what, at))
+    assert verify_dataset(str(dataset)).is_good
+
+
+def is_read(text):
+    try:
+        Manifest.from_json(text, path="m")
+    except DatasetError:
+        return False
+    return True
+
+
+def test_no_change_of_a_manifests_text_is_read(dataset):
+    whole = (dataset / "manifest.json").read_bytes()
+    Manifest.from_json(whole.decode(), path="m")
+    for at in range(len(whole)):
+        for what, damage in DAMAGE.items():
+            data = damage(whole, at)
+            if data == whole:
+                continue
+            try:
+                text = data.decode()
+            except UnicodeDecodeError:
+                continue
+            assert not is_read(text), (what, at)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_any_byte_of_any_other_file_counts(dataset, name):
+    path = dataset / name
+    whole = path.read_bytes()
+    chosen = random.Random(name)
+    places = sorted(chosen.sample(range(len(whole)), min(40, len(whole))))
+    for at in places:
+        what, damage = chosen.choice(list(DAMAGE.items()))
+        if (data := damage(whole, at)) != whole:
+            check(dataset, path, data, (what, at))
+    check(dataset, path, whole + b"\n", "a line more")
+
+
+@pytest.mark.parametrize("name", [*JSON, *OTHERS])
+def test_an_absent_file_is_missed(dataset, name):
+    (dataset / name).unlink()
+    found = verify_dataset(str(dataset))
+    assert not found.is_good
+    assert any(name in problem.message for problem in found.problems)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Split-train/data_tfrecord-00002-of-00003",
+        "Split-train/._data_tfrecord-00000-of-00002",
+        "Split-test/data_tfrecord-00000-of-00001",
+        "index/train-00002-of-00003.npy",
+        "index/notes",
+        "vocab/other.txt",
+        "vocab/notes.md",
+        "dataset_info.json",
+        "features.json",
+        "example.schema.json",
+    ],
+)
+def test_a_file_too_many_is_named(dataset, name):
+    (dataset / name).parent.mkdir(exist_ok=True)
+    (dataset / name).write_bytes(b"{}")
+    (problem,) = verify_dataset(str(dataset)).problems
+    assert problem.path == name
+    assert "is no part of the dataset" in problem.message
+
+
+def test_rejects_where_none_are_listed_are_too_many(tmp_path, write_dataset):
+    from trainer_utils.format import Feature
+
+    rows = [{"label": [number]} for number in range(3)]
+    uri = write_dataset(tmp_path, {"train": [rows]}, {"label": Feature(type="int")})
+    assert verify_dataset(uri).is_good
+    (tmp_path / "rejects.jsonl").write_text('{"code": "A"}\n')
+    (problem,) = verify_dataset(uri).problems
+    assert problem.path == "rejects.jsonl"
+
+
+def test_notes_of_a_user_beside_a_dataset_are_no_damage(dataset):
+    (dataset / "README.md").write_text("mine")
+    (dataset / "plots").mkdir()
+    (dataset / "plots/a.png").write_bytes(b"")
+    assert verify_dataset(str(dataset)).is_good
+
+
+@pytest.mark.parametrize("rest", ["all", "no index", "Datum's alone"])
+def test_a_deleted_manifest_is_missed_where_only_we_write_what_is_left(dataset, rest):
+    (dataset / "manifest.json").unlink()
+    if rest != "all":
+        shutil.rmtree(dataset / "index")
+    if rest == "Datum's alone":
+        shutil.rmtree(dataset / "vocab")
+        (dataset / "rejects.jsonl").unlink()
+    found = verify_dataset(str(dataset))
+    (problem,) = found.problems
+    assert problem.path == "manifest.json"
+    assert "is missing" in problem.message
+    assert found.records == {"train": 20, "eval": 5}, "what is there is read all the same"
+
+
+def test_what_a_manifest_of_version_1_cannot_say_is_told(tmp_path, write_dataset):
+    from trainer_utils.format import Feature
+
+    rows = [{"label": [number]} for number in range(3)]
+    uri = write_dataset(tmp_path, {"train": [rows]}, {"label": Feature(type="int")})
+    assert json.loads((tmp_path / "manifest.json").read_text())["format_version"] == 1
+    (tmp_path / "schema.pbtxt").write_text("")
+    (tmp_path / "vocab").mkdir()
+    (tmp_path / "vocab/label.txt").write_text("a\nb\nc\n")
+    found = verify_dataset(uri)
+    assert found.is_good
+    assert {"schema.pbtxt", "vocab/label.txt"} <= set(found.unchecked)
+    assert "format version 1" in str(found)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: b"",
+        lambda data: data[:7],
+        lambda data: data[:60],
+        lambda data: data.replace(b"<u2", b"|O8"),
+        lambda data: data.replace(b"<u2", b"<i2"),
+        lambda data: data.replace(b"(10,)", b"(99,)"),
+        lambda data: data.replace(b"(10,)", b"(10,1)"),
+        lambda data: data.replace(b"{'descr'", b"{'descr\n"),
+        lambda data: data.replace(b"False", b"(((((") + b"x",
+        lambda data: b"PK\x03\x04" + data,
+        lambda data: b"\x80\x04" + data,
+        lambda data: data.replace(b"\x01\x00v\x00", b"\x01\x00\xff\xff"),
+        lambda data: data + b"\0",
+    ],
+)
+def test_a_damaged_index_is_named_whatever_is_in_it(dataset, damage):
+    path = dataset / "index/train-00000-of-00002.npy"
+    data = path.read_bytes()
+    assert damage(data) != data
+    path.write_bytes(damage(data))
+    (problem,) = verify_dataset(str(dataset)).problems
+    assert problem.path == "Split-train/data_tfrecord-00000-of-00002"
+    assert "index/train-00000-of-00002.npy" in problem.message
+
+
+def test_any_damage_of_an_index_without_a_sum_is_a_corrupt_shard(dataset):
+    from trainer_utils.format import CorruptShardError, RecordIndex
+
+    data = (dataset / "index/train-00000-of-00002.npy").read_bytes()
+    chosen = random.Random(0)
+    for _ in range(5000):
+        changed = bytearray(data)
+        for _ in range(chosen.randint(1, 4)):
+            changed[chosen.randrange(128)] = chosen.randrange(256)
+        with contextlib.suppress(CorruptShardError):  # any other error fails the test
+            RecordIndex.from_bytes(bytes(changed), path="the-index")

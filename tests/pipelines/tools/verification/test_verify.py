@@ -1,0 +1,192 @@
+import gzip
+import json
+import re
+
+import pytest
+
+from pipelines.tools.verification import verify_dataset
+from tests.pipelines.rewriting import rewrite
+from trainer_utils.format import DatasetError
+
+TRAIN = "Split-train/data_tfrecord-00001-of-00002"
+EVAL = "Split-eval/data_tfrecord-00000-of-00001"
+PLACE = re.compile(r"\b(record|byte) (\d+)\b")
+
+
+def flip(path, place):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+
+
+def cut(path, number):
+    path.write_bytes(path.read_bytes()[:-number])
+
+
+def test_a_whole_dataset_is_good(whole_dataset):
+    found = verify_dataset(str(whole_dataset))
+    assert found.is_good, str(found)
+    assert found.records == {"train": 20, "eval": 5}
+    assert found.num_shards == 3
+    assert found.bytes == sum(p.stat().st_size for p in whole_dataset.glob("Split-*/*"))
+
+
+@pytest.mark.parametrize(
+    ("damage", "path", "expected"),
+    [
+        # what is done                                     where it shows     what is said
+        (lambda d: flip(d / TRAIN, 40), TRAIN, "payload's checksum .*record 0, byte 0"),
+        (lambda d: flip(d / TRAIN, 2), TRAIN, "length's checksum .*record 0, byte 0"),
+        (lambda d: cut(d / TRAIN, 3), TRAIN, r"end of the file \(record 9, byte \d+\)"),
+        (lambda d: cut(d / EVAL, 5), EVAL, r"end of the file \(record 4, byte \d+\)"),
+        (lambda d: (d / EVAL).unlink(), EVAL, "is missing, though manifest.json names it"),
+        (lambda d: (d / "Split-eval/x").write_text(""), "Split-eval/x", "is no part of"),
+        (
+            lambda d: (d / TRAIN).write_bytes((d / TRAIN).read_bytes() * 2),
+            TRAIN,
+            r"expected \d+ bytes as the manifest says, got \d+ \(record 10, byte \d+\)",
+        ),
+        (
+            lambda d: (d / TRAIN).write_bytes((d / TRAIN.replace("1-of", "0-of")).read_bytes()),
+            TRAIN,
+            "its records are whole, but are others",
+        ),
+        (
+            lambda d: flip(d / "index/eval-00000-of-00001.npy", -1),
+            EVAL,
+            "expected the index of 5 records",
+        ),
+        (lambda d: (d / "index/eval-00000-of-00001.npy").unlink(), EVAL, "npy.*is missing"),
+        (
+            lambda d: rewrite(d / "shard_info.json", lambda v: v["eval"].update({EVAL: 4})),
+            "shard_info.json",
+            "split 'eval': expected 5 records of .* got 4",
+        ),
+        (
+            lambda d: rewrite(d / "shard_info.json", lambda v: v.pop("eval")),
+            "shard_info.json",
+            "expected 5 records .* got none",
+        ),
+        (lambda d: (d / "shard_info.json").unlink(), "shard_info.json", "No such file"),
+        (lambda d: (d / "rejects.jsonl").unlink(), "rejects.jsonl", "1 inputs were rejected"),
+        (
+            lambda d: (d / "rejects.jsonl").write_text('{"code": "NOT_UTF8"}\n'),
+            "rejects.jsonl",
+            "expected {'EMPTY_FILE': 1} .* got {'NOT_UTF8': 1}",
+        ),
+        (
+            lambda d: rewrite(
+                d / "manifest.json", lambda v: v["splits"]["eval"]["labels"].update(dog=3)
+            ),
+            "manifest.json",
+            "split 'eval': expected 3 records of label 'dog' .* got 2",
+        ),
+        (
+            lambda d: rewrite(d / "manifest.json", lambda v: v["shards"][0].update(content="ff")),
+            "Split-train/data_tfrecord-00000-of-00002",
+            "expected records with the sum 00000000000000ff",
+        ),
+        (
+            lambda d: rewrite(
+                d / "manifest.json", lambda v: v["splits"]["eval"].update(written=4, found=4)
+            ),
+            "manifest.json",
+            "expected shards of 4 records as were written, got 5",
+        ),
+    ],
+)
+def test_damage_is_found_where_it_is(dataset, damage, path, expected):
+    damage(dataset)
+    found = verify_dataset(str(dataset))
+    assert not found.is_good
+    (problem,) = found.problems
+    assert problem.path == path
+    with pytest.raises(AssertionError, match=expected):
+        raise AssertionError(problem.message)
+    said = {what: int(number) for what, number in PLACE.findall(problem.message)}
+    places = {"record": problem.record, "byte": problem.offset}
+    assert {what: number for what, number in places.items() if number is not None} == said
+    assert problem.to_json() == {"path": path, "message": problem.message, **said}
+
+
+def test_every_bad_shard_is_told_and_the_good_ones_are_counted(dataset):
+    flip(dataset / TRAIN, -1)
+    (dataset / EVAL).unlink()
+    found = verify_dataset(str(dataset))
+    assert [problem.path for problem in found.problems] == [TRAIN, EVAL]
+    assert found.records == {"train": 19, "eval": 0}
+    assert found.problems[0].to_json()["record"] == 9
+
+
+def test_gzip_shards_are_read_and_damage_in_them_is_told(tmp_path, write_dataset):
+    from trainer_utils.format import Feature
+
+    rows = [{"label": [number]} for number in range(50)]
+    uri = write_dataset(tmp_path, {"train": [rows]}, {"label": Feature(type="int")}, gzip=True)
+    assert verify_dataset(uri).records == {"train": 50}
+    shard = next(tmp_path.glob("Split-train/*.gz"))
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[: len(whole) // 2])
+    assert "expected a whole gzip stream" in verify_dataset(uri).problems[0].message
+    flip(shard, 20)
+    assert not verify_dataset(uri).is_good
+    shard.write_bytes(whole + gzip.compress(b""))  # the records are the same, the file is not
+    assert "bytes as the manifest says" in verify_dataset(uri).problems[0].message
+
+
+def test_datums_dataset_is_read_and_a_wrong_count_is_told(datum_photos, tmp_path):
+    import shutil
+
+    found = verify_dataset(datum_photos)
+    assert found.is_good
+    assert not found.has_manifest
+    assert found.records == {"train": 23, "val": 7}
+    copy = shutil.copytree(datum_photos, tmp_path / "copy")
+    info = json.loads((copy / "shard_info.json").read_text())
+    path = next(iter(info["val"]))
+    info["val"][path] += 1
+    (copy / "shard_info.json").write_text(json.dumps(info))
+    (problem,) = verify_dataset(str(copy)).problems
+    assert "as shard_info.json says" in problem.message
+
+
+def test_bare_files_are_read_even_where_one_is_missing(dataset, tmp_path):
+    bare = tmp_path / "bare"
+    bare.mkdir()
+    for number in (0, 2):
+        data = (dataset / TRAIN).read_bytes()
+        (bare / f"a-train.tfrecord-{number:05d}-of-00003").write_bytes(data)
+    flip(bare / "a-train.tfrecord-00002-of-00003", -1)
+    found = verify_dataset(str(bare))
+    assert "a-train.tfrecord-00001-of-00003" in found.problems[0].message
+    assert "record 9" in found.problems[1].message
+    assert found.records == {"unknown": 19}
+
+
+@pytest.mark.parametrize("make", [lambda p: None, lambda p: p.mkdir()], ids=["missing", "empty"])
+def test_nothing_to_verify_is_an_error(tmp_path, make):
+    make(tmp_path / "data")
+    with pytest.raises(DatasetError, match="expected"):
+        verify_dataset(str(tmp_path / "data"))
+
+
+def test_more_processes_find_the_same(dataset, monkeypatch):
+    monkeypatch.setattr("pipelines.tools.verification.verify._ALONE_SECONDS", 0)
+    flip(dataset / TRAIN, -1)
+    seen = []
+    found = verify_dataset(str(dataset), processes=2, advance=lambda *sizes: seen.append(sizes))
+    assert found == verify_dataset(str(dataset))
+    assert sum(size for size, _ in seen) == seen[0][1] == found.bytes
+
+
+def test_a_shard_that_may_not_be_read_is_told(dataset, monkeypatch):
+    from pipelines.tools.verification import shards
+
+    def refuse(path):
+        raise PermissionError(13, "Permission denied", path)
+
+    monkeypatch.setattr(shards, "open_for_reading", refuse)
+    found = verify_dataset(str(dataset))
+    assert [problem.message.endswith("Permission denied") for problem in found.problems] == (
+        [True] * 3
+    )

@@ -1,0 +1,408 @@
+"""Opening datasets: ours, Datum's and a stock ExampleGen's; refusing what is none or not whole."""
+
+import json
+import re
+import types
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from trainer_utils.dataset import open_dataset, uri_of
+from trainer_utils.format import DatasetError, Feature, SplitRange, render_features
+from trainer_utils.format.naming import WORKING_FOLDER
+
+FEATURES = {"id": Feature(type="int"), "text": Feature(type="string")}
+SHARD = "Split-train/data_tfrecord-00001-of-00003"
+
+
+def examples(start: int, stop: int) -> list[dict]:
+    return [{"id": [number], "text": [b"text %d" % number]} for number in range(start, stop)]
+
+
+def write_stock(uri: Path, split: str, shards: Sequence[list[bytes]], suffix: str = ".gz") -> str:
+    """A stock ExampleGen's artifact, by TensorFlow's own writer."""
+    (uri / f"Split-{split}").mkdir(parents=True, exist_ok=True)
+    for index, records in enumerate(shards):
+        path = uri / f"Split-{split}/data_tfrecord-{index:05d}-of-{len(shards):05d}{suffix}"
+        options = tf.io.TFRecordOptions("GZIP" if suffix else "")
+        with tf.io.TFRecordWriter(str(path), options) as writer:
+            for record in records:
+                writer.write(record)
+    return str(uri)
+
+
+def refusal(attempt: Callable[[], object]) -> str:
+    """The error of an attempt that must fail, which must be one line."""
+    with pytest.raises(DatasetError) as caught:
+        attempt()
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+@pytest.fixture
+def ours(tmp_path, write_dataset) -> Path:
+    """10 examples to train in shards of 4, 1 and 5, and 3 to evaluate."""
+    shards = [examples(0, 4), examples(4, 5), examples(5, 10)]
+    write_dataset(tmp_path / "ours", {"train": shards, "eval": [examples(10, 13)]}, FEATURES)
+    return tmp_path / "ours"
+
+
+@pytest.fixture
+def stock(tmp_path, serialize) -> Path:
+    """The same examples as a stock ExampleGen keeps them: gzip, and nothing beside the shards."""
+    records = [serialize(**example) for example in examples(0, 13)]
+    write_stock(tmp_path / "stock", "train", [records[:4], records[4:5], records[5:10]])
+    write_stock(tmp_path / "stock", "eval", [records[10:]])
+    return tmp_path / "stock"
+
+
+# --- What is in it ---
+
+
+@pytest.mark.parametrize("gzip", [False, True])
+def test_ours_is_opened_as_its_manifest_says(tmp_path, write_dataset, gzip):
+    shards = {"train": [examples(0, 4), examples(4, 5)], "eval": [examples(5, 8)]}
+    uri = write_dataset(tmp_path, shards, FEATURES, gzip=gzip)
+    dataset = open_dataset(uri)
+    assert dataset.uri == uri
+    assert dataset.features == FEATURES
+    assert dataset.records == {"train": 5, "eval": 3}
+    assert [
+        (Path(shard.path), shard.records, shard.bytes) for shard in dataset.shards["train"]
+    ] == [
+        (path, records, path.stat().st_size)
+        for path, records in zip(sorted((tmp_path / "Split-train").iterdir()), [4, 1], strict=True)
+    ]
+
+
+def test_what_datum_wrote_is_opened_by_its_two_json_files(datum_photos):
+    dataset = open_dataset(datum_photos)
+    assert dataset.records == {"train": 23, "val": 7}
+    assert dataset.features == {
+        "image": Feature(type="string", shape=(40, 48, 3)),
+        "id": Feature(type="int"),
+        "label": Feature(type="int"),
+        "weight": Feature(type="float"),
+    }
+    (shard,) = dataset.shards["val"]
+    assert Path(shard.path).is_relative_to(datum_photos)
+    assert shard.bytes == Path(shard.path).stat().st_size
+
+
+@pytest.mark.parametrize("suffix", ["", ".gz"])
+def test_a_stock_example_gens_records_are_counted_by_split(tmp_path, serialize, suffix):
+    records = [serialize(**example) for example in examples(0, 8)]
+    write_stock(tmp_path, "train", [records[:4], records[4:5]], suffix)
+    write_stock(tmp_path, "eval", [records[5:]], suffix)
+    dataset = open_dataset(str(tmp_path))
+    assert dataset.records == {"train": 5, "eval": 3}
+    assert [shard.records for shard in dataset.shards["train"]] == [4, 1]
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        # values of one feature in two examples, None where it is not there
+        ([[1], [2]], Feature(type="int")),
+        ([[b"a"], [b"b"]], Feature(type="string")),
+        ([[0.5, 1.5], [2.5, 3.5]], Feature(type="float", shape=(2,))),
+        ([[1], [2, 3, 4]], Feature(type="int", shape=(3,), dense=False)),
+        ([[b"a", b"b"], [b"c"]], Feature(type="string", shape=(2,), dense=False)),
+        ([[1], None], Feature(type="int", shape=(1,), dense=False)),
+        ([None, [1]], Feature(type="int", shape=(1,), dense=False)),
+        # an empty feature, without a type: a cell of a CSV file that held nothing
+        ([[1], []], Feature(type="int", shape=(1,), dense=False)),
+        ([[], [1]], Feature(type="int", shape=(1,), dense=False)),
+    ],
+)
+def test_a_stock_example_gens_features_are_worked_out(tmp_path, serialize, values, expected):
+    """And its records can be read with them: what is not there is zero."""
+    records = [
+        serialize(id=[number], **({} if value is None else {"x": value}))
+        for number, value in enumerate(values)
+    ]
+    uri = write_stock(tmp_path, "train", [records])
+    assert open_dataset(uri).features == {"id": Feature(type="int"), "x": expected}
+    (batch,) = trainer_utils.input_fn(uri, shuffle=False).as_numpy_iterator()
+    for row, value in zip(batch["x"], values, strict=True):
+        read = np.atleast_1d(row).tolist()
+        present = len(value or [])
+        assert read[:present] == (value or [])
+        assert not any(read[present:])
+
+
+def test_a_stock_example_gens_records_are_read_as_tensorflow_reads_them(stock):
+    files = sorted(str(path) for path in (stock / "Split-train").iterdir())
+    theirs = [
+        tf.train.Example.FromString(record).features.feature["text"].bytes_list.value[0]
+        for record in tf.data.TFRecordDataset(files, "GZIP").as_numpy_iterator()
+    ]
+    ours = trainer_utils.input_fn(str(stock), batch_size=None, features="text", shuffle=False)
+    assert list(ours.as_numpy_iterator()) == theirs
+    assert len(theirs) == 10
+
+
+@pytest.mark.parametrize("name", ["ours", "stock"])
+def test_a_dataset_on_another_file_system_is_opened_as_a_local_one(
+    request, in_memory, monkeypatch, tmp_path, name
+):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))  # where copies go that TensorFlow reads
+    local: Path = request.getfixturevalue(name)
+    remote = in_memory(local, f"{local.parent.name}/{name}")
+    dataset = open_dataset(remote)
+    assert dataset.records == {"train": 10, "eval": 3}
+    assert dataset.features == FEATURES
+    for shuffle in (False, True, *(["global"] if name == "ours" else [])):  # none of gzip files
+        read = trainer_utils.input_fn(remote, batch_size=None, features="id", shuffle=shuffle)
+        ids = list(read.as_numpy_iterator())
+        assert (sorted(ids) if shuffle else ids) == list(range(10))
+
+
+def test_a_dataset_in_tensorflows_memory_is_read(ours):
+    from trainer_utils.reading import memory_files  # noqa: F401
+
+    for path in ours.rglob("*"):
+        if path.is_file():
+            target = f"ram://{ours.parent.name}/{path.relative_to(ours)}"
+            tf.io.gfile.makedirs(target.rsplit("/", 1)[0])
+            tf.io.gfile.copy(str(path), target)
+    uri = f"ram://{ours.parent.name}"
+    assert open_dataset(uri).records == {"train": 10, "eval": 3}
+    read = trainer_utils.input_fn(uri, batch_size=None, features="id", shuffle=False)
+    assert list(read.as_numpy_iterator()) == list(range(10))
+
+
+@pytest.mark.parametrize(
+    ("start", "stop", "expected"),
+    [
+        # shards of 4, 1 and 5 records: (shard, skip, take)
+        (0, 10, [(0, 0, 4), (1, 0, 1), (2, 0, 5)]),
+        (0, 4, [(0, 0, 4)]),
+        (1, 3, [(0, 1, 2)]),
+        (4, 5, [(1, 0, 1)]),
+        (3, 6, [(0, 3, 1), (1, 0, 1), (2, 0, 1)]),
+        (9, 10, [(2, 4, 1)]),
+        (5, 5, []),
+    ],
+)
+def test_a_range_of_records_lies_in_parts_of_files(ours, start, stop, expected):
+    wanted = SplitRange("train", start, stop)
+    paths = sorted(str(path) for path in (ours / "Split-train").iterdir())
+    parts = open_dataset(str(ours)).file_ranges(wanted)
+    assert [(paths.index(part.path), part.skip, part.take) for part in parts] == expected
+
+
+# --- Where it is ---
+
+
+@pytest.mark.parametrize(
+    "spelling",
+    [
+        "{}",
+        "{}/",
+        "{}/Split-train",
+        "{}/Split-train/*",
+        "{}/Split-eval/*",
+        "{}/Split-train/data_tfrecord-*",
+    ],
+)
+def test_a_dataset_is_found_by_the_patterns_that_a_trainer_gets(spelling):
+    assert uri_of(spelling.format("gs://bucket/examples/7")) == "gs://bucket/examples/7"
+
+
+def test_a_folder_above_the_dataset_may_be_called_as_a_split_is():
+    assert uri_of("gs://bucket/Split-up/7") == "gs://bucket/Split-up/7"
+
+
+def test_a_tfx_artifact_is_opened_at_its_uri(ours):
+    artifact = pytest.importorskip("tfx.types.standard_artifacts").Examples()
+    artifact.uri = str(ours)
+    assert open_dataset(artifact).records == {"train": 10, "eval": 3}
+
+
+@pytest.mark.parametrize("value", [None, "", 5, b"bytes", types.SimpleNamespace(uri=None)])
+def test_what_is_no_uri_is_refused_with_its_value(value):
+    message = refusal(lambda: open_dataset(value))
+    assert message == f"artifact_uri: expected a uri or an artifact, got {value!r}"
+
+
+# --- What is none, or is not whole ---
+
+
+def test_a_missing_folder_is_refused_by_name(tmp_path):
+    assert str(tmp_path / "gone") in refusal(lambda: open_dataset(str(tmp_path / "gone")))
+
+
+def test_a_file_is_refused_by_name(ours):
+    path = str(ours / "manifest.json")
+    assert path in refusal(lambda: open_dataset(path))
+
+
+@pytest.mark.parametrize("folders", [[], ["photos"], ["Split-train", "Split-eval"]])
+def test_a_folder_without_shards_is_refused_by_name(tmp_path, folders):
+    for folder in folders:
+        (tmp_path / folder).mkdir()
+    message = refusal(lambda: open_dataset(str(tmp_path)))
+    assert message.startswith(f"'{tmp_path}': expected a dataset")
+
+
+def test_a_dataset_that_was_not_finished_is_refused(ours):
+    (ours / "manifest.json").unlink()
+    (ours / WORKING_FOLDER).mkdir()
+    message = refusal(lambda: open_dataset(str(ours)))
+    assert message == f"'{ours}': expected a whole dataset, got one that was never finished"
+
+
+def test_a_manifest_says_that_a_dataset_is_finished(ours):
+    (ours / WORKING_FOLDER).mkdir()
+    assert open_dataset(str(ours)).records == {"train": 10, "eval": 3}
+
+
+def test_a_missing_shard_is_refused_by_name(ours):
+    (ours / SHARD).unlink()
+    assert f"shard '{SHARD}': is missing" in refusal(lambda: open_dataset(str(ours)))
+
+
+def test_a_missing_split_is_refused_by_a_shard_of_it(ours):
+    shard = "Split-eval/data_tfrecord-00000-of-00001"
+    (ours / shard).unlink()
+    (ours / shard).parent.rmdir()
+    assert f"shard '{shard}': is missing" in refusal(lambda: open_dataset(str(ours)))
+
+
+@pytest.mark.parametrize("extra", ["Split-train/data_tfrecord-00003-of-00004", "Split-new/part"])
+def test_an_extra_shard_is_refused_by_name(ours, extra):
+    (ours / extra).parent.mkdir(exist_ok=True)
+    (ours / extra).write_bytes((ours / SHARD).read_bytes())
+    assert f"shard '{extra}': is no part" in refusal(lambda: open_dataset(str(ours)))
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+def test_a_shard_of_another_size_is_refused_with_both_sizes(ours, change):
+    data = (ours / SHARD).read_bytes()
+    (ours / SHARD).write_bytes((data + b"\0")[: len(data) + change])
+    assert (
+        f"shard '{SHARD}': expected {len(data)} bytes, got {len(data) + change} "
+        f"(byte {min(len(data), len(data) + change)})"
+    ) in refusal(lambda: open_dataset(str(ours)))
+
+
+def test_a_shard_that_datum_names_and_that_is_gone_is_refused_by_name(datum_photos, tmp_path):
+    for name in ("shard_info.json", "datum_to_type_and_shape_mapping.json"):
+        (tmp_path / name).write_bytes((Path(datum_photos) / name).read_bytes())
+    message = refusal(lambda: open_dataset(str(tmp_path)))
+    assert re.search(r"-00000-of-00001\.tfrecord': is missing", message)
+    assert str(tmp_path / "shard_info.json") in message
+
+
+@pytest.mark.parametrize(
+    "name", ["manifest.json", "shard_info.json", "datum_to_type_and_shape_mapping.json"]
+)
+@pytest.mark.parametrize("text", ["{", "[]", '{"train": 5}'])
+def test_a_json_file_that_is_something_else_is_refused_by_name(ours, name, text):
+    if name == "shard_info.json":
+        (ours / "manifest.json").unlink()  # which goes before
+    (ours / name).write_text(text)
+    assert str(ours / name) in refusal(lambda: open_dataset(str(ours)))
+
+
+def test_a_stock_shard_cut_short_is_refused_with_file_and_byte(tmp_path, serialize):
+    records = [serialize(**example) for example in examples(0, 3)]
+    uri = write_stock(tmp_path, "train", [records], suffix="")
+    path = tmp_path / "Split-train/data_tfrecord-00000-of-00001"
+    path.write_bytes(path.read_bytes()[:-1])
+    message = refusal(lambda: open_dataset(uri))
+    assert str(path) in message
+    assert f"(record 2, byte {len(records[0]) + len(records[1]) + 2 * 16})" in message
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda data: data[:-12],
+        lambda data: data[: len(data) // 2],
+        lambda data: data[:-6] + bytes([data[-6] ^ 1]) + data[-5:],
+        lambda data: data[:30] + bytes([data[30] ^ 255]) + data[31:],
+        lambda data: b"These are notes, not records.",
+    ],
+    ids=["tail gone", "half gone", "bad sum", "bad code", "not gzip"],
+)
+def test_a_stock_gzip_shard_that_is_damaged_is_refused_by_name(stock, damage):
+    path = stock / f"{SHARD}.gz"
+    path.write_bytes(damage(path.read_bytes()))
+    assert str(path) in refusal(lambda: open_dataset(str(stock)))
+
+
+def test_records_that_are_no_examples_are_refused_by_file(tmp_path):
+    uri = write_stock(tmp_path, "train", [[b"\xff\xff\xff not a message"]])
+    message = refusal(lambda: open_dataset(uri))
+    assert "data_tfrecord-00000-of-00001.gz" in message
+    assert "tf.train.Example" in message
+
+
+@pytest.mark.parametrize("name", ["ours", "stock"])
+def test_an_unknown_split_is_refused_with_the_splits_there_are(request, name):
+    uri = str(request.getfixturevalue(name))
+    message = refusal(lambda: trainer_utils.input_fn(uri, "holdout[:10%]"))
+    assert "split 'holdout'" in message
+    assert {"train", "eval"} <= set(re.findall(r"\w+", message))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"features": "pixels"}, {"features": ["id", "pixels"]}, {"label": "pixels"}],
+)
+def test_an_unknown_feature_is_refused_with_the_features_there_are(ours, options):
+    message = refusal(lambda: trainer_utils.input_fn(str(ours), **options))
+    assert message == f"feature 'pixels': expected one of id, text ({ours})"
+
+
+def test_a_manifest_of_another_version_is_refused_with_its_version(ours):
+    manifest = json.loads((ours / "manifest.json").read_text())
+    (ours / "manifest.json").write_text(json.dumps({**manifest, "format_version": 99}))
+    assert "got 99" in refusal(lambda: open_dataset(str(ours)))
+
+
+# --- Inspected once ---
+
+
+def test_a_dataset_that_says_nothing_is_read_once_while_it_stays_as_it_is(
+    stock, serialize, monkeypatch
+):
+    from trainer_utils.dataset import opening
+
+    read = []
+    blocks = opening.read_shard_blocks
+    monkeypatch.setattr(opening, "read_shard_blocks", lambda p: read.append(p) or blocks(p))
+    first = open_dataset(str(stock))
+    assert len(read) == 4
+    assert open_dataset(str(stock)) == first
+    assert len(read) == 4
+    write_stock(stock, "eval", [[serialize(id=[1, 2], text=[b"other"])]])
+    changed = open_dataset(str(stock))
+    assert len(read) == 8
+    assert changed.records == {"train": 10, "eval": 1}
+    assert changed.features["id"] == Feature(type="int", shape=(2,), dense=False)
+
+
+def test_its_own_files_go_before_what_was_found_in_records(stock):
+    assert open_dataset(str(stock)).features == FEATURES
+    said = {"id": Feature(type="int", shape=(1,), dense=False)}
+    (stock / "datum_to_type_and_shape_mapping.json").write_text(render_features(said))
+    assert open_dataset(str(stock)).features == said
+    assert open_dataset(str(stock), inspect=False).features == said
+
+
+def test_nothing_is_read_where_nobody_asks(stock, monkeypatch):
+    from trainer_utils.dataset import opening
+
+    monkeypatch.setattr(opening, "read_shard_blocks", None)
+    dataset = open_dataset(str(stock), inspect=False)
+    assert not dataset.says_features
+    assert not dataset.is_counted
+    assert [len(group) for group in dataset.shards.values()] == [1, 3]

@@ -1,0 +1,42 @@
+"""Cuts of parts of files against a plain list of their records."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainer_utils.format.file_ranges import FileRange, RecordPositions, cut, cut_all
+
+PARTS = st.lists(
+    st.builds(
+        FileRange, st.sampled_from("abc"), st.integers(0, 5), st.integers(0, 6), st.booleans()
+    ),
+    max_size=8,
+)
+
+
+def records(parts):
+    return [(part.path, n) for part in parts for n in range(part.skip, part.skip + part.take)]
+
+
+@given(PARTS, st.lists(st.integers(0, 50), min_size=2, max_size=6).map(sorted))
+def test_cuts_hold_the_records_between_their_bounds(parts, bounds):
+    cuts = cut_all(parts, bounds)
+    expected = [records(parts)[start:stop] for start, stop in itertools.pairwise(bounds)]
+    assert [records(one) for one in cuts] == expected
+    assert cuts == [cut(parts, start, stop) for start, stop in itertools.pairwise(bounds)]
+    assert all(part.take for one in cuts for part in one)
+
+
+@given(PARTS, st.integers(0, 50))
+def test_only_a_part_that_reaches_the_end_of_its_file_says_so(parts, stop):
+    whole = [part for part in parts if part.take]
+    for part, original in zip(cut(parts, 0, stop), whole, strict=False):
+        ends_with = part.take == original.take
+        assert part.to_end == (original.to_end and ends_with)
+
+
+@given(PARTS)
+def test_positions_are_found_in_their_files(parts):
+    numbers = range(len(records(parts)))
+    assert RecordPositions(parts).locate(numbers) == records(parts)

@@ -1,0 +1,77 @@
+"""What `measure_input` concludes, and that it reads real datasets."""
+
+import json
+
+import pytest
+
+from trainer_utils import ConfigError, DatasetError, measure_input
+from trainer_utils.monitoring.bench import report_of
+
+
+def stages(read, parse, decode, batch, busy=0.4):
+    rates = {"read": read, "parse": parse, "decode": decode, "batch": batch}
+    return {name: (rate, busy) for name, rate in rates.items()}
+
+
+@pytest.mark.parametrize(
+    ("measured", "bound", "slowest"),
+    [
+        (stages(10_000, 8_000, 1_000, 950, busy=0.9), "processor", "decode"),
+        (stages(10_000, 2_000, 1_900, 1_800, busy=0.85), "processor", "parse"),
+        (stages(10_000, 8_000, 1_000, 950), "copying", "decode"),
+        (stages(10_000, 2_000, 1_900, 1_800, busy=0.1), "copying", "parse"),
+        (stages(1_000, 990, 950, 940), "storage", "read"),
+        (stages(1_000, 990, 950, 940, busy=0.95), "processor", "read"),
+        (stages(9_000, 8_000, 7_000, 1_000), "copying", "batch"),
+    ],
+)
+def test_the_stage_that_adds_most_time_bounds_the_input(measured, bound, slowest):
+    report = report_of(measured, batch_size=64, mean_bytes=100_000, cores=2)
+    assert (report.bound, report.slowest) == (bound, slowest)
+    assert f"Bound by: {bound}, mostly in {slowest}" in report.render()
+
+
+def test_the_numbers_follow_from_records_per_second():
+    report = report_of(stages(2_000, 1_000, 500, 400), batch_size=40, mean_bytes=5_000, cores=2)
+    assert [stage.megabytes_per_second for stage in report.stages] == [10, 5, 2.5, 2]
+    assert [stage.added_milliseconds for stage in report.stages] == pytest.approx(
+        [0.5, 0.5, 1, 0.5]
+    )
+    assert report.step_seconds == pytest.approx(0.1)
+    assert "at least 100.0 ms" in report.render()
+    assert json.loads(json.dumps(report.to_dict()))["stages"][2]["name"] == "decode"
+
+
+def test_a_stage_that_measured_faster_than_the_one_before_adds_nothing():
+    report = report_of(stages(1_000, 1_100, 500, 600), batch_size=1, mean_bytes=1, cores=1)
+    assert [stage.added_milliseconds for stage in report.stages] == pytest.approx([1, 0, 1, 0])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"features": "image", "label": "label", "image_size": (8, 8)},
+        {"features": "image", "image_size": (8, 8), "augment": "random_resized_crop"},
+        {"features": ["id", "label"], "shuffle": True},
+    ],
+)
+def test_every_stage_of_a_dataset_is_measured(datum_photos, options):
+    report = measure_input(datum_photos, "train[:50%]+val", batch_size=4, seconds=0.05, **options)
+    assert [stage.name for stage in report.stages] == ["read", "parse", "decode", "batch"]
+    assert all(stage.records_per_second > 0 for stage in report.stages)
+    assert all(0 <= stage.busy <= 1 for stage in report.stages)
+
+
+def test_several_datasets_are_measured_together(datum_photos):
+    report = measure_input([datum_photos, datum_photos], batch_size=4, seconds=0.05, features="id")
+    assert report.batch_size == 4
+
+
+def test_what_cannot_be_measured_is_refused(datum_photos):
+    with pytest.raises(ConfigError, match=r"seconds: .* got 0"):
+        measure_input(datum_photos, seconds=0)
+    with pytest.raises(DatasetError, match="got none"):
+        measure_input(datum_photos, "train[:0]")
+    with pytest.raises(ConfigError, match="resize"):
+        measure_input(datum_photos, resize="fit")

@@ -1,0 +1,243 @@
+"""Every operation of `storage`, alike on the local disk and on a file system of fsspec."""
+
+import os
+import subprocess
+import sys
+import uuid
+from pathlib import Path
+
+import fsspec
+import pytest
+
+from trainer_utils import storage
+from trainer_utils.format import ConfigError, DatasetError
+
+REPOSITORY = Path(__file__).parents[3]
+NAMES = ["a.bin", "b/c.txt", "b/d e.txt", "b/[x]*?.txt", "b/ü/deep.bin"]
+
+
+@pytest.fixture(params=["local", "memory"])
+def base(request, tmp_path) -> str:
+    """An empty folder."""
+    if request.param == "local":
+        return str(tmp_path / "base[1]")
+    return f"memory://{uuid.uuid4().hex}/base[1]"
+
+
+def write(path: str, data: bytes) -> None:
+    storage.make_folder(os.path.dirname(path))
+    with storage.write_atomically(path, temporary_folder=os.path.dirname(path)) as stream:
+        stream.write(data)
+
+
+@pytest.fixture
+def filled(base) -> str:
+    for name in NAMES:
+        write(storage.join(base, name), name.encode())
+    return base
+
+
+def test_what_is_written_is_listed_and_read(filled):
+    files = storage.list_files(filled)
+    assert [file.path for file in files] == sorted(NAMES, key=os.fsencode)
+    assert [file.size for file in files] == [len(file.path.encode()) for file in files]
+    assert all(file.version and file.problem is None for file in files)
+    for name in NAMES:
+        path = storage.join(filled, name)
+        data = name.encode()
+        assert storage.read_bytes(path) == storage.read_bytes_of_size(path, len(data)) == data
+        assert storage.file_size(path) == len(data)
+        with storage.open_for_reading(path) as stream:
+            assert stream.seek(1) == 1
+            assert stream.read(2) == data[1:3]
+        for start in range(len(data) + 2):
+            for stop in range(start, len(data) + 2):
+                assert storage.read_range(path, start=start, stop=stop) == data[start:stop]
+    assert storage.read_text(storage.join(filled, "b/c.txt")) == "b/c.txt"
+
+
+def test_a_folder_lists_what_is_in_it_and_not_below(filled):
+    found = {(e.name, e.size, e.is_folder) for e in storage.list_folder(filled)}
+    assert found == {("a.bin", 5, False), ("b", None, True)}
+    inner = storage.join(filled, "b")
+    assert set(storage.list_names(inner)) == {"c.txt", "d e.txt", "[x]*?.txt", "ü"}
+    assert storage.is_folder(inner)
+    assert storage.exists(inner)
+    assert not storage.is_folder(storage.join(filled, "a.bin"))
+    found_file = storage.find_file(filled, "a.bin")
+    assert (found_file.path, found_file.size) == ("a.bin", 5)
+
+
+def test_what_is_not_there_is_the_same_error_everywhere(filled):
+    gone = storage.join(filled, "gone")
+    assert not storage.exists(gone)
+    assert not storage.is_folder(gone)
+    storage.remove_tree(gone)
+    for read in (
+        storage.read_bytes,
+        storage.open_for_reading,
+        storage.file_size,
+        storage.file_version,
+        storage.remove_file,
+        storage.list_folder,
+        lambda path: storage.read_range(path, start=0, stop=1),
+        lambda path: storage.find_file(filled, "gone"),
+    ):
+        with pytest.raises(FileNotFoundError):
+            read(gone)
+
+
+def test_a_file_of_another_size_than_listed_is_refused(filled):
+    path = storage.join(filled, "a.bin")
+    for size in (1, 4, 6, 100):
+        with pytest.raises(storage.FileRefusedError, match=f"expected {size} bytes") as caught:
+            storage.read_bytes_of_size(path, size)
+        assert caught.value.code == "CHANGED_FILE"
+    write(path, b"")
+    assert storage.read_bytes_of_size(path, 5) == b""
+
+
+def test_a_change_of_a_file_changes_its_version(filled):
+    path = storage.join(filled, "a.bin")
+    before = storage.file_version(path)
+    assert storage.file_version(path) == before
+    write(path, b"other")
+    assert storage.file_version(path) != before
+
+
+@pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])
+def test_a_file_is_whole_or_not_there(filled, error):
+    path = storage.join(filled, "a.bin")
+
+    def fail() -> None:
+        with storage.write_atomically(path, temporary_folder=filled, is_durable=True) as stream:
+            stream.write(b"half of it")
+            raise error
+
+    with pytest.raises(error):
+        fail()
+    assert storage.read_bytes(path) == b"a.bin"
+    assert set(storage.list_names(filled)) == {"a.bin", "b"}
+
+
+def test_files_and_trees_are_renamed_and_removed(filled):
+    old, new = storage.join(filled, "b/[x]*?.txt"), storage.join(filled, "a.bin")
+    storage.rename(old, new)
+    assert storage.read_bytes(new) == b"b/[x]*?.txt"
+    assert not storage.exists(old)
+    assert storage.exists(storage.join(filled, "b/c.txt"))
+    storage.remove_file(new)
+    assert storage.list_names(filled) == ["b"]
+    storage.remove_tree(filled)
+    assert not storage.exists(filled)
+
+
+def test_a_text_that_is_not_utf_8_is_named_with_its_byte(base):
+    path = storage.join(base, "x.txt")
+    write(path, b"ab\xff")
+    with pytest.raises(DatasetError, match=r"x\.txt'.*UTF-8.*\(byte 2\)"):
+        storage.read_text(path)
+
+
+def test_writers_take_any_buffer(base):
+    path = storage.join(base, "x")
+    storage.make_folder(base)
+    with storage.write_atomically(path, temporary_folder=base) as stream:
+        for part in (b"a", bytearray(b"b"), memoryview(b"cd")[:1]):
+            stream.write(part)
+    assert storage.read_bytes(path) == b"abc"
+
+
+def test_what_others_change_remotely_is_seen_at_once():
+    folder = f"memory://{uuid.uuid4().hex}"
+    write(f"{folder}/a", b"1")
+    assert storage.list_names(folder) == ["a"]
+    fsspec.filesystem("memory").pipe_file(folder.removeprefix("memory:/") + "/b", b"22")
+    assert set(storage.list_names(folder)) == {"a", "b"}
+
+
+def test_a_store_of_ones_own_takes_the_place_of_fsspecs(monkeypatch):
+    class Shout:
+        def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
+            return path.upper().encode()[start:stop]
+
+    monkeypatch.setattr(storage.registry, "_registered", {})
+    storage.register_file_system("shout", Shout())  # type: ignore[arg-type]
+    assert storage.read_bytes("shout://a/b") == b"SHOUT://A/B"
+
+
+def test_errors_of_a_store_are_os_errors(monkeypatch):
+    class CredentialsError(Exception):
+        pass
+
+    def refuse(*arguments, **settings):
+        raise CredentialsError("none found")
+
+    memory = fsspec.filesystem("memory")
+    for name in ("ls", "info", "exists", "isdir", "cat_file", "open", "find"):
+        monkeypatch.setattr(memory, name, refuse)
+    for act in (
+        storage.list_names,
+        storage.list_files,
+        storage.file_size,
+        storage.exists,
+        storage.is_folder,
+        storage.read_bytes,
+        storage.open_for_reading,
+    ):
+        with pytest.raises(OSError, match="'memory://bucket/x': CredentialsError: none found"):
+            act("memory://bucket/x")
+
+
+def test_a_typo_makes_no_bucket(monkeypatch):
+    """A store's `makedirs` would make one where there is none of that name."""
+    from trainer_utils.storage import remote
+
+    class Store(fsspec.AbstractFileSystem):
+        def makedirs(self, path, exist_ok=False):
+            raise AssertionError(path)
+
+    monkeypatch.setattr(remote, "url_to_fs", lambda url: (Store(), url.partition("://")[2]))
+    for scheme in ("gs", "s3", "az"):
+        storage.make_folder(f"{scheme}://bukcet/folder")
+
+
+@pytest.mark.parametrize(("scheme", "extra"), [("gs", "gcs"), ("gcs", "gcs"), ("s3", "s3")])
+def test_a_missing_package_is_named_by_its_extra(monkeypatch, scheme, extra):
+    for package in ("gcsfs", "s3fs"):
+        monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ConfigError, match=rf"'{scheme}://b/x'.*tfx-shards\[{extra}\]"):
+        storage.read_bytes(f"{scheme}://b/x")
+
+
+def test_neither_room_imports_tensorflow():
+    """Nor fsspec, while all is local; nor do the commands that look at a dataset."""
+    golden = REPOSITORY / "tests/golden"
+    code = f"""
+import sys
+from trainer_utils.dataset import open_dataset
+from trainer_utils import storage
+for name in ("tfds", "tfrecorder"):
+    assert open_dataset({str(golden)!r} + "/" + name).features
+storage.list_files({str(golden)!r})
+assert "fsspec" not in sys.modules
+import trainer_utils.storage.remote, trainer_utils.storage.cache
+import trainer_utils.dataset.selection, trainer_utils.dataset.record_index
+from pipelines.cli import main
+for command in (["inspect"], ["verify"], ["show"]):
+    try:
+        main([*command, {str(golden / "tfds")!r}])
+    except SystemExit as ended:
+        assert not ended.code, ended.code
+print([n for n in ("tensorflow", "tfx", "apache_beam", "pyarrow") if n in sys.modules])
+"""
+    finished = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=REPOSITORY,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert finished.stdout.splitlines()[-1] == "[]"

@@ -1,0 +1,450 @@
+"""Listing and opening files that change, that lead elsewhere and that may not be read."""
+
+import contextlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from components.common.blobs import BlobReader
+from components.common.guard import one_input
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import Blob
+from components.common.rejects import RejectedInputError
+from trainer_utils.storage import find_file, list_files, open_for_reading
+
+SIZE = 1000
+
+
+@pytest.fixture(autouse=True)
+def _in_time() -> Iterator[None]:
+    """Ends a test that waits for a pipe."""
+
+    def stop(*_: object) -> None:
+        raise TimeoutError("it waits")
+
+    old = signal.signal(signal.SIGALRM, stop)
+    signal.alarm(60)
+    yield
+    signal.alarm(0)
+    signal.signal(signal.SIGALRM, old)
+
+
+@pytest.fixture
+def base(tmp_path) -> Path:
+    base = tmp_path / "in"
+    (base / "a").mkdir(parents=True)
+    (base / "a/1.jpg").write_bytes(b"x" * SIZE)
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "1.jpg").write_bytes(b"s" * SIZE)
+    return base
+
+
+def replace_by_a_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def replace_by_a_socket(path: Path) -> None:
+    path.unlink()
+    with _inside(path.parent):
+        socket.socket(socket.AF_UNIX).bind(path.name)  # whole paths may be too long for one
+
+
+@contextlib.contextmanager
+def _inside(folder: Path) -> Iterator[None]:
+    old = os.getcwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(old)
+
+
+def replace_by_a_folder(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def link_to_a_device(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("/dev/zero")
+
+
+def link_out(path: Path) -> None:
+    path.unlink()
+    path.symlink_to("../../outside/1.jpg")
+
+
+def link_its_folder_out(path: Path) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.symlink_to("../outside", target_is_directory=True)
+
+
+def link_to_itself(path: Path) -> None:
+    path.unlink()
+    path.symlink_to(path.name)
+
+
+def grow(path: Path) -> None:
+    os.truncate(path, 1 << 40)  # takes no room on the disk, and all memory if it is read
+
+
+def shrink(path: Path) -> None:
+    os.truncate(path, SIZE - 1)
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+CHANGES = {
+    replace_by_a_pipe: "NOT_A_FILE",
+    replace_by_a_socket: "NOT_A_FILE",
+    replace_by_a_folder: "UNREADABLE",
+    link_to_a_device: "OUTSIDE_INPUT_BASE",
+    link_out: "OUTSIDE_INPUT_BASE",
+    link_its_folder_out: "OUTSIDE_INPUT_BASE",
+    link_to_itself: "UNREADABLE",
+    grow: "CHANGED_FILE",
+    shrink: "CHANGED_FILE",
+    remove: "VANISHED",
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "code"), CHANGES.items(), ids=lambda v: getattr(v, "__name__", v)
+)
+def test_a_file_that_was_exchanged_since_it_was_listed_is_a_reject(base, change, code):
+    change(base / "a/1.jpg")
+    with pytest.raises(RejectedInputError) as caught:
+        BlobReader(str(base)).read(Blob("a/1.jpg", SIZE))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize(
+    ("change", "code"), CHANGES.items(), ids=lambda v: getattr(v, "__name__", v)
+)
+def test_a_member_of_an_archive_that_was_exchanged_is_a_reject(base, change, code):
+    change(base / "a/1.jpg")
+    reader = BlobReader(str(base))
+    if change is grow:  # what follows a member is nothing to it
+        assert reader.read(Blob("a/1.jpg", 10, offset=5)) == b"x" * 10
+        return
+    with pytest.raises(RejectedInputError) as caught:
+        reader.read(Blob("a/1.jpg", SIZE - 5, offset=5))
+    assert caught.value.code == code
+
+
+@pytest.mark.parametrize("size", [0, 1, 2, 3])
+@pytest.mark.parametrize("listed", [0, 1, 2, 3])
+def test_files_of_few_bytes_are_read_whole_or_refused(base, size, listed):
+    (base / "few").write_bytes(b"abc"[:size])
+    if size in (0, listed):
+        assert BlobReader(str(base)).read(Blob("few", listed)) == b"abc"[:size]
+        return
+    with pytest.raises(RejectedInputError, match=f"CHANGED_FILE: expected {listed} .* got {size}"):
+        BlobReader(str(base)).read(Blob("few", listed))
+
+
+def test_a_file_that_has_become_empty_is_read_as_such(base):
+    os.truncate(base / "a/1.jpg", 0)
+    assert BlobReader(str(base)).read(Blob("a/1.jpg", SIZE)) == b""
+
+
+def test_links_inside_the_base_and_other_spellings_of_it_are_read(base, tmp_path):
+    (base / "link.jpg").symlink_to("a/1.jpg")
+    (base / "b").symlink_to("a", target_is_directory=True)
+    (tmp_path / "base").symlink_to("in", target_is_directory=True)
+    for spelling in (base, tmp_path / "base", f"{base}/", f"{base}/a/.."):
+        reader = BlobReader(str(spelling))
+        for name in ("a/1.jpg", "link.jpg", "b/1.jpg"):
+            assert reader.read(Blob(name, SIZE)) == b"x" * SIZE
+
+
+def test_another_root_is_as_closed_as_the_base(base, tmp_path):
+    root = tmp_path / "outside"
+    (root / "link.jpg").symlink_to(base / "a/1.jpg")
+    reader = BlobReader(str(base), [str(root)])
+    assert reader.read(Blob(f"{root}/1.jpg", SIZE)) == b"s" * SIZE
+    with pytest.raises(RejectedInputError, match="OUTSIDE_INPUT_BASE"):
+        reader.read(Blob(f"{root}/link.jpg", SIZE))
+
+
+def test_whatever_is_opened_by_name_is_not_waited_for(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(OSError, match="no regular file"):
+        open_for_reading(str(tmp_path / "pipe"))
+
+
+def deep_folder(base: Path, parts: int = 24) -> str:
+    """A folder whose path is longer than the system takes, with a file in it."""
+    name = "d" * 200
+    with _inside(base):
+        for _ in range(parts):
+            os.mkdir(name)
+            os.chdir(name)
+        Path("deep.jpg").write_bytes(b"x")
+    return name
+
+
+def remove_deep(base: Path, name: str) -> None:
+    subprocess.run(["rm", "-rf", str(base / name)], check=True)
+
+
+def test_paths_that_are_too_long_are_listed_with_their_problem(base):
+    name = deep_folder(base)
+    try:
+        files = list_files(str(base))
+    finally:
+        remove_deep(base, name)
+    good, bad = sorted(files, key=lambda file: file.problem is not None)
+    assert (good.path, good.problem) == ("a/1.jpg", None)
+    assert bad.path.startswith(f"{name}/{name}/")
+    assert bad.problem is not None
+    assert bad.problem[0] == "UNREADABLE"
+    assert "name too long" in bad.problem[1]
+
+
+def test_a_file_whose_path_alone_is_too_long_is_listed_with_its_problem(base):
+    longest = os.pathconf(base, "PC_PATH_MAX") - 1
+    name, place = "", str(base)
+    while longest - len(place) > 300:
+        name = os.path.join(name, "d" * 200)
+        place = os.path.join(str(base), name)
+    last = "e" * (longest - len(place) - 4)  # the folder may just be looked into
+    deep = os.path.join(name, last)
+    with _inside(base):
+        for part in deep.split("/"):
+            os.mkdir(part)
+            os.chdir(part)
+        Path("a file.jpg").write_bytes(b"x")
+    try:
+        by_name = {file.path: file for file in list_files(str(base))}
+        assert by_name[f"{deep}/a file.jpg"].problem[0] == "UNREADABLE"
+    finally:
+        remove_deep(base, name.split("/")[0])
+
+
+def test_names_that_are_no_utf_8_are_listed_and_read(base):
+    name = os.fsdecode(b"\xff\xfe\x80.jpg")
+    (base / name).write_bytes(b"y")
+    assert name in {file.path for file in list_files(str(base))}
+    assert BlobReader(str(base)).read(Blob(name, 1)) == b"y"
+
+
+class Vanishing:
+    """`os.scandir` of entries that are gone once they are looked at."""
+
+    def __init__(self, entries: Iterator[os.DirEntry[str]], gone: str) -> None:
+        self._entries, self._gone = entries, gone
+
+    def __enter__(self) -> "Vanishing":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._entries.close()
+
+    def __iter__(self) -> Iterator[os.DirEntry[str]]:
+        for entry in self._entries:
+            if entry.name == self._gone:
+                os.remove(entry.path)
+            yield entry
+
+
+def test_a_file_that_vanishes_while_it_is_listed_has_vanished(base, monkeypatch):
+    (base / "a/2.jpg").write_bytes(b"x")
+    scandir = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda path: Vanishing(scandir(path), "2.jpg"))
+    files = {file.path: file.problem for file in list_files(str(base))}
+    assert files["a/1.jpg"] is None
+    assert files["a/2.jpg"][0] == "VANISHED"
+    with pytest.raises(FileNotFoundError):
+        find_file(str(base), "3.jpg")
+
+
+@pytest.mark.parametrize(
+    "error", [PermissionError(13, "no"), OSError(5, "I/O"), FileNotFoundError(2, "no")]
+)
+def test_a_folder_that_cannot_be_looked_into_is_listed_itself(base, monkeypatch, error):
+    scandir = os.scandir
+
+    def refuse(path):
+        if path.endswith("/a"):
+            raise error
+        return scandir(path)
+
+    (base / "b").mkdir()
+    (base / "b/2.jpg").write_bytes(b"x")
+    monkeypatch.setattr(os, "scandir", refuse)
+    folder, file = list_files(str(base))
+    assert (folder.path, folder.is_folder, file.path) == ("a", True, "b/2.jpg")
+    assert folder.problem is not None
+    assert folder.problem[0] == (
+        "VANISHED" if isinstance(error, FileNotFoundError) else "UNREADABLE"
+    )
+    inputs = LayoutInputs(base=str(base), root="", files={f.path: f for f in (folder, file)})
+    with pytest.raises(RejectedInputError, match=folder.problem[0]):
+        inputs.resolve("a/1.jpg", folder="")
+    with pytest.raises(RejectedInputError, match="FILE_NOT_FOUND"):
+        inputs.resolve("b/1.jpg", folder="")
+
+
+_AS_ANOTHER_USER = """
+import json, os, sys
+import pyarrow, pyarrow.csv, pyarrow.parquet
+from trainer_utils.storage import list_files
+from components.common.layout_inputs import LayoutInputs
+from components.image_example_gen.layouts import read_layout
+from components.media.images import store_image
+from components.text_example_gen.layouts import find_pieces
+from components.text_example_gen.settings import TextSettings
+from components.common.blobs import BlobReader
+from components.common.listing import Blob
+from components.common.rejects import RejectedInputError
+from trainer_utils.format import InputError
+
+"".encode("utf-8-sig")  # what is imported late is closed to others, too
+if os.geteuid() == 0:
+    os.setgid(65534)
+    os.setuid(65534)
+base = sys.argv[1]
+
+
+def inputs(folder):
+    files = list_files(f"{base}/{folder}")
+    return LayoutInputs(base=f"{base}/{folder}", root="", files={f.path: f for f in files})
+
+
+def left(listing):
+    return sorted((one.name, one.code) for one in listing)
+
+
+found = {}
+photos = read_layout(inputs("photos"), layout="auto")
+found["photos"] = [left(photos.left_out), sorted(entry.name for entry in photos.entries)]
+lists = read_layout(inputs("lists"), layout="auto")
+found["lists"] = [left(lists.left_out), sorted(entry.name for entry in lists.entries)]
+pieces, left_out = find_pieces(inputs("tables"), TextSettings(), folder="")
+found["tables"] = [left(left_out), sorted(piece.source for piece in pieces)]
+for name in ("a list", "a table"):
+    try:
+        if name == "a list":
+            read_layout(inputs("only"), layout="csv")
+        else:
+            find_pieces(inputs("only"), TextSettings(), folder="")
+    except InputError as error:
+        found[name] = str(error)
+try:
+    BlobReader(f"{base}/photos").read(Blob("cat/closed.jpg", 1))
+except RejectedInputError as error:
+    found["file"] = error.code
+try:
+    list_files(f"{base}/photos/closed")
+except OSError as error:
+    found["base"] = type(error).__name__
+print(json.dumps(found))
+"""
+
+
+def test_what_another_user_may_not_read_is_left_out_and_the_rest_is_read():
+    base = Path(tempfile.mkdtemp(dir="/tmp"))  # pytest's own folders are closed to others
+    try:
+        files = {
+            "photos/cat/1.jpg": "x",
+            "photos/cat/closed.jpg": "x",
+            "photos/closed/2.jpg": "x",
+            "lists/train.csv": "image,label\n1.jpg,cat\n",
+            "lists/val.csv": "image,label\n1.jpg,cat\n",
+            "lists/1.jpg": "x",
+            "tables/train.csv": "text,label\none,a\n",
+            "tables/val.csv": "text,label\ntwo,b\n",
+            "tables/test/test.csv": "text,label\nthree,b\n",
+            "only/list.csv": "image,text\n1.jpg,cat\n",
+        }
+        for name, text in files.items():
+            (base / name).parent.mkdir(parents=True, exist_ok=True)
+            (base / name).write_text(text)
+        for path in (base, *base.rglob("*")):
+            path.chmod(0o755)
+        for name in ("photos/cat/closed.jpg", "photos/closed", "lists/val.csv", "tables/val.csv"):
+            (base / name).chmod(0)
+        for name in ("tables/test", "only/list.csv"):
+            (base / name).chmod(0)
+        done = subprocess.run(
+            [sys.executable, "-c", _AS_ANOTHER_USER, str(base)],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stderr[-3000:]
+        found = json.loads(done.stdout.splitlines()[-1])
+    finally:
+        for path in (base / "photos/closed", base / "tables/test"):
+            path.chmod(0o755)
+        shutil.rmtree(base)
+    assert found["photos"] == [
+        [["closed", "UNREADABLE"]],
+        ["cat/1.jpg", "cat/closed.jpg"],  # of which reading finds out, below
+    ]
+    assert found["lists"] == [[["val.csv", "UNREADABLE"]], ["1.jpg"]]
+    assert found["tables"] == [
+        [["test", "UNREADABLE"], ["val.csv", "UNREADABLE"]],
+        ["train.csv"],
+    ]
+    assert "'list.csv': expected a list, got Permission denied (UNREADABLE)" in found["a list"]
+    assert "'list.csv': expected a table, got Permission denied (UNREADABLE)" in found["a table"]
+    assert (found["file"], found["base"]) == ("UNREADABLE", "PermissionError")
+
+
+class Strange(BaseException):
+    """As libraries of other languages raise."""
+
+
+class Speechless(Exception):
+    def __str__(self) -> str:
+        raise ValueError("nor this")
+
+
+RAISED = [
+    MemoryError(),
+    RecursionError("too deep"),
+    OSError(5, "Input/output error"),
+    SyntaxError("not a TIFF file"),
+    StopIteration(3),
+    AssertionError(),
+    UnicodeDecodeError("utf-8", b"\xff", 0, 1, "bad"),
+    ImportError("gone"),
+    Warning("so"),
+    Strange("panic"),
+    Speechless(),
+]
+
+
+@pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
+def test_whatever_is_raised_for_one_input_is_its_reject(error):
+    with pytest.raises(RejectedInputError) as caught, one_input():
+        raise error
+    assert caught.value.code == "INTERNAL"
+    assert caught.value.detail.startswith(type(error).__name__)
+    assert caught.value.__cause__ is error
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)], ids=repr)
+def test_the_user_may_always_end_the_run(error):
+    with pytest.raises(type(error)), one_input():
+        raise error
+
+
+def test_a_reject_stays_what_it_is():
+    with pytest.raises(RejectedInputError, match="NOT_AUDIO: x"), one_input():
+        raise RejectedInputError("NOT_AUDIO", "x")

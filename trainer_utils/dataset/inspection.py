@@ -1,0 +1,291 @@
+"""What the features of examples are where nothing says it: found in the records, all of them.
+
+    facts = DatasetFacts()
+    facts.add(block, path=path)
+    features_of_facts(facts)      # {'image': Feature(…), 'label': Feature(…)}
+
+Facts of parts of a dataset add up, so that workers each look at their own part. Whoever asks, the
+input pipeline, ShardBalancer or a command, the answer is made here.
+"""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from trainer_utils.format import DatasetError, Feature, RecordBlock
+from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.example_shapes import KINDS, Column, scan_examples
+from trainer_utils.format.image_size import ImageSize, image_size
+
+__all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
+
+_COMPANION = "_shape"  # of a feature of variable length and rank 2 or more, as Datum writes it
+_MOST_RANK = 8
+_SPACES_IN_TEXT = 2
+_RAGGED = "ragged"
+_NONE_YET = 1 << 62
+
+
+@dataclasses.dataclass
+class ImageFacts:
+    """Of a feature whose every value is an encoded image.
+
+    Args:
+        height, width: of the first, in pixels.
+        one_size: whether all have that size.
+        channels: that occur.
+        formats: that occur.
+    """
+
+    height: int
+    width: int
+    one_size: bool
+    channels: list[int]
+    formats: list[str]
+
+    def merge(self, other: "ImageFacts") -> None:
+        """Takes another part's facts in."""
+        self.one_size &= other.one_size and (self.height, self.width) == (other.height, other.width)
+        self.channels = sorted({*self.channels, *other.channels})
+        self.formats = sorted({*self.formats, *other.formats})
+
+
+@dataclasses.dataclass
+class FeatureFacts:
+    """Of one feature, or of one feature list of `tf.train.SequenceExample`.
+
+    Args:
+        kind: `int`, `float` or `string`.
+        present: examples that have it; of a list, steps.
+        values: in all of them.
+        shortest, longest: number of values in an example that has it; of a list, in a step.
+        images: of a string whose every value is an image, else None.
+        is_text: of a string: whether every value is UTF-8, and none an image.
+        spaces: of a text: how many.
+        first: of integers called `<name>_shape`: the values of the first example.
+    """
+
+    kind: str
+    present: int
+    values: int
+    shortest: int
+    longest: int
+    images: ImageFacts | None = None
+    is_text: bool = False
+    spaces: int = 0
+    first: list[int] = dataclasses.field(default_factory=list)
+
+    def merge(self, other: "FeatureFacts") -> None:
+        """Takes another part's facts in."""
+        if not other.values:
+            mine = self.images, self.is_text
+        elif not self.values:
+            mine = other.images, other.is_text
+        else:
+            if self.images is not None and other.images is not None:
+                self.images.merge(other.images)
+            both = self.images is not None and other.images is not None
+            mine = self.images if both else None, self.is_text and other.is_text
+        self.images, self.is_text = mine
+        self.present += other.present
+        self.values += other.values
+        self.spaces += other.spaces
+        self.shortest = min(self.shortest, other.shortest)
+        self.longest = max(self.longest, other.longest)
+
+
+@dataclasses.dataclass
+class DatasetFacts:
+    """Of all features and feature lists by name, in `records` examples."""
+
+    records: int = 0
+    features: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
+    lists: dict[str, FeatureFacts] = dataclasses.field(default_factory=dict)
+
+    def add(self, block: RecordBlock, *, path: str, takes_lists: bool = True) -> None:
+        """Takes the examples of a block in.
+
+        Args:
+            block: of the records.
+            path: of their file, for messages.
+            takes_lists: whether they may have the feature lists of a `tf.train.SequenceExample`.
+
+        Raises:
+            DatasetError: a record is no `tf.train.Example`, or has feature lists that are not
+                taken, or a feature has two types.
+        """
+        where = f"{path}, near byte {block.file_offset}"
+        try:
+            found = scan_examples(block)
+        except DatasetError as error:
+            raise DatasetError(f"{path!r}: {error}") from error
+        if found.lists and not takes_lists:
+            raise DatasetError(
+                "examples: expected tf.train.Example, got tf.train.SequenceExample, whose feature "
+                f"lists no schema here holds ({where})"
+            )
+        features = _by_name(found.features, where)
+        for name in features.keys() - self.features.keys():
+            if name.endswith(_COMPANION) and features[name].kind == "int":
+                features[name].first = _first_values(block, name)
+        self.merge(DatasetFacts(len(block), features, _by_name(found.lists, where)), where=where)
+
+    def merge(self, other: "DatasetFacts", *, where: str) -> None:
+        """Takes another part's facts in.
+
+        Raises:
+            DatasetError: a feature has another type there; the message has `where`.
+        """
+        for mine, theirs in ((self.features, other.features), (self.lists, other.lists)):
+            for name, facts in theirs.items():
+                known = mine.setdefault(name, facts)
+                _check_kinds(name, known.kind, facts.kind, where)
+                if known is not facts:
+                    known.merge(facts)
+        if both := sorted(self.features.keys() & self.lists.keys()):
+            raise DatasetError(
+                f"feature {both[0]!r}: expected it in the context or in the feature lists of a "
+                f"tf.train.SequenceExample, got it in both ({where})"
+            )
+        self.records += other.records
+
+    @property
+    def texts(self) -> frozenset[str]:
+        """Features that are natural language: UTF-8, of three words or more in the mean."""
+        return frozenset(
+            name
+            for name, facts in self.features.items()
+            if facts.is_text and facts.spaces >= _SPACES_IN_TEXT * facts.values > 0
+        )
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> "DatasetFacts":
+        """From what `dataclasses.asdict` and JSON made of one."""
+        parts: list[dict[str, FeatureFacts]] = []
+        for key in ("features", "lists"):
+            parts.append({})
+            for name, entry in value[key].items():
+                images = None if entry["images"] is None else ImageFacts(**entry["images"])
+                parts[-1][name] = FeatureFacts(**{**entry, "images": images})
+        return cls(value["records"], *parts)
+
+
+def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
+    """Features as Datum has them, by name, in the order of names.
+
+    One of variable length that has its shape in `<name>_shape` has the shape of the first example.
+    One is dense when every example has the same number of its values; a string only with one
+    value, since Datum reads a dense string as one scalar. A feature list has the shape of one step
+    of it, and `extra["sequence"]`: that shape, or `"ragged"` where steps differ.
+    """
+    features = {name: _feature(entry, facts.records) for name, entry in facts.features.items()}
+    for name, feature in features.items():
+        companion = features.get(name + _COMPANION)
+        if companion is None or not companion.dense or len(companion.shape) != 1:
+            continue
+        shape = tuple(facts.features[name + _COMPANION].first)
+        is_shape = len(shape) == companion.shape[0] and min(shape) >= 0
+        if is_shape and not feature.dense and feature.type != "string":
+            features[name] = dataclasses.replace(feature, shape=shape)
+    features |= {name: _sequence(entry) for name, entry in facts.lists.items()}
+    return dict(sorted(features.items()))
+
+
+def _feature(facts: FeatureFacts, records: int) -> Feature:
+    longest = facts.longest
+    dense = facts.present == records and facts.shortest == longest > 0
+    dense &= facts.kind != "string" or longest == 1
+    if facts.images is not None and dense:
+        return _image(facts.images)
+    return Feature(type=facts.kind, shape=() if dense and longest == 1 else (longest,), dense=dense)
+
+
+def _image(facts: ImageFacts) -> Feature:
+    extra: dict[str, Any] = {"sizes": "fixed" if facts.one_size else "mixed"}
+    if not DATUM_IMAGE_FORMATS.issuperset(facts.formats):
+        extra["formats"] = facts.formats
+    grey = facts.channels == [1]  # Datum decodes rank 2 to one channel and rank 3 to three
+    shape = (facts.height, facts.width) if grey else (facts.height, facts.width, 3)
+    return Feature(type="string", shape=shape, extra=extra)
+
+
+def _sequence(facts: FeatureFacts) -> Feature:
+    shape = () if facts.shortest == facts.longest == 1 else (facts.longest,)
+    step = list(shape) if facts.shortest == facts.longest else _RAGGED
+    return Feature(type=facts.kind, shape=shape, dense=False, extra={"sequence": step})
+
+
+def _by_name(columns: Mapping[tuple[bytes, int], Column], where: str) -> dict[str, FeatureFacts]:
+    facts: dict[str, FeatureFacts] = {}
+    for (key, kind), column in columns.items():
+        if not column.counts:
+            continue  # what was taken back
+        try:
+            name = key.decode()
+        except UnicodeDecodeError as error:
+            raise DatasetError(
+                f"feature {key!r}: expected a name in UTF-8: {error} ({where})"
+            ) from error
+        found = _facts(KINDS[kind], column)
+        _check_kinds(name, facts.setdefault(name, found).kind, found.kind, where)
+    return facts
+
+
+def _check_kinds(name: str, known: str, found: str, where: str) -> None:
+    if known != found:
+        raise DatasetError(
+            f"feature {name!r}: expected {known} in all examples, got {found} ({where})"
+        )
+
+
+def _facts(kind: str, column: Column) -> FeatureFacts:
+    values = column.values
+    images = _images(values)
+    text = None if images is not None else _joined_text(values)
+    return FeatureFacts(
+        kind=kind,
+        present=len(column.counts),
+        values=sum(column.counts),
+        shortest=min(column.counts, default=_NONE_YET),
+        longest=max(column.counts, default=0),
+        images=images,
+        is_text=text is not None,
+        spaces=0 if text is None else text.count(" "),
+    )
+
+
+def _images(values: Sequence[bytes]) -> ImageFacts | None:
+    """Of values that are all images; the first that is none ends the search."""
+    found: dict[ImageSize, None] = {}
+    for value in values:
+        size = image_size(value)
+        if size is None:
+            return None
+        found[size] = None
+    if not found:
+        return None
+    first = next(iter(found))
+    return ImageFacts(
+        height=first.height,
+        width=first.width,
+        one_size=len({(size.height, size.width) for size in found}) == 1,
+        channels=sorted({size.channels for size in found}),
+        formats=sorted({size.format for size in found}),
+    )
+
+
+def _joined_text(values: Sequence[bytes]) -> str | None:
+    """All values if all are UTF-8: a line's end between two leaves nothing whole that was not."""
+    try:
+        return b"\n".join(values).decode() if values else None
+    except UnicodeDecodeError:
+        return None
+
+
+def _first_values(block: RecordBlock, name: str) -> list[int]:
+    """The values of the first example that has the feature."""
+    for record in block.records():
+        if values := decode_example(record, {name}).get(name):
+            return [int(value) for value in values[:_MOST_RANK]]
+    return []

@@ -1,0 +1,294 @@
+"""Opens a dataset wherever it is and whoever wrote it: ours, Datum's, TFDS's, TFX's, bare files.
+
+dataset = open_dataset("gs://bucket/examples/5")
+dataset.records           # {'train': 2000, 'eval': 1000}
+dataset.features          # {'image': Feature(…), …}
+"""
+
+import collections
+import dataclasses
+import functools
+import hashlib
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from trainer_utils.dataset.files import DatasetFiles, list_dataset
+from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
+from trainer_utils.dataset.location import newest_dataset, uri_of
+from trainer_utils.dataset.shards import is_gzip, open_records, read_shard_blocks
+from trainer_utils.format import (
+    DatasetError,
+    Feature,
+    Manifest,
+    Shard,
+    SplitRange,
+    count_records,
+)
+from trainer_utils.format.file_ranges import FileRange, cut
+from trainer_utils.format.layouts import FoundShard
+from trainer_utils.format.naming import index_file
+from trainer_utils.storage import file_version
+
+__all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardFile:
+    """One file of records.
+
+    Args:
+        path: in full.
+        records: None where nothing says it and they were not counted.
+        bytes: of the file as it lies there.
+        entry: what the manifest says of it, if there is one.
+        name: as the dataset names it: relative to its uri, unless it lies elsewhere.
+        index_path: of its record index, in full; None where it has none.
+    """
+
+    path: str
+    records: int | None
+    bytes: int
+    entry: Shard | None = None
+    name: str = ""
+    index_path: str | None = None
+
+    @property
+    def is_gzip(self) -> bool:
+        """Whether it is compressed."""
+        return is_gzip(self.path)
+
+    @property
+    def num_records(self) -> int:
+        """How many records it has, of a dataset that was inspected."""
+        assert self.records is not None, self.path
+        return self.records
+
+
+@dataclasses.dataclass(frozen=True)
+class Dataset:
+    """An opened dataset.
+
+    Args:
+        uri: where it is.
+        features: by name; empty where `says_features` is false.
+        shards: by split, in order.
+        manifest: of a dataset of ours.
+        says_features: whether it is known what its features are: its own files say it, or its
+            records were inspected.
+        named_in: the file that names the shards, if there is one.
+        vocabulary_files: the file of each feature's class names, relative to the uri.
+        files: what lies there; None of a dataset that was made of other parts.
+    """
+
+    uri: str
+    features: Mapping[str, Feature]
+    shards: Mapping[str, Sequence[ShardFile]]
+    manifest: Manifest | None = None
+    says_features: bool = True
+    named_in: str = ""
+    vocabulary_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    files: DatasetFiles | None = None
+
+    @property
+    def digest(self) -> str:
+        """Of what the dataset holds, wherever it lies: its manifest, else sizes and counts."""
+        if self.manifest is not None:
+            text = self.manifest.to_json()
+        else:
+            text = repr(
+                [
+                    (split, s.path.removeprefix(self.uri), s.records, s.bytes)
+                    for split, shards in self.shards.items()
+                    for s in shards
+                ]
+            )
+        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+
+    @property
+    def is_counted(self) -> bool:
+        """Whether the records of every shard are known."""
+        return all(shard.records is not None for group in self.shards.values() for shard in group)
+
+    @property
+    def records(self) -> dict[str, int]:
+        """Records by split, of a dataset that is counted."""
+        return {split: sum(s.num_records for s in shards) for split, shards in self.shards.items()}
+
+    @functools.cached_property
+    def vocabularies(self) -> Mapping[str, Sequence[str]]:
+        """The names of classes by feature; an id is the number of its line.
+
+        Raises:
+            DatasetError: a file is not UTF-8, or cannot be read.
+        """
+        return {name: self.read_lines(path) for name, path in self.vocabulary_files.items()}
+
+    def read_text(self, name: str) -> str:
+        """One of its small files; errors as `DatasetFiles.read_text`."""
+        assert self.files is not None, self.uri
+        return self.files.read_text(name)
+
+    def read_lines(self, name: str) -> list[str]:
+        """The lines of one of its small files."""
+        assert self.files is not None, self.uri
+        return self.files.read_lines(name)
+
+    def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
+        """The parts of files that hold a range of a split's records, in order."""
+        files = [
+            FileRange(s.path, 0, s.num_records, to_end=True) for s in self.shards[wanted.split]
+        ]
+        return cut(files, wanted.start, wanted.stop)
+
+    def inspected(self, *, advance: Callable[[int, int], None] | None = None) -> "Dataset":
+        """The same with all counts and features, for which records are read where nothing says it.
+
+        Args:
+            advance: called after each shard that was read with its bytes, and those of all.
+
+        Raises:
+            CorruptShardError: a shard is damaged.
+            DatasetError: a record is no example, or a feature has two types.
+        """
+        if self.says_features:
+            return self._counted(_count, advance)
+        return self.with_facts(advance=advance)[0]
+
+    def with_facts(
+        self, *, takes_lists: bool = True, advance: Callable[[int, int], None] | None = None
+    ) -> tuple["Dataset", DatasetFacts]:
+        """As `inspected`, but reads every record in any case, for the facts of all features.
+
+        Raises:
+            DatasetError: as `inspected`; or a shard has other records than the dataset says; or
+                a record has feature lists, and `takes_lists` is false.
+        """
+        facts = DatasetFacts()
+
+        def read(path: str) -> int:
+            before = facts.records
+            for block in read_shard_blocks(path):
+                facts.add(block, path=path, takes_lists=takes_lists)
+            return facts.records - before
+
+        dataset = self._counted(read, advance, reads_all=True)
+        if not self.says_features:
+            features = features_of_facts(facts)
+            dataset = dataclasses.replace(dataset, features=features, says_features=True)
+        return dataset, facts
+
+    def _counted(
+        self,
+        read: Callable[[str], int],
+        advance: Callable[[int, int], None] | None,
+        *,
+        reads_all: bool = False,
+    ) -> "Dataset":
+        """The same with the records that `read` finds in shards: in those not counted, or all."""
+        if self.is_counted and not reads_all:
+            return self
+        num_bytes = sum(s.bytes for group in self.shards.values() for s in group)
+        shards: dict[str, list[ShardFile]] = {}
+        for split, group in self.shards.items():
+            shards[split] = []
+            for shard in group:
+                records = shard.records
+                if records is None or reads_all:
+                    records = read(shard.path)
+                    check_count(shard, records)
+                shards[split].append(dataclasses.replace(shard, records=records))
+                if advance is not None:
+                    advance(shard.bytes, num_bytes)
+        return dataclasses.replace(self, shards=shards)
+
+
+def check_count(shard: ShardFile, records: int) -> None:
+    """Refuses a shard that holds another number of records than its dataset says."""
+    if shard.records not in (None, records):
+        raise DatasetError(
+            f"shard {shard.path!r}: expected {shard.records} records as the dataset says, "
+            f"got {records}. The dataset was changed: write it again."
+        )
+
+
+def open_dataset(artifact: Any, *, inspect: bool = True) -> Dataset:
+    """Reads what says what a dataset holds, and compares it with the files that are there.
+
+    Args:
+        artifact: a uri, a TFX artifact, or a pattern in TFX's `fn_args.train_files`; of the folder
+            that `convert` was given, its newest dataset.
+        inspect: whether records are read to count them and to find out their features where
+            nothing says so; see `Dataset.inspected`.
+
+    Raises:
+        DatasetError: there is no dataset, or it is not whole; the message names what is amiss.
+    """
+    uri = newest_dataset(uri_of(artifact))
+    try:
+        dataset = _found(list_dataset(uri))
+        return _inspected(dataset) if inspect else dataset
+    except DatasetError:
+        raise
+    except (OSError, TypeError, ValueError) as error:  # of a path
+        raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
+
+
+_inspections: "collections.OrderedDict[tuple[object, ...], Dataset]" = collections.OrderedDict()
+_MOST_INSPECTIONS = 16
+
+
+def _inspected(dataset: Dataset) -> Dataset:
+    """The dataset inspected, once while its files stay as they are: trainers open it many times."""
+    if dataset.says_features and dataset.is_counted:
+        return dataset
+    shards = [shard for group in dataset.shards.values() for shard in group]
+    versions = tuple((s.path, s.records, file_version(s.path)) for s in shards)
+    state = dataset.uri, dataset.says_features, versions
+    found = _inspections.get(state)
+    if found is None:
+        found = _inspections[state] = dataset.inspected()
+        while len(_inspections) > _MOST_INSPECTIONS:
+            _inspections.popitem(last=False)
+    features = dataset.features if dataset.says_features else found.features
+    return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
+
+
+def _found(files: DatasetFiles) -> Dataset:
+    layout = files.layout()
+    return Dataset(
+        uri=files.uri,
+        features=layout.features or {},
+        shards={
+            split: [_shard(files, shard, layout.named_in) for shard in group]
+            for split, group in layout.shards.items()
+        },
+        manifest=layout.manifest,
+        says_features=layout.features is not None,
+        named_in=layout.named_in,
+        vocabulary_files=layout.vocabulary_files,
+        files=files,
+    )
+
+
+def _shard(files: DatasetFiles, shard: FoundShard, named_in: str) -> ShardFile:
+    path = files.path(shard.path)
+    size = files.size(shard.path)
+    if size is None:
+        raise DatasetError(
+            f"shard {path!r}: is missing, though {files.path(named_in)} names it. "
+            "Write the dataset again."
+        )
+    has_index = shard.entry is not None and shard.entry.index_crc32c is not None
+    return ShardFile(
+        path=path,
+        records=shard.records,
+        bytes=size,
+        entry=shard.entry,
+        name=shard.path,
+        index_path=files.path(index_file(shard.path)) if has_index else None,
+    )
+
+
+def _count(path: str) -> int:
+    with open_records(path) as stream:
+        return count_records(stream, path=path)[0]

@@ -1,0 +1,143 @@
+"""Which records of which files an input reads: artifacts, patterns, splits and slices resolved.
+
+sources = open_sources(fn_args.train_files, "train[:80%]")
+sources[0].ranges       # the parts of files that hold its records
+"""
+
+import dataclasses
+import hashlib
+from collections.abc import Sequence
+from typing import Any
+
+from trainer_utils.dataset.location import split_of, uri_of
+from trainer_utils.dataset.merging import merged
+from trainer_utils.dataset.opening import Dataset, open_dataset
+from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
+from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
+from trainer_utils.format.file_ranges import FileRange
+
+__all__ = ["Source", "digest_of", "mean_bytes", "merged_features", "open_sources", "source_of"]
+
+_DEFAULT_SPLIT = "train"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Source:
+    """A part of a dataset.
+
+    Args:
+        dataset: opened.
+        split: the slices that were asked for.
+        split_names: of the splits that these are slices of, in order.
+        ranges: the parts of files that hold its records, in order.
+    """
+
+    dataset: Dataset
+    split: str
+    split_names: tuple[str, ...]
+    ranges: Sequence[FileRange]
+
+    @property
+    def num_records(self) -> int:
+        """How many records it has."""
+        return sum(part.take for part in self.ranges)
+
+    @property
+    def mean_bytes(self) -> float:
+        """The mean size of a serialized record, in bytes."""
+        shards = [shard for group in self.dataset.shards.values() for shard in group]
+        records = max(sum(shard.num_records for shard in shards), 1)
+        if gzipped := [shard for shard in shards if is_gzip(shard.path) and shard.records]:
+            return gzip_content_bytes(gzipped[0].path) / gzipped[0].num_records
+        return sum(shard.bytes for shard in shards) / records
+
+
+def open_sources(artifact_uri: Any, split: str | None) -> list[Source]:
+    """Opens what `input_fn` was asked for.
+
+    Args:
+        artifact_uri: as `input_fn` takes it. Patterns of one artifact's several splits, as TFX
+            puts them in `fn_args.train_files`, count once where `split` says what to read.
+        split: slices. None: the split that a pattern names, else `train`.
+
+    Raises:
+        DatasetError, ConfigError: as `input_fn`.
+    """
+    artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
+    if not artifacts:
+        raise ConfigError("artifact_uri: expected a uri or a list of them, got an empty list")
+    wanted: list[tuple[str, str]] = []
+    for artifact in artifacts:
+        named = split_of(artifact)
+        entry = uri_of(artifact), split or named or _DEFAULT_SPLIT
+        if named is None or entry not in wanted:
+            wanted.append(entry)
+    datasets = {uri: open_dataset(uri) for uri in dict(wanted)}
+    return [source_of(datasets[uri], spec) for uri, spec in wanted]
+
+
+def source_of(dataset: Dataset, split: str) -> Source:
+    """What slices of a dataset's splits are; see `open_sources`."""
+    slices = resolve_slices(split, dataset.records)
+    return Source(
+        dataset=dataset,
+        split=split,
+        split_names=tuple(dict.fromkeys(part.split for part in slices)),
+        ranges=[piece for part in slices for piece in dataset.file_ranges(part)],
+    )
+
+
+def mean_bytes(sources: Sequence[Source]) -> float:
+    """The mean size of a serialized record of all sources, in bytes."""
+    records = sum(source.num_records for source in sources)
+    return sum(s.mean_bytes * s.num_records for s in sources) / max(records, 1)
+
+
+def digest_of(sources: Sequence[Source]) -> str:
+    """A digest of which records are read: of manifests and slices, wherever the datasets lie."""
+    text = repr([(source.dataset.digest, source.split) for source in sources])
+    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+
+
+def merged_features(
+    sources: Sequence[Source], features: str | Sequence[str] | None, also: Sequence[str | None]
+) -> dict[str, Feature]:
+    """The features to parse. All datasets must have them alike.
+
+    Args:
+        sources: what is read.
+        features: as `input_fn` takes them.
+        also: names that are parsed in any case, such as the label's; None is no name.
+    """
+    datasets = [source.dataset for source in sources]
+    first = datasets[0]
+    if features is None:
+        names = list(first.features)
+    else:
+        names = [features] if isinstance(features, str) else list(features)
+    names += [name for name in also if name is not None and name not in names]
+    if not names:
+        raise DatasetError(f"features: expected at least one, got a dataset of none ({first.uri})")
+    for dataset in datasets:
+        for name in names:
+            if name not in dataset.features:
+                raise DatasetError(
+                    f"feature {name!r}: expected one of {', '.join(dataset.features)} "
+                    f"({dataset.uri})"
+                )
+            mine, others = first.features[name], dataset.features[name]
+            if _likeness(mine) != _likeness(others):
+                raise DatasetError(
+                    f"feature {name!r}: expected the same in all datasets, got {mine} "
+                    f"({first.uri}) and {others} ({dataset.uri})"
+                )
+    return {name: merged([dataset.features[name] for dataset in datasets]) for name in names}
+
+
+def _likeness(feature: Feature) -> tuple[Any, ...]:
+    """What must be the same for examples of two datasets to be batched together."""
+    shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
+    stored = [
+        feature.extra.get(key) for key in ("encoding", "image_shape", "label_map", "sequence")
+    ]
+    return feature.type, feature.dense, shape, *stored

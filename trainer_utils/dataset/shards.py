@@ -1,0 +1,66 @@
+"""A shard's bytes and records, wherever it lies and however it is compressed.
+
+for block in read_shard_blocks("examples/Split-train/data_tfrecord-00000-of-00008.gz"):
+    block.records()
+"""
+
+import contextlib
+import gzip
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, cast
+
+from trainer_utils.format import CorruptShardError, RecordBlock, RecordIndex, read_blocks
+from trainer_utils.format.tfrecord import BLOCK_BYTES
+from trainer_utils.storage import file_size, open_for_reading, read_range
+
+__all__ = ["gzip_content_bytes", "is_gzip", "open_records", "read_shard_blocks"]
+
+
+def is_gzip(path: str) -> bool:
+    """Whether a shard is compressed; its name tells."""
+    return path.endswith(".gz")
+
+
+def read_shard_blocks(
+    path: str, *, block_bytes: int = BLOCK_BYTES, index: RecordIndex | None = None
+) -> Iterator[RecordBlock]:
+    """A shard's verified blocks of about `block_bytes`.
+
+    With the shard's index short records are found faster.
+
+    Raises:
+        CorruptShardError: as `read_blocks`.
+    """
+    lengths = None if index is None else index.lengths
+    with open_records(path) as stream:
+        yield from read_blocks(stream, path=path, block_bytes=block_bytes, lengths=lengths)
+
+
+@contextlib.contextmanager
+def open_records(path: str) -> Iterator[BinaryIO]:
+    """The framed records of a shard, decompressed where its name says so.
+
+    Raises:
+        CorruptShardError: it is no whole gzip stream; the message names the file.
+    """
+    with open_for_reading(path) as stream:
+        if not is_gzip(path):
+            yield stream
+            return
+        try:
+            with gzip.GzipFile(fileobj=stream, mode="rb") as unzipped:
+                yield cast(BinaryIO, unzipped)
+        except (EOFError, zlib.error, OSError) as error:
+            raise CorruptShardError(
+                f"{path!r}: expected a whole gzip stream: {error} "
+                f"(near byte {stream.tell()}). The file is damaged: write it again.",
+                path=path,
+                offset=stream.tell(),
+            ) from error
+
+
+def gzip_content_bytes(path: str) -> int:
+    """How many bytes a gzip file holds, modulo 2**32 (the last field of RFC 1952)."""
+    size = file_size(path)
+    return int.from_bytes(read_range(path, start=max(size - 4, 0), stop=size), "little")

@@ -1,0 +1,83 @@
+"""Parts of files as one long list of records, and cuts of it.
+
+    ranges = [FileRange("a", skip=0, take=5, to_end=True), FileRange("b", 0, 5, True)]
+    cut(ranges, 3, 7)                        # the last two records of a, the first two of b
+    RecordPositions(ranges).locate([7])      # [RecordName(path='b', number=2)]
+
+A record's position is its place in that list.
+"""
+
+import bisect
+import dataclasses
+import itertools
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+__all__ = ["FileRange", "RecordName", "RecordPositions", "cut", "cut_all"]
+
+
+@dataclasses.dataclass(frozen=True)
+class FileRange:
+    """`take` records of a file, after the first `skip`; `to_end`: it should have no more."""
+
+    path: str
+    skip: int
+    take: int
+    to_end: bool
+
+
+class RecordName(NamedTuple):
+    """A record: the path of its file, and its number there, from 0."""
+
+    path: str
+    number: int
+
+
+def cut(ranges: Sequence[FileRange], start: int, stop: int) -> list[FileRange]:
+    """The parts of files that hold the positions `start` to `stop`, the latter not included."""
+    return cut_all(ranges, [start, stop])[0]
+
+
+def cut_all(ranges: Sequence[FileRange], bounds: Sequence[int]) -> list[list[FileRange]]:
+    """The parts of files between each of the rising `bounds` and the next, in one pass.
+
+    None of them is empty."""
+    cuts: list[list[FileRange]] = []
+    index, first = 0, 0  # of the part that the next cut may begin in
+    for start, stop in itertools.pairwise(bounds):
+        parts: list[FileRange] = []
+        while index < len(ranges) and first < stop:
+            part = ranges[index]
+            begin, end = max(start, first), min(stop, first + part.take)
+            if part.take and begin == first and end == first + part.take:
+                parts.append(part)
+            elif begin < end:
+                to_end = part.to_end and end == first + part.take
+                parts.append(FileRange(part.path, part.skip + begin - first, end - begin, to_end))
+            if first + part.take > stop:
+                break
+            first += part.take
+            index += 1
+        cuts.append(parts)
+    return cuts
+
+
+class RecordPositions:
+    """Finds the files of positions, of any number of them, in no order.
+
+    Args:
+        ranges: the list that they are places in.
+    """
+
+    def __init__(self, ranges: Sequence[FileRange]) -> None:
+        self._ranges = ranges
+        self._starts = [0, *itertools.accumulate(part.take for part in ranges)][:-1]
+
+    def locate(self, positions: Iterable[int]) -> list[RecordName]:
+        """Which file, and which record in it, each position is."""
+        found = []
+        for position in positions:
+            index = bisect.bisect_right(self._starts, position) - 1
+            part = self._ranges[index]
+            found.append(RecordName(part.path, part.skip + position - self._starts[index]))
+        return found

@@ -1,0 +1,160 @@
+"""`StepTimer`: how much of its time a Keras trainer waits for its input.
+
+    timer = StepTimer()
+    model.fit(train, callbacks=[timer])     # warns once where waiting takes more than 5% of a step
+    timer.shares                            # [0.02, 0.01, …], one for every 50 steps
+
+It works with Keras 3 and with tf-keras, for datasets of `input_fn` (of others:
+`add_read_timer(dataset)`).
+"""
+
+import time
+import warnings
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from trainer_utils.format import ConfigError
+from trainer_utils.machine import cpu_seconds, usable_cores
+from trainer_utils.reading.read_timer import ReadTime, time_in_reads
+
+if TYPE_CHECKING:
+    _Callback = object
+else:
+    _Callback = tf.keras.callbacks.Callback  # Keras 3, or tf-keras where TF_USE_LEGACY_KERAS is set
+
+__all__ = ["StepTimer", "advice"]
+
+_WARM_UP = 3  # steps: tracing, and filling of buffers
+_BUSY = 0.8  # of all cores' time: then more of it would help, and waiting for storage is not it
+
+
+class StepTimer(_Callback):
+    """Measures the share of each step that goes into waiting for input, and warns.
+
+    Args:
+        threshold: the share, in [0, 1), past which to warn.
+        every: steps that one share is measured over.
+
+    Attributes:
+        shares: one for every `every` steps, the first 3 steps of all left out.
+
+    At the end of each epoch the share of all its steps is in the logs as `input_wait`.
+
+    Raises:
+        ConfigError: a setting is not allowed.
+    """
+
+    def __init__(self, *, threshold: float = 0.05, every: int = 50) -> None:
+        super().__init__()
+        if not 0 <= threshold < 1:
+            raise ConfigError(f"threshold: expected a share in [0, 1), got {threshold!r}")
+        if every < 1:
+            raise ConfigError(f"every: expected a number of steps of at least 1, got {every!r}")
+        self.threshold = threshold
+        self.every = every
+        self.shares: list[float] = []
+        self._supports_tf_logs = True  # for tf-keras: no numbers need be fetched for our hooks
+        self._clock: Callable[[], float] = time.perf_counter
+        self._cpu: Callable[[], float] = cpu_seconds
+        self._steps = 0
+        self._has_warned = False
+        self._window: _Window | None = None
+        self._epoch: _Window | None = None
+
+    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Keras calls it."""
+        # What lies between epochs, say validation, is not a step.
+        self._window = self._epoch = None
+
+    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Keras calls it."""
+        if self._steps >= _WARM_UP:
+            self._window = self._window or self._open()
+            self._epoch = self._epoch or self._window
+
+    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+        """Keras calls it."""
+        self._steps += 1
+        if self._window is not None:
+            self._window.steps += 1
+            if self._window.steps == self.every:
+                self._close(self._window)
+                self._window = None
+
+    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+        """Keras calls it."""
+        if self._epoch is not None and logs is not None:
+            logs["input_wait"] = self._measure(self._epoch).share
+        if self._window is not None and self._window.steps:
+            self._close(self._window)
+
+    # What tf-keras asks its callbacks, also where `tf.keras` is Keras 3 and this is not its child.
+    def _implements_train_batch_hooks(self) -> bool:
+        return True
+
+    def _implements_test_batch_hooks(self) -> bool:
+        return False
+
+    def _implements_predict_batch_hooks(self) -> bool:
+        return False
+
+    def _open(self) -> "_Window":
+        return _Window(self._clock(), self._cpu(), time_in_reads())
+
+    def _measure(self, window: "_Window") -> "_Measured":
+        seconds = max(self._clock() - window.started, 1e-9)
+        waited = time_in_reads() - window.waiting
+        cores = (self._cpu() - window.cpu) / seconds / usable_cores()
+        return _Measured(min(waited.seconds / seconds, 1.0), waited.batches, cores)
+
+    def _close(self, window: "_Window") -> None:
+        measured = self._measure(window)
+        self.shares.append(measured.share)
+        if self._has_warned or (measured.batches and measured.share <= self.threshold):
+            return
+        self._has_warned = True
+        if not measured.batches:
+            message = (
+                "cannot tell how long input takes, since the dataset is not of input_fn. "
+                "Train on trainer_utils.reading.read_timer.add_read_timer(dataset)."
+            )
+        else:
+            message = (
+                f"{measured.share:.0%} of the time of steps {self._steps - window.steps + 1} to "
+                f"{self._steps} went into waiting for input. {advice(measured.busy)}"
+            )
+        warnings.warn(f"StepTimer: {message}", stacklevel=2)
+
+
+class _Window:
+    """Steps that are measured together, and what the clocks said before them."""
+
+    def __init__(self, started: float, cpu: float, waiting: ReadTime) -> None:
+        self.started, self.cpu, self.waiting = started, cpu, waiting
+        self.steps = 0
+
+
+class _Measured:
+    """The share of time in waiting, the batches it was for, and the share of the cores in use."""
+
+    def __init__(self, share: float, batches: float, busy: float) -> None:
+        self.share, self.batches, self.busy = share, batches, busy
+
+
+def advice(busy: float) -> str:
+    """The setting to change, from the share of the cores' time that the process takes, in [0, 1].
+
+    Source: what costs time in `benchmarks/image_input.py`.
+    """
+    used = f"The cores are {min(busy, 1):.0%} busy"
+    if busy >= _BUSY:
+        return (
+            f"{used}, so decode less: convert images with ImageExampleGen("
+            "resize_shorter_side=…) or encoding='raw', or let other machines do it, data_service=…"
+        )
+    return (
+        f"{used}, so it is reading that is slow: set cache='disk' or cache='memory', write more "
+        "and smaller shards with ShardBalancer, or set a larger prefetch where batches differ"
+    )

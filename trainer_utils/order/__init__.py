@@ -1,0 +1,40 @@
+"""Which worker reads which record at which step: pure functions over numpy, without TensorFlow.
+
+    from trainer_utils.order import FileRange, InputOrder, OrderOptions
+
+    shards = [FileRange("a.tfrecord", skip=0, take=1000, to_end=True)]
+    order = InputOrder(shards, OrderOptions(batch_size=64, shuffle="global", seed=7), num_workers=4)
+    order.records(epoch=2, step=10, worker=3)
+
+`Layout` says which rows of a batch are whose, a `ShuffleStrategy` which records these are, and an
+`InputState` where to go on.
+"""
+
+from trainer_utils.format.file_ranges import FileRange, RecordName
+from trainer_utils.order.global_shuffle import GlobalShuffle
+from trainer_utils.order.input_order import InputOrder
+from trainer_utils.order.layout import Layout
+from trainer_utils.order.mixing import mixed_ranges
+from trainer_utils.order.options import OrderOptions
+from trainer_utils.order.plan import InputPlan, WorkerPlan, plan_workers
+from trainer_utils.order.sequential import Sequential
+from trainer_utils.order.state import InputState
+from trainer_utils.order.strategy import ShuffleStrategy
+from trainer_utils.order.windowed import Windowed
+
+__all__ = [
+    "FileRange",
+    "GlobalShuffle",
+    "InputOrder",
+    "InputPlan",
+    "InputState",
+    "Layout",
+    "OrderOptions",
+    "RecordName",
+    "Sequential",
+    "ShuffleStrategy",
+    "Windowed",
+    "WorkerPlan",
+    "mixed_ranges",
+    "plan_workers",
+]

@@ -1,0 +1,182 @@
+"""`InputOrder`: which record comes at which step on which worker.
+
+    order = InputOrder(ranges, OrderOptions(batch_size=64, shuffle="global"), num_workers=4)
+    order.records(epoch=2, step=100, worker=3)      # [RecordName(path='…', number=17), …]
+
+`input_fn` reads by the same object: what is said here without TensorFlow is what a trainer gets.
+"""
+
+import functools
+from collections.abc import Sequence
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
+from trainer_utils.order.global_shuffle import GlobalShuffle
+from trainer_utils.order.layout import EQUAL, Layout
+from trainer_utils.order.options import OrderOptions
+from trainer_utils.order.sequential import Sequential
+from trainer_utils.order.state import InputState, first_state, given_state, state_at
+from trainer_utils.order.state import steps_per_epoch as steps_of
+from trainer_utils.order.strategy import ShuffleStrategy
+from trainer_utils.order.windowed import Windowed
+
+__all__ = ["SINGLES_AT_ONCE", "InputOrder"]
+
+SINGLES_AT_ONCE = 64  # single examples are read so many at a time, which is three times as fast
+_STRING_BYTES = 40  # of a tensor's, beside its text: the object, and what malloc adds
+
+
+class InputOrder:
+    """The order of an input, for all of its workers.
+
+    Args:
+        ranges: the parts of files that hold an epoch's records; of several datasets with weights
+            those of `mixed_ranges`.
+        options: of the order; `InputOptions` are such options too.
+        num_workers: input pipelines, each of which gets an equal share.
+        num_replicas: of all workers together, a multiple of the workers. None: one each.
+        mean_record_bytes: of a serialized record, which with `shuffle=True` says how many of them
+            `shuffle_bytes` hold.
+        digest: of the dataset and of the slices that are read, which tokens hold.
+
+    Raises:
+        ConfigError: the plan is impossible, such as a batch that the workers cannot share; or
+            `state` is not a token to go on from.
+    """
+
+    def __init__(
+        self,
+        ranges: Sequence[FileRange],
+        options: OrderOptions,
+        *,
+        num_workers: int = 1,
+        num_replicas: int | None = None,
+        mean_record_bytes: float | None = None,
+        digest: str = "",
+    ) -> None:
+        self.ranges = [part for part in ranges if part.take]
+        self.options = options
+        self.layout = _layout_of(
+            sum(part.take for part in ranges),
+            options,
+            num_workers=num_workers,
+            num_replicas=num_workers if num_replicas is None else num_replicas,
+        )
+        self.start = first_state(options, self.layout, digest)
+        """Where the input begins."""
+        self._mean_record_bytes = mean_record_bytes
+        self._digest = digest
+        self._strategies = functools.cache(self._strategy)
+
+    @property
+    def steps_per_epoch(self) -> int:
+        """Steps of an epoch; without a batch size, examples of each worker."""
+        return steps_of(self.options, self.layout)
+
+    @property
+    def batches_per_read(self) -> int:
+        """Steps that one reading of records makes; without a batch size, examples."""
+        return self.options.echoing * (1 if self.options.batch_size else SINGLES_AT_ONCE)
+
+    @property
+    def window_records(self) -> int:
+        """How many records are held to be shuffled, by all workers together.
+
+        Raises:
+            ConfigError: it follows from the size of a record, which was not said.
+        """
+        shuffle = self.options.shuffle
+        if isinstance(shuffle, int) and not isinstance(shuffle, bool):
+            return shuffle
+        if self._mean_record_bytes is None:
+            raise ConfigError(
+                "mean_record_bytes: expected the bytes of a record, of which shuffle=True holds "
+                f"{self.options.shuffle_bytes} bytes, got None. Or set shuffle to a number."
+            )
+        return max(1, int(self.options.shuffle_bytes / (self._mean_record_bytes + _STRING_BYTES)))
+
+    def strategy(self, worker: int) -> ShuffleStrategy:
+        """The order of one worker."""
+        if not 0 <= worker < self.layout.num_workers:
+            raise ConfigError(
+                f"worker: expected one of {self.layout.num_workers}, from 0, got {worker!r}"
+            )
+        return self._strategies(worker)
+
+    def state(self, step: int) -> InputState:
+        """The token to go on from after so many steps of all epochs."""
+        return state_at(step, self.options, self.layout, self._digest)
+
+    def records(self, *, epoch: int, step: int, worker: int) -> list[RecordName]:
+        """The records of a worker's part of a batch.
+
+        Args:
+            epoch: counted from 0.
+            step: in that epoch, counted from 0; without a batch size, an example.
+            worker: which input pipeline.
+
+        Returns:
+            One for each row, in order; replicas have equal parts of them, one after the other.
+            With `remainder="pad"` the rows of weight 0 after them are left out.
+
+        Raises:
+            ConfigError: there is no such step or worker.
+        """
+        strategy = self.strategy(worker)
+        if epoch < 0 or not 0 <= step < self.steps_per_epoch:
+            raise ConfigError(
+                f"step: expected one of {self.steps_per_epoch} of an epoch, from 0, got {step!r} "
+                f"of epoch {epoch!r}"
+            )
+        positions = strategy.positions(epoch, step // self.batches_per_read)
+        if self.options.batch_size is None:
+            index = step % self.batches_per_read // self.options.echoing
+            positions = positions[index : index + 1]
+        return self._files.locate(positions.tolist())
+
+    @functools.cached_property
+    def _files(self) -> RecordPositions:
+        return RecordPositions(self.ranges)
+
+    def _strategy(self, worker: int) -> ShuffleStrategy:
+        options, layout = self.options, self.layout
+        if options.shuffle == "global":
+            return GlobalShuffle(self.ranges, layout=layout, worker=worker, seed=options.seed)
+        if options.shuffle:
+            return Windowed(
+                self.ranges,
+                layout=layout,
+                worker=worker,
+                window_records=self.window_records,
+                seed=options.seed,
+            )
+        # What `drop_remainder` leaves out is always the same.
+        rotates = options.remainder == "drop"
+        return Sequential(self.ranges, layout=layout, worker=worker, rotates=rotates)
+
+
+def _layout_of(
+    num_records: int, options: OrderOptions, *, num_workers: int, num_replicas: int
+) -> Layout:
+    """The layout of an epoch under these options; in the lanes of the token, where there is one."""
+    if options.batch_size is None:
+        size = num_workers * SINGLES_AT_ONCE
+        return Layout(
+            num_records=num_records, batch_size=size, num_workers=num_workers, remainder=EQUAL
+        )
+    size = options.batch_size
+    if num_replicas < num_workers:  # a context that does not know its replicas: a whole batch each
+        size, num_replicas = size // num_replicas * num_workers, num_workers
+    remainder = options.remainder
+    if options.drop_remainder:
+        remainder = "drop"
+        num_records = num_records if num_records >= size else 0
+    token = given_state(options)
+    return Layout(
+        num_records=num_records,
+        batch_size=size,
+        num_workers=num_workers,
+        num_replicas=num_replicas,
+        remainder=remainder,
+        num_lanes=token.num_lanes if token and size % token.num_lanes == 0 else 0,
+    )

@@ -1,0 +1,53 @@
+"""`weights=`: several datasets mixed, so that records of each come as often as its weight says.
+
+ranges = mixed_ranges([photos.ranges, drawings.ranges], [3, 1])
+
+An epoch is as long as it takes to see every record of all of them; those that run out begin again.
+It is a list of parts of files like any other, so that all that holds for one dataset holds for
+several: exact shares, orders, resuming.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.file_ranges import FileRange, cut
+
+__all__ = ["mixed_ranges"]
+
+_PARTS = 840  # every lane has parts of all datasets, many enough to be mixed in its order
+
+
+def mixed_ranges(
+    datasets: Sequence[Sequence[FileRange]], weights: Sequence[float] | None
+) -> list[FileRange]:
+    """The parts of files that an epoch reads.
+
+    Args:
+        datasets: the parts of files of each.
+        weights: of each, in any unit; None: every record comes once.
+
+    Raises:
+        ConfigError: there is not a weight for each dataset, or one of them is empty.
+    """
+    if weights is None:
+        return list(itertools.chain.from_iterable(datasets))
+    totals = [sum(part.take for part in ranges) for ranges in datasets]
+    if len(weights) != len(datasets) or not all(totals):
+        raise ConfigError(
+            f"weights: expected one for each of {len(datasets)} datasets with records in them, "
+            f"got {weights!r}"
+        )
+    longest = max(total / weight for total, weight in zip(totals, weights, strict=True))
+    repeated = []
+    for ranges, total, weight in zip(datasets, totals, weights, strict=True):
+        records = round(longest * weight)
+        repeated.append((records, [*ranges] * -(-records // total)))
+    parts = min(_PARTS, min(records for records, _ in repeated))
+    return list(
+        itertools.chain.from_iterable(
+            cut(ranges, part * records // parts, (part + 1) * records // parts)
+            for part in range(parts)
+            for records, ranges in repeated
+        )
+    )

@@ -1,0 +1,121 @@
+"""`OrderOptions`: the settings that say which record comes at which step.
+
+options = OrderOptions(batch_size=256, shuffle="global", seed=7, remainder="pad")
+"""
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+from trainer_utils.format import ConfigError
+from trainer_utils.order.layout import REMAINDERS
+
+__all__ = ["OrderOptions", "check_setting", "is_int"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class OrderOptions:
+    """Batches, their order, and where to begin.
+
+    Args:
+        batch_size: of the GLOBAL batch: each replica gets its share. None: single examples, not
+            batched.
+        shuffle: True: shards and records in another order each epoch, records within a window of
+            `shuffle_bytes`. A number: within a window of so many records. `"global"`: a true
+            permutation of all records, each epoch another, with no buffer at all (every record is
+            read where it lies, so for local disks, and not gzip). False: in the order of the files.
+        shuffle_bytes: of serialized records held to be shuffled, in bytes, by all workers
+            together, so that the order does not depend on how many they are.
+        seed: of all orders.
+        repeat: True: without end; a number: so many epochs.
+        remainder: what becomes of the records that fill no batch. `"drop"`: they are left out,
+            others next epoch, and all shapes are static. `"pad"`: the last batch is filled up with
+            rows of weight 0, told by `mask`. `"balance"`: the last two batches are made equally
+            large. None: the last batch is smaller; of fewer records than there are replicas, some
+            get an empty one. Single examples: fewer than there are workers are left out.
+        drop_remainder: leave out a last batch that is not full, so that shapes are static.
+        weights: of several datasets, how often records of each come, in any unit; those that run
+            out begin again, and an epoch is as many records as there are in all of them. None:
+            every record comes once.
+        echoing: how often each batch comes in a row, for inputs slower than the trainer.
+        on_corrupt: `"raise"`: a bad record ends the epoch, with its file and offset. `"skip"`: it
+            is left out, counted, and told at the end of the epoch.
+        start_step: the step, of all steps of all epochs, that the first batch is of. What comes
+            before is not read.
+        state: a token of `state(step)` to go on from, in place of `start_step`, with any number
+            of workers: refused where the dataset or the order is another.
+
+    Raises:
+        ConfigError: a setting is not allowed.
+    """
+
+    batch_size: int | None = 64
+    shuffle: bool | int | str = True
+    shuffle_bytes: int = 256 << 20  # 256 MiB: 2,500 photos of 100 KB
+    seed: int = 0
+    repeat: bool | int = False
+    remainder: str | None = None
+    drop_remainder: bool = False
+    weights: Sequence[float] | None = None
+    echoing: int = 1
+    on_corrupt: str = "raise"
+    start_step: int = 0
+    state: Any = None
+
+    def __post_init__(self) -> None:
+        size, shuffle, repeat, weights = self.batch_size, self.shuffle, self.repeat, self.weights
+        check_setting(
+            self,
+            "batch_size",
+            size is None or (is_int(size) and size >= 1),
+            "an int of at least 1, or None",
+        )
+        is_window = isinstance(shuffle, int) and (isinstance(shuffle, bool) or shuffle > 0)
+        check_setting(
+            self,
+            "shuffle",
+            is_window or shuffle == "global",
+            "True, False, a number of records, or 'global'",
+        )
+        check_setting(
+            self, "shuffle_bytes", is_int(self.shuffle_bytes) and self.shuffle_bytes > 0, "bytes"
+        )
+        check_setting(self, "seed", is_int(self.seed), "an int")
+        check_setting(
+            self,
+            "repeat",
+            isinstance(repeat, bool) or (is_int(repeat) and repeat > 0),
+            "a bool or a number of epochs of at least 1",
+        )
+        remainders = ", ".join(map(repr, REMAINDERS))
+        check_setting(self, "remainder", self.remainder in REMAINDERS, f"one of {remainders}")
+        check_setting(
+            self,
+            "remainder",
+            self.remainder in (None, "drop") or not (self.drop_remainder or not size),
+            "None or 'drop' for single examples, and with drop_remainder",
+        )
+        check_setting(
+            self,
+            "weights",
+            weights is None or (all(weight > 0 for weight in weights) and len(weights) > 0),
+            "a number above 0 for each dataset",
+        )
+        is_count = is_int(self.echoing) and self.echoing >= 1
+        check_setting(self, "echoing", is_count, "an int of at least 1")
+        check_setting(self, "on_corrupt", self.on_corrupt in ("raise", "skip"), "'raise' or 'skip'")
+        is_step = is_int(self.start_step) and self.start_step >= 0
+        check_setting(self, "start_step", is_step, "an int of at least 0")
+        has_one_start = self.state is None or not self.start_step
+        check_setting(self, "state", has_one_start, "None with a start_step")
+
+
+def check_setting(options: object, name: str, is_allowed: bool, rule: str) -> None:
+    """Refuses the value of a setting that is not allowed, as a `ConfigError`."""
+    if not is_allowed:
+        raise ConfigError(f"{name}: expected {rule}, got {getattr(options, name)!r}")
+
+
+def is_int(value: object) -> bool:
+    """Whether a value is a number, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)

@@ -1,0 +1,50 @@
+"""`ShuffleStrategy`: the order in which one worker reads the records of an epoch.
+
+    strategy.positions(epoch=0, step=5)      # of the records in this worker's rows of that step
+
+Three kinds: `Sequential` (`shuffle=False`), `Windowed` (True, or a number of records) and
+`GlobalShuffle` (`"global"`). Each says two things that agree: which record a row is, computed for
+any step alone, and, in a form of its own, what to read one after the other to get them all.
+"""
+
+import abc
+from collections.abc import Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.order.layout import Layout
+
+__all__ = ["Positions", "ShuffleStrategy", "number_through"]
+
+Positions = npt.NDArray[np.int64]
+"""`(records,) int64`: places in the list of all records that an epoch has, from 0."""
+
+
+class ShuffleStrategy(abc.ABC):
+    """One worker's order.
+
+    Args:
+        ranges: the parts of files that hold an epoch's records, of all workers.
+        layout: of an epoch.
+        worker: which one this is.
+    """
+
+    def __init__(self, ranges: Sequence[FileRange], *, layout: Layout, worker: int) -> None:
+        self.ranges = ranges
+        self.layout = layout
+        self.worker = worker
+
+    @abc.abstractmethod
+    def positions(self, epoch: int, step: int) -> Positions:
+        """The records in this worker's rows of a step, in the order of these rows."""
+
+
+def number_through(ranges: Sequence[FileRange]) -> list[FileRange]:
+    """The same parts as if of one file: a record's number in it is its position."""
+    numbered, first = [], 0
+    for part in ranges:
+        numbered.append(FileRange("", first, part.take, part.to_end))
+        first += part.take
+    return numbered

@@ -1,0 +1,230 @@
+"""The windowed shuffle: records in another order each epoch, within a bound of memory.
+
+strategy = Windowed(ranges, layout=layout, worker=0, window_records=2560, seed=0)
+strategy.reads(epoch, step)      # what to read from the window of that step on, lane by lane
+strategy.places(epoch, window)   # where in a window's records each row of its steps is
+
+Nothing depends on the number of workers but which rows are taken. Every lane of the layout (see
+`trainer_utils.order.layout`) is read on its own: the parts of files in an order of the epoch's own,
+beginning somewhere within the first. So many steps of all lanes make a window, in which the records
+of each lane are permuted. Everything is a function of seed, epoch, lane and window, so that any
+step of any epoch can be gone to without what comes before. The first windows are small, so that the
+first batch comes soon.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from trainer_utils.format import keyed_hash
+from trainer_utils.format.file_ranges import FileRange, cut, cut_all
+from trainer_utils.order.layout import Layout
+from trainer_utils.order.random_numbers import permuted, random_numbers, signed_64
+from trainer_utils.order.strategy import Positions, ShuffleStrategy, number_through
+
+__all__ = ["WindowPlaces", "WindowReads", "Windowed"]
+
+# The first window is a part of the limit within these bounds; each next one is twice as large.
+_FIRST_SHARE = 1 / 64
+_FIRST_RECORDS = (64, 2048)
+_WINDOWS_AT_ONCE = 3  # the one in use, the next one, and the one that is being read
+_WINDOW_STRIDE = 0x369DEA0F31A53F85
+
+
+class WindowReads(NamedTuple):
+    """What to read: from which window on, each lane's parts of files, and each window's records.
+
+    A window's records are its lanes' in turn, `block` of each at a time.
+    """
+
+    window: int
+    lanes: list[list[FileRange]]
+    sizes: Positions
+
+
+class WindowPlaces(NamedTuple):
+    """`rows`: places in a window's records, step after step; `ends`: where each step's end."""
+
+    rows: Positions
+    ends: Positions
+
+
+class Windowed(ShuffleStrategy):
+    """Shuffles within windows.
+
+    Args:
+        ranges, layout, worker: as of `ShuffleStrategy`.
+        window_records: how many to hold at a time, by all workers together, so that the order is
+            the same for any number of them.
+        seed: of all orders.
+    """
+
+    def __init__(
+        self,
+        ranges: Sequence[FileRange],
+        *,
+        layout: Layout,
+        worker: int,
+        window_records: int,
+        seed: int,
+    ) -> None:
+        super().__init__(ranges, layout=layout, worker=worker)
+        self.lanes = layout.lanes_of(worker)
+        self.block = layout.batch_size // layout.num_lanes
+        """Records that a lane gives to a full batch."""
+        self.starts = _window_starts(layout, window_records)
+        """The first step of each window, and the one after the last; `(windows + 1,) int64`."""
+        self._seed = seed
+        self._of_lanes = self._cut_to_lanes(ranges)
+
+    def positions(self, epoch: int, step: int) -> Positions:
+        """As of `ShuffleStrategy`; at the cost of a window's places."""
+        window = self.window_of(step)
+        lanes = self._reads_of_lanes(self._cut_to_lanes(number_through(self.ranges)), epoch, window)
+        counts = self._taken(int(self.starts[window + 1])) - self._taken(int(self.starts[window]))
+        held = np.empty(counts.sum(), np.int64)
+        places = _in_turn(counts, self.block)
+        for own, ranges, count in zip(places, lanes, counts.tolist(), strict=True):
+            parts = [np.arange(part.skip, part.skip + part.take) for part in cut(ranges, 0, count)]
+            held[own] = np.concatenate([np.zeros(0, np.int64), *parts])
+        rows, ends = self.places(epoch, window)
+        index = step - int(self.starts[window])
+        own_rows: Positions = held[rows[ends[index - 1] if index else 0 : ends[index]]]
+        return own_rows
+
+    def window_of(self, step: int) -> int:
+        """The window that a step is in."""
+        return int(np.searchsorted(self.starts[:-1], step, side="right")) - 1
+
+    def reads(self, epoch: int, step: int) -> WindowReads:
+        """What is read in an epoch, from the window on that a step is in."""
+        window = self.window_of(step)
+        totals = np.minimum(self.starts[window:], self.layout.full_steps)
+        totals *= len(self.lanes) * self.block
+        totals[-1] = self._taken(self.layout.steps).sum()
+        lanes = self._reads_of_lanes(self._of_lanes, epoch, window)
+        return WindowReads(window, lanes, np.diff(totals))
+
+    def _cut_to_lanes(self, ranges: Sequence[FileRange]) -> list[list[FileRange]]:
+        bounds = range(self.lanes.start, self.lanes.stop + 1)
+        return cut_all(ranges, [self.layout.lane_bound(lane) for lane in bounds])
+
+    def _reads_of_lanes(
+        self, lanes: list[list[FileRange]], epoch: int, window: int
+    ) -> list[list[FileRange]]:
+        """Each lane's parts of files in the order of an epoch, from a window on."""
+        first = self._taken(int(self.starts[window])).tolist()
+        last = self._taken(self.layout.steps).tolist()
+        return [
+            cut(_reordered(own, _seed(self._seed, epoch, lane)), start, stop)
+            for own, lane, start, stop in zip(lanes, self.lanes, first, last, strict=True)
+        ]
+
+    def places(self, epoch: int, window: int) -> WindowPlaces:
+        """Where each row of the steps of a window is from; in a step, rows are permuted too.
+
+        Each lane's records are permuted within that lane, whoever reads it, and dealt to the
+        steps. The place in a batch then tells nothing of the place in the files.
+        """
+        layout = self.layout
+        start, stop = self.starts[window : window + 2].tolist()
+        full = max(min(stop, layout.full_steps) - start, 0)
+        counts = self._taken(stop) - self._taken(start)
+        seeds = [_seed(self._seed, epoch, lane) for lane in self.lanes]
+        mixed = [
+            own[permuted(len(own), seed + window * _WINDOW_STRIDE)]
+            for own, seed in zip(_in_turn(counts, self.block), seeds, strict=True)
+        ]
+        steps = [self._full_steps(mixed, full, permuted(layout.rows_per_worker, seeds[0] - 1))]
+        ends = (np.arange(full) + 1) * layout.rows_per_worker
+        begins = np.full(len(self.lanes), full * self.block)
+        for step in range(start + full, stop):
+            each = layout.lane_rows(self.lanes, size=layout.size(step))
+            rows = [
+                own[begin : begin + rows]
+                for own, begin, rows in zip(mixed, begins, each, strict=True)
+            ]
+            begins += each
+            own = np.concatenate(rows)[self._own_rows(step)]
+            steps.append(own[permuted(len(own), seeds[0] - 2 - step)])
+            ends = np.append(ends, (ends[-1] if len(ends) else 0) + len(own))
+        return WindowPlaces(np.concatenate(steps), ends)
+
+    def _full_steps(self, mixed: Sequence[Positions], full: int, of_batch: Positions) -> Positions:
+        """The rows of a window's full steps."""
+        if not full:
+            return np.zeros(0, np.int64)
+        by_lane = np.stack([own[: full * self.block] for own in mixed])
+        by_step = by_lane.reshape(len(mixed), full, self.block).transpose(1, 0, 2)
+        own: Positions = by_step.reshape(full, -1)[:, self._own_rows(0)]
+        return own[:, of_batch].reshape(-1)
+
+    def _own_rows(self, step: int) -> slice:
+        """This worker's rows, of those that its lanes give to a step."""
+        first, last = self.layout.rows(self.worker, step=step)
+        of_lanes = self.lanes.start * self.layout.size(step) // self.layout.num_lanes
+        return slice(first - of_lanes, last - of_lanes)
+
+    def _taken(self, step: int) -> Positions:
+        """How many records each lane gives to the steps before one."""
+        full = min(step, self.layout.full_steps)
+        taken = np.full(len(self.lanes), full * self.block, np.int64)
+        for partial in range(full, step):
+            taken += self.layout.lane_rows(self.lanes, size=self.layout.size(partial))
+        return taken
+
+
+def _in_turn(counts: Positions, block: int) -> list[Positions]:
+    """The places of each lane's records where lanes are read in turn, a block of each at a time.
+
+    Args:
+        counts: `(lanes,)`, the records of each.
+        block: records of a lane at a time, of its last ones fewer.
+    """
+    rounds = int(counts.min()) // block if len(counts) else 0
+    regular = np.arange(rounds * len(counts) * block).reshape(rounds, len(counts), block)
+    by_lane = list(regular.transpose(1, 0, 2).reshape(len(counts), -1))
+    left = counts - rounds * block
+    lane = np.repeat(np.arange(len(counts)), left)
+    within = np.arange(len(lane)) - np.repeat(np.cumsum(left) - left, left)
+    places = np.empty(len(lane), np.int64)
+    places[np.lexsort((within, lane, within // block))] = np.arange(len(lane)) + regular.size
+    rest = np.split(places, np.cumsum(left)[:-1])
+    return [np.concatenate(parts) for parts in zip(by_lane, rest, strict=True)]
+
+
+def _window_starts(layout: Layout, window_records: int) -> Positions:
+    """The first step of each window, and the one after the last.
+
+    The first windows double up to a third of the records to hold. Steps whose batch is not full are
+    never apart from one another, since lanes give unequal numbers of records to them.
+    """
+    full, steps = layout.full_steps, layout.steps
+    most = max(window_records // _WINDOWS_AT_ONCE // layout.batch_size, 1)
+    first = int(np.clip(window_records * _FIRST_SHARE, *_FIRST_RECORDS))
+    starts, size = [0], min(-(-first // layout.batch_size), most)
+    while size < most and starts[-1] < full:
+        starts.append(starts[-1] + size)
+        size = min(2 * size, most)
+    found = np.append(starts, np.arange(starts[-1] + size, full, size))
+    found = found[found < full] if full else found[:1]
+    if steps > full and full and steps - found[-1] > most:
+        found = np.append(found, full)
+    return np.append(found, steps)
+
+
+def _seed(seed: int, epoch: int, lane: int) -> int:
+    """A number for each seed, epoch and lane that has nothing to do with that for another."""
+    identity = epoch.to_bytes(8, "little", signed=True) + lane.to_bytes(8, "little")
+    return keyed_hash(identity, seed=signed_64(seed), purpose="lane")
+
+
+def _reordered(ranges: Sequence[FileRange], seed: int) -> list[FileRange]:
+    """A lane's parts in a random order, the first from somewhere in it on; its head comes last."""
+    parts = [ranges[index] for index in permuted(len(ranges), seed).tolist()]
+    if not parts:
+        return parts
+    total = sum(part.take for part in parts)
+    begin = int(random_numbers(seed - 1, 1)[0]) % parts[0].take
+    return [*cut(parts, begin, total), *cut(parts, 0, begin)]

@@ -1,0 +1,1 @@
+"""Records to tensors: read, parse, decode, batch, prefetch."""

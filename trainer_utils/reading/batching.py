@@ -1,0 +1,223 @@
+"""From serialized records to the tensors that a trainer takes: parse, batch, hooks, arrangement.
+
+batches = batched(elements, parser=parser, options=options, split_names=["train"], rows=64)
+batches.map(Arrangement.of(options).arrange)
+"""
+
+import dataclasses
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import tensorflow as tf
+
+from trainer_utils.format import ConfigError, DatasetError, canonical_split
+from trainer_utils.machine import usable_cores
+from trainer_utils.reading.decoding_threads import batches_at_once
+from trainer_utils.reading.parsing import ExampleParser
+from trainer_utils.reading.raw_ops import map_elements, unbatch
+
+if TYPE_CHECKING:
+    from trainer_utils.options import Callback, InputOptions
+
+__all__ = ["Arrangement", "batched", "callback_of", "echoed"]
+
+_IS_ROW = "\0is row"  # no feature's name
+
+
+def batched(
+    elements: tf.data.Dataset,
+    *,
+    parser: ExampleParser,
+    options: "InputOptions",
+    split_names: Sequence[str],
+    rows: int,
+    are_full: bool = True,
+    spare: bytes | None = None,
+    epoch_seed: tf.Tensor | None = None,
+    finish: Callable[[dict[str, tf.Tensor]], Any],
+) -> tf.data.Dataset:
+    """Parses an epoch's records and batches them.
+
+    Args:
+        elements: `(rows,) string` each, or with a mask `((rows,) string, (rows,) float32)`.
+        parser: of the features that are asked for.
+        options: of the input.
+        split_names: that are read, to choose hooks by.
+        rows: of every element, but for what `are_full` says.
+        are_full: whether no element but the last has fewer rows, and that one has some.
+        spare: a record, needed where elements may have no rows at all.
+        epoch_seed: `() int64`, of what is random in an epoch; None: nothing repeats.
+        finish: what each batch's dict of tensors is turned into.
+
+    Returns:
+        Batches; single examples where `batch_size` is None.
+    """
+    before = callback_of("pre_batching_callback", options.pre_batching_callback, split_names)
+    change = map_elements if before is None else _map_unknown
+
+    def parse_batch(records: tf.Tensor, *mask: tf.Tensor) -> Any:
+        parsed = parser.batch(records, _seed_of(parser, epoch_seed))
+        return finish(_with_mask(parsed, mask, options.mask))
+
+    def parse_example(record: tf.Tensor, *mask: tf.Tensor) -> dict[str, tf.Tensor]:
+        tensors = parser.example(record, _seed_of(parser, epoch_seed))
+        if before is not None:
+            tensors = before(tensors)
+        elif parser.has_variable_length and options.batch_size is not None and rows != 1:
+            tensors = parser.with_image_shapes(tensors)  # padding is for lists, not for images
+        return _with_mask(tensors, mask, options.mask if are_full else _IS_ROW)
+
+    def finish_batch(tensors: dict[str, tf.Tensor]) -> Any:
+        return finish(tensors if are_full else _without_filling(tensors))
+
+    parallel = usable_cores() + 2  # a slow image must not hold up the order
+    if options.batch_size is None:
+        return change(unbatch(elements), lambda *e: finish(parse_example(*e)), parallel=parallel)
+    if parser.is_vectorised and before is None:
+        if parser.decodes_batches:
+            parallel = batches_at_once(rows)
+        return map_elements(elements, parse_batch, parallel=parallel)
+    if not are_full:
+        elements = map_elements(elements, lambda records: _filled_up(records, rows, spare))
+    examples = change(unbatch(elements), parse_example, parallel=parallel)
+    is_static = not are_full or options.drop_remainder or options.remainder in ("drop", "pad")
+    if not parser.has_variable_length:
+        return map_elements(examples.batch(rows, drop_remainder=is_static), finish_batch)
+    if parser.options.ragged:
+        return examples.ragged_batch(rows, drop_remainder=is_static).map(finish_batch)
+    return map_elements(examples.padded_batch(rows, drop_remainder=is_static), finish_batch)
+
+
+def _filled_up(records: tf.Tensor, rows: int, spare: bytes | None) -> tuple[tf.Tensor, tf.Tensor]:
+    """Copies of a record after an element's own, so that all are as large; and which are its own.
+
+    So examples of all elements can be parsed side by side and batched by their number.
+    """
+    size = tf.size(records)
+    first = records[:1] if spare is None else tf.concat([records, [spare]], 0)[:1]
+    full = tf.concat([records, tf.repeat(first, rows - size)], 0)
+    return tf.ensure_shape(full, [rows]), tf.sequence_mask(size, rows)
+
+
+def _without_filling(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    size = tf.reduce_sum(tf.cast(tensors[_IS_ROW], tf.int64))
+    return {name: value[:size] for name, value in tensors.items() if name != _IS_ROW}
+
+
+def _map_unknown(dataset: tf.data.Dataset, change: Callable[..., Any], *, parallel: int) -> Any:
+    """`Dataset.map`, for what we did not write: there may be something to optimize."""
+    return dataset.map(change, num_parallel_calls=parallel, deterministic=True)
+
+
+def _seed_of(parser: ExampleParser, epoch_seed: tf.Tensor | None) -> tf.Tensor | None:
+    if parser.is_random and epoch_seed is None:
+        return tf.random.uniform((), maxval=tf.int64.max, dtype=tf.int64)
+    return epoch_seed
+
+
+def echoed(batches: tf.data.Dataset, times: int, *, group: int) -> tf.data.Dataset:
+    """Each batch so many times in a row; a group of them where a step takes several."""
+    if group == 1:
+        return batches.flat_map(
+            lambda *batch: tf.data.Dataset.from_tensors(
+                batch if len(batch) > 1 else batch[0]
+            ).repeat(times)
+        )
+    groups = batches.window(group)
+    return groups.flat_map(
+        lambda *parts: tf.data.Dataset.zip(parts if len(parts) > 1 else parts[0]).repeat(times)
+    )
+
+
+def callback_of(
+    name: str,
+    callback: "Callback | Mapping[str, Callback] | None",
+    split_names: Sequence[str],
+) -> "Callback | None":
+    """The hook for the splits that are read: one for all, or that of their name.
+
+    Raises:
+        ConfigError: the splits have different ones.
+    """
+    if not isinstance(callback, Mapping):
+        return callback if callback is None else tf.function(callback)
+    found = {split: _by_split(callback, split) for split in split_names}
+    if len(set(found.values())) > 1:
+        raise ConfigError(
+            f"{name}: expected one function for all splits that are read together, "
+            f"got different ones for {', '.join(found)}"
+        )
+    return callback_of(name, next(iter(found.values()), None), split_names)
+
+
+def _by_split(callbacks: "Mapping[str, Callback]", split: str) -> "Callback | None":
+    if split in callbacks or canonical_split(split) is None:
+        return callbacks.get(split)
+    same = [f for name, f in callbacks.items() if canonical_split(name) == canonical_split(split)]
+    return same[0] if same else None
+
+
+def _with_mask(
+    tensors: dict[str, tf.Tensor], mask: tuple[tf.Tensor, ...], name: str
+) -> dict[str, tf.Tensor]:
+    if not mask:
+        return tensors
+    if name in tensors:
+        raise DatasetError(
+            f"mask: expected a name that no feature has, got {name!r}. Choose another, mask=…"
+        )
+    return {**tensors, name: mask[0]}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Arrangement:
+    """What one element looks like.
+
+    Args:
+        features, label, sample_weight: as `InputOptions` has them.
+        mask: the mask's name, where there is one.
+    """
+
+    features: str | Sequence[str] | None
+    label: str | None
+    sample_weight: str | None
+    mask: str | None
+
+    @classmethod
+    def of(cls, options: "InputOptions") -> "Arrangement":
+        """That of these options."""
+        mask = options.mask if options.remainder == "pad" else None
+        return cls(
+            features=options.features,
+            label=options.label,
+            sample_weight=options.sample_weight,
+            mask=mask,
+        )
+
+    def arrange(self, tensors: dict[str, tf.Tensor]) -> Any:
+        """Features; or these with the label; or with weights too."""
+        weights = self._weights(tensors)
+        if isinstance(self.features, str):
+            inputs: Any = tensors[self.features]
+        elif self.features is not None:
+            inputs = {name: tensors[name] for name in self.features}
+        else:
+            apart = {self.label, self.sample_weight}
+            inputs = {name: value for name, value in tensors.items() if name not in apart}
+        if self.label is not None:
+            if self.mask is not None and isinstance(inputs, dict):
+                inputs.pop(self.mask, None)
+            return (inputs, tensors[self.label], *weights)
+        if self.mask is None:
+            return inputs
+        if isinstance(inputs, dict):
+            return {**inputs, self.mask: tensors[self.mask]}
+        return (inputs, *weights)
+
+    def _weights(self, tensors: dict[str, tf.Tensor]) -> list[tf.Tensor]:
+        weights = []
+        if self.sample_weight is not None:
+            weights.append(tf.cast(tensors[self.sample_weight], tf.float32))
+        if self.mask is not None:
+            weights.append(tensors[self.mask])
+        return [weights[0] * weights[1]] if len(weights) == 2 else weights

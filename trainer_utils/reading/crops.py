@@ -1,0 +1,124 @@
+"""Which part of an image is kept, and how much of its detail: geometry only, no pixels.
+
+    box = centre_box([480, 640], (224, 224))        # begin [0, 80], extent [480, 480]
+    dct_ratio_index(box.extent, (224, 224))         # 1, which stands for half the scale
+
+A point or an extent is `(2,) int32`: rows first, then columns, in pixels. Vectors, not scalars: an
+op costs a microsecond or two, which counts where a whole image takes 600. Of numpy arrays, `(2,)`
+or `(images, 2)`, numpy's are made: one geometry for all decoders.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import tensorflow as tf
+
+from trainer_utils.reading import raw_ops
+
+__all__ = [
+    "DCT_RATIOS",
+    "Box",
+    "centre_box",
+    "dct_ratio_index",
+    "inner_extent",
+    "is_mirrored",
+    "random_box",
+]
+
+DCT_RATIOS = (1, 2, 4, 8)  # those of libjpeg's that TensorFlow offers
+_ATTEMPTS = 20  # at a crop of the area and aspect drawn; then the whole image is taken
+
+
+class Box(NamedTuple):
+    """A part of an image: its upper left corner, its height and width."""
+
+    begin: Any
+    extent: Any
+
+    def at_scale(self, ratio: Any) -> "Box":
+        """The same part of the image decoded at 1 / `ratio`: its corners to the nearest pixel."""
+        if isinstance(ratio, int) and ratio == 1:
+            return self
+        begin = (self.begin + ratio // 2) // ratio
+        end = (self.begin + self.extent + ratio // 2) // ratio
+        return Box(begin, end - begin)
+
+
+def centre_box(extent: Any, target: tuple[int, int]) -> Box:
+    """The largest box in the middle with the aspect of `target`.
+
+    Args:
+        extent: of the image.
+        target: (height, width).
+
+    Returns:
+        A box at least 1 pixel high and wide; of an odd rest, the smaller half comes before it.
+    """
+    extent, per, times = _alike(extent, target[::-1], target)
+    of_aspect = (extent[..., ::-1] * times + per // 2) // per
+    kept = _clip(of_aspect, 1, extent)
+    return Box((extent - kept) // 2, kept)
+
+
+def random_box(
+    shape: Any, seed: Any, area: tuple[float, float], aspect: tuple[float, float]
+) -> Box:
+    """A box of a random share of the image, of a random aspect, at a random place.
+
+    Args:
+        shape: of the image: `(3,) int32`, height, width, channels.
+        seed: `(2,)` of int32 or int64: equal seeds give equal boxes for images of equal size.
+        area: smallest and largest share of the image, in (0, 1].
+        aspect: smallest and largest width / height.
+
+    Returns:
+        The box; the whole image where none such was found in 20 attempts, as in a very long one.
+
+    Source: "Going deeper with convolutions" (Szegedy et al., 2014), the augmentation of Inception.
+    """
+    begin, extent = raw_ops.random_box(
+        shape,
+        seed,
+        min_object_covered=0.0,
+        aspect_ratio_range=aspect,
+        area_range=area,
+        max_attempts=_ATTEMPTS,
+        use_image_if_no_bounding_boxes=True,
+    )
+    return Box(begin[:2], extent[:2])
+
+
+def inner_extent(extent: Any, target: tuple[int, int]) -> Any:
+    """The largest extent of an image's own aspect that fits into `target`, at least 1 by 1.
+
+    Source: rounded down as `tf.image.resize_with_pad` does.
+    """
+    extent, most, times = _alike(extent, target, target[::-1])
+    return _clip(extent * times // extent[..., ::-1], 1, most)
+
+
+def dct_ratio_index(extent: Any, target: Any) -> Any:
+    """The place in `DCT_RATIOS` of the largest ratio that leaves more than `target` both ways."""
+    extent, target = _alike(extent, target)
+    ratios = (extent - 1) // target  # the largest whole ones, of height and width
+    fits = _clip(ratios[..., :1] // DCT_RATIOS[1:], 0, 1) * _clip(
+        ratios[..., 1:] // DCT_RATIOS[1:], 0, 1
+    )
+    return fits.sum(axis=-1) if isinstance(fits, np.ndarray) else tf.reduce_sum(fits)
+
+
+def is_mirrored(seed: tf.Tensor) -> tf.Tensor:
+    """Whether the image of this seed, `(2,) int64`, is mirrored: `() bool`, for half of them."""
+    # Folded, so that the side does not follow from the crop.
+    return raw_ops.random_uniform(seed ^ 1) < 0.5
+
+
+def _alike(extent: Any, *others: Any) -> list[Any]:
+    """All as numpy arrays, or all as tensors."""
+    convert = np.asarray if isinstance(extent, np.ndarray) else tf.convert_to_tensor
+    return [convert(part) for part in (extent, *others)]
+
+
+def _clip(value: Any, least: Any, most: Any) -> Any:
+    clip = np.clip if isinstance(value, np.ndarray) else tf.clip_by_value
+    return clip(value, least, most)

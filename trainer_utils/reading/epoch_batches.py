@@ -1,0 +1,219 @@
+"""`EpochBatches`: an epoch of one worker, from records to batches.
+
+batches = EpochBatches(sources, features, options, order.strategy(worker))
+dataset = batches.read(epoch, step)      # one element for each replica and step
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer_utils.dataset.selection import Source
+from trainer_utils.format import Feature
+from trainer_utils.format.file_ranges import cut
+from trainer_utils.machine import usable_cores
+from trainer_utils.order.strategy import ShuffleStrategy
+from trainer_utils.reading.batching import Arrangement, batched, callback_of, echoed
+from trainer_utils.reading.damage import without_unreadable
+from trainer_utils.reading.ordered_records import ordered_records, rebatch_to_shares
+from trainer_utils.reading.parsing import ExampleParser
+from trainer_utils.reading.raw_ops import flat_map, map_elements
+from trainer_utils.reading.readers import readers_of
+from trainer_utils.reading.records import columns_of, read_pieces
+
+if TYPE_CHECKING:
+    from trainer_utils.options import InputOptions
+
+__all__ = ["EpochBatches"]
+
+_PRIME = 2**31 - 1
+
+
+class EpochBatches:
+    """What becomes of the records of one worker.
+
+    Args:
+        sources: what is read.
+        features: that are parsed, by name.
+        options: of the input.
+        strategy: the worker's order.
+
+    Attributes:
+        unreadable: why each record that was skipped could not be read, by path and number.
+        lost_batches: the numbers, of all epochs, of batches that were left out since none of their
+            records could be read.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        features: Mapping[str, Feature],
+        options: "InputOptions",
+        strategy: ShuffleStrategy,
+    ) -> None:
+        self.parser = ExampleParser(features, options)
+        self._options, self._strategy = options, strategy
+        self._readers = readers_of(sources, options)
+        self._read_records = ordered_records(strategy, self._readers)
+        self._split_names = [name for source in sources for name in source.split_names]
+        self._arrange = Arrangement.of(options).arrange
+        self.unreadable = self._readers.shards.unreadable
+        self.lost_batches: set[int] = set()
+
+    @property
+    def elements_per_step(self) -> int:
+        """One for each replica of the worker."""
+        return self._strategy.layout.replicas_per_worker
+
+    def read(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
+        """The batches of an epoch from a step on, before hooks on batches and prefetching."""
+        return self.batch(self.serialized(epoch, step), epoch)
+
+    def serialized(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
+        """The records of each element: `(rows,) string`, with `pad` beside `(rows,) float32`."""
+        layout, options = self._strategy.layout, self._options
+        vectors = self._read_records(epoch, step)
+        if self._skips_damage:
+            vectors = vectors.concatenate(self._report_skipped(epoch))
+        elements = rebatch_to_shares(
+            vectors,
+            layout=layout,
+            padded=layout.share(self._strategy.worker).padded,
+            is_static=self._is_static,
+            filler=self._any_record if options.remainder == "pad" else None,
+        )
+        if self._readers.sums:
+            last = (layout.steps - step) * self.elements_per_step - 1
+            elements = self._checked_at_end(elements, last)
+        if self._skips_damage and self._spare is not None:
+            elements = without_unreadable(
+                elements,
+                keeps_rows=self._is_static,
+                keeps_elements=layout.num_replicas > 1,
+                spare=self._spare,
+                first=epoch * layout.steps + step,
+                lose=self.lost_batches.add,
+            )
+        return elements
+
+    def batch(
+        self, elements: tf.data.Dataset, epoch: tf.Tensor | None, *, has_own_order: bool = True
+    ) -> tf.data.Dataset:
+        """Parses records and batches them.
+
+        Args:
+            elements: as of `serialized`.
+            epoch: `() int64`, of what is random; None: nothing repeats.
+            has_own_order: whether elements are this worker's; else others deal them out.
+        """
+        layout, options = self._strategy.layout, self._options
+        own: dict[str, Any] = {"rows": options.batch_size or 1}
+        if has_own_order:
+            is_full = self._is_static or not (self._skips_damage or self._has_short_elements)
+            own = {"rows": layout.rows_per_replica, "are_full": is_full, "spare": self._spare}
+        return batched(
+            elements,
+            parser=self.parser,
+            options=options,
+            split_names=self._split_names,
+            epoch_seed=None if epoch is None else _epoch_seed(options.seed, epoch),
+            finish=_unchanged if self._has_batch_hook else self._arrange,
+            **own,
+        )
+
+    def finish(self, batches: tf.data.Dataset, skipped: tf.Tensor) -> tf.data.Dataset:
+        """Batches as the trainer takes them, without the first ones: echoed, hooks, prefetched."""
+        options = self._options
+        if options.echoing > 1:
+            batches = echoed(batches, options.echoing, group=self.elements_per_step)
+        if options.start_step or options.state is not None:
+            batches = batches.skip(skipped)
+        if self._has_batch_hook:
+            name = "post_batching_callback"
+            hook = callback_of(name, options.post_batching_callback, self._split_names)
+            batches = batches.map(
+                lambda tensors: self._arrange(tensors if hook is None else hook(tensors)),
+                num_parallel_calls=usable_cores(),
+                deterministic=True,
+            )
+        return batches.prefetch(options.prefetch)
+
+    @property
+    def _skips_damage(self) -> bool:
+        return self._options.on_corrupt == "skip"
+
+    @property
+    def _is_static(self) -> bool:
+        """Whether all elements have the same number of rows."""
+        return self._options.drop_remainder or self._options.remainder in ("drop", "pad")
+
+    @property
+    def _has_short_elements(self) -> bool:
+        """Whether others than the last element have fewer rows than a replica's, or it has none."""
+        layout = self._strategy.layout
+        return len(layout.rest) * self.elements_per_step > 1 or layout.empty_replicas > 0
+
+    @property
+    def _has_batch_hook(self) -> bool:
+        """Whether something is done to batches before they are arranged for the trainer."""
+        return self._options.post_batching_callback is not None
+
+    @functools.cached_property
+    def _spare(self) -> bytes | None:
+        """A record to stand in where a whole element has none."""
+        if not self._skips_damage and not self._strategy.layout.empty_replicas:
+            return None
+        return self._readers.shards.first_readable(self._strategy.ranges)
+
+    def _any_record(self) -> tf.data.Dataset:
+        """One record, whichever, to fill up batches with."""
+        return read_pieces(columns_of(cut(self._strategy.ranges, 0, 1)), self._readers.read)
+
+    def _checked_at_end(self, elements: tf.data.Dataset, last: tf.Tensor) -> tf.data.Dataset:
+        """The same, but the last one comes only where all files were those of the manifest.
+
+        Whoever knows how many there are does not ask for more, and would not see what comes after.
+        """
+
+        def finish() -> bool:
+            self._readers.sums.finish()
+            return True
+
+        def checked(index: tf.Tensor, element: Any) -> Any:
+            is_good = tf.cond(
+                tf.equal(index, last),
+                lambda: tf.ensure_shape(tf.numpy_function(finish, [], tf.bool), ()),
+                lambda: True,
+            )
+            with tf.control_dependencies([is_good]):
+                return tf.nest.map_structure(tf.identity, element)
+
+        numbers = tf.data.Dataset.range(tf.int64.max)
+        return map_elements(tf.data.Dataset.zip((numbers, elements)), checked)
+
+    def _report_skipped(self, epoch: tf.Tensor) -> tf.data.Dataset:
+        """No vectors, which come last, and a line of the log on records that were skipped."""
+
+        def report(epoch: Any) -> npt.NDArray[Any]:
+            self._readers.shards.tell(epoch, self._strategy.layout.num_records)
+            self._readers.sums.finish()  # fewer come than `_checked_at_end` waits for
+            return np.array([], object)
+
+        def no_vectors(epoch: tf.Tensor) -> tf.data.Dataset:
+            nothing = tf.numpy_function(report, [epoch], tf.string)
+            return tf.data.Dataset.from_tensor_slices(tf.reshape(nothing, [0, tf.size(nothing)]))
+
+        return flat_map(tf.data.Dataset.from_tensors(epoch), no_vectors)
+
+
+def _unchanged(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+    return tensors
+
+
+def _epoch_seed(seed: int, epoch: tf.Tensor) -> tf.Tensor:
+    """Of what is random in an epoch: the same for any number of workers, and after a restart."""
+    return tf.cast(epoch, tf.int64) + tf.constant(seed % _PRIME * _PRIME, tf.int64)

@@ -1,0 +1,136 @@
+"""What is decoded of each JPEG of a batch, at what scale, and what that is resized to.
+
+    plans = Planner(reading).of(images, seeds)      # a Plan for each
+
+The geometry is that of `trainer_utils.reading.crops`, of a whole batch at once.
+"""
+
+import dataclasses
+import functools
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer_utils.reading.crops import Box, centre_box, dct_ratio_index, inner_extent, is_mirrored
+from trainer_utils.reading.jpeg_head import JpegHead
+
+if TYPE_CHECKING:
+    from trainer_utils.reading.images import ImageReading
+
+__all__ = ["Plan", "Planner"]
+
+_COLOUR_SPACES = ("YCbCr", "Gray")  # in simplejpeg's words
+_DRAWN_AT_ONCE = 32  # images; a call takes some 200 us, and more would take long to trace
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """What becomes of one image.
+
+    Args:
+        head: None: it is no plain JPEG, and nothing else here is meant.
+        ratio: it is decoded at 1 / `ratio`.
+        window: what is kept at that scale: top, left, height, width; None: all of it.
+        target: height and width to resize that to.
+        is_mirrored: whether that is then mirrored.
+    """
+
+    head: JpegHead | None
+    ratio: int
+    window: tuple[int, int, int, int] | None
+    target: tuple[int, int]
+    is_mirrored: bool
+
+
+class Planner:
+    """Makes plans as `reading` says."""
+
+    def __init__(self, reading: "ImageReading") -> None:
+        self._reading = reading
+
+    def of(self, images: list[bytes], seeds: npt.NDArray[np.int64] | None) -> list[Plan]:
+        """A plan for each of `(batch,)` images; `seeds` are `(batch, 2)`, where it is random."""
+        reading = self._reading
+        heads = [_plain_head(data) for data in images]
+        sizes = [(head.height, head.width) if head else (1, 1) for head in heads]
+        whole = np.array(sizes, np.int32).reshape(-1, 2)
+        mirrored = np.zeros(len(images), bool)
+        box = Box(np.zeros_like(whole), whole)
+        if reading.is_random:
+            assert seeds is not None
+            drawn, mirrored = self._drawn(whole, seeds)
+        if reading.augment:
+            box = drawn
+        elif reading.resize == "crop" and reading.size is not None:
+            box = centre_box(whole, reading.size)
+        ratios = np.ones_like(whole)
+        if reading.size is None:
+            targets = whole
+        elif reading.pads:
+            targets = inner_extent(box.extent, reading.size)
+        else:
+            targets = np.broadcast_to(np.array(reading.size, np.int32), whole.shape)
+        if reading.size is not None and reading.dct_scaling:
+            ratios = 1 << dct_ratio_index(box.extent, targets)[:, np.newaxis]
+        scaled = np.concatenate(box.at_scale(ratios), axis=1).tolist()
+        return [
+            Plan(head, ratio, None if reading.keeps_whole else tuple(window), tuple(target), flip)
+            for head, ratio, window, target, flip in zip(
+                heads, ratios[:, 0].tolist(), scaled, targets.tolist(), mirrored, strict=True
+            )
+        ]
+
+    def _drawn(
+        self, extents: npt.NDArray[np.int32], seeds: npt.NDArray[np.int64]
+    ) -> tuple[Box, npt.NDArray[np.bool_]]:
+        """What is random of images of these sizes and seeds: the box, and whether it is mirrored.
+
+        TensorFlow draws, as it does for its own decoder: many at once, since calls cost the most.
+        """
+        fill = [(0, -len(extents) % _DRAWN_AT_ONCE), (0, 0)]
+        shapes = np.pad(extents, [fill[0], (0, 1)], constant_values=3)
+        seeds = np.pad(seeds, fill)
+        parts = [
+            self._draw(*map(tf.constant, (shapes[some], seeds[some])))
+            for first in range(0, len(shapes), _DRAWN_AT_ONCE)
+            for some in [slice(first, first + _DRAWN_AT_ONCE)]
+        ]
+        begin, extent, mirrored = (
+            np.concatenate(part)[: len(extents)] for part in zip(*parts, strict=True)
+        )
+        return Box(begin, extent), mirrored
+
+    @functools.cached_property
+    def _draw(self) -> Any:
+        reading = self._reading
+
+        def draw(shapes: tf.Tensor, seeds: tf.Tensor) -> list[tf.Tensor]:
+            each = [
+                (
+                    *(reading.box_of(shape, seed) if reading.augment else (shape[:2], shape[:2])),
+                    is_mirrored(seed) if reading.flips else tf.constant(False),
+                )
+                for shape, seed in zip(tf.unstack(shapes), tf.unstack(seeds), strict=True)
+            ]
+            return [tf.stack(part) for part in zip(*each, strict=True)]
+
+        signature = [
+            tf.TensorSpec((_DRAWN_AT_ONCE, columns), dtype)
+            for columns, dtype in ((3, tf.int32), (2, tf.int64))
+        ]
+        drawing = tf.function(draw, input_signature=signature, autograph=False)
+        return drawing.get_concrete_function()
+
+
+def _plain_head(data: bytes) -> JpegHead | None:
+    """The head of a JPEG that both decoders read alike."""
+    import simplejpeg
+
+    head = JpegHead.of(data)
+    try:
+        known = head and simplejpeg.decode_jpeg_header(data)
+    except ValueError:
+        return None
+    return head if known and known[2] in _COLOUR_SPACES else None

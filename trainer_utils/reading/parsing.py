@@ -1,0 +1,233 @@
+"""Turns serialized examples into tensors: only the features asked for, whole batches at a time.
+
+parse = ExampleParser(features, DecodeOptions(image_size=(224, 224)))
+tensors = parse.batch(serialized) if parse.is_vectorised else parse.example(serialized)
+"""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from trainer_utils.format import ConfigError, Feature
+from trainer_utils.reading.audio import decode_wav, is_audio, is_fixed_length
+from trainer_utils.reading.decoding import DecodeOptions
+from trainer_utils.reading.images import ImageReading
+
+__all__ = ["ExampleParser"]
+
+_DTYPES = {"int": tf.int64, "float": tf.float32, "string": tf.string}
+_COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
+_BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
+
+
+@dataclasses.dataclass(frozen=True)
+class ExampleParser:
+    """Parses the features of `features`, and no others.
+
+    Args:
+        features: by name.
+        options: what they are to become.
+
+    Raises:
+        ConfigError: boxes were asked for, and images that they do not fit.
+    """
+
+    features: Mapping[str, Feature]
+    options: DecodeOptions = dataclasses.field(default_factory=DecodeOptions)
+
+    def __post_init__(self) -> None:
+        boxes = [name for name in _BOXES if name in self.features]
+        if (
+            boxes
+            and not self.options.images.keeps_boxes
+            and any(map(_has_pixels, self.features.values()))
+        ):
+            raise ConfigError(
+                f"features: expected none of {', '.join(boxes)} beside images that are cut, padded "
+                f"or mirrored, which they do not fit, got {self.options.images}. "
+                "Set resize='stretch' without augment or flip, or leave these features out."
+            )
+
+    @functools.cached_property
+    def _images(self) -> ImageReading:
+        return ImageReading.of(self.options.images)
+
+    @property
+    def is_random(self) -> bool:
+        """Whether `example` needs the seed of the epoch."""
+        return self.options.images.is_random and any(map(_has_pixels, self.features.values()))
+
+    @property
+    def is_vectorised(self) -> bool:
+        """Whether whole batches can be parsed at once; TensorFlow decodes images one by one."""
+        return all(map(self._is_vectorised, self.features.values()))
+
+    def _is_vectorised(self, feature: Feature) -> bool:
+        if feature.is_image:
+            formats, label_map = feature.extra.get("formats", ()), _is_label_map(feature)
+            return self.options.images.decodes_batches(formats, label_map=label_map)
+        if feature.is_raw_image:
+            return not self.options.images.is_random
+        return not is_audio(feature) and (feature.dense or len(feature.shape) < 2)
+
+    @property
+    def decodes_batches(self) -> bool:
+        """Whether `batch` is mostly at decoding images, in threads of its own."""
+        return self.is_vectorised and any(feature.is_image for feature in self.features.values())
+
+    @property
+    def has_variable_length(self) -> bool:
+        """Whether examples differ in shape, so that a batch must be padded."""
+        return any(
+            not feature.dense
+            or (is_audio(feature) and not is_fixed_length(feature, self.options.audio))
+            for feature in self.features.values()
+        )
+
+    def batch(
+        self, serialized: tf.Tensor, epoch_seed: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Parses `(batch,) string` into a dict of `(batch, …)`; variable lengths get zeros.
+
+        With `ragged` they become ragged tensors. `epoch_seed` is that of `example`.
+        """
+        parsed = self.undecoded(serialized)
+        seeds = self._seeds(serialized, epoch_seed)
+        return {name: self._restore(name, parsed, seeds) for name in self.features}
+
+    def example(
+        self, serialized: tf.Tensor, epoch_seed: tf.Tensor | None = None
+    ) -> dict[str, tf.Tensor]:
+        """Parses a scalar string into a dict of one example's tensors.
+
+        Args:
+            serialized: the example.
+            epoch_seed: a scalar int64, needed where `is_random`. What is random follows from it and
+                from the record's bytes, so it is the same in any order and on any worker.
+        """
+        if lists := self._list_spec():
+            context, steps = tf.io.parse_single_sequence_example(serialized, self._spec(), lists)
+            parsed = {**context, **steps}
+        else:
+            parsed = tf.io.parse_single_example(serialized, self._spec())
+        seed = self._seeds(serialized, epoch_seed)
+        return {name: self._restore(name, parsed, seed) for name in self.features}
+
+    def _seeds(self, serialized: tf.Tensor, epoch_seed: tf.Tensor | None) -> tf.Tensor | None:
+        """`(…, 2) int64`, one for each of `serialized`; None where nothing is random."""
+        if not self.is_random:
+            return None
+        assert epoch_seed is not None
+        hashed = tf.strings.to_hash_bucket_fast(serialized, 2**62)
+        return tf.stack([hashed, tf.broadcast_to(epoch_seed, tf.shape(hashed))], axis=-1)
+
+    def undecoded(self, serialized: tf.Tensor) -> dict[str, Any]:
+        """Parses `(batch,) string` and decodes nothing, to see what parsing alone costs."""
+        if lists := self._list_spec():
+            context, steps, sizes = tf.io.parse_sequence_example(serialized, self._spec(), lists)
+            if self.options.ragged:
+                steps |= {
+                    name: tf.RaggedTensor.from_tensor(steps[name], lengths=size)
+                    for name, size in sizes.items()
+                }
+            return {**context, **steps}
+        parsed: dict[str, Any] = tf.io.parse_example(serialized, self._spec())
+        return parsed
+
+    def with_image_shapes(self, tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """One example whose images are known to have the size that the dataset says.
+
+        An image of another size is an `InvalidArgumentError` when it is read.
+        """
+        if self.options.images.size is not None:
+            return tensors
+        return {
+            name: tf.ensure_shape(value, (*feature.shape[:2], None)) if feature.is_image else value
+            for (name, value), feature in zip(tensors.items(), self.features.values(), strict=True)
+        }
+
+    def _spec(self) -> dict[str, Any]:
+        spec: dict[str, Any] = {}
+        for name, feature in self.features.items():
+            dtype = _DTYPES[feature.type]
+            if feature.is_sequence:
+                continue
+            if not feature.dense:
+                spec[name] = tf.io.VarLenFeature(dtype)
+                if len(feature.shape) > 1 and not feature.is_image:
+                    spec.setdefault(name + _COMPANION, tf.io.VarLenFeature(tf.int64))
+            else:
+                spec[name] = tf.io.FixedLenFeature(() if feature.is_image else feature.shape, dtype)
+        return spec
+
+    def _list_spec(self) -> dict[str, Any]:
+        """Of the lists of `tf.train.SequenceExample`; one that is not there has no steps."""
+        return {
+            name: tf.io.RaggedFeature(_DTYPES[feature.type], row_splits_dtype=tf.int64)
+            if feature.extra["sequence"] == "ragged"
+            else tf.io.FixedLenSequenceFeature(
+                feature.shape, _DTYPES[feature.type], allow_missing=True
+            )
+            for name, feature in self.features.items()
+            if feature.is_sequence
+        }
+
+    def _restore(
+        self, name: str, parsed: Mapping[str, Any], seed: tf.Tensor | None = None
+    ) -> tf.Tensor:
+        feature, value = self.features[name], parsed[name]
+        if feature.is_sequence:
+            is_ragged = isinstance(value, tf.RaggedTensor) and not self.options.ragged
+            return value.to_tensor() if is_ragged else value
+        if feature.is_image:
+            return self._decode(feature, value, seed)
+        if feature.is_raw_image:
+            shape = [-1] * value.shape.rank + list(feature.extra["image_shape"])
+            pixels = tf.reshape(tf.io.decode_raw(value, tf.uint8), shape)
+            return self._images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
+        if is_audio(feature):
+            return decode_wav(value, feature, self.options.audio)
+        if feature.dense:
+            return value
+        if self.options.ragged and value.shape.rank == 2 and len(feature.shape) < 2:
+            return tf.RaggedTensor.from_sparse(value)
+        dense = tf.sparse.to_dense(value)
+        if len(feature.shape) < 2:
+            return dense
+        shape = parsed[name + _COMPANION]
+        if isinstance(shape, tf.SparseTensor):
+            shape = tf.sparse.to_dense(shape)
+        fixed = tf.constant(feature.shape, tf.int64)
+        restored = tf.reshape(dense, tf.cond(tf.size(shape) > 0, lambda: shape, lambda: fixed))
+        return tf.ensure_shape(restored, [None] * len(feature.shape))
+
+    def _decode(self, feature: Feature, encoded: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        """One channel for rank 2, three for rank 3, where the reading does not say."""
+        reading, size = self._images, feature.shape[:2]
+        if feature.is_fixed_size and reading.size == size and not reading.augment:
+            reading = dataclasses.replace(reading, size=None, resize="stretch")
+        pixels = reading.decode(
+            encoded,
+            channels=1 if len(feature.shape) == 2 else 3,
+            seed=seed,
+            formats=feature.extra.get("formats", ()),
+            label_map=_is_label_map(feature),
+        )
+        if feature.is_fixed_size and reading.size is None:
+            channels = pixels.shape[-1]
+            if encoded.shape.rank:  # where there are no images, none says of what size
+                none = [0, *size, channels]
+                pixels = tf.reshape(pixels, tf.where(tf.size(encoded) > 0, tf.shape(pixels), none))
+            return tf.ensure_shape(pixels, (*encoded.shape, *size, channels))
+        return pixels
+
+
+def _has_pixels(feature: Feature) -> bool:
+    return feature.is_image or feature.is_raw_image
+
+
+def _is_label_map(feature: Feature) -> bool:
+    return bool(feature.extra.get("label_map"))

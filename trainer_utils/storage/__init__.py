@@ -1,0 +1,75 @@
+"""Where bytes lie: local files and object stores behind one protocol, without TensorFlow.
+
+    from trainer_utils.storage import join, list_files, read_bytes
+
+    for file in list_files("gs://bucket/photos"):
+        data = read_bytes(join("gs://bucket/photos", file.path))
+
+Local paths go to the operating system directly, every other scheme through fsspec.
+"""
+
+from trainer_utils.storage.durability import sync_files, sync_folder
+from trainer_utils.storage.file_system import (
+    FileRefusedError,
+    FileSystem,
+    FolderEntry,
+    InputFile,
+    problem_of,
+)
+from trainer_utils.storage.files import (
+    exists,
+    file_size,
+    file_version,
+    find_file,
+    is_folder,
+    list_files,
+    list_folder,
+    list_names,
+    make_folder,
+    open_for_reading,
+    read_bytes,
+    read_bytes_of_size,
+    read_range,
+    read_text,
+    remove_file,
+    remove_tree,
+    rename,
+    write_atomically,
+    write_text,
+)
+from trainer_utils.storage.paths import display_path, is_remote, join
+from trainer_utils.storage.registry import file_system_of, register_file_system
+
+__all__ = [
+    "FileRefusedError",
+    "FileSystem",
+    "FolderEntry",
+    "InputFile",
+    "display_path",
+    "exists",
+    "file_size",
+    "file_system_of",
+    "file_version",
+    "find_file",
+    "is_folder",
+    "is_remote",
+    "join",
+    "list_files",
+    "list_folder",
+    "list_names",
+    "make_folder",
+    "open_for_reading",
+    "problem_of",
+    "read_bytes",
+    "read_bytes_of_size",
+    "read_range",
+    "read_text",
+    "register_file_system",
+    "remove_file",
+    "remove_tree",
+    "rename",
+    "sync_files",
+    "sync_folder",
+    "write_atomically",
+    "write_text",
+]

@@ -1,0 +1,128 @@
+"""What a place where files lie must be able to do, what it lists, and how it refuses a file.
+
+class MyFiles:      # a FileSystem, for `register_file_system("mine", MyFiles())`
+    def open(self, path, *, root=None): ...
+"""
+
+import dataclasses
+from collections.abc import Iterator
+from typing import Any, BinaryIO, NamedTuple, Protocol
+
+__all__ = [
+    "FileRefusedError",
+    "FileSystem",
+    "FolderEntry",
+    "InputFile",
+    "changed_size",
+    "problem_of",
+]
+
+
+class FileRefusedError(OSError):
+    """A file is no longer what was listed; `code` says how, as a reject's does."""
+
+    def __init__(self, code: str, detail: str) -> None:
+        super().__init__(detail)
+        self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, str(self))
+
+
+def changed_size(expected: int, found: int) -> FileRefusedError:
+    """Of a file that was listed with another size."""
+    return FileRefusedError(
+        "CHANGED_FILE", f"expected {expected} bytes as it was listed, got {found}"
+    )
+
+
+def problem_of(error: OSError) -> tuple[str, str]:
+    """Why a file that was listed cannot be read, as a reject's code and detail."""
+    if isinstance(error, FileRefusedError):
+        return error.code, str(error)
+    if isinstance(error, (FileNotFoundError, NotADirectoryError)):
+        return "VANISHED", "listed, but gone when it was to be read"
+    return "UNREADABLE", error.strerror or str(error)
+
+
+@dataclasses.dataclass(frozen=True)
+class InputFile:
+    """One file under a base folder.
+
+    Args:
+        path: relative to the base, with `/`; bytes of the name that are not UTF-8 are surrogates.
+        size: in bytes.
+        version: changes with every write, even one that keeps size and modification time: the
+            change time of a local file, the generation of an object.
+        problem: why it cannot be read, as a reject's code and detail; None where it can.
+        is_folder: whether it is a folder, which is listed only where it cannot be looked into.
+    """
+
+    path: str
+    size: int
+    version: str
+    problem: tuple[str, str] | None = None
+    is_folder: bool = False
+
+
+class FolderEntry(NamedTuple):
+    """What stands in a folder: its name, its size in bytes (None: a folder, or a dead link)."""
+
+    name: str
+    size: int | None
+    is_folder: bool = False
+
+
+class FileSystem(Protocol):
+    """Files by path. What cannot be done is an `OSError`."""
+
+    def open(self, path: str, *, root: str | None = None) -> BinaryIO:
+        """A file's bytes, from its start, as a stream that can seek.
+
+        `root`: the real path of the folder that the file must lie in, wherever links lead.
+        """
+
+    def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
+        """A file's bytes from `start` up to `stop`, or to its end; fewer where it is shorter."""
+
+    def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
+        """A whole file that was listed with `size` bytes, else a `FileRefusedError`."""
+
+    def exists(self, path: str) -> bool:
+        """Whether there is a file or folder."""
+
+    def is_folder(self, path: str) -> bool:
+        """Whether there is a folder."""
+
+    def size(self, path: str) -> int:
+        """A file's size in bytes."""
+
+    def version(self, path: str) -> str:
+        """What changes when the file does."""
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        """What is in a folder, without what is below its folders, in no order."""
+
+    def walk(self, base: str) -> Iterator[InputFile]:
+        """Every file under a folder, however deep, in no order."""
+
+    def find(self, base: str, name: str) -> InputFile:
+        """One file of a folder, as `walk` has it."""
+
+    def create(self, path: str) -> BinaryIO:
+        """A stream to a new file, whole once it is closed."""
+
+    def sync(self, stream: BinaryIO) -> None:
+        """Waits until what was written is kept through a loss of power."""
+
+    def rename(self, source: str, target: str) -> None:
+        """Gives a file its final name, over whatever has that name."""
+
+    def make_folder(self, path: str) -> None:
+        """Makes a folder and those above it, if there is no such thing."""
+
+    def remove(self, path: str) -> None:
+        """Removes a file."""
+
+    def remove_tree(self, path: str) -> None:
+        """Removes a folder and what is in it, if it is there."""

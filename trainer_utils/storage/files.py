@@ -1,0 +1,198 @@
+"""Files by path or url, wherever they lie.
+
+with write_atomically("out/a.bin", temporary_folder="out") as stream:
+    stream.write(b"all of it, or no file")
+read_range("gs://bucket/a.bin", start=12, stop=64)
+"""
+
+import os
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import BinaryIO
+
+from trainer_utils.format.texts import text_of
+from trainer_utils.storage.file_system import FolderEntry, InputFile
+from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage.registry import file_system_of
+
+__all__ = [
+    "exists",
+    "file_size",
+    "file_version",
+    "find_file",
+    "is_folder",
+    "list_files",
+    "list_folder",
+    "list_names",
+    "make_folder",
+    "open_for_reading",
+    "read_bytes",
+    "read_bytes_of_size",
+    "read_range",
+    "read_text",
+    "remove_file",
+    "remove_tree",
+    "rename",
+    "write_atomically",
+    "write_text",
+]
+
+
+def exists(path: str) -> bool:
+    """Whether there is a file or folder."""
+    return file_system_of(path).exists(path)
+
+
+def is_folder(path: str) -> bool:
+    """Whether there is a folder."""
+    return file_system_of(path).is_folder(path)
+
+
+def file_size(path: str) -> int:
+    """A file's size in bytes."""
+    return file_system_of(path).size(path)
+
+
+def file_version(path: str) -> str:
+    """What changes when a file does, even if it keeps its size."""
+    return file_system_of(path).version(path)
+
+
+def list_folder(folder: str) -> list[FolderEntry]:
+    """What is in a folder with sizes, without what is below its folders, in no order."""
+    return file_system_of(folder).list_folder(folder)
+
+
+def list_names(folder: str) -> list[str]:
+    """The names of what is in a folder, without what is below its folders, in no order."""
+    return [entry.name for entry in list_folder(folder)]
+
+
+def list_files(base: str) -> list[InputFile]:
+    """Every file under a folder, however deep, sorted by path. Reads no file.
+
+    A link to a file inside `base` counts as that file; one that leads out, a linked folder,
+    whatever is no regular file and a folder that cannot be looked into are listed with their
+    `problem`.
+
+    Raises:
+        OSError: `base` itself cannot be looked into.
+    """
+    return sorted(file_system_of(base).walk(base), key=lambda file: os.fsencode(file.path))
+
+
+def find_file(base: str, name: str) -> InputFile:
+    """One file of a folder, as `list_files` lists it.
+
+    Raises:
+        FileNotFoundError: it is not there.
+        OSError: the folder cannot be looked into.
+    """
+    return file_system_of(base).find(base, name)
+
+
+def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
+    """A file's bytes as a stream; a local one is unbuffered, since callers read in large blocks.
+
+    Args:
+        path: of a regular file; nothing else is waited for.
+        root: the real path of the folder that a local file must lie in, wherever links lead.
+
+    Raises:
+        FileRefusedError: it is no regular file, or lies elsewhere.
+        OSError: it cannot be opened.
+    """
+    return file_system_of(path).open(path, root=root)
+
+
+def read_bytes(path: str, *, root: str | None = None) -> bytes:
+    """A whole file; `root` and errors are those of `open_for_reading`."""
+    if is_remote(path):
+        return file_system_of(path).read(path)  # one request
+    with open_for_reading(path, root=root) as stream:
+        return stream.read()
+
+
+def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> bytes:
+    """A whole file that was listed with `size` bytes; one that has become empty as well.
+
+    Args:
+        path: of the file.
+        size: in bytes, of which no more than one too many is read.
+        root: as of `open_for_reading`.
+
+    Raises:
+        FileRefusedError: CHANGED_FILE: it has another size now; or as `open_for_reading`.
+        OSError: it cannot be read.
+    """
+    return file_system_of(path).read_of_size(path, size, root=root)
+
+
+def read_range(path: str, *, start: int, stop: int) -> bytes:
+    """The bytes `[start, stop)` of a file; fewer where it is shorter."""
+    return file_system_of(path).read(path, start=start, stop=stop)
+
+
+def read_text(path: str) -> str:
+    """A whole UTF-8 file.
+
+    Raises:
+        DatasetError: it is not UTF-8; the message names it and the byte.
+    """
+    return text_of(read_bytes(path), path=path)
+
+
+def make_folder(path: str) -> None:
+    """Makes a folder and those above it; one that is there already stays as it is."""
+    file_system_of(path).make_folder(path)
+
+
+def remove_file(path: str) -> None:
+    """Removes a file."""
+    file_system_of(path).remove(path)
+
+
+def remove_tree(path: str) -> None:
+    """Removes a folder and what is in it, if it is there."""
+    file_system_of(path).remove_tree(path)
+
+
+def rename(source: str, target: str) -> None:
+    """Gives a file its final name, over whatever has that name."""
+    file_system_of(target).rename(source, target)
+
+
+@contextmanager
+def write_atomically(
+    path: str, *, temporary_folder: str, is_durable: bool = False
+) -> Iterator[BinaryIO]:
+    """A stream to a temporary file that gets its name once all is written, or is removed.
+
+    Concurrent writers of one file, such as a retry beside a straggler, do not disturb each other.
+
+    Args:
+        path: of the file.
+        temporary_folder: on the same file system.
+        is_durable: whether all is on the disk before the file gets its name.
+    """
+    files = file_system_of(path)
+    temporary = join(temporary_folder, uuid.uuid4().hex)
+    try:
+        with files.create(temporary) as stream:
+            yield stream
+            if is_durable:
+                files.sync(stream)
+        rename(temporary, path)
+    except BaseException:
+        if files.exists(temporary):
+            files.remove(temporary)
+        raise
+
+
+def write_text(path: str, text: str, *, temporary_folder: str, is_durable: bool = False) -> None:
+    """A whole UTF-8 file, and the folder it is in; a reader sees all of it or none."""
+    data = text.encode()
+    make_folder(os.path.dirname(path))
+    with write_atomically(path, temporary_folder=temporary_folder, is_durable=is_durable) as stream:
+        stream.write(data)

@@ -1,0 +1,124 @@
+"""What people read, as lines and tables: in colour on a terminal, as plain text anywhere else.
+
+    make_table(["split", "records"], [["train", 404]])      # numbers to the right
+    as_text(["photos/", make_table(…)])                     # plain, whatever it is printed to
+    human_bytes(4_200_000), quantity(1, "shard")            # '4.2 MB', '1 shard'
+
+A part is a line of text or a table. Data in a part cannot drive a terminal or forge a line: every
+cell and line is escaped here, once (`trainer_utils.format.printable`).
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
+
+from trainer_utils.format.printable import printable
+
+if TYPE_CHECKING:  # rich takes 50 ms, which commands that print JSON do without
+    from rich.table import Table
+
+__all__ = ["Part", "as_text", "human_bytes", "list_counts", "make_table", "print_parts", "quantity"]
+
+Part: TypeAlias = Union[str, "Table"]
+"""A line, or a table."""
+
+_UNITS = ("bytes", "kB", "MB", "GB", "TB", "PB")
+_GAP = 2  # columns between columns
+_UNBOUNDED = 1 << 20  # columns: plain text is neither folded nor cut
+
+
+def human_bytes(number: float) -> str:
+    """`4.2 MB`, with 1 MB = 10^6 bytes."""
+    unit = 0
+    while number >= 1000 and unit < len(_UNITS) - 1:
+        number, unit = number / 1000, unit + 1
+    digits = 0 if unit == 0 or number >= 100 else 1
+    return f"{number:.{digits}f} {_UNITS[unit]}"
+
+
+def quantity(number: int, noun: str, nouns: str = "") -> str:
+    """`1 shard`, `1,200 shards`; `nouns` where an s does not make the plural."""
+    return f"{number:,} {noun if number == 1 else nouns or f'{noun}s'}"
+
+
+def list_counts(counts: Mapping[str, int]) -> str:
+    """`3 TRUNCATED_IMAGE, 1 EMPTY_FILE`: the most frequent first."""
+    ordered = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return ", ".join(f"{count:,} {name}" for name, count in ordered)
+
+
+def make_table(
+    header: Sequence[str] | None,
+    rows: Iterable[Sequence[Any]],
+    *,
+    right: Collection[str] = (),
+    indent: int = 0,
+    styles: Mapping[Any, str] | None = None,
+) -> Table:
+    """Rows in columns: numbers to the right, texts to the left.
+
+    Args:
+        header: the names of the columns; None for a table without.
+        rows: cells: a text or a number, a list of lines, or None, which is shown as `?`.
+        right: columns that are set to the right too, such as those of numbers with a unit.
+        indent: columns to the left of it.
+        styles: how rich paints cells with these values on a terminal, such as `{"bad": "red"}`.
+    """
+    from rich.table import Table
+    from rich.text import Text
+
+    rows = [list(row) for row in rows]
+    table = Table(box=None, show_header=header is not None, pad_edge=False, padding=(0, _GAP, 0, 0))
+    if indent:
+        table.add_column(width=indent - _GAP)
+    for place, name in enumerate(header or [""] * max(map(len, rows), default=0)):
+        is_number = name in right or any(isinstance(row[place], (int, float)) for row in rows)
+        table.add_column(
+            name,
+            justify="right" if is_number else "left",
+            overflow="fold",
+            no_wrap=is_number,
+        )
+    for row in rows:
+        cells = [Text(_cell(cell), (styles or {}).get(str(cell), "")) for cell in row]
+        table.add_row(*([""] if indent else []), *cells)
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "?"
+    if isinstance(value, int):
+        return f"{value:,}"
+    lines = [value] if not isinstance(value, (list, tuple)) else value
+    return "\n".join(printable(str(line)) for line in lines)
+
+
+def as_text(parts: Iterable[Part]) -> str:
+    """The parts below each other, without colours, however wide they are."""
+    return "\n".join(
+        printable(part) if isinstance(part, str) else _plain_table(part) for part in parts
+    )
+
+
+def _plain_table(table: Table) -> str:
+    from rich.console import Console
+
+    stream = io.StringIO()
+    Console(file=stream, width=_UNBOUNDED, color_system=None).print(table)
+    return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+def print_parts(parts: Iterable[Part]) -> None:
+    """Prints parts on a terminal: tables fold to its width, lines run on."""
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(highlight=False)
+    for part in parts:
+        if isinstance(part, str):
+            console.print(Text(printable(part)), soft_wrap=True)
+        else:
+            console.print(part)
