@@ -26,7 +26,8 @@ from components.tables.kinds import typed
 from components.tables.pieces import Piece
 from trainer_utils.format import Shard, ShardName, ShardWriter, permute
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, footers_of
-from trainer_utils.storage import is_remote, join, make_folder, read_bytes, write_atomically
+from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
+from trainer_utils.storage.paths import is_remote, join
 
 __all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
 

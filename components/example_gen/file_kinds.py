@@ -12,7 +12,8 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
 from trainer_utils.format.media_formats import EXTENSIONS, format_of
-from trainer_utils.storage import join, open_for_reading
+from trainer_utils.storage.files import open_for_reading
+from trainer_utils.storage.paths import join
 
 __all__ = [
     "_HEAD_BYTES",

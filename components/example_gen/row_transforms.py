@@ -20,7 +20,8 @@ from components.example_gen.inspection import inspect_piece
 from components.example_gen.row_plan import RowPlan
 from components.tables.pieces import Piece
 from components.text_example_gen.settings import TextSettings
-from trainer_utils.storage import join, read_text, write_text
+from trainer_utils.storage.files import read_text, write_text
+from trainer_utils.storage.paths import join
 
 __all__ = ["InspectPieces", "WriteRows", "summary_name"]
 

@@ -34,7 +34,7 @@ from components.text_example_gen.layouts import (
 from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.tables_of_files import TableOfFilesExecutor
 from trainer_utils.format import Manifest, Shard
-from trainer_utils.storage import list_names
+from trainer_utils.storage.files import list_names
 
 __all__ = ["Executor"]
 

@@ -11,13 +11,7 @@ import numpy.typing as npt
 
 from trainer_utils.dataset.opening import ShardFile, check_count
 from trainer_utils.dataset.shards import open_records
-from trainer_utils.format import (
-    CorruptShardError,
-    DatasetError,
-    RecordIndex,
-    Shard,
-    scan_lengths,
-)
+from trainer_utils.format import CorruptShardError, DatasetError, RecordIndex, Shard, scan_lengths
 from trainer_utils.format.naming import SPLIT_PREFIX, index_file
 from trainer_utils.storage import exists, read_bytes
 

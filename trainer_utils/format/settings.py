@@ -187,12 +187,9 @@ class _OneOf:
 
     def __call__(self, name: str, value: Any) -> Any:
         if value not in self.choices:
-            raise ConfigError.of(
-                name,
-                value,
-                allowed=f"one of {', '.join(map(str, self.choices))}",
-                advice=did_you_mean(value, self.choices).strip(),
-            )
+            allowed = f"one of {', '.join(map(str, self.choices))}"
+            advice = did_you_mean(value, self.choices).strip()
+            raise ConfigError.of(name, value, allowed=allowed, advice=advice)
         return value
 
 

@@ -14,7 +14,7 @@ from typing import Any
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.list_tables import SUFFIXES, flattened
 from trainer_utils.format.media_formats import EXTENSIONS
-from trainer_utils.storage import open_for_reading
+from trainer_utils.storage.files import open_for_reading
 
 __all__ = ["kinds_in_table"]
 

@@ -29,7 +29,7 @@ from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import Lengths
 from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
-from trainer_utils.storage import open_for_reading
+from trainer_utils.storage.files import open_for_reading
 
 __all__ = ["ShardOutcome", "ShardTask", "check_shard"]
 

@@ -14,7 +14,7 @@ from components.common.summaries import (
 )
 from components.common.worker_errors import raise_reported, reported
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, InputError
-from trainer_utils.storage import FileRefusedError
+from trainer_utils.storage.file_system import FileRefusedError
 
 STEPS = ("survey", "scatter", "gather")
 ERRORS = [

@@ -9,6 +9,7 @@ import pytest
 import tensorflow as tf
 
 from trainer_utils import input_fn
+from trainer_utils.dataset.record_index import indexed_offsets
 from trainer_utils.format import CorruptShardError, Feature, RecordIndex
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.reading.shard_reader import UNREADABLE, ShardReader
@@ -173,7 +174,6 @@ def test_offsets_are_where_the_frames_begin(tmp_path):
 
 
 def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
-    from trainer_utils.dataset.record_index import indexed_offsets
     from trainer_utils.format import frame_records
     from trainer_utils.format.naming import index_file
 
