@@ -118,8 +118,7 @@ def read_rows(table: Table) -> list[BoxRow]:
         if split.lower() != image.split.lower():
             raise InputError(
                 f"{table.path!r}: expected one split for {uri!r}, got {image.split!r} "
-                f"({table.place(image.position)}) and {split!r} ({table.place(position)})",
-                path=table.path,
+                f"({table.place(image.position)}) and {split!r} ({table.place(position)})"
             )
         xs = [float(value) for value in corners[::2] if value]
         ys = [float(value) for value in corners[1::2] if value]
@@ -131,10 +130,9 @@ def read_rows(table: Table) -> list[BoxRow]:
         if len(xs) == 2:
             is_box = is_box and xs[0] < xs[1] and ys[0] < ys[1]
         if not is_box or not all(0 <= value <= 1 for value in (*xs, *ys)) or not label:
-            raise InputError.at(
-                table.path,
-                expected="a label and two or four corners in [0, 1]",
-                got=f"{','.join([label, *corners])!r} ({table.place(position)})",
+            raise InputError(
+                f"{table.path!r}: expected a label and two or four corners in [0, 1], got "
+                f"{','.join([label, *corners])!r} ({table.place(position)})"
             )
         image.boxes.append(Box(xmin=min(xs), xmax=max(xs), ymin=min(ys), ymax=max(ys), label=label))
     return list(images.values())

@@ -43,8 +43,8 @@ def decide_columns(
         )
     for name, kind in settings.columns.items():
         if name not in names and kind != "ignore":
-            raise ConfigError.of(
-                "columns", name, allowed=f"columns of the inputs ({', '.join(names)})"
+            raise ConfigError(
+                f"columns: expected columns of the inputs ({', '.join(names)}), got {name!r}"
             )
     texts = text_columns(names, settings)
     split = split_column(reports, settings)
@@ -79,9 +79,7 @@ def split_column(reports: Sequence[PieceReport], settings: TextSettings) -> str 
     """
     given = [name for name, kind in settings.columns.items() if kind == "split"]
     if len(given) > 1:
-        raise ConfigError(
-            f"columns: expected one 'split', got {', '.join(given)}", setting="columns"
-        )
+        raise ConfigError(f"columns: expected one 'split', got {', '.join(given)}")
     if given:
         return given[0]
     free = {n.lower(): n for n in reversed(_names(reports)) if n not in settings.columns}

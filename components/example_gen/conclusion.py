@@ -109,9 +109,7 @@ def check_outcome(
             listed_in=listed_in,
         )
         if not written:
-            raise InputError(
-                f"input_base {base!r}: expected {what}, found none that can be read.", path=base
-            )
+            raise InputError(f"input_base {base!r}: expected {what}, found none that can be read.")
     except InputError as error:
         write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
         if settings.layout == "auto" and not written:

@@ -159,11 +159,9 @@ def file_sources(
             yield error
             continue
         if blob.path in place_of and are_alone:
-            raise InputError.at(
-                table.path,
-                expected=f"each {WORDS[inputs.media]} once",
-                got=f"{uri!r} in {_both(place_of[blob.path], place)}",
-                advice="Remove one of them.",
+            raise InputError(
+                f"{table.path!r}: expected each {WORDS[inputs.media]} once, got {uri!r} in "
+                f"{_both(place_of[blob.path], place)}. Remove one of them."
             )
         if blob.path not in place_of:
             name = _made_different(name, blob.path, names)
@@ -200,10 +198,9 @@ def _datum_path(
     path = posixpath.normpath(posixpath.join(own_folder, uri))
     found = [path] if path in inputs.files else stems.get(path, [])
     if len(found) > 1:
-        raise InputError.at(
-            table.path,
-            expected=f"one {WORDS[inputs.media]} called {uri!r}",
-            got=f"{', '.join(found)} ({place})",
+        raise InputError(
+            f"{table.path!r}: expected one {WORDS[inputs.media]} called {uri!r}, "
+            f"got {', '.join(found)} ({place})"
         )
     folder = posixpath.dirname(table.path)
     return posixpath.relpath(found[0], folder or ".") if found else uri

@@ -112,11 +112,11 @@ def _read_json_lines(text: str, path: str) -> Table:
             value = json.loads(source)
         except (ValueError, RecursionError) as error:
             raise InputError(
-                f"{path!r}: expected a JSON object a line: {error} (line {line})", path=path
+                f"{path!r}: expected a JSON object a line: {error} (line {line})"
             ) from (error)
         if not isinstance(value, dict):
-            raise InputError.at(
-                path, expected="a JSON object a line", got=f"{type(value).__name__} (line {line})"
+            raise InputError(
+                f"{path!r}: expected a JSON object a line, got {type(value).__name__} (line {line})"
             )
         flat = dict(flattened(value))
         columns.update(dict.fromkeys(flat))
@@ -151,7 +151,7 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> Table:
             columns = [[_plain(value) for value in table[name].to_pylist()] for name in names]
             number = file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
+        raise InputError(f"{path!r}: expected a Parquet file: {error}") from error
     rows = [(row, [column[row] for column in columns]) for row in range(number)]
     return Table(path, "parquet", names, rows, embedded)
 

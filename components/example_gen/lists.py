@@ -102,8 +102,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
             f"named after splits, got {', '.join(sorted(paths))}. "
-            "Name one as the pattern of input_config.",
-            path=inputs.base,
+            "Name one as the pattern of input_config."
         )
     tables = [read_table(inputs, path) for path in paths]
     headers = {
@@ -123,17 +122,16 @@ def _read_one(inputs: LayoutInputs, table: Table, *, has_header: bool) -> Listin
         return _read_boxes(inputs, table)
     names, rows = _named(table, inputs, has_header=has_header)
     if not rows:
-        raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none", path=path)
+        raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none")
     roles = _roles(names, table, inputs)
     place_of = {name: place for place, name in enumerate(names) if name not in table.embedded}
     roles |= files_by_inspection(inputs, table, rows, roles, place_of)
     media = [name for name in names if roles[name] in MEDIA]
     if not media:
-        raise InputError.at(
-            path,
-            expected=f"a column with the files ({', '.join(_MEDIA_COLUMNS[inputs.media])})",
-            got=", ".join(names),
-            advice=f"Name it: columns={{'<column>': '{inputs.media}'}}.",
+        raise InputError(
+            f"{path!r}: expected a column with the files "
+            f"({', '.join(_MEDIA_COLUMNS[inputs.media])}), got {', '.join(names)}. "
+            f"Name it: columns={{'<column>': '{inputs.media}'}}."
         )
     columns: list[Column] = []
     features: list[list[Value]] = []
@@ -246,18 +244,16 @@ def _named(
         names, rows = _as_automl(table, inputs)
     for position, row in rows:
         if len(row) != len(names):
-            raise InputError.at(
-                table.path,
-                expected=f"{len(names)} columns ({','.join(names)})",
-                got=f"{len(row)} ({table.place(position)})",
-                advice=f"If it is no list of the {WORDS[inputs.media]}s, set layout='folder'.",
+            raise InputError(
+                f"{table.path!r}: expected {len(names)} columns ({','.join(names)}), "
+                f"got {len(row)} ({table.place(position)}). "
+                f"If it is no list of the {WORDS[inputs.media]}s, set layout='folder'."
             )
     if not all(names) or len(set(names)) < len(names):
         what = next((f"{n!r} twice" for n in names if n and names.count(n) > 1), "one without")
         raise InputError(
             f"{table.path!r}: expected each column's name once in the first row, got {what}. Name "
-            "them: header=True, column_names=[…] (tfx-shards convert … --header --columns …).",
-            path=table.path,
+            "them: header=True, column_names=[…] (tfx-shards convert … --header --columns …)."
         )
     return names, rows
 
@@ -300,8 +296,8 @@ def _roles(names: Sequence[str], table: Table, inputs: LayoutInputs) -> dict[str
     given = inputs.columns
     for name, kind in given.items():
         if name not in names:
-            raise ConfigError.of(
-                "columns", name, allowed=f"columns of {table.path!r} ({', '.join(names)})"
+            raise ConfigError(
+                f"columns: expected columns of {table.path!r} ({', '.join(names)}), got {name!r}"
             )
         if kind not in COLUMN_KINDS:
             raise ConfigError(
@@ -333,9 +329,7 @@ def _trimmed(value: Any) -> Any:
 def _only(names: Sequence[str], roles: dict[str, str | None], role: str) -> str | None:
     found = [name for name in names if roles[name] == role]
     if len(found) > 1:
-        raise ConfigError(
-            f"columns: expected one {role!r}, got {', '.join(found)}", setting="columns"
-        )
+        raise ConfigError(f"columns: expected one {role!r}, got {', '.join(found)}")
     return found[0] if found else None
 
 
@@ -347,9 +341,8 @@ def _split(inputs: LayoutInputs, table: Table, position: int, value: Any) -> str
         return split_of_name(table.path) if value is None else None
     split = canonical_split(text)
     if split is None:
-        raise InputError.at(
-            table.path,
-            expected="split TRAIN, VALIDATION, TEST or UNASSIGNED",
-            got=f"{text!r} ({table.place(position)})",
+        raise InputError(
+            f"{table.path!r}: expected split TRAIN, VALIDATION, TEST or UNASSIGNED, "
+            f"got {text!r} ({table.place(position)})"
         )
     return split

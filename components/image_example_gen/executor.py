@@ -41,8 +41,7 @@ class Executor(MediaExecutor):
         if has_boxes and settings.images.encoding == "raw":
             raise ConfigError(
                 "encoding: expected 'file' for images with boxes, since raw ones are cut to a "
-                "square, got 'raw'",
-                setting="encoding",
+                "square, got 'raw'"
             )
         if not has_boxes and all(blob.kind != "label_map" for blob in listing.blobs):
             return settings

@@ -52,7 +52,7 @@ def _open(stream: BinaryIO, source: str) -> Any:
     try:
         return pyarrow.parquet.ParquetFile(stream)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{source!r}: expected a Parquet file: {error}", path=source) from error
+        raise InputError(f"{source!r}: expected a Parquet file: {error}") from error
 
 
 def read(stream: BinaryIO, piece: Piece, *, ignored: frozenset[str]) -> Rows:
@@ -67,9 +67,7 @@ def read(stream: BinaryIO, piece: Piece, *, ignored: frozenset[str]) -> Rows:
         whole = file.read_row_groups(range(piece.start, piece.stop))
         table = flatten(whole.select(names))
     except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            f"{piece.source!r}: expected a whole Parquet file: {error}", path=piece.source
-        ) from error
+        raise InputError(f"{piece.source!r}: expected a whole Parquet file: {error}") from error
     columns = {
         name: _plain(one_array(table[name]), name, piece.source)
         for name in table.column_names
