@@ -67,7 +67,7 @@ def as_tfx_properties(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
     given = {name: properties.pop(name, None) or 0 for name in ("batch_size", "train_steps")}
     for name, value in given.items():
         if value < 0:
-            raise ConfigError(f"{name}: expected at least 0, got {value!r}")
+            raise ConfigError.of(name, value, allowed="at least 0")
     if given["batch_size"]:
         config = json.loads(properties.get("custom_config") or "null") or {}
         config["batch_size"] = given["batch_size"]

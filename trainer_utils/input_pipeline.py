@@ -188,9 +188,10 @@ class InputPipeline:
     def _read_by_data_service(self) -> tf.data.Dataset:
         options = self._options
         if self.order.layout.num_workers > 1:
-            raise ConfigError(
-                "data_service: expected None for several input pipelines, which would wait for one "
-                f"another, got {options.data_service!r}"
+            raise ConfigError.of(
+                "data_service",
+                options.data_service,
+                allowed="None for several input pipelines, which would wait for one another",
             )
         batches = read_by_data_service(
             self.order.ranges,
@@ -210,5 +211,6 @@ def _check_image_sizes(features: Mapping[str, Feature], options: InputOptions, r
             raise ConfigError(
                 f"image_size: expected (height, width), since the images of {name!r} differ "
                 "in size and cannot be batched as they are, got None. "
-                "Or read them one by one, with batch_size=None."
+                "Or read them one by one, with batch_size=None.",
+                setting="image_size",
             )

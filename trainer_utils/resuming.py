@@ -53,7 +53,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
     def __init__(self, dataset: Any, backup_dir: str, *, save_freq: str | int = "epoch") -> None:
         super().__init__()
         if save_freq != "epoch" and not (isinstance(save_freq, int) and save_freq > 0):
-            raise ConfigError(f"save_freq: expected 'epoch' or a number, got {save_freq!r}")
+            raise ConfigError.of("save_freq", save_freq, allowed="'epoch' or a number")
         _check_counted(dataset)
         self._dataset = dataset
         self._folder = backup_dir
@@ -72,7 +72,8 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         if self._step % max(self._dataset.input_steps, 1) and not self.params.get("steps"):
             raise ConfigError(
                 f"steps_per_epoch: expected {self._dataset.input_steps} in fit, and repeat=epochs "
-                "in input_fn, since the input goes on within an epoch, got None"
+                "in input_fn, since the input goes on within an epoch, got None",
+                setting="steps_per_epoch",
             )
 
     def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:

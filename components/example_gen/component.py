@@ -68,7 +68,7 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
             input_base = os.fspath(input_base)
         for given in known_now({"input_base": input_base}).values():
             if not (given and isinstance(given, str)):
-                raise ConfigError(f"input_base: expected a path or url, got {given!r}")
+                raise ConfigError.of("input_base", given, allowed="a path or url")
         if isinstance(output_config, example_gen_pb2.Output):
             read_output_config(output_config)
         spec = self.SPEC_CLASS(

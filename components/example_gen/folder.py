@@ -64,7 +64,8 @@ def _top_folders_are_splits(paths: Iterable[tuple[str, ...]], base: str) -> bool
         raise InputError(
             f"input_base {base!r}: expected its folders to be all splits or all classes, got "
             f"splits {', '.join(named)} beside {', '.join(map(display_path, others[:5]))}. "
-            "Move the others away, or name each split's pattern in input_config."
+            "Move the others away, or name each split's pattern in input_config.",
+            path=base,
         )
     return bool(named) and not others
 

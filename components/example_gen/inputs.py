@@ -97,7 +97,8 @@ def locate(
     """
     if not input_base or not exists(input_base):
         raise InputError(
-            f"input_base {input_base!r}: expected a folder or a list of {unit}, found none"
+            f"input_base {input_base!r}: expected a folder or a list of {unit}, found none",
+            path=input_base,
         )
     base, list_name = input_base, None
     if not is_folder(input_base):
@@ -112,7 +113,9 @@ def locate(
     except OSError as error:
         raise _unlisted("input_base", input_base, error) from error
     if not files:
-        raise InputError(f"input_base {input_base!r}: expected {unit}, found an empty folder")
+        raise InputError(
+            f"input_base {input_base!r}: expected {unit}, found an empty folder", path=input_base
+        )
     refuse_dataset("input_base", input_base, [list_name] if list_name else [f.path for f in files])
     patterns = []
     for split in input_config.splits:
@@ -128,7 +131,8 @@ def locate(
                 selected = files if sees_siblings else selected
             elif list_name:
                 raise InputError(
-                    f"input_base {input_base!r}: expected a folder or a list of {unit}, got a file"
+                    f"input_base {input_base!r}: expected a folder or a list of {unit}, got a file",
+                    path=input_base,
                 )
             else:
                 root = posixpath.dirname(root)
@@ -221,8 +225,10 @@ def refuse_overlap(filenames: Sequence[str]) -> None:
     seen: set[str] = set()
     for filename in filenames:
         if filename in seen:
-            raise InputError(
-                f"{display_path(filename)!r}: expected one pattern of input_config to select it, "
-                "got two. An example must not be in two splits."
+            raise InputError.at(
+                display_path(filename),
+                expected="one pattern of input_config to select it",
+                got="two",
+                advice="An example must not be in two splits.",
             )
         seen.add(filename)

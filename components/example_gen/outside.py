@@ -36,7 +36,8 @@ def refuse_outside(listing: Listing, settings: MediaSettings, *, base: str) -> N
         f"input_base {base!r}: expected files below it or below one of image_roots, got "
         f"{len(outside):,} of {listing.found:,} outside, the first {first.name!r} "
         f"({first.detail.partition(':')[0]}). Say where they may be: image_roots={roots!r} "
-        f"({command_for(roots)})."
+        f"({command_for(roots)}).",
+        path=base,
     )
 
 

@@ -25,20 +25,20 @@ def _texts(name: str, values: Any) -> Any:
     """Refuses anything but a list of texts that are not empty."""
     is_list = isinstance(values, Sequence) and not isinstance(values, str)
     if not is_list or not all(value and isinstance(value, str) for value in values):
-        raise ConfigError(f"{name}: expected a list of texts that are not empty, got {values!r}")
+        raise ConfigError.of(name, values, allowed="a list of texts that are not empty")
     return values
 
 
 def _different_texts(name: str, values: Any) -> Any:
     _texts(name, values)
     if len(set(values)) < len(values):
-        raise ConfigError(f"{name}: expected each once, got {list(values)}")
+        raise ConfigError(f"{name}: expected each once, got {list(values)}", setting=name)
     return values
 
 
 def _kinds_by_column(name: str, columns: Any) -> Any:
     if not isinstance(columns, Mapping):
-        raise ConfigError(f"{name}: expected kinds by column, got {columns!r}")
+        raise ConfigError.of(name, columns, allowed="kinds by column")
     for column, kind in columns.items():
         one_of(*COLUMN_KINDS)(f"{name}[{column!r}]", kind)
     return columns
@@ -46,7 +46,7 @@ def _kinds_by_column(name: str, columns: Any) -> Any:
 
 def _column_name(name: str, value: Any) -> Any:
     if not (value and isinstance(value, str)):
-        raise ConfigError(f"{name}: expected the name of a column, got {value!r}")
+        raise ConfigError.of(name, value, allowed="the name of a column")
     return value
 
 
@@ -137,7 +137,8 @@ class ExampleGenSettings(ComponentSettings):
         if self.header is False and not self.column_names:
             raise ConfigError(
                 "header: expected True or None without column_names, got False. "
-                "Name the columns: column_names=['text', 'label']."
+                "Name the columns: column_names=['text', 'label'].",
+                setting="header",
             )
 
     @property

@@ -64,7 +64,8 @@ def check_no_columns(inputs: LayoutInputs, layout: str) -> None:
     if inputs.columns:
         raise ConfigError(
             f"columns: expected none for the layout {layout!r}, whose features are its own, "
-            f"got {', '.join(inputs.columns)}"
+            f"got {', '.join(inputs.columns)}",
+            setting="columns",
         )
 
 
@@ -76,7 +77,8 @@ def refuse_layout(inputs: LayoutInputs, layout: str, looked_for: str) -> None:
     """
     raise InputError(
         f"input_base {inputs.base!r}: expected {looked_for} for layout={layout!r}, "
-        f"found none; at its top: {names_at_top(parts[0] for parts, _ in inputs.below_root())}."
+        f"found none; at its top: {names_at_top(parts[0] for parts, _ in inputs.below_root())}.",
+        path=inputs.base,
     )
 
 

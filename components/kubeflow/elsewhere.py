@@ -49,9 +49,10 @@ def place_dataset(path: str, uri: str, root: str) -> str:
 def check_dataset_root(root: str) -> None:
     """Refuses a folder that not every pod would find in the same place."""
     if root and not root.startswith(("/", "gs://")):
-        raise ConfigError(
-            "dataset_root: expected an absolute path on a volume that all pods share, or gs://, "
-            f"got {root!r}"
+        raise ConfigError.of(
+            "dataset_root",
+            root,
+            allowed="an absolute path on a volume that all pods share, or gs://",
         )
 
 

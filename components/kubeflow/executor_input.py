@@ -152,8 +152,8 @@ def _whole(value: Any) -> Any:
     if not isinstance(value, float) or not value.is_integer():
         return value
     if abs(value) >= 2**53:
-        raise ConfigError(
-            f"parameter: expected a number below 2^53, which float64 holds exactly, got {value!r}"
+        raise ConfigError.of(
+            "parameter", value, allowed="a number below 2^53, which float64 holds exactly"
         )
     return int(value)
 

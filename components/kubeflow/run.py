@@ -70,12 +70,16 @@ def _input_base(step: ExecutorInput, given: str) -> str:
     if bool(given) == ("source" in step.inputs):
         raise ConfigError(
             f"input_base: expected it or source, one of the two, got {given!r} and "
-            f"{'a source' if 'source' in step.inputs else 'no source'}"
+            f"{'a source' if 'source' in step.inputs else 'no source'}",
+            setting="input_base",
+            value=given,
         )
     if is_remote(given) and not given.startswith("gs://"):
         raise ConfigError(
             f"input_base: expected a path on a mounted volume, or gs://, got {given!r}. "
-            "Import it with kfp.dsl.importer and hand it over as source: then Kubeflow fetches it."
+            "Import it with kfp.dsl.importer and hand it over as source: then Kubeflow fetches it.",
+            setting="input_base",
+            value=given,
         )
     return given or step.inputs["source"].path
 

@@ -57,7 +57,8 @@ class ImageOptions(Settings):
         if self.resize_shorter_side is None and self.encoding == "raw":
             raise ConfigError(
                 "resize_shorter_side: expected pixels for encoding='raw', whose images have all "
-                "one size, got None"
+                "one size, got None",
+                setting="resize_shorter_side",
             )
 
 

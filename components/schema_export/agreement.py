@@ -62,7 +62,9 @@ def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatisti
             try:
                 found.ParseFromString(read_bytes(join(uri, file.path)))
             except message.DecodeError as error:
-                raise DatasetError(f"{file.path!r}: expected statistics: {error}") from error
+                raise DatasetError(
+                    f"{file.path!r}: expected statistics: {error}", path=file.path
+                ) from error
             for dataset in found.datasets[:1]:
                 statistics[folder.removeprefix(SPLIT_PREFIX)] = dataset
     return statistics

@@ -172,7 +172,8 @@ def _path_from(uri: str, path: str) -> str:
     if is_remote(uri):
         raise DatasetError(
             f"shard {path!r}: expected it on the file system of {uri!r}, since Datum joins a "
-            "shard's path to the folder of the JSON. Keep both in one place."
+            "shard's path to the folder of the JSON. Keep both in one place.",
+            path=path,
         )
     return os.path.relpath(os.path.realpath(path), os.path.realpath(uri))
 

@@ -110,7 +110,7 @@ def open_inputs(uris: Sequence[str]) -> Inputs:
         DatasetError: one is no dataset, or not whole, or their vocabularies differ.
     """
     if not uris:
-        raise ConfigError("examples: expected at least one artifact, got none")
+        raise ConfigError("examples: expected at least one artifact, got none", setting="examples")
     inputs = Inputs(tuple(open_dataset(uri, inspect=False) for uri in uris))
     _ = inputs.vocabularies  # differing ones are refused before any record is moved
     return inputs
@@ -127,7 +127,9 @@ def check_apart(uris: Sequence[str], output: str) -> None:
         if posixpath.commonpath([target, _normal(uri)]) == target:
             raise ConfigError(
                 f"balanced_examples: expected a folder apart from the input, got {output!r} for "
-                f"the input {uri!r}. Writing there would destroy it."
+                f"the input {uri!r}. Writing there would destroy it.",
+                setting="balanced_examples",
+                value=output,
             )
 
 

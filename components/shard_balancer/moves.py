@@ -138,7 +138,8 @@ def read_lot(lot: Lot, reading: Reading, *, block_bytes: int = BLOCK_BYTES) -> I
             more = "more" if number > first + records else str(number - first)
             raise DatasetError(
                 f"shard {shard.path!r}: expected {records} records as the dataset says, "
-                f"got {more}. The dataset was changed: write it again."
+                f"got {more}. The dataset was changed: write it again.",
+                path=shard.path,
             )
 
 

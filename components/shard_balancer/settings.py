@@ -29,7 +29,7 @@ def _shards(name: str, value: Any) -> Any:
 
 def _feature(name: str, value: Any) -> Any:
     if not isinstance(value, str):
-        raise ConfigError(f"{name}: expected a feature's name, got {value!r}")
+        raise ConfigError.of(name, value, allowed="a feature's name")
     return value
 
 
@@ -85,7 +85,9 @@ class BalancerSettings(ComponentSettings):
             raise ConfigError(
                 "stratify_by: expected a feature's name, and balance='records' with it, since "
                 "shards cannot be equal in bytes and in classes at once, "
-                f"got {self.stratify_by!r} and balance={self.balance!r}"
+                f"got {self.stratify_by!r} and balance={self.balance!r}",
+                setting="stratify_by",
+                value=self.stratify_by,
             )
 
     @property

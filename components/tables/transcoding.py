@@ -54,7 +54,7 @@ def in_utf8(inputs: LayoutInputs, path: str, *, encoding: str, is_utf8: bool, fo
         try:
             _copy(cast(BinaryIO, source), target, None if is_utf8 else encoding)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            raise InputError(f"{path!r}: expected a whole gzip file: {error}") from error
+            raise InputError(f"{path!r}: expected a whole gzip file: {error}", path=path) from error
     return copy
 
 

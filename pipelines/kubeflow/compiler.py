@@ -89,13 +89,15 @@ def compile_pipeline(
 
 def _check(output: str, image: str, pipeline_root: str, name: str | None) -> None:
     if not isinstance(output, str) or not output.endswith(_SUFFIXES):
-        raise ConfigError(f"output: expected the path of a .yaml file, got {output!r}")
+        raise ConfigError.of("output", output, allowed="the path of a .yaml file")
     if not isinstance(image, str) or not image or re.search(r"\s", image):
-        raise ConfigError(f"image: expected a container image, got {image!r}")
+        raise ConfigError.of("image", image, allowed="a container image")
     if not isinstance(pipeline_root, str) or not _ROOT.fullmatch(pipeline_root):
         raise ConfigError(
             "pipeline_root: expected gs://, minio:// or s3:// and a bucket, which are the stores "
-            f"that Kubeflow copies artifacts to, got {pipeline_root!r}"
+            f"that Kubeflow copies artifacts to, got {pipeline_root!r}",
+            setting="pipeline_root",
+            value=pipeline_root,
         )
     if name is not None:
         _check_name(name)
@@ -106,14 +108,16 @@ def _check_volumes(volumes: Mapping[str, str] | None) -> None:
         if not _NAME.fullmatch(claim) or not path.startswith("/"):
             raise ConfigError(
                 "volumes: expected absolute paths by the names of persistent volume claims, got "
-                f"{claim!r}: {path!r}"
+                f"{claim!r}: {path!r}",
+                setting="volumes",
+                value=claim,
             )
 
 
 def _check_name(name: object) -> None:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise ConfigError(
-            f"name: expected lower-case letters, digits and hyphens, 128 at the most, got {name!r}"
+        raise ConfigError.of(
+            "name", name, allowed="lower-case letters, digits and hyphens, 128 at the most"
         )
 
 

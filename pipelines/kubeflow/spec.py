@@ -72,7 +72,8 @@ def for_open_source(
         elif executor:
             raise ConfigError(
                 f"{name}: expected a component or an Importer, got a node of which open-source "
-                f"Kubeflow has none ({', '.join(executor)}). Import the artifact by its uri."
+                f"Kubeflow has none ({', '.join(executor)}). Import the artifact by its uri.",
+                setting=name,
             )
     for dag in _dags(result):
         for name, task in dag["tasks"].items():

@@ -48,7 +48,9 @@ def describe_artifact(
         InputError: there is no such store or artifact, or the record is in none of the datasets.
     """
     if record == "":
-        raise ConfigError("record: expected the filename or id of a record, got ''")
+        raise ConfigError(
+            "record: expected the filename or id of a record, got ''", setting="record"
+        )
     metadata = find_metadata(uri) if metadata is None else metadata
     with opened_store(metadata) as store:
         location = locate(store, uri, metadata=shown_metadata(metadata))

@@ -117,7 +117,7 @@ def _rejects(uri: str, name: str) -> list[Mapping[str, str]]:
         entries = [json.loads(line) for line in read_text(path).split("\n") if line]
         return [dict(sorted(entry.items())) for entry in entries if entry["source"] == shown]
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DatasetError(f"{path!r}: expected a list of rejects: {error!r}") from error
+        raise DatasetError(f"{path!r}: expected a list of rejects: {error!r}", path=path) from error
 
 
 def _lineage_features(dataset: Dataset) -> list[str]:

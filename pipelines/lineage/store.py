@@ -108,7 +108,7 @@ def _config(
         return _mysql(parts, shown_metadata(metadata))
     if parts.scheme == "grpc":
         return _grpc(parts, metadata)
-    raise ConfigError(f"metadata: expected {_FORMS}, got {shown_metadata(metadata)!r}")
+    raise ConfigError.of("metadata", shown_metadata(metadata), allowed=_FORMS)
 
 
 def _sqlite(path: str) -> metadata_store_pb2.ConnectionConfig:
@@ -145,9 +145,7 @@ def _mysql(parts: SplitResult, shown: str) -> metadata_store_pb2.ConnectionConfi
     port = _port(parts, shown)
     socket = unquote(parts.query.removeprefix("socket=")) if parts.query else ""
     if not parts.username or not database or "/" in database or not (parts.hostname or socket):
-        raise ConfigError(
-            f"metadata: expected mysql://user:password@host:port/database, got {shown!r}"
-        )
+        raise ConfigError.of("metadata", shown, allowed="mysql://user:password@host:port/database")
     config = metadata_store_pb2.ConnectionConfig()
     config.mysql.host = parts.hostname or ""
     config.mysql.port = port or _MYSQL_PORT
@@ -162,7 +160,7 @@ def _mysql(parts: SplitResult, shown: str) -> metadata_store_pb2.ConnectionConfi
 def _grpc(parts: SplitResult, metadata: str) -> metadata_store_pb2.MetadataStoreClientConfig:
     port = _port(parts, metadata)
     if not parts.hostname or port is None or parts.path.strip("/"):
-        raise ConfigError(f"metadata: expected grpc://host:port, got {metadata!r}")
+        raise ConfigError.of("metadata", metadata, allowed="grpc://host:port")
     config = metadata_store_pb2.MetadataStoreClientConfig(
         host=parts.hostname, port=port, client_timeout_sec=_GRPC_TIMEOUT_SECONDS
     )
@@ -174,4 +172,4 @@ def _port(parts: SplitResult, shown: str) -> int | None:
     try:
         return parts.port
     except ValueError as error:
-        raise ConfigError(f"metadata: expected a port of 0 to 65535, got {shown!r}") from error
+        raise ConfigError.of("metadata", shown, allowed="a port of 0 to 65535") from error

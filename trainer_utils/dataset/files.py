@@ -103,7 +103,7 @@ def list_dataset(uri: str) -> DatasetFiles:
     if not is_folder(uri):
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             file_size(uri)  # says why, where that is another reason
-        raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none")
+        raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none", path=uri)
     sizes: dict[str, int | None] = {}
     for entry in list_folder(uri):
         if not entry.is_folder:

@@ -207,7 +207,8 @@ def check_count(shard: ShardFile, records: int) -> None:
     if shard.records not in (None, records):
         raise DatasetError(
             f"shard {shard.path!r}: expected {shard.records} records as the dataset says, "
-            f"got {records}. The dataset was changed: write it again."
+            f"got {records}. The dataset was changed: write it again.",
+            path=shard.path,
         )
 
 

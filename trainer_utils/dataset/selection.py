@@ -65,7 +65,10 @@ def open_sources(artifact_uri: Any, split: str | None) -> list[Source]:
     """
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     if not artifacts:
-        raise ConfigError("artifact_uri: expected a uri or a list of them, got an empty list")
+        raise ConfigError(
+            "artifact_uri: expected a uri or a list of them, got an empty list",
+            setting="artifact_uri",
+        )
     wanted: list[tuple[str, str]] = []
     for artifact in artifacts:
         named = split_of(artifact)

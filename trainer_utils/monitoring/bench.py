@@ -138,7 +138,7 @@ def measure_input(
         DatasetError, ConfigError: as `input_fn`; or there are no records.
     """
     if not isinstance(seconds, (int, float)) or not seconds > 0:
-        raise ConfigError(f"seconds: expected a number above 0, got {seconds!r}")
+        raise ConfigError.of("seconds", seconds, allowed="a number above 0")
     # With `shuffle` the first batch would wait for a full window.
     settings = {"shuffle": False, **options, "batch_size": batch_size, "repeat": True}
     chosen = chosen_options(

@@ -58,7 +58,7 @@ def preview(
     """
     for name, value in (("rows", rows), ("columns", columns)):
         if not isinstance(value, int) or value < 1:
-            raise ConfigError(f"{name}: expected a number of at least 1, got {value!r}")
+            raise ConfigError.of(name, value, allowed="a number of at least 1")
     pictures: list[np.ndarray[Any, Any]] = []
     texts: list[str] = []
     for element in dataset:
@@ -83,7 +83,8 @@ def preview(
         except ModuleNotFoundError as error:  # since TensorFlow 2.20
             raise ConfigError(
                 "summary: expected tensorboard, which TensorFlow no longer brings, got no such "
-                "package. Run pip install tensorboard."
+                "package. Run pip install tensorboard.",
+                setting="summary",
             ) from error
     return png
 
@@ -95,9 +96,9 @@ def _images_and_labels(element: Any, image: str | None, label: str | None) -> tu
         inputs = {"image": inputs}
     name = image or _image_name(inputs)
     if name not in inputs:
-        raise ConfigError(f"image: expected one of {', '.join(inputs)}, got {image!r}")
+        raise ConfigError.of("image", image, allowed=f"one of {', '.join(inputs)}")
     if label is not None and label not in inputs:
-        raise ConfigError(f"label: expected one of {', '.join(inputs)}, got {label!r}")
+        raise ConfigError.of("label", label, allowed=f"one of {', '.join(inputs)}")
     marks = inputs[label] if label is not None else target
     if marks is None:
         marks = inputs.get("label")

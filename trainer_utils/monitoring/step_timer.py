@@ -49,9 +49,9 @@ class StepTimer(_Callback):
     def __init__(self, *, threshold: float = 0.05, every: int = 50) -> None:
         super().__init__()
         if not 0 <= threshold < 1:
-            raise ConfigError(f"threshold: expected a share in [0, 1), got {threshold!r}")
+            raise ConfigError.of("threshold", threshold, allowed="a share in [0, 1)")
         if every < 1:
-            raise ConfigError(f"every: expected a number of steps of at least 1, got {every!r}")
+            raise ConfigError.of("every", every, allowed="a number of steps of at least 1")
         self.threshold = threshold
         self.every = every
         self.shares: list[float] = []

@@ -40,7 +40,8 @@ class GlobalShuffle(ShuffleStrategy):
             if part.path.endswith(".gz"):
                 raise ConfigError(
                     "shuffle: expected True or a number for gzip files, got 'global' "
-                    f"({part.path}). Write the dataset without gzip."
+                    f"({part.path}). Write the dataset without gzip.",
+                    setting="shuffle",
                 )
         self._files = RecordPositions(ranges)
         self._seed = signed_64(seed)

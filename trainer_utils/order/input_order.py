@@ -91,15 +91,16 @@ class InputOrder:
         if self._mean_record_bytes is None:
             raise ConfigError(
                 "mean_record_bytes: expected the bytes of a record, of which shuffle=True holds "
-                f"{self.options.shuffle_bytes} bytes, got None. Or set shuffle to a number."
+                f"{self.options.shuffle_bytes} bytes, got None. Or set shuffle to a number.",
+                setting="mean_record_bytes",
             )
         return max(1, int(self.options.shuffle_bytes / (self._mean_record_bytes + _STRING_BYTES)))
 
     def strategy(self, worker: int) -> ShuffleStrategy:
         """The order of one worker."""
         if not 0 <= worker < self.layout.num_workers:
-            raise ConfigError(
-                f"worker: expected one of {self.layout.num_workers}, from 0, got {worker!r}"
+            raise ConfigError.of(
+                "worker", worker, allowed=f"one of {self.layout.num_workers}, from 0"
             )
         return self._strategies(worker)
 
@@ -126,7 +127,9 @@ class InputOrder:
         if epoch < 0 or not 0 <= step < self.steps_per_epoch:
             raise ConfigError(
                 f"step: expected one of {self.steps_per_epoch} of an epoch, from 0, got {step!r} "
-                f"of epoch {epoch!r}"
+                f"of epoch {epoch!r}",
+                setting="step",
+                value=step,
             )
         positions = strategy.positions(epoch, step // self.batches_per_read)
         if self.options.batch_size is None:

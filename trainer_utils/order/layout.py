@@ -87,7 +87,8 @@ class Layout:
         replicas = self.num_replicas
         if self.num_workers < 1 or replicas % self.num_workers:
             raise ConfigError(
-                f"workers: expected a divisor of the {replicas} replicas, got {self.num_workers}"
+                f"workers: expected a divisor of the {replicas} replicas, got {self.num_workers}",
+                setting="workers",
             )
         if self.batch_size < 1 or self.batch_size % replicas:
             raise ConfigError(
@@ -95,14 +96,15 @@ class Layout:
             )
         if self.remainder not in (*REMAINDERS, EQUAL):
             names = ", ".join(repr(name) for name in REMAINDERS)
-            raise ConfigError(f"remainder: expected one of {names}, got {self.remainder!r}")
+            raise ConfigError.of("remainder", self.remainder, allowed=f"one of {names}")
         if not self.num_lanes:
             usual = (count for count in _USUAL_WORKERS if self.batch_size % count == 0)
             object.__setattr__(self, "num_lanes", math.lcm(self.num_workers, *usual))
         if self.num_lanes < 1 or self.batch_size % self.num_lanes:
             raise ConfigError(
                 f"num_lanes: expected a divisor of the batch size {self.batch_size}, "
-                f"got {self.num_lanes}"
+                f"got {self.num_lanes}",
+                setting="num_lanes",
             )
         self._check_possible()
 
@@ -111,13 +113,15 @@ class Layout:
         if self.remainder == "drop" and 0 < records < size:
             raise ConfigError(
                 f"batch_size: expected at most the {records} records that there are, got {size}: "
-                "remainder='drop' would leave out all of them. Take a smaller batch, or 'pad'."
+                "remainder='drop' would leave out all of them. Take a smaller batch, or 'pad'.",
+                setting="batch_size",
             )
         if self.remainder == "balance" and any(rows < self.num_replicas for rows in self.rest):
             raise ConfigError(
                 f"remainder: expected 'pad' or 'drop', since {records} records in batches of "
                 f"{size} cannot give each of {self.num_replicas} replicas a record in every step, "
-                "got 'balance'"
+                "got 'balance'",
+                setting="remainder",
             )
 
     @property

@@ -34,9 +34,10 @@ def mixed_ranges(
         return list(itertools.chain.from_iterable(datasets))
     totals = [sum(part.take for part in ranges) for ranges in datasets]
     if len(weights) != len(datasets) or not all(totals):
-        raise ConfigError(
-            f"weights: expected one for each of {len(datasets)} datasets with records in them, "
-            f"got {weights!r}"
+        raise ConfigError.of(
+            "weights",
+            weights,
+            allowed=f"one for each of {len(datasets)} datasets with records in them",
         )
     longest = max(total / weight for total, weight in zip(totals, weights, strict=True))
     repeated = []

@@ -113,7 +113,7 @@ class OrderOptions:
 def check_setting(options: object, name: str, is_allowed: bool, rule: str) -> None:
     """Refuses the value of a setting that is not allowed, as a `ConfigError`."""
     if not is_allowed:
-        raise ConfigError(f"{name}: expected {rule}, got {getattr(options, name)!r}")
+        raise ConfigError.of(name, getattr(options, name), allowed=rule)
 
 
 def is_int(value: object) -> bool:

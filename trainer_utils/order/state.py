@@ -59,7 +59,8 @@ class InputState:
             raise ConfigError(
                 f"state: expected a token of version {_VERSION}, got one of version "
                 f"{self.version!r}, after which other records come. Begin the epoch anew, with "
-                "start_step=, or go on with the version of tfx-shards that it is of."
+                "start_step=, or go on with the version of tfx-shards that it is of.",
+                setting="state",
             )
         least = {"epoch": 0, "step": 0, "records": 0, "num_lanes": 1, "num_workers": 1}
         counts = {name: (getattr(self, name), low) for name, low in least.items()}
@@ -67,9 +68,10 @@ class InputState:
             counts["batch_size"] = self.batch_size, 1
         for name, (value, low) in counts.items():
             if type(value) is not int or value < low:
-                raise ConfigError(
-                    f"state: expected a token of state(step), whose {name} is an int of at least "
-                    f"{low}, got {value!r}"
+                raise ConfigError.of(
+                    "state",
+                    value,
+                    allowed=f"a token of state(step), whose {name} is an int of at least {low}",
                 )
 
     def to_json(self) -> str:
@@ -87,7 +89,7 @@ class InputState:
             fields = json.loads(text)
             state = cls(**{"version": 1, **fields})  # the first had no number
         except (TypeError, json.JSONDecodeError) as error:
-            raise ConfigError(f"state: expected a token of state(step), got {text!r}") from error
+            raise ConfigError.of("state", text, allowed="a token of state(step)") from error
         return state
 
 
@@ -142,20 +144,22 @@ def first_state(options: OrderOptions, layout: Layout, digest: str) -> InputStat
     for name, cure in cures.items():
         wanted, got = getattr(token, name), getattr(here, name)
         if wanted != got:
-            raise ConfigError(
-                f"state: expected the {name} of the token, {wanted!r}, got {got!r}. {cure}."
+            raise ConfigError.of(
+                "state", got, allowed=f"the {name} of the token, {wanted!r}", advice=f"{cure}."
             )
     if options.batch_size is None:
         _check_singles(token, options, layout)
     elif token.num_lanes != layout.num_lanes:
         raise ConfigError(
             f"state: expected a divisor of the batch size {layout.batch_size} as num_lanes of "
-            f"the token, got {token.num_lanes}. It is not one of state(step)."
+            f"the token, got {token.num_lanes}. It is not one of state(step).",
+            setting="state",
         )
     if token.step >= max(steps_per_epoch(options, layout), 1):
         raise ConfigError(
             f"state: expected a step below {steps_per_epoch(options, layout)}, the steps of an "
-            f"epoch, got {token.step}. It is not a token of state(step)."
+            f"epoch, got {token.step}. It is not a token of state(step).",
+            setting="state",
         )
     return token
 
@@ -175,13 +179,15 @@ def _check_singles(token: InputState, options: OrderOptions, layout: Layout) -> 
         raise ConfigError(
             f"state: expected {token.num_workers} workers as in the token, got "
             f"{layout.num_workers}: single examples are dealt out for a number of workers. "
-            "Go on with as many, from the first step of an epoch, or with a batch_size."
+            "Go on with as many, from the first step of an epoch, or with a batch_size.",
+            setting="state",
         )
     if options.on_corrupt == "skip":
         raise ConfigError(
             f"state: expected the first step of an epoch, got step {token.step}: which single "
             "example it is, cannot be told where some may have been skipped. "
-            "Go on from there, with on_corrupt='raise', or with a batch_size."
+            "Go on from there, with on_corrupt='raise', or with a batch_size.",
+            setting="state",
         )
 
 

@@ -35,9 +35,7 @@ class AudioReading:
     def __post_init__(self) -> None:
         is_number = isinstance(self.seconds, (int, float)) and not isinstance(self.seconds, bool)
         if self.seconds is not None and not (is_number and 0 < self.seconds < float("inf")):
-            raise ConfigError(
-                f"audio_seconds: expected seconds above 0, or None, got {self.seconds!r}"
-            )
+            raise ConfigError.of("audio_seconds", self.seconds, allowed="seconds above 0, or None")
 
 
 def is_audio(feature: Feature) -> bool:
@@ -68,7 +66,8 @@ def check_batches(features: Mapping[str, Feature], reading: AudioReading) -> Non
                 raise ConfigError(
                     f"audio_seconds: expected one {key} for all records of {name!r}, got several, "
                     f"which no batch can hold. Make them alike, AudioExampleGen({setting}), or "
-                    "read records one by one, with batch_size=None, each at its own."
+                    "read records one by one, with batch_size=None, each at its own.",
+                    setting="audio_seconds",
                 )
 
 

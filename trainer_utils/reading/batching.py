@@ -147,7 +147,8 @@ def callback_of(
     if len(set(found.values())) > 1:
         raise ConfigError(
             f"{name}: expected one function for all splits that are read together, "
-            f"got different ones for {', '.join(found)}"
+            f"got different ones for {', '.join(found)}",
+            setting=name,
         )
     return callback_of(name, next(iter(found.values()), None), split_names)
 

@@ -65,7 +65,7 @@ class DecodeOptions:
     def __post_init__(self) -> None:
         _ = self.images, self.audio  # which check their own
         if not isinstance(self.ragged, bool):
-            raise ConfigError(f"ragged: expected a bool, got {self.ragged!r}")
+            raise ConfigError.of("ragged", self.ragged, allowed="a bool")
 
     @functools.cached_property
     def images(self) -> ImageSettings:
@@ -88,13 +88,12 @@ class DecodeOptions:
     def _decoder(self) -> str:
         """The one that is taken."""
         if self.decoder not in DECODERS:
-            raise ConfigError(
-                f"decoder: expected one of {', '.join(DECODERS)}, got {self.decoder!r}"
-            )
+            raise ConfigError.of("decoder", self.decoder, allowed=f"one of {', '.join(DECODERS)}")
         if self.decoder == "turbo" and not is_turbo_installed():
             raise ConfigError(
                 "decoder: expected 'auto' or 'tensorflow' where simplejpeg and OpenCV are not "
-                "installed, got 'turbo'. Install them: pip install 'tfx-shards[turbo]'."
+                "installed, got 'turbo'. Install them: pip install 'tfx-shards[turbo]'.",
+                setting="decoder",
             )
         if self.decoder == "auto":
             return "turbo" if is_turbo_installed() and self.decodes_here else "tensorflow"

@@ -99,13 +99,14 @@ class ImageSettings:
         }
         for name, (value, is_allowed, rule) in rules.items():
             if not is_allowed:
-                raise ConfigError(f"{name}: expected {rule}, got {value!r}")
+                raise ConfigError.of(name, value, allowed=rule)
         if self.size is not None:
             object.__setattr__(self, "size", tuple(self.size))
         if self.size is None and (self.augment or self.resize != "stretch"):
             setting = "augment" if self.augment else "resize"
             raise ConfigError(
-                f"image_size: expected (height, width) in pixels, since {setting} is set, got None"
+                f"image_size: expected (height, width) in pixels, since {setting} is set, got None",
+                setting="image_size",
             )
 
     @property

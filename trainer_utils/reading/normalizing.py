@@ -50,7 +50,7 @@ class Normalization:
         pair: Any = NORMALIZATIONS[given] if isinstance(given, str) else given
         mean, deviation = (np.asarray(part, np.float64) for part in pair)
         if {mean.size, deviation.size} - {1, channels}:
-            raise ConfigError(f"normalize: expected numbers for {channels} channels, got {given!r}")
+            raise ConfigError.of("normalize", given, allowed=f"numbers for {channels} channels")
         return cls(mean.reshape(-1), deviation.reshape(-1), dtype)
 
     def convert(self, pixels: "tf.Tensor") -> "tf.Tensor":

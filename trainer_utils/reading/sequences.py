@@ -50,12 +50,14 @@ def bucket_by_length(
     """
     bounds = list(boundaries)
     if not bounds or any(not _is_count(n) for n in bounds) or bounds != sorted(set(bounds)):
-        raise ConfigError(f"boundaries: expected rising lengths of at least 1, got {boundaries!r}")
+        raise ConfigError.of("boundaries", boundaries, allowed="rising lengths of at least 1")
     given = batch_sizes if isinstance(batch_sizes, Sequence) else [batch_sizes] * (len(bounds) + 1)
     if len(given) != len(bounds) + 1 or not all(map(_is_count, given)):
         raise ConfigError(
             f"batch_sizes: expected {len(bounds) + 1} sizes of at least 1, one more than "
-            f"boundaries, or one for all, got {batch_sizes!r}"
+            f"boundaries, or one for all, got {batch_sizes!r}",
+            setting="batch_sizes",
+            value=batch_sizes,
         )
     _feature(examples.element_spec, feature)  # refused here, where the caller is
 
@@ -100,12 +102,12 @@ def pack(
     """
     named = {"": lengths} if isinstance(lengths, int) else dict(lengths)
     if not named or not all(map(_is_count, named.values())):
-        raise ConfigError(f"lengths: expected lengths of at least 1, got {lengths!r}")
+        raise ConfigError.of("lengths", lengths, allowed="lengths of at least 1")
     if not _is_count(window):
-        raise ConfigError(f"window: expected a number of sequences, got {window!r}")
+        raise ConfigError.of("window", window, allowed="a number of sequences")
     if too_long not in _TOO_LONG or (too_long == "split" and len(named) > 1):
         rule = "truncate" if len(named) > 1 else f"one of {', '.join(_TOO_LONG)}"
-        raise ConfigError(f"too_long: expected {rule} for {len(named)} features, got {too_long!r}")
+        raise ConfigError.of("too_long", too_long, allowed=f"{rule} for {len(named)} features")
     for name in named:
         _feature(examples.element_spec, name or None)  # refused here, where the caller is
 
@@ -200,11 +202,11 @@ def _feature(example: Any, name: str | None) -> tf.Tensor:
         example = example[0]
     if isinstance(example, Mapping) is (name is None):
         rule = "a feature's name for dicts" if name is None else "a tensor's example without a name"
-        raise ConfigError(f"feature: expected {rule}, got {name!r}")
+        raise ConfigError.of("feature", name, allowed=rule)
     if name is None:
         return example
     if name not in example:
-        raise ConfigError(f"feature: expected one of {', '.join(example)}, got {name!r}")
+        raise ConfigError.of("feature", name, allowed=f"one of {', '.join(example)}")
     return example[name]
 
 

@@ -92,5 +92,6 @@ def _own_folder(path: str) -> str:
         return path
     raise ConfigError(
         f"cache: expected {path!r} to be this user's own folder, with mode 700, got {wrong}. "
-        "Remove it, set TMPDIR, or name a folder: cache='…'."
+        "Remove it, set TMPDIR, or name a folder: cache='…'.",
+        setting="cache",
     )

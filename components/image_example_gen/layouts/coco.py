@@ -87,7 +87,8 @@ def read(inputs: LayoutInputs) -> Listing:
         listings = [listing for listing in found if listing is not None]
     if not listings:
         raise InputError(
-            f"input_base {inputs.base!r}: expected a JSON file with {', '.join(KEYS)}, found none"
+            f"input_base {inputs.base!r}: expected a JSON file with {', '.join(KEYS)}, found none",
+            path=inputs.base,
         )
     return with_left_out(join_listings(listings), left_out)
 
@@ -145,13 +146,15 @@ def _read_file(
 def _check_once(name: str, path: str, image_id: int, named_by: dict[str, tuple[str, int]]) -> None:
     other_path, other_id = named_by.setdefault(name, (path, image_id))
     if other_path != path:
-        raise InputError(
-            f"{name!r}: expected one file to name it, got {other_path} and {path}. "
-            "Move the other away."
+        raise InputError.at(
+            name,
+            expected="one file to name it",
+            got=f"{other_path} and {path}",
+            advice="Move the other away.",
         )
     if other_id != image_id:
-        raise InputError(
-            f"{path!r}: expected each image once, got {name!r} as the ids {other_id} and {image_id}"
+        raise InputError.at(
+            path, expected="each image once", got=f"{name!r} as the ids {other_id} and {image_id}"
         )
 
 

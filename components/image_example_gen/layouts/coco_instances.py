@@ -102,13 +102,13 @@ def parse_instances(text: str, *, path: str) -> Instances | None:
     try:
         value = json.loads(text, object_hook=_without_outlines)
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path!r}: expected JSON: {error}") from error
+        raise InputError(f"{path!r}: expected JSON: {error}", path=path) from error
     if not isinstance(value, dict) or not all(isinstance(value.get(key), list) for key in KEYS):
         return None
     for key in KEYS:
         for number, part in enumerate(value[key]):
             if not isinstance(part, dict):
-                raise InputError(f"{path!r}: expected objects, got {part!a:.50} ({key}[{number}])")
+                raise InputError.at(path, expected="objects", got=f"{part!a:.50} ({key}[{number}])")
     annotations = value["annotations"]
     if annotations and not any("bbox" in annotation for annotation in annotations):
         return None
@@ -136,15 +136,17 @@ def _by_id(
         if isinstance(number, float) and number.is_integer():
             number = int(number)  # as pandas writes them
         if type(number) is not int or not -(2**63) <= number < 2**63:
-            raise InputError(
-                f"{path!r}: expected an id of 64 bits for each {what}, "
-                f"got {number!a:.50} ({part.get(shown)!a:.99})"
+            raise InputError.at(
+                path,
+                expected=f"an id of 64 bits for each {what}",
+                got=f"{number!a:.50} ({part.get(shown)!a:.99})",
             )
         other = by_id.setdefault(number, part)
         if other is not part:
-            raise InputError(
-                f"{path!r}: expected each {what}'s id once, got {number} for "
-                f"{other.get(shown)!a:.99} and {part.get(shown)!a:.99}"
+            raise InputError.at(
+                path,
+                expected=f"each {what}'s id once",
+                got=f"{number} for {other.get(shown)!a:.99} and {part.get(shown)!a:.99}",
             )
     return by_id
 
@@ -155,7 +157,7 @@ def _names(path: str, categories: Sequence[dict[str, Any]]) -> dict[int, str]:
     for number, category in _by_id(path, "category", categories, shown="name").items():
         name = category.get("name")
         if not _is_text(name):
-            raise InputError(f"{path!r}: expected a name of category {number}, got {name!a}")
+            raise InputError.at(path, expected=f"a name of category {number}", got=f"{name!a}")
         names[number] = name
     return names
 
@@ -168,9 +170,10 @@ def _by_image(
     for number, annotation in enumerate(annotations):
         image_id = annotation.get("image_id")
         if not isinstance(image_id, (int, float)) or image_id not in images:
-            raise InputError(
-                f"{path!r}: expected annotations of its images, got {image_id!a:.50} "
-                f"(annotations[{number}])"
+            raise InputError.at(
+                path,
+                expected="annotations of its images",
+                got=f"{image_id!a:.50} (annotations[{number}])",
             )
         found[image_id].append(annotation)
     return found

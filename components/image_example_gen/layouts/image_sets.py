@@ -122,12 +122,14 @@ def _names(
 ) -> Iterator[tuple[int, str]]:
     """Each line's number and name. Bytes that are not UTF-8 are those of files' names."""
     if file.problem is not None:
-        raise InputError(f"{file.path!r}: expected an image set, got {file.problem[1]}")
+        raise InputError.at(file.path, expected="an image set", got=file.problem[1])
     data = inputs.read_bytes(file.path)
     if b"\0" in data:
-        raise InputError(
-            f"{file.path!r}: expected an image's name a line in UTF-8, "
-            f"got a zero (byte {data.index(0)})"
+        raise InputError.at(
+            file.path,
+            expected="an image's name a line in UTF-8",
+            got="a zero",
+            offset=data.index(0),
         )
     # Not splitlines(), which also splits at characters that a file's name may hold.
     for number, line in enumerate(data.decode("utf-8-sig", "surrogateescape").split("\n"), 1):

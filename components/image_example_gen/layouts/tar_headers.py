@@ -109,7 +109,7 @@ def _check_end(stream: BinaryIO, path: str, end: int, size: int) -> None:
 
 
 def _bad(path: str, got: str, position: int) -> InputError:
-    return InputError(f"{path!r}: expected a whole tar archive, got {got} (byte {position})")
+    return InputError.at(path, expected="a whole tar archive", got=got, offset=position)
 
 
 def holes(member: tarfile.TarInfo) -> bool:

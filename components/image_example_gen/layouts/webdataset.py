@@ -142,7 +142,8 @@ def _read_archive(inputs: LayoutInputs, path: str, found: _Found) -> None:
         if is_compressed or path.lower().endswith(_COMPRESSED):
             raise InputError(
                 f"{path!r}: expected an archive that is not compressed, since its images are read "
-                "at random. Unpack it with gunzip or the like."
+                "at random. Unpack it with gunzip or the like.",
+                path=path,
             )
         stream.seek(0)
         for member in read_headers(stream, path=path, size=file.size):
@@ -184,9 +185,11 @@ def _add(
     elif kind != "image" and kind not in SIDECARS:
         found.ignored[extension] += 1
     elif kind in sample.members:
-        raise InputError(
-            f"{path!r}: expected one {kind} of key {sample.key!r}, got {sample.members[kind]!r} "
-            f"and {name!r} (byte {member.offset})"
+        raise InputError.at(
+            path,
+            expected=f"one {kind} of key {sample.key!r}",
+            got=f"{sample.members[kind]!r} and {name!r}",
+            offset=member.offset,
         )
     else:
         sample.members[kind] = name
@@ -218,9 +221,10 @@ def _sample(found: _Found, path: str, key: str, split: str | None) -> _Sample:
 
 def _content(stream: BinaryIO, member: tarfile.TarInfo, path: str) -> bytes:
     if member.size > _MAX_SIDECAR_BYTES:
-        raise InputError(
-            f"{path!r}: expected {member.name!r} of at most {_MAX_SIDECAR_BYTES} bytes, "
-            f"got {member.size}"
+        raise InputError.at(
+            path,
+            expected=f"{member.name!r} of at most {_MAX_SIDECAR_BYTES} bytes",
+            got=str(member.size),
         )
     stream.seek(member.offset_data)
     return stream.read(member.size)

@@ -140,7 +140,9 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
             os.makedirs(place, exist_ok=True)
         except OSError as error:  # such as a file system that is read-only
             raise ConfigError(
-                f"{name}: expected a folder that can be made, got {place!r}: {error.strerror}"
+                f"{name}: expected a folder that can be made, got {place!r}: {error.strerror}",
+                setting=name,
+                value=place,
             ) from error
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
     name = _PIPELINE if store == own else f"{_PIPELINE}-{_digest(root)}"

@@ -104,13 +104,15 @@ def check_source(source: str) -> tuple[list[str], bool]:
         InputError: there is nothing, or a dataset of TFRecords already.
     """
     if not exists(source):
-        raise InputError(f"source {source!r}: expected a file or a folder, found none")
+        raise InputError(f"source {source!r}: expected a file or a folder, found none", path=source)
     if not is_folder(source):
         names, is_all = [posixpath.basename(source)], True
     else:
         names, is_all = _names_below(source)
     if not names:
-        raise InputError(f"source {source!r}: expected images, texts or sounds, found no file")
+        raise InputError(
+            f"source {source!r}: expected images, texts or sounds, found no file", path=source
+        )
     refuse_dataset("source", source, names)
     return names, is_all
 
@@ -136,7 +138,8 @@ def _recognise_file(source: str) -> Recognised:
     what = "an image" if kind == "image" else "a sound" if kind == "audio" else "a file"
     raise InputError(
         f"source {source!r}: expected a folder, a table or an archive, got {what}. "
-        "Give the folder that it is in, or say what it is: kind='text' (--kind text)."
+        "Give the folder that it is in, or say what it is: kind='text' (--kind text).",
+        path=source,
     )
 
 
@@ -226,5 +229,6 @@ def _doubt(source: str, seen: str) -> InputError:
     choices = ", ".join(f"kind={kind!r} (--kind {kind})" for kind in KINDS)
     return InputError(
         f"source {source!r}: expected images, texts or sounds, found {seen}: which of them is "
-        f"meant cannot be told. Say so: {choices}."
+        f"meant cannot be told. Say so: {choices}.",
+        path=source,
     )

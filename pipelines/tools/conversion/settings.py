@@ -79,7 +79,9 @@ def prepare(
         ConfigError: a setting is not allowed.
     """
     if not isinstance(source, (str, os.PathLike)):
-        raise ConfigError(f"source: expected a path or a DataFrame, got {type(source).__name__}")
+        raise ConfigError(
+            f"source: expected a path or a DataFrame, got {type(source).__name__}", setting="source"
+        )
     if kind not in (None, *KINDS):
         raise ConfigError(
             f"kind: expected one of {', '.join(KINDS)}, or None, got {kind!r}."
@@ -88,7 +90,7 @@ def prepare(
     _check_splits(splits, options)
     source = os.fspath(source)
     if not source:
-        raise ConfigError(f"source: expected a path, got {source!r}")
+        raise ConfigError.of("source", source, allowed="a path")
     known, seen = kind, "as asked for"
     if known is None:
         if "://" in source:
@@ -143,18 +145,16 @@ def _check_options(options: Mapping[str, Any], *, kind: str | None = None) -> No
     )
     for name, value in options.items():
         if name in _TFX_OPTIONS and isinstance(value, (str, bool, int, float, list, tuple)):
-            raise ConfigError(f"{name}: expected TFX's own message, got {value!r}")
+            raise ConfigError.of(name, value, allowed="TFX's own message")
 
 
 def _check_splits(splits: Mapping[str, int] | None, options: Mapping[str, Any]) -> None:
     if splits is None:
         return
     if "output_config" in options:
-        raise ConfigError(f"splits: expected none beside output_config, got {splits!r}")
+        raise ConfigError.of("splits", splits, allowed="none beside output_config")
     if not isinstance(splits, Mapping) or not splits:
-        raise ConfigError(
-            f"splits: expected shares such as {{'train': 8, 'eval': 2}}, got {splits!r}"
-        )
+        raise ConfigError.of("splits", splits, allowed="shares such as {'train': 8, 'eval': 2}")
     for name, share in splits.items():
         check_split_name(str(name))
         if isinstance(share, bool) or not isinstance(share, int) or share < 1:
@@ -169,14 +169,18 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     """
     for name, place in (("out", out), ("metadata", metadata or "")):
         if "://" in place:
-            raise ConfigError(
-                f"{name}: expected a local path, got {place!r}. To write elsewhere, put the "
-                "components into a pipeline of your own."
+            raise ConfigError.of(
+                name,
+                place,
+                allowed="a local path",
+                advice="To write elsewhere, put the components into a pipeline of your own.",
             )
     if not out:
-        raise ConfigError(f"out: expected a folder, got {out!r}")
+        raise ConfigError.of("out", out, allowed="a folder")
     if metadata and os.path.isdir(metadata):
-        raise ConfigError(f"metadata: expected a file, got the folder {metadata!r}")
+        raise ConfigError(
+            f"metadata: expected a file, got the folder {metadata!r}", setting="metadata"
+        )
     _check_folder("out", out)
     if metadata:
         _check_folder("metadata", os.path.dirname(metadata) or ".")
@@ -186,7 +190,9 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     ):
         raise ConfigError(
             f"out: expected a folder outside the input, got {out!r} in {source!r}. "
-            "The next run would take the dataset for input."
+            "The next run would take the dataset for input.",
+            setting="out",
+            value=out,
         )
 
 
@@ -198,9 +204,11 @@ def _check_folder(name: str, folder: str) -> None:
     if not os.path.isdir(place):
         is_file = place == os.path.abspath(folder)
         what = f"the file {folder!r}" if is_file else f"{folder!r}, below the file {place!r}"
-        raise ConfigError(f"{name}: expected a folder, got {what}")
+        raise ConfigError(f"{name}: expected a folder, got {what}", setting=name)
     if not os.access(place, os.W_OK | os.X_OK):
         raise ConfigError(
             f"{name}: expected a folder that can be written to, got {folder!r}: "
-            f"no permission to write in {place!r}"
+            f"no permission to write in {place!r}",
+            setting=name,
+            value=folder,
         )

@@ -89,7 +89,7 @@ def export_examples(examples: Iterable[Example], folder: str) -> int:
     os.makedirs(folder, exist_ok=True)
     if os.listdir(folder):
         raise DatasetError(
-            f"{folder!r}: expected an empty folder, found files in it. Name another."
+            f"{folder!r}: expected an empty folder, found files in it. Name another.", path=folder
         )
     rows = [_export(example, folder) for example in examples]
     names = list(dict.fromkeys(name for row in rows for name in row))

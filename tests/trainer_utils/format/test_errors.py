@@ -117,9 +117,8 @@ def test_what_reads_a_shard_says_where_as_data():
 @pytest.mark.parametrize("name", ["batch_size", "shuffle", "prefetch", "nothing_such"])
 def test_a_refused_setting_says_which_as_data(name):
     code = (
-        "from trainer_utils.format import ConfigError\n"
-        "from trainer_utils.options import InputOptions, chosen_options\n"
-        f"try: chosen_options(None, {{{name!r}: -1.5}}, of='input_fn', also=())\n"
+        "from trainer_utils import ConfigError, InputOptions\n"
+        f"try: InputOptions(**{{{name!r}: -1.5}})\n"
         "except ConfigError as error: print(error.setting, error.value, bool(error.allowed))\n"
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
