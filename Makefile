@@ -24,7 +24,7 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
-.PHONY: help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks
+.PHONY: help venv demo demo-text test test-quick settings golden test-current test-other bench-stack bench-stacks
 .PHONY: test-trainer test-flink test-prism lint format lock build image release clean other-stack
 
 help:  ## this list
@@ -46,6 +46,9 @@ test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its op
 
 test-quick: $(READY)  ## the tests not marked e2e or slow
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not e2e and not slow" $(ARGS)
+
+settings: $(READY)  ## tables of the docs and type stubs, from the declarations of the settings
+	@$(BIN)/python scripts/write_settings.py
 
 golden: $(READY)  ## the digests that both stacks are compared with, after a change of the format
 	@$(BIN)/python -m tests.golden.make_digests > tests/golden/digests.json.new

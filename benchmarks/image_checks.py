@@ -15,7 +15,8 @@ from typing import Any
 from PIL import Image
 from sklearn.datasets import load_sample_images
 
-from components.media.images import ImageOptions, store_image
+from components.media.images import store_image
+from components.media.options import ImageOptions
 
 _KINDS: dict[str, dict[str, Any]] = {
     "JPEG": {"format": "JPEG", "quality": 93},

@@ -9,7 +9,7 @@ component does. `components.kubeflow` needs kfp alone.
 
 import importlib
 import importlib.util
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from trainer_utils.extras import HOW_TO_GET_TFX
 
@@ -19,21 +19,6 @@ _NO_TFX = f"components needs TFX: {HOW_TO_GET_TFX}"
 if not _HAS_TFX and importlib.util.find_spec("kfp") is None:
     raise ImportError(_NO_TFX)
 
-if TYPE_CHECKING:
-    from components.audio_example_gen.component import AudioExampleGen
-    from components.image_example_gen.component import ImageExampleGen
-    from components.schema_export.component import SchemaExport
-    from components.shard_balancer.component import ShardBalancer
-    from components.text_example_gen.component import TextExampleGen
-
-__all__ = [
-    "AudioExampleGen",
-    "ImageExampleGen",
-    "SchemaExport",
-    "ShardBalancer",
-    "TextExampleGen",
-]
-
 _MODULES = {
     "AudioExampleGen": "components.audio_example_gen.component",
     "ImageExampleGen": "components.image_example_gen.component",
@@ -41,6 +26,7 @@ _MODULES = {
     "ShardBalancer": "components.shard_balancer.component",
     "TextExampleGen": "components.text_example_gen.component",
 }
+__all__ = [*_MODULES]  # type checkers and editors read `__init__.pyi`
 
 
 def __getattr__(name: str) -> Any:

@@ -7,8 +7,8 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
 from components.example_gen import lists
 from components.example_gen.executor import MediaExecutor
+from components.example_gen.settings import LISTS
 from components.example_gen.simple_layouts import (
-    LISTS,
     names_at_top,
     read_simple,
     without_reserved,

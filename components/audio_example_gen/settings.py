@@ -6,8 +6,9 @@ AudioSettings(audio=AudioOptions(sample_rate=16_000), vocabulary=["yes", "no"])
 import dataclasses
 
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.simple_layouts import LISTS
-from components.media.audio import AudioOptions
+from components.example_gen.settings import LISTS
+from components.media.options import AudioOptions
+from trainer_utils.format.settings import group, one_of, setting
 
 __all__ = ["AudioSettings"]
 
@@ -16,5 +17,10 @@ __all__ = ["AudioSettings"]
 class AudioSettings(MediaSettings):
     """Those of all media, and the layouts of audio."""
 
-    LAYOUTS = ("auto", "folder", *LISTS)
-    OPTION_NAMES = tuple(field.name for field in dataclasses.fields(AudioOptions))
+    layout: str = setting(
+        "auto",
+        one_of("auto", "folder", *LISTS),
+        "`auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`, `tsv`, "
+        "`jsonl`, `parquet`.",
+    )
+    audio: AudioOptions = group(AudioOptions)

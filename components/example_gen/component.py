@@ -1,85 +1,69 @@
 """What the interfaces of the ExampleGens share.
 
 class TextExampleGenSpec(types.ComponentSpec):
-    PARAMETERS = {**COMMON_PARAMETERS, "delimiter": optional(str)}
-    INPUTS, OUTPUTS = {}, EXAMPLES
+    PARAMETERS = {**TFX_PARAMETERS, **parameters_of(TextSettings)}
+    INPUTS, OUTPUTS = {}, {"examples": examples_channel()}
+
+class TextExampleGen(FilesExampleGen):
+    SPEC_CLASS = TextExampleGenSpec
+    __init__ = takes_settings(TextSettings)(FilesExampleGen.__init__)
 """
 
 import os
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 from tfx import types
 from tfx.components.example_gen import utils
 from tfx.dsl.components.base import base_beam_component
-from tfx.orchestration import data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
-from components.common.checks import as_properties, known_now
+from components.common.component import Runtime
+from components.common.settings import known_now
 from components.example_gen.partition import read_output_config
-from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.format import ConfigError
 
-__all__ = ["COMMON_PARAMETERS", "EXAMPLES", "FilesExampleGen", "Runtime", "optional", "required"]
+__all__ = ["TFX_PARAMETERS", "FilesExampleGen"]
 
-Runtime = data_types.RuntimeParameter
-
-
-def required(kind: type | tuple[type, ...]) -> Any:
-    """A parameter that always has a value, of the kind or one of them."""
-    return component_spec.ExecutionParameter(type=kind)
-
-
-def optional(kind: type) -> Any:
-    """A parameter that may have none."""
-    return component_spec.ExecutionParameter(type=kind, optional=True)
-
-
-COMMON_PARAMETERS: dict[str, Any] = {  # the names that are TFX's mean what they mean there
-    standard_component_specs.INPUT_BASE_KEY: required(str),
-    standard_component_specs.INPUT_CONFIG_KEY: required(example_gen_pb2.Input),
-    standard_component_specs.OUTPUT_CONFIG_KEY: required(example_gen_pb2.Output),
-    standard_component_specs.RANGE_CONFIG_KEY: optional(range_config_pb2.RangeConfig),
-    "layout": required(str),
-    "columns": optional(str),
-    "vocabulary": optional(str),
-    "group_by": optional(str),
-    "stratify": required(int),
-    "seed": required(int),
-    "target_shard_bytes": required(int),
-    "compression": required(str),
-    "max_reject_fraction": required((int, float)),  # 0 and 1, too
-}
-EXAMPLES: dict[str, Any] = {
-    "examples": component_spec.ChannelParameter(type=standard_artifacts.Examples)
+_parameter = component_spec.ExecutionParameter
+TFX_PARAMETERS: dict[str, Any] = {  # they mean what they mean there
+    standard_component_specs.INPUT_BASE_KEY: _parameter(type=str),
+    standard_component_specs.INPUT_CONFIG_KEY: _parameter(type=example_gen_pb2.Input),
+    standard_component_specs.OUTPUT_CONFIG_KEY: _parameter(type=example_gen_pb2.Output),
+    standard_component_specs.RANGE_CONFIG_KEY: _parameter(
+        type=range_config_pb2.RangeConfig, optional=True
+    ),
 }
 
 
 class FilesExampleGen(base_beam_component.BaseBeamComponent):
-    """An ExampleGen over files; subclasses name their settings."""
-
-    settings_class: ClassVar[type[ExampleGenSettings]]
+    """An ExampleGen over files; subclasses name their spec and settings."""
 
     def __init__(
         self,
         input_base: str | os.PathLike[str] | Runtime,
         *,
-        input_config: example_gen_pb2.Input | Runtime | None,
-        output_config: example_gen_pb2.Output | Runtime | None,
-        range_config: range_config_pb2.RangeConfig | Runtime | None,
-        settings: Mapping[str, Any],
+        input_config: example_gen_pb2.Input | Runtime | None = None,
+        output_config: example_gen_pb2.Output | Runtime | None = None,
+        range_config: range_config_pb2.RangeConfig | Runtime | None = None,
+        **properties: Any,
     ) -> None:
         """Makes the component.
 
         Args:
-            input_base, input_config, output_config, range_config: TFX's.
-            settings: by name; those that are not known yet are runtime parameters.
+            input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
+                Parquet) or an archive; a local path or `gs://`.
+            input_config: TFX's. With several splits, each pattern selects one split's files and
+                the folders below the pattern's literal part are classes. Patterns may hold
+                {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.
+            output_config: TFX's: hash splits with their shares, over each example's name (a file's,
+                or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
+                that folders, files or rows name, else train and eval 2:1.
+            range_config: TFX's: which span to take. Default: the latest.
 
         Raises:
             ConfigError: a setting is not allowed.
         """
-        self.settings_class.from_arguments(known_now(settings))
         if isinstance(input_base, os.PathLike):
             input_base = os.fspath(input_base)
         for given in known_now({"input_base": input_base}).values():
@@ -93,6 +77,6 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
             output_config=output_config or example_gen_pb2.Output(),
             range_config=range_config,
             examples=types.Channel(type=standard_artifacts.Examples),
-            **as_properties(settings, json_names=self.settings_class.JSON_PROPERTIES),
+            **properties,
         )
         super().__init__(spec=spec)

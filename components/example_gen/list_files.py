@@ -17,10 +17,10 @@ from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_kinds import kind_of_heads, kind_of_name, looked_at
 from components.example_gen.list_tables import Embedded, Table
+from components.example_gen.settings import MEDIA
 from trainer_utils.format import InputError, canonical_split
 
 __all__ = [
-    "MEDIA",
     "WORDS",
     "embedded_sources",
     "feature_names",
@@ -30,7 +30,6 @@ __all__ = [
     "split_of_name",
 ]
 
-MEDIA = ("image", "audio")
 WORDS = {"image": "image", "audio": "sound"}
 _NOISE = 0.1  # of a column's files: that many of another kind are rejects
 

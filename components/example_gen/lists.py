@@ -37,7 +37,6 @@ from components.common.listing import (
 from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
 from components.example_gen.list_files import (
-    MEDIA,
     WORDS,
     embedded_sources,
     feature_names,
@@ -47,15 +46,15 @@ from components.example_gen.list_files import (
     split_of_name,
 )
 from components.example_gen.list_tables import SUFFIXES, Table, read_table
+from components.example_gen.settings import COLUMN_KINDS, MEDIA
 from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS
 from components.tables.column_types import LABEL_NAMES, typed_column
 from components.tables.headers import ROWS, check_agreement, doubt, refuse_doubtful
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
-__all__ = ["COLUMN_KINDS", "find", "is_list", "kind_of_list", "read"]
+__all__ = ["find", "is_list", "kind_of_list", "read"]
 
-COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
 _MEDIA_COLUMNS = {
     "image": ("image_uri", "image", *_FILE_COLUMNS),

@@ -2,66 +2,143 @@
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSettings(ExampleGenSettings):
-    LAYOUTS = ("auto", "csv", "lines")
-    lowercase: bool = False
+    layout: str = setting("auto", one_of("auto", "csv"), "`auto`, or the name of one: `csv`.")
+    lowercase: bool = setting(False, one_of(False, True), "make texts lower case.")
 """
 
 import dataclasses
-import json
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar, TypeVar, cast
+from typing import Any, cast
 
-from components.common.checks import COMPRESSIONS, check_choice, check_number
+from components.common.settings import COMPRESSIONS, ComponentSettings
 from trainer_utils.format import ConfigError
+from trainer_utils.format.settings import number, one_of, setting
 
-__all__ = ["ExampleGenSettings", "check_table_names", "check_texts"]
+__all__ = ["COLUMN_KINDS", "LISTS", "MEDIA", "ExampleGenSettings"]
 
-_Settings = TypeVar("_Settings", bound="ExampleGenSettings")
+LISTS = ("csv", "tsv", "jsonl", "parquet")
+MEDIA = ("image", "audio")
+COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
+
+
+def _texts(name: str, values: Any) -> Any:
+    """Refuses anything but a list of texts that are not empty."""
+    is_list = isinstance(values, Sequence) and not isinstance(values, str)
+    if not is_list or not all(value and isinstance(value, str) for value in values):
+        raise ConfigError(f"{name}: expected a list of texts that are not empty, got {values!r}")
+    return values
+
+
+def _different_texts(name: str, values: Any) -> Any:
+    _texts(name, values)
+    if len(set(values)) < len(values):
+        raise ConfigError(f"{name}: expected each once, got {list(values)}")
+    return values
+
+
+def _kinds_by_column(name: str, columns: Any) -> Any:
+    if not isinstance(columns, Mapping):
+        raise ConfigError(f"{name}: expected kinds by column, got {columns!r}")
+    for column, kind in columns.items():
+        one_of(*COLUMN_KINDS)(f"{name}[{column!r}]", kind)
+    return columns
+
+
+def _column_name(name: str, value: Any) -> Any:
+    if not (value and isinstance(value, str)):
+        raise ConfigError(f"{name}: expected the name of a column, got {value!r}")
+    return value
+
+
+def _labels_by_feature(name: str, given: Any) -> dict[str, tuple[str, ...]]:
+    if isinstance(given, Mapping):
+        by_feature = given
+    else:
+        _texts(name, given)
+        by_feature = {"label": given} if given else {}
+    for feature, labels in by_feature.items():
+        _texts(f"{name}[{feature!r}]", labels)
+        if not labels:
+            raise ConfigError(f"{name}[{feature!r}]: expected labels, got {labels!r}")
+        for label in labels:
+            if "\n" in label or "\r" in label:
+                raise ConfigError(f"{name}[{feature!r}]: expected one line each, got {label!r}")
+        if len(set(labels)) < len(labels):
+            twice = next(label for label in labels if list(labels).count(label) > 1)
+            raise ConfigError(f"{name}[{feature!r}]: expected each label once, got {twice!r} twice")
+    return {feature: tuple(labels) for feature, labels in by_feature.items()}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ExampleGenSettings:
+class ExampleGenSettings(ComponentSettings):
     """What shapes the output, beside TFX's own input_config and output_config.
 
-    Args:
-        layout: one of `LAYOUTS`.
-        columns: kinds by column of a list or table.
-        vocabulary: labels in the order of their ids: of `label`, or by feature.
-        group_by: the column whose equal values share a split.
-        stratify: whether hashed splits keep the shares of the classes.
-        seed: of the hash that decides splits, order and shards; 64 bits, signed.
-        target_shard_bytes: wished size of a shard, at least 1 byte.
-        compression: `none` or `gzip`.
-        max_reject_fraction: of the inputs that may be rejected, in [0, 1].
+    Subclasses say which layouts there are.
     """
 
-    LAYOUTS: ClassVar[Sequence[str]]
-    JSON_PROPERTIES: ClassVar[Sequence[str]] = ("columns", "vocabulary")  # texts, where TFX is
-
-    layout: str = "auto"
-    columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    vocabulary: Mapping[str, Sequence[str]] | Sequence[str] = dataclasses.field(
-        default_factory=dict
+    layout: str = setting(
+        "auto",
+        one_of("auto", *LISTS),
+        "`auto`: it is recognised; or the name of one, such as `folder`, `csv` or `voc`.",
     )
-    group_by: str | None = None
-    stratify: bool = False
-    seed: int = 0
-    target_shard_bytes: int = 128 << 20  # 128 MiB: the field's advice is 100 to 200 MB
-    compression: str = "none"
-    max_reject_fraction: float = 0.01
+    columns: Mapping[str, str] = setting(
+        {},
+        _kinds_by_column,
+        "kinds by column of a table: `int`, `float`, `string`, `text`, `label`, `image`, `audio`, "
+        "`split` or `ignore`. Default: by their names and all their values. Columns of kind "
+        "`image` and `audio` name files, which go into the examples, each as a feature of the "
+        "column's name.",
+    )
+    image_roots: Sequence[str] = setting(
+        (), _texts, "folders beside `input_base` that a table's rows may point into."
+    )
+    column_names: Sequence[str] = setting(
+        (), _different_texts, "of a CSV or TSV without a header, or in place of its names."
+    )
+    header: bool | None = setting(
+        None,
+        one_of(None, False, True),
+        "whether the first row of a CSV or TSV has the columns' names. Default: told by what "
+        "stands in it, and in all files; a doubt is an error.",
+    )
+    vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting(
+        {},
+        _labels_by_feature,
+        "the labels in the order of their ids: of the feature `label`, or by feature. Others are "
+        "rejected. Default: all labels, sorted.",
+    )
+    group_by: str | None = setting(
+        None,
+        _column_name,
+        "the column whose equal values share a split, such as a patient.",
+    )
+    stratify: bool = setting(
+        False,
+        one_of(False, True),
+        "hashed splits keep the share of each class, to within one example.",
+    )
+    seed: int = setting(
+        0, number(-(2**63), 2**63 - 1), "of the hash that decides splits, order and shards."
+    )
+    target_shard_bytes: int = setting(  # 128 MiB: the field's advice is 100 to 200 MB
+        128 << 20, number(1), "target size of a shard in bytes."
+    )
+    compression: str = setting(
+        "none", one_of(*COMPRESSIONS), "`none`, or `gzip` (slower to read, and Datum cannot)."
+    )
+    max_reject_fraction: float = setting(
+        0.01,
+        number(0, 1, kind=float),
+        "the run fails when more than this part of the inputs was rejected.",
+    )
 
     def __post_init__(self) -> None:
-        check_choice("layout", self.layout, self.LAYOUTS)
-        if not isinstance(self.columns, Mapping):
-            raise ConfigError(f"columns: expected kinds by column, got {self.columns!r}")
-        object.__setattr__(self, "vocabulary", _checked_vocabulary(self.vocabulary))
-        if self.group_by is not None and not (self.group_by and isinstance(self.group_by, str)):
-            raise ConfigError(f"group_by: expected the name of a column, got {self.group_by!r}")
-        check_choice("stratify", self.stratify, (False, True))
-        check_number("seed", self.seed, -(2**63), 2**63 - 1)
-        check_number("target_shard_bytes", self.target_shard_bytes, 1)
-        check_choice("compression", self.compression, COMPRESSIONS)
-        check_number("max_reject_fraction", self.max_reject_fraction, 0, 1, kind=float)
+        super().__post_init__()
+        if self.header is False and not self.column_names:
+            raise ConfigError(
+                "header: expected True or None without column_names, got False. "
+                "Name the columns: column_names=['text', 'label']."
+            )
 
     @property
     def vocabularies(self) -> dict[str, tuple[str, ...]]:
@@ -73,80 +150,9 @@ class ExampleGenSettings:
         """Whether shards are compressed."""
         return self.compression == "gzip"
 
-    @classmethod
-    def from_properties(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
-        """From execution properties; other keys are passed over, missing ones have defaults."""
-        known = {name: value for name, value in values.items() if value is not None}
-        for name in known.keys() & set(cls.JSON_PROPERTIES):
-            try:
-                known[name] = json.loads(known[name])
-            except ValueError as error:
-                raise ConfigError(f"{name}: expected JSON, got {known[name]!r}") from error
-        return cls.from_arguments(known)
-
-    @classmethod
-    def from_arguments(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
-        """From the component's arguments; others are passed over, and None means the default
-        of those that are lists or mappings.
-        """
-        defaults = {field.name: field.default for field in dataclasses.fields(cls)}
-        collections = (dataclasses.MISSING, ())
-        return cls(
-            **{
-                name: value
-                for name, value in values.items()
-                if name in defaults and not (value is None and defaults[name] in collections)
-            }
-        )
-
-    @classmethod
-    def argument_names(cls) -> tuple[str, ...]:
-        """What the component's constructor takes of these settings."""
-        return tuple(field.name for field in dataclasses.fields(cls))
-
     def for_manifest(self) -> dict[str, Any]:
-        """The settings as a manifest keeps them: of a vocabulary its size."""
+        """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
         config = dataclasses.asdict(self)
+        del config["image_roots"]
         config["vocabulary"] = {name: len(labels) for name, labels in self.vocabularies.items()}
         return config
-
-
-def _checked_vocabulary(given: Any) -> dict[str, tuple[str, ...]]:
-    if isinstance(given, Mapping):
-        by_feature = given
-    else:
-        check_texts("vocabulary", given)
-        by_feature = {"label": given} if given else {}
-    for name, labels in by_feature.items():
-        check_texts(f"vocabulary[{name!r}]", labels)
-        if not labels:
-            raise ConfigError(f"vocabulary[{name!r}]: expected labels, got {labels!r}")
-        for label in labels:
-            if "\n" in label or "\r" in label:
-                raise ConfigError(f"vocabulary[{name!r}]: expected one line each, got {label!r}")
-        if len(set(labels)) < len(labels):
-            twice = next(label for label in labels if list(labels).count(label) > 1)
-            raise ConfigError(
-                f"vocabulary[{name!r}]: expected each label once, got {twice!r} twice"
-            )
-    return {name: tuple(labels) for name, labels in by_feature.items()}
-
-
-def check_texts(name: str, values: object) -> None:
-    """Refuses anything but a list of texts that are not empty."""
-    is_list = isinstance(values, Sequence) and not isinstance(values, str)
-    if not is_list or not all(value and isinstance(value, str) for value in values):  # type: ignore[attr-defined]
-        raise ConfigError(f"{name}: expected a list of texts that are not empty, got {values!r}")
-
-
-def check_table_names(column_names: Sequence[str], header: object) -> None:
-    """Refuses names of columns that are none, or that come twice, and a missing header without."""
-    check_texts("column_names", column_names)
-    if len(set(column_names)) < len(column_names):
-        raise ConfigError(f"column_names: expected each once, got {list(column_names)}")
-    check_choice("header", header, (None, False, True))
-    if header is not None and not header and not column_names:
-        raise ConfigError(
-            "header: expected True or None without column_names, got False. "
-            "Name the columns: column_names=['text', 'label']."
-        )

@@ -11,11 +11,11 @@ from components.common.layout_inputs import LayoutInputs, readable
 from components.common.listing import Listing, with_left_out, without_column
 from components.example_gen import folder, lists
 from components.example_gen.media import DESCRIPTIONS
+from components.example_gen.settings import LISTS
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import display_path
 
 __all__ = [
-    "LISTS",
     "check_no_columns",
     "name_simple",
     "names_at_top",
@@ -23,8 +23,6 @@ __all__ = [
     "refuse_layout",
     "without_reserved",
 ]
-
-LISTS = ("csv", "tsv", "jsonl", "parquet")
 
 
 def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:

@@ -6,8 +6,9 @@ ImageSettings(target_shard_bytes=64 << 20, seed=7, vocabulary=["cat", "dog"])
 import dataclasses
 
 from components.example_gen.media_settings import MediaSettings
-from components.image_example_gen.layouts import LAYOUTS
-from components.media.images import ImageOptions
+from components.example_gen.settings import LISTS
+from components.media.options import AudioOptions, ImageOptions
+from trainer_utils.format.settings import group, one_of, setting
 
 __all__ = ["ImageSettings"]
 
@@ -16,5 +17,11 @@ __all__ = ["ImageSettings"]
 class ImageSettings(MediaSettings):
     """Those of all media, and the layouts of images."""
 
-    LAYOUTS = LAYOUTS
-    OPTION_NAMES = (*(field.name for field in dataclasses.fields(ImageOptions)), "sample_rate")
+    layout: str = setting(
+        "auto",
+        one_of("auto", "folder", *LISTS, "voc", "segmentation", "coco", "tar"),
+        "`auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`, `tsv`, "
+        "`jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.",
+    )
+    images: ImageOptions = group(ImageOptions)
+    audio: AudioOptions = group(AudioOptions, only=("sample_rate",))  # of sounds in a list

@@ -12,20 +12,13 @@ Writing and compiling such a pipeline needs kfp, and no TFX; the containers have
 """
 
 import importlib
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from components.kubeflow.images import default_image, using_image
 
-if TYPE_CHECKING:
-    from components.kubeflow.native import (
-        image_example_gen,
-        schema_export,
-        shard_balancer,
-        text_example_gen,
-        train_input_check,
-    )
-
+# Type checkers and editors read `__init__.pyi`.
 __all__ = [
+    "audio_example_gen",
     "default_image",
     "image_example_gen",
     "schema_export",

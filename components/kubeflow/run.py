@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from components.common.settings import ComponentSettings, without_empty
 from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from trainer_utils.format import ConfigError, DatasetError, Manifest
@@ -24,14 +25,7 @@ from trainer_utils.storage import is_remote, join, read_text
 __all__ = ["main"]
 
 _SPLIT_ORDER = ("train", "eval", "test")
-_EMPTY_IS_NONE = (
-    "header",
-    "max_chars",
-    "max_pixels",
-    "num_shards",
-    "resize_shorter_side",
-    "sample_rate",
-)
+_OF_THE_STEP = ("dataset_root", "input_version")  # parameters that are no settings
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -54,6 +48,13 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
+def _audio_example_gen(step: ExecutorInput) -> dict[str, dict[str, Any]]:
+    from components.audio_example_gen.executor import Executor
+    from components.audio_example_gen.settings import AudioSettings
+
+    return _example_gen(step, Executor, AudioSettings)
+
+
 def _image_example_gen(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     from components.image_example_gen.executor import Executor
     from components.image_example_gen.settings import ImageSettings
@@ -68,18 +69,16 @@ def _text_example_gen(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     return _example_gen(step, Executor, TextSettings)
 
 
-def _example_gen(step: ExecutorInput, executor: Any, settings: Any) -> dict[str, dict[str, Any]]:
-    from components.common.checks import as_properties
-
-    given = _given(step.parameters)
-    given.pop("dataset_root", None)
+def _example_gen(
+    step: ExecutorInput, executor: Any, settings: type[ComponentSettings]
+) -> dict[str, dict[str, Any]]:
+    given = _given(step.parameters, settings)
     located = {
         "input_base": _input_base(step, given.pop("input_base", "")),
         "input_config": _input_config(given.pop("input_patterns", {})),
         "output_config": _output_config(given.pop("splits", {}), given.pop("split_by", "")),
     }
-    settings.from_arguments(given)  # what is wrong, before anything is looked for
-    properties = as_properties(given, json_names=settings.JSON_PROPERTIES)
+    properties = _properties(settings, given)
     return _fill_dataset(
         step, "examples", lambda outputs: executor().Do({}, outputs, {**properties, **located})
     )
@@ -126,15 +125,13 @@ def _output_config(splits: Mapping[str, float], split_by: str) -> str:
 def _shard_balancer(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     from tfx.types import standard_artifacts
 
-    from components.common.checks import as_properties
     from components.shard_balancer.executor import Executor
     from components.shard_balancer.settings import BalancerSettings
 
-    given = _given(step.parameters)
-    given.pop("dataset_root", None)
+    given = _given(step.parameters, BalancerSettings)
     if by_split := given.pop("shards_by_split", None):
         given["num_shards"] = by_split
-    BalancerSettings(**given)
+    properties = _properties(BalancerSettings, given)
     inputs = [
         _tfx_artifact(standard_artifacts.Examples, step.inputs[name])
         for name in ("examples", "more_examples")
@@ -143,9 +140,7 @@ def _shard_balancer(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     return _fill_dataset(
         step,
         "balanced_examples",
-        lambda outputs: Executor().Do(
-            {"examples": inputs}, outputs, as_properties(given, json_names=["num_shards"])
-        ),
+        lambda outputs: Executor().Do({"examples": inputs}, outputs, properties),
     )
 
 
@@ -154,6 +149,7 @@ def _schema_export(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     from tfx.types.experimental import simple_artifacts
 
     from components.schema_export.executor import Executor
+    from components.schema_export.settings import SchemaExportSettings
 
     kinds = {
         "examples": standard_artifacts.Examples,
@@ -171,7 +167,7 @@ def _schema_export(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     }
     for name, artifact in made.items():
         artifact.uri = step.outputs[name].path
-    properties = {"tfds": int(step.parameters.get("tfds", False))}
+    properties = _properties(SchemaExportSettings, _given(step.parameters, SchemaExportSettings))
     Executor().Do(inputs, {name: [artifact] for name, artifact in made.items()}, properties)
     return {name: _metadata(artifact) for name, artifact in made.items()}
 
@@ -226,15 +222,16 @@ def _metadata(artifact: Any) -> dict[str, Any]:
     }
 
 
-def _given(parameters: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings that are given: Kubeflow knows no parameter without a value."""
-    return {
-        name: value
-        for name, value in parameters.items()
-        if value not in ("", None, [], {})
-        and not (not value and name in _EMPTY_IS_NONE)
-        and name != "input_version"
-    }
+def _given(parameters: Mapping[str, Any], settings: type[ComponentSettings]) -> dict[str, Any]:
+    """What is given for a component: Kubeflow knows no parameter without a value."""
+    given = without_empty(settings, parameters)
+    return {name: value for name, value in given.items() if name not in _OF_THE_STEP}
+
+
+def _properties(settings: type[ComponentSettings], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Execution properties, checked before anything is looked for."""
+    settings.from_arguments(given)
+    return settings.to_properties(given)
 
 
 def _ordered(by_split: Mapping[str, Any]) -> list[str]:
@@ -250,6 +247,7 @@ def _count(name: str, value: object) -> int:
 
 
 _RUN: dict[str, Callable[[ExecutorInput], dict[str, dict[str, Any]]]] = {
+    "audio_example_gen": _audio_example_gen,
     "image_example_gen": _image_example_gen,
     "schema_export": _schema_export,
     "shard_balancer": _shard_balancer,

@@ -17,12 +17,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.common.checks import check_choice, check_number
 from components.common.rejects import RejectedInputError
 from components.media.mpeg_frames import counted
 from components.media.ogg_pages import check_pages
+from components.media.options import LARGEST_RATE, AudioOptions
 
-__all__ = ["AUDIO_EXTENSIONS", "AudioOptions", "StoredAudio", "store_audio"]
+__all__ = ["AUDIO_EXTENSIONS", "StoredAudio", "store_audio"]
 
 _EXTENSIONS = {
     "WAV": (".wav", ".wave"),
@@ -32,29 +32,10 @@ _EXTENSIONS = {
 }
 AUDIO_EXTENSIONS = frozenset(ending for endings in _EXTENSIONS.values() for ending in endings)
 _MOST_BYTES = 1 << 30  # of samples: an Example, being one protocol buffer, ends at 2 GiB
-_LARGEST_RATE = 768_000
 _MP3_FRAME = 1152  # samples, of which a count may have one too many
 _UNKNOWN_FRAMES = 1 << 62
 _PCM = 1  # of a `fmt ` chunk
 _UNKNOWN_SIZE = 0xFFFFFFFF  # of a stream whose end was not known when it began
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class AudioOptions:
-    """What is to become of audio.
-
-    Args:
-        sample_rate: in Hz, to which all is resampled; None leaves each file's own.
-        channels: 1 mixes all into one, 2 doubles a single one; None leaves each file's own.
-    """
-
-    sample_rate: int | None = None
-    channels: int | None = None
-
-    def __post_init__(self) -> None:
-        if self.sample_rate is not None:
-            check_number("sample_rate", self.sample_rate, 1, _LARGEST_RATE)
-        check_choice("channels", self.channels, (None, 1, 2))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -252,9 +233,9 @@ def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArra
 def _resample(samples: npt.NDArray[np.float32], rate: int, wished: int) -> npt.NDArray[np.float32]:
     from scipy import signal  # takes a second
 
-    if rate > _LARGEST_RATE:  # whose filter alone may take gigabytes
+    if rate > LARGEST_RATE:  # whose filter alone may take gigabytes
         raise RejectedInputError(
-            "UNSUPPORTED_FORMAT", f"expected at most {_LARGEST_RATE} Hz to resample, got {rate}"
+            "UNSUPPORTED_FORMAT", f"expected at most {LARGEST_RATE} Hz to resample, got {rate}"
         )
     if (octets := -(-len(samples) * wished // rate) * samples.shape[1] * 4) > _MOST_BYTES:
         raise RejectedInputError(

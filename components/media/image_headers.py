@@ -11,9 +11,8 @@ from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  the latte
 from components.common.rejects import RejectedInputError
 from components.media.image_structure import is_plain_bmp
 
-__all__ = ["IMAGE_HEADS", "MAX_PIXELS", "channels_of", "frames_of", "open_image"]
+__all__ = ["IMAGE_HEADS", "channels_of", "frames_of", "open_image"]
 
-MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
 # Others stay unopened: EPS, for one, would run Ghostscript.
 _FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
 _PNG_BIT_DEPTH, _BMP_BITS = 24, slice(28, 30)  # where they stand in the file

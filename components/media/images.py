@@ -11,25 +11,21 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from components.common.checks import check_choice, check_number
 from components.common.rejects import RejectedInputError
-from components.media.image_headers import MAX_PIXELS, channels_of, frames_of, open_image
+from components.media.image_headers import channels_of, frames_of, open_image
 from components.media.image_structure import ImageStructure, check_agreement, scan_image
+from components.media.options import ImageOptions
 from components.media.orientation import UPRIGHT, orientation_of, turned, turned_back
 from components.media.pixels import encoded, in_plain_colours, load
 from components.media.tensorflow_reading import reads_alike
-from trainer_utils.format import ConfigError
 
 __all__ = [
     "IMAGE_EXTENSIONS",
-    "MAX_PIXELS",
-    "ImageOptions",
     "StoredImage",
     "store_image",
     "store_label_map",
 ]
 
-_MOST_PIXELS = 2 * MAX_PIXELS  # beyond it Pillow refuses to open a file
 _EXTENSIONS = {
     "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
     "PNG": (".png", ".apng"),
@@ -40,45 +36,6 @@ _EXTENSIONS = {
 }
 IMAGE_EXTENSIONS = frozenset(ending for endings in _EXTENSIONS.values() for ending in endings)
 _FORMAT_OF = {ending: name for name, endings in _EXTENSIONS.items() for ending in endings}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageOptions:
-    """What is to become of images.
-
-    Args:
-        orientation: `apply` turns an image as its EXIF tag says, `keep` leaves it.
-        frames: of an animation, `first` keeps the first, `reject` none.
-        resize_shorter_side: in pixels, at least 1; smaller images stay as they are. None: all do.
-        quality: of JPEGs that are encoded anew, from 1 to 100.
-        encoding: `file`, or `raw`: `(side, side, 3) uint8`, row by row, cut from the middle of
-            the resized image; a smaller one is enlarged, since all must have one size.
-        verify: `structure`, or `decode`: Pillow and TensorFlow decode whatever is to be kept.
-        max_pixels: of an image, all its frames together.
-    """
-
-    orientation: str = "apply"
-    frames: str = "first"
-    resize_shorter_side: int | None = None
-    quality: int = 95
-    encoding: str = "file"
-    verify: str = "structure"
-    max_pixels: int = MAX_PIXELS
-
-    def __post_init__(self) -> None:
-        check_choice("orientation", self.orientation, ("apply", "keep"))
-        check_choice("frames", self.frames, ("first", "reject"))
-        check_choice("encoding", self.encoding, ("file", "raw"))
-        check_choice("verify", self.verify, ("structure", "decode"))
-        check_number("quality", self.quality, 1, 100)
-        check_number("max_pixels", self.max_pixels, 1, _MOST_PIXELS)
-        if self.resize_shorter_side is not None:
-            check_number("resize_shorter_side", self.resize_shorter_side, 1)
-        elif self.encoding == "raw":
-            raise ConfigError(
-                "resize_shorter_side: expected pixels for encoding='raw', whose images have all "
-                "one size, got None"
-            )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

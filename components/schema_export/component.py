@@ -5,35 +5,32 @@ schema.outputs["datum_schema"]      # for ExampleValidator, Transform, Trainer, 
 schema.outputs["datum_dataset"]     # for datum.load(uri), and for everybody else
 """
 
+from typing import Any
+
 from tfx import types
 from tfx.dsl.components.base import base_component, executor_spec
-from tfx.orchestration import data_types
-from tfx.types import component_spec, standard_artifacts
+from tfx.types import standard_artifacts
 from tfx.types.experimental import simple_artifacts
 
-from components.common.checks import names_checked
+from components.common.component import channel, examples_channel, parameters_of, takes_settings
 from components.schema_export.executor import Executor
+from components.schema_export.settings import SchemaExportSettings
 
 __all__ = ["SchemaExport"]
 
 
-_Runtime = data_types.RuntimeParameter
-
-
 class SchemaExportSpec(types.ComponentSpec):
-    """The component's inputs and outputs."""
+    """The component's parameters, inputs and outputs."""
 
-    PARAMETERS = {"tfds": component_spec.ExecutionParameter(type=int)}
+    PARAMETERS = parameters_of(SchemaExportSettings)
     INPUTS = {
-        "examples": component_spec.ChannelParameter(type=standard_artifacts.Examples),
-        "schema": component_spec.ChannelParameter(type=standard_artifacts.Schema, optional=True),
-        "statistics": component_spec.ChannelParameter(
-            type=standard_artifacts.ExampleStatistics, optional=True
-        ),
+        "examples": examples_channel(),
+        "schema": channel(standard_artifacts.Schema, optional=True),
+        "statistics": channel(standard_artifacts.ExampleStatistics, optional=True),
     }
     OUTPUTS = {
-        "datum_schema": component_spec.ChannelParameter(type=standard_artifacts.Schema),
-        "datum_dataset": component_spec.ChannelParameter(type=simple_artifacts.Dataset),
+        "datum_schema": channel(standard_artifacts.Schema),
+        "datum_dataset": channel(simple_artifacts.Dataset),
     }
 
 
@@ -54,14 +51,14 @@ class SchemaExport(base_component.BaseComponent):
     SPEC_CLASS = SchemaExportSpec
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
 
-    @names_checked
+    @takes_settings(SchemaExportSettings)
     def __init__(
         self,
         examples: types.BaseChannel,
         *,
         schema: types.BaseChannel | None = None,
         statistics: types.BaseChannel | None = None,
-        tfds: bool | _Runtime = False,
+        **properties: Any,
     ) -> None:
         """Makes the component.
 
@@ -71,15 +68,16 @@ class SchemaExport(base_component.BaseComponent):
                 feature. Default: made from the examples.
             statistics: TFX's ExampleStatistics of them; where the two disagree the run fails and
                 names the feature.
-            tfds: write TFDS's two JSON files too, so that `tfds.builder_from_directory` opens the
-                uri of `datum_dataset`.
+
+        Raises:
+            ConfigError: a setting is not allowed.
         """
         spec = SchemaExportSpec(
             examples=examples,
             schema=schema,
             statistics=statistics,
-            tfds=int(tfds) if isinstance(tfds, bool) else tfds,
             datum_schema=types.Channel(type=standard_artifacts.Schema),
             datum_dataset=types.Channel(type=simple_artifacts.Dataset),
+            **properties,
         )
         super().__init__(spec=spec)

@@ -4,12 +4,12 @@ BalancerSettings(num_shards={"train": 8, "eval": 2})
 """
 
 import dataclasses
-import json
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from components.common.checks import COMPRESSIONS, check_choice, check_number
+from components.common.settings import COMPRESSIONS, ComponentSettings
 from trainer_utils.format import ConfigError, num_shards_for
+from trainer_utils.format.settings import number, one_of, setting
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
@@ -19,76 +19,74 @@ _RUNNER_BYTES = 32 << 20  # Beam's own, and the planner's; measured: 20 to 30 Mi
 _BUFFERS = 10  # blocks that are being read, cut up, joined, written and read back, of some two each
 
 
+def _shards(name: str, value: Any) -> Any:
+    if not isinstance(value, Mapping):
+        return number(1)(name, value)
+    for split, shards in value.items():
+        number(1)(f"{name}[{split!r}]", shards)
+    return value
+
+
+def _feature(name: str, value: Any) -> Any:
+    if not isinstance(value, str):
+        raise ConfigError(f"{name}: expected a feature's name, got {value!r}")
+    return value
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BalancerSettings:
-    """What shapes the output.
+class BalancerSettings(ComponentSettings):
+    """What shapes the output."""
 
-    Args:
-        num_shards: of every split, or by split; None: as `target_shard_bytes` has it.
-        target_shard_bytes: wished size of a shard, at least 1 byte.
-        shard_multiple: shards are a multiple of this, such as the number of workers.
-        shuffle: a global permutation of each split's records; False keeps their order.
-        balance: `records`: shards differ by one record at the most; `bytes`: by the bytes of the
-            largest record at the most.
-        stratify_by: a feature of one value an example; each shard gets each value's share to
-            within one record. With `shuffle` off, each shard keeps the order of the input.
-        seed: of that permutation; 64 bits, signed.
-        compression: `none` or `gzip`.
-        memory_bytes: how much a worker may hold; more data goes through temporary files.
-    """
-
-    num_shards: int | Mapping[str, int] | None = None
-    target_shard_bytes: int = 128 << 20
-    shard_multiple: int = 1
-    shuffle: bool = True
-    balance: str = "records"
-    stratify_by: str | None = None
-    seed: int = 0
-    compression: str = "none"
-    memory_bytes: int = 1 << 30
+    num_shards: int | Mapping[str, int] | None = setting(
+        None,
+        _shards,
+        'of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where there are fewer '
+        "records. Default: as many as come closest to `target_shard_bytes`.",
+    )
+    target_shard_bytes: int = setting(
+        128 << 20, number(1), "target size of a shard in bytes; 100 to 200 MB is the usual advice."
+    )
+    shard_multiple: int = setting(
+        1, number(1), "the number of shards is a multiple of this, such as the number of workers."
+    )
+    shuffle: bool = setting(
+        True,
+        one_of(False, True),
+        "a permutation of all records of a split: each is equally likely in every place. False "
+        "keeps their order (with `stratify_by`: within each shard).",
+    )
+    balance: str = setting(
+        "records",
+        one_of("records", "bytes"),
+        "`records`: shards differ by one record at the most; `bytes`: by the bytes of the largest "
+        "record at the most (before compression).",
+    )
+    stratify_by: str | None = setting(
+        None,
+        _feature,
+        "a feature, such as `label`: each shard holds each value's share to within one record. "
+        "Each example has one value of it, or none, which counts as a value.",
+    )
+    seed: int = setting(0, number(-(2**63), 2**63 - 1), "of that permutation.")
+    compression: str = setting(
+        "none", one_of(*COMPRESSIONS), "`none`, or `gzip` (slower to read, and Datum cannot)."
+    )
+    memory_bytes: int = setting(
+        1 << 30,
+        number(1 << 20),
+        "memory that a worker may use (below 64 MiB it takes some more than that); a split that is "
+        "larger goes through temporary files beside the output. Planning by bytes or by class "
+        "takes some 40 bytes a record of its own.",
+    )
 
     def __post_init__(self) -> None:
-        if isinstance(self.num_shards, Mapping):
-            for split, number in self.num_shards.items():
-                check_number(f"num_shards[{split!r}]", number, 1)
-        elif self.num_shards is not None:
-            check_number("num_shards", self.num_shards, 1)
-        check_number("target_shard_bytes", self.target_shard_bytes, 1)
-        check_number("shard_multiple", self.shard_multiple, 1)
-        check_choice("shuffle", self.shuffle, (False, True))
-        check_choice("balance", self.balance, ("records", "bytes"))
-        if self.stratify_by is not None and (
-            not isinstance(self.stratify_by, str) or self.balance == "bytes"
-        ):
+        super().__post_init__()
+        if self.stratify_by is not None and self.balance == "bytes":
             raise ConfigError(
                 "stratify_by: expected a feature's name, and balance='records' with it, since "
                 "shards cannot be equal in bytes and in classes at once, "
                 f"got {self.stratify_by!r} and balance={self.balance!r}"
             )
-        check_number("seed", self.seed, -(2**63), 2**63 - 1)
-        check_choice("compression", self.compression, COMPRESSIONS)
-        check_number("memory_bytes", self.memory_bytes, 1 << 20)
-
-    @classmethod
-    def from_properties(cls, values: Mapping[str, Any]) -> "BalancerSettings":
-        """From execution properties: `num_shards` is JSON, `shuffle` 0 or 1."""
-        known: dict[str, Any] = {
-            field.name: values[field.name]
-            for field in dataclasses.fields(cls)
-            if values.get(field.name) not in (None, "")  # Kubeflow has no parameter without value
-        }
-        if isinstance(known.get("num_shards"), float):  # Kubeflow's numbers are float64
-            known["num_shards"] = int(known["num_shards"])
-        elif isinstance(known.get("num_shards"), str):
-            try:
-                known["num_shards"] = json.loads(known["num_shards"])
-            except ValueError as error:
-                raise ConfigError(
-                    f"num_shards: expected a number or JSON, got {known['num_shards']!r}"
-                ) from error
-        if "shuffle" in known:
-            known["shuffle"] = bool(known["shuffle"])
-        return cls(**known)
 
     @property
     def held_bytes(self) -> int:

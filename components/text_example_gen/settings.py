@@ -5,114 +5,100 @@ TextSettings(columns={"stars": "float"}, min_chars=20, deduplicate=True)
 
 import codecs
 import dataclasses
-from collections.abc import Sequence
 from typing import Any
 
-from components.common.checks import check_choice, check_number
-from components.example_gen.list_files import MEDIA
-from components.example_gen.lists import COLUMN_KINDS
-from components.example_gen.settings import ExampleGenSettings, check_table_names, check_texts
+from components.example_gen.settings import LISTS, MEDIA, ExampleGenSettings
 from trainer_utils.format import ConfigError
+from trainer_utils.format.settings import number, one_of, setting, settings_of
 
-__all__ = ["LAYOUTS", "TextSettings"]
+__all__ = ["TextSettings"]
 
-LAYOUTS = ("auto", "csv", "tsv", "jsonl", "parquet", "json", "lines", "folder")
-_FORMS = ("NFC", "NFD", "NFKC", "NFKD")
+_ONLY_FOR_TEXTS = (
+    "encoding",
+    "delimiter",
+    "lowercase",
+    "normalize",
+    "min_chars",
+    "max_chars",
+    "deduplicate",
+)
+
+
+def _delimiter(name: str, value: Any) -> Any:
+    is_one = isinstance(value, str) and len(value) == 1 and value.isascii()
+    if not is_one or value in '"\r\n\0':
+        raise ConfigError(
+            f"{name}: expected one ASCII character that is no quote and no line end, got {value!r}"
+        )
+    return value
+
+
+def _encoding(name: str, value: Any) -> str:
+    """The one name of an encoding that Python knows under several."""
+    try:
+        codec = codecs.lookup(value)
+        "text".encode(value)  # some codecs are none of texts
+    except (LookupError, TypeError, UnicodeError) as error:
+        raise ConfigError(
+            f"{name}: expected one that Python knows, such as 'utf-8', 'latin-1' or 'utf-16', "
+            f"got {value!r}"
+        ) from error
+    return codec.name
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextSettings(ExampleGenSettings):
-    """What shapes the output, beside TFX's own input_config and output_config.
+    """Those of all ExampleGens, and what becomes of texts."""
 
-    Args:
-        image_roots: folders beside the input base that a table's rows may point into.
-        column_names: of CSV and TSV without a header, or in place of its names.
-        header: whether the first row of CSV and TSV has the names; None where that is to be told.
-        delimiter: between a table's fields; None for the layout's own.
-        encoding: of the files, as Python names it.
-        lowercase: whether texts are made lower case.
-        normalize: the form of Unicode that texts are brought into, or None.
-        min_chars, max_chars: in a text; shorter and longer ones are left out on purpose.
-        deduplicate: whether texts that came before are left out on purpose.
-    """
-
-    LAYOUTS = LAYOUTS
-    JSON_PROPERTIES = ("column_names", "columns", "image_roots", "vocabulary")
-
-    image_roots: Sequence[str] = ()
-    column_names: Sequence[str] = ()
-    header: bool | None = None
-    delimiter: str | None = None
-    encoding: str = "utf-8"
-    lowercase: bool = False
-    normalize: str | None = None
-    min_chars: int = 0
-    max_chars: int | None = None
-    deduplicate: bool = False
+    layout: str = setting(
+        "auto",
+        one_of("auto", *LISTS, "json", "lines", "folder"),
+        "`auto`, or the name of one: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by key, or "
+        "a list), `lines` (an example a line), `folder` (an example a file).",
+    )
+    delimiter: str | None = setting(
+        None, _delimiter, "of a table, one character. Default: a comma, or a tab for `tsv`."
+    )
+    encoding: str = setting("utf-8", _encoding, "of the files, as Python names it.")
+    lowercase: bool = setting(False, one_of(False, True), "make texts lower case.")
+    normalize: str | None = setting(
+        None,
+        one_of(None, "NFC", "NFD", "NFKC", "NFKD"),
+        "bring texts into a form of Unicode: `NFC`, `NFD`, `NFKC` or `NFKD`.",
+    )
+    min_chars: int = setting(
+        0, number(0), "a text needs; shorter ones are left out, and counted as skipped."
+    )
+    max_chars: int | None = setting(
+        None, number(1), "a text may have; longer ones are left out, and counted as skipped."
+    )
+    deduplicate: bool = setting(
+        False,
+        one_of(False, True),
+        "leave out rows whose text came before, and count them as skipped.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, kind in self.columns.items():
-            check_choice(f"columns[{name!r}]", kind, COLUMN_KINDS)
-        check_texts("image_roots", self.image_roots)
-        check_table_names(self.column_names, self.header)
-        self._check_delimiter()
-        self._check_encoding()
-        check_choice("lowercase", self.lowercase, (False, True))
-        check_choice("normalize", self.normalize, (None, *_FORMS))
-        check_number("min_chars", self.min_chars, 0)
         if self.max_chars is not None:
-            check_number("max_chars", self.max_chars, max(1, self.min_chars))
-        check_choice("deduplicate", self.deduplicate, (False, True))
+            number(max(1, self.min_chars))("max_chars", self.max_chars)
         if self.names_files:
             self._check_only_for_texts()
 
-    def _check_delimiter(self) -> None:
-        delimiter = self.delimiter
-        if delimiter is None:
-            return
-        is_one = isinstance(delimiter, str) and len(delimiter) == 1 and delimiter.isascii()
-        if not is_one or delimiter in '"\r\n\0':
-            raise ConfigError(
-                "delimiter: expected one ASCII character that is no quote and no line end, "
-                f"got {delimiter!r}"
-            )
-
-    def _check_encoding(self) -> None:
-        try:
-            codec = codecs.lookup(self.encoding)
-            "text".encode(self.encoding)  # some codecs are none of texts
-        except (LookupError, TypeError, UnicodeError) as error:
-            raise ConfigError(
-                "encoding: expected one that Python knows, such as 'utf-8', 'latin-1' or 'utf-16', "
-                f"got {self.encoding!r}"
-            ) from error
-        object.__setattr__(self, "encoding", codec.name)
-
     def _check_only_for_texts(self) -> None:
         """Refuses what is not done to tables whose rows name files."""
-        defaults = {field.name: field.default for field in dataclasses.fields(self)}
-        for name in ("encoding", "delimiter", "lowercase", "normalize", "min_chars", "max_chars"):
-            if getattr(self, name) != defaults[name]:
+        for name in _ONLY_FOR_TEXTS:
+            default, value = settings_of(type(self))[name].default, getattr(self, name)
+            if value != default:
                 raise ConfigError(
-                    f"{name}: expected {defaults[name]!r} for a table whose rows name images or "
-                    f"sounds, got {getattr(self, name)!r}"
+                    f"{name}: expected {default!r} for a table whose rows name images or sounds, "
+                    f"got {value!r}"
                 )
-        if self.deduplicate:
-            raise ConfigError(
-                "deduplicate: expected False for a table whose rows name images or sounds, got True"
-            )
 
     @property
     def names_files(self) -> bool:
         """Whether the rows of tables name images or sounds."""
         return any(kind in MEDIA for kind in self.columns.values())
-
-    def for_manifest(self) -> dict[str, Any]:
-        """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
-        config = super().for_manifest()
-        del config["image_roots"]
-        return config
 
     @property
     def is_utf8(self) -> bool:

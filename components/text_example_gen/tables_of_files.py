@@ -9,8 +9,8 @@ from components.common.listing import Listing
 from components.example_gen import lists
 from components.example_gen.executor import MediaExecutor
 from components.example_gen.media_settings import MediaSettings
+from components.example_gen.settings import LISTS
 from components.example_gen.simple_layouts import (
-    LISTS,
     names_at_top,
     read_simple,
     without_reserved,
@@ -21,7 +21,7 @@ __all__ = ["TableOfFilesExecutor"]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Settings(MediaSettings):
-    LAYOUTS = ("auto", *LISTS)
+    """Those of all media: a table is one of the lists."""
 
 
 class TableOfFilesExecutor(MediaExecutor):

@@ -1,6 +1,5 @@
 """`tfx-shards convert`: raw files to a balanced dataset."""
 
-import csv
 import dataclasses
 import os
 from typing import Any
@@ -10,18 +9,20 @@ import click
 from pipelines.cli.options import json_option, verbose_option
 from pipelines.cli.output import print_facts, say
 from pipelines.cli.process import quiet, require_tfx
-from pipelines.cli.values import Bytes, Counts, parse_json_or_text
+from pipelines.cli.setting_flags import CommandWithSettings, given_settings
+from pipelines.cli.values import Counts, parse_json_or_text
 
 __all__ = ["convert"]
 
 _KINDS = ("image", "text", "audio")
 
 
-@click.command(short_help="Raw files to a balanced dataset, its lineage kept.")
+@click.command(
+    cls=CommandWithSettings, short_help="Raw files to a balanced dataset, its lineage kept."
+)
 @click.argument("source", metavar="SRC")
 @click.argument("out", required=False)
 @click.option("--kind", type=click.Choice(_KINDS), help="Default: told by what is there.")
-@click.option("--layout", help="Of the files, such as folder, csv or voc. Default: recognised.")
 @click.option(
     "--splits",
     type=Counts(),
@@ -30,51 +31,12 @@ _KINDS = ("image", "text", "audio")
     "train=2,eval=1.",
 )
 @click.option(
-    "--column",
-    "columns",
-    multiple=True,
-    metavar="NAME=KIND",
-    help="What a column of a table is: int, float, string, text, label, image, audio, split, "
-    "ignore. Default: by names and values.",
-)
-@click.option(
-    "--columns",
-    "column_names",
-    metavar="NAME,…",
-    help="The names of the columns of a CSV or TSV without a header, such as text,label.",
-)
-@click.option(
-    "--header", is_flag=True, default=None, help="The first row of each CSV or TSV has the names."
-)
-@click.option(
-    "--image-root",
-    "image_roots",
-    multiple=True,
-    metavar="DIR",
-    help="A folder beside SRC that a list of images or sounds may point into. Repeatable.",
-)
-@click.option(
-    "--num-shards",
-    type=Counts(bare=True),
-    metavar="N or NAME=N,…",
-    help="Of each split. Default: by their size.",
-)
-@click.option("--target-shard-bytes", type=Bytes(), help="Such as 128MiB, the default.")
-@click.option("--group-by", metavar="COLUMN", help="Equal values share a split.")
-@click.option("--stratify", is_flag=True, default=None, help="Splits keep the share of each class.")
-@click.option("--compression", type=click.Choice(["none", "gzip"]))
-@click.option("--seed", type=int, help="Of splits and orders.")
-@click.option(
-    "--max-reject-fraction",
-    type=click.FloatRange(0, 1),
-    help="Of the inputs that may be bad before the run fails. Default: 0.01.",
-)
-@click.option(
     "--set",
-    "settings",
+    "others",
     multiple=True,
     metavar="NAME=VALUE",
-    help="Any other option of the ExampleGen or ShardBalancer; VALUE is JSON or a text.",
+    help="Any of the settings below by its name in Python, such as vocabulary; VALUE is JSON or a "
+    "text.",
 )
 @click.option("--metadata", type=click.Path(dir_okay=False), help="Default: OUT/metadata.sqlite.")
 @click.option("--dry-run", is_flag=True, help="Show what would be made, and make nothing.")
@@ -100,7 +62,7 @@ def convert(
     \b
     tfx-shards convert photos/ out/
     tfx-shards convert reviews.csv out/ --splits train=8,eval=2 --column stars=float
-    tfx-shards convert clips/ out/ --set sample_rate=16000 --num-shards train=8,eval=2
+    tfx-shards convert clips/ out/ --sample-rate 16000 --num-shards train=8,eval=2
     tfx-shards convert photos/ --dry-run
     """
     require_tfx("convert")
@@ -137,28 +99,10 @@ def convert(
 
 def _options(given: dict[str, Any]) -> dict[str, Any]:
     """The options that were given, as `pipelines.convert` takes them."""
-    settings, columns = given.pop("settings"), given.pop("columns")
-    options = {name: value for name, value in given.items() if value not in (None, ())}
-    if "image_roots" in options:
-        options["image_roots"] = [*options["image_roots"]]
-    if "column_names" in options:
-        options["column_names"] = _names(options["column_names"])
-    if columns:
-        options["columns"] = {}
-        for column in columns:
-            name, found, kind = column.rpartition("=")
-            if not found or not name:
-                raise click.BadParameter(
-                    f"expected NAME=KIND, got {column!r}", param_hint="--column"
-                )
-            options["columns"][name] = kind
-    for name, value in map(parse_json_or_text, settings):
+    others = given.pop("others")
+    options = given_settings(given)
+    for name, value in map(parse_json_or_text, others):
         if name in options:
             raise click.BadParameter(f"{name} is given twice", param_hint="--set")
         options[name] = value
     return options
-
-
-def _names(given: str) -> list[str]:
-    """`text,label`; a name with a comma in it in quotes, as in a CSV."""
-    return [name.strip() for name in next(csv.reader([given], skipinitialspace=True), [])]

@@ -69,4 +69,4 @@ def plan(
             )
     except trainer_utils.ConfigError as error:
         raise trainer_utils.DatasetError(str(error)) from error
-    print_facts(made.to_dict, made.parts, as_json=as_json)
+    print_facts(made.to_dict, lambda: str(made), as_json=as_json)

@@ -5,13 +5,14 @@ Size().convert("224x224", None, None)       # (224, 224)
 parse_json_or_text("columns={\"age\": \"float\"}")      # ('columns', {'age': 'float'})
 """
 
+import csv
 import json
 import re
 from typing import Any
 
 import click
 
-__all__ = ["Bytes", "Counts", "Size", "parse_json_or_text"]
+__all__ = ["Bytes", "Choices", "Counts", "Names", "Pair", "Size", "parse_json_or_text"]
 
 _UNITS = {
     **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9},
@@ -36,6 +37,45 @@ class Bytes(click.ParamType):
         if number < 1:
             self.fail(f"expected at least 1 byte, got {value!r}", param, ctx)
         return number
+
+
+class Choices(click.Choice[str]):
+    """One of some words, for the help and the shell's completion: others are for who takes them."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """The word as it is."""
+        return str(value)
+
+
+class Names(click.ParamType):
+    """A list of texts, `text,label`; one with a comma in it in quotes, as in a CSV."""
+
+    name = "NAME,…"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> list[str]:
+        """The texts."""
+        if isinstance(value, list):
+            return value
+        return [name.strip() for name in next(csv.reader([value], skipinitialspace=True), [])]
+
+
+class Pair(click.ParamType):
+    """A column and its kind: `stars=float`."""
+
+    name = "NAME=KIND"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str]:
+        """Both texts."""
+        if isinstance(value, tuple):
+            return value
+        name, found, kind = value.rpartition("=")
+        if not found or not name:
+            self.fail(f"expected NAME=KIND, got {value!r}", param, ctx)
+        return name, kind
 
 
 class Size(click.ParamType):

@@ -9,8 +9,8 @@ from types import ModuleType
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
 from components.example_gen import lists
+from components.example_gen.settings import LISTS
 from components.example_gen.simple_layouts import (
-    LISTS,
     check_no_columns,
     name_simple,
     names_at_top,
@@ -20,7 +20,7 @@ from components.example_gen.simple_layouts import (
 )
 from components.image_example_gen.layouts import coco, segmentation, voc, webdataset
 
-__all__ = ["LAYOUTS", "is_source_file", "name_layout", "read_layout", "what_was_looked_for"]
+__all__ = ["is_source_file", "name_layout", "read_layout", "what_was_looked_for"]
 
 # In the order in which they are looked for. VOC's own archive is both of the first two.
 _STRUCTURED: dict[str, ModuleType] = {
@@ -29,7 +29,6 @@ _STRUCTURED: dict[str, ModuleType] = {
     "coco": coco,
     "tar": webdataset,
 }
-LAYOUTS = ("auto", "folder", *LISTS, *_STRUCTURED)
 
 
 def is_source_file(path: str) -> bool:
@@ -42,7 +41,7 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
 
     Args:
         inputs: the files and where the layout begins.
-        layout: one of `LAYOUTS`.
+        layout: as `ImageSettings` has it.
 
     Raises:
         InputError: the layout cannot be told, or is malformed.

@@ -7,7 +7,6 @@ Neither TFX nor TensorFlow is needed for it, so that a mistake is told at once.
 """
 
 import dataclasses
-import inspect
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -36,7 +35,7 @@ _SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
     "audio": AudioSettings,
 }
 _TFX_OPTIONS = ("input_config", "output_config", "range_config")  # TFX's own messages
-_BALANCER = tuple(inspect.signature(BalancerSettings).parameters)
+_BALANCER = BalancerSettings.argument_names()
 _SHARED = ("seed", "compression")  # both components take them
 
 

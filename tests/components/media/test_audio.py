@@ -19,7 +19,8 @@ from hypothesis import strategies as st
 from scipy import signal
 
 from components.common.rejects import RejectedInputError
-from components.media.audio import AudioOptions, StoredAudio, store_audio
+from components.media.audio import StoredAudio, store_audio
+from components.media.options import AudioOptions
 from trainer_utils.format import ConfigError
 
 CODES = {

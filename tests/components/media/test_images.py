@@ -13,7 +13,8 @@ from PIL import Image, ImageFilter
 from sklearn.datasets import load_sample_images
 
 from components.common.rejects import RejectedInputError
-from components.media.images import ImageOptions, store_image, store_label_map
+from components.media.images import store_image, store_label_map
+from components.media.options import ImageOptions
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.reading.decoding import DecodeOptions
 from trainer_utils.reading.parsing import ExampleParser

@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from PIL import Image, ImageOps
 
 from components.common.rejects import RejectedInputError
-from components.media.images import ImageOptions, StoredImage, store_image, store_label_map
+from components.media.images import StoredImage, store_image, store_label_map
 from components.media.jpeg_structure import scan_jpeg
+from components.media.options import ImageOptions
 from tests.components.media import damage, variants
 
 VARIANTS = variants.variants()
@@ -189,7 +190,8 @@ _SWEEP = """
 import random, sys
 from components.common.rejects import RejectedInputError
 from components.media.jpeg_structure import scan_jpeg
-from components.media.images import ImageOptions, store_image
+from components.media.images import store_image
+from components.media.options import ImageOptions
 from tests.components.media.variants import jpegs
 
 NAMES = ("JPEG 2", "JPEG, progressive", "JPEG, grey", "JPEG, lossless", "JPEG, lossless grey",

@@ -3,10 +3,14 @@
 import pytest
 
 from components.common.layout_inputs import LayoutInputs
-from components.image_example_gen.layouts import LAYOUTS, read_layout, what_was_looked_for
+from components.image_example_gen.layouts import read_layout, what_was_looked_for
+from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.settings import settings_of
 
-FORCED = [name for name in LAYOUTS if name not in ("auto", "folder")]
+FORCED = [
+    name for name in settings_of(ImageSettings)["layout"].choices if name not in ("auto", "folder")
+]
 
 
 @pytest.mark.parametrize("layout", FORCED)

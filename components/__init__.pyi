@@ -1,0 +1,345 @@
+# Made by `make settings` from the declarations of the settings.
+from collections.abc import Mapping, Sequence
+from os import PathLike
+
+from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
+from tfx.dsl.components.base.base_component import BaseComponent
+from tfx.orchestration.data_types import RuntimeParameter
+from tfx.proto.example_gen_pb2 import Input, Output
+from tfx.proto.range_config_pb2 import RangeConfig
+from tfx.types.channel import BaseChannel
+
+__all__ = ["AudioExampleGen", "ImageExampleGen", "SchemaExport", "ShardBalancer", "TextExampleGen"]
+
+class AudioExampleGen(BaseBeamComponent):
+    """Turns sounds in folders or lists into sharded TFRecords of `tf.train.Example`.
+
+    Every example has `audio` (a WAV file of 16 bits: the file itself where it is one, else WAV,
+    FLAC, OGG or MP3 decoded), `sample_rate` in Hz, `num_frames` (samples of each channel),
+    `filename` (relative to `input_base`), and `label` of a class folder or the columns of a list.
+    Labels that are texts become int64 ids, places in the sorted vocabulary `vocab/<feature>.txt`.
+    Bad files are listed in `rejects.jsonl`.
+
+    Outputs:
+        examples: TFX's `Examples`, and a Datum dataset.
+    """
+    def __init__(
+        self,
+        input_base: str | PathLike[str] | RuntimeParameter,
+        *,
+        input_config: Input | RuntimeParameter | None = None,
+        output_config: Output | RuntimeParameter | None = None,
+        range_config: RangeConfig | RuntimeParameter | None = None,
+        layout: str | RuntimeParameter = "auto",
+        columns: Mapping[str, str] | RuntimeParameter | None = None,
+        image_roots: Sequence[str] | RuntimeParameter | None = None,
+        column_names: Sequence[str] | RuntimeParameter | None = None,
+        header: bool | RuntimeParameter | None = None,
+        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | RuntimeParameter | None = None,
+        group_by: str | RuntimeParameter | None = None,
+        stratify: bool | RuntimeParameter = False,
+        seed: int | RuntimeParameter = 0,
+        target_shard_bytes: int | RuntimeParameter = 134217728,
+        compression: str | RuntimeParameter = "none",
+        max_reject_fraction: float | RuntimeParameter = 0.01,
+        sample_rate: int | RuntimeParameter | None = None,
+        channels: int | RuntimeParameter | None = None,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
+                Parquet) or an archive; a local path or `gs://`.
+            input_config: TFX's. With several splits, each pattern selects one split's files and
+                the folders below the pattern's literal part are classes. Patterns may hold
+                {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.
+            output_config: TFX's: hash splits with their shares, over each example's name (a file's,
+                or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
+                that folders, files or rows name, else train and eval 2:1.
+            range_config: TFX's: which span to take. Default: the latest.
+            layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
+                `tsv`, `jsonl`, `parquet`.
+            columns: kinds by column of a table: `int`, `float`, `string`, `text`, `label`, `image`,
+                `audio`, `split` or `ignore`. Default: by their names and all their values. Columns
+                of kind `image` and `audio` name files, which go into the examples, each as a
+                feature of the column's name.
+            image_roots: folders beside `input_base` that a table's rows may point into.
+            column_names: of a CSV or TSV without a header, or in place of its names.
+            header: whether the first row of a CSV or TSV has the columns' names. Default: told by
+                what stands in it, and in all files; a doubt is an error.
+            vocabulary: the labels in the order of their ids: of the feature `label`, or by feature.
+                Others are rejected. Default: all labels, sorted.
+            group_by: the column whose equal values share a split, such as a patient.
+            stratify: hashed splits keep the share of each class, to within one example.
+            seed: of the hash that decides splits, order and shards. 64 bits, signed.
+            target_shard_bytes: target size of a shard in bytes. At least 1.
+            compression: `none`, or `gzip` (slower to read, and Datum cannot).
+            max_reject_fraction: the run fails when more than this part of the inputs was rejected.
+                From 0 to 1.
+            sample_rate: in Hz, to which sounds are resampled. From 1 to 768,000. Default: each
+                keeps its own.
+            channels: 1 mixes all channels into one, 2 doubles a single one. Default: as they are.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+
+class ImageExampleGen(BaseBeamComponent):
+    """Turns images, in whatever layout they lie, into sharded TFRecords of `tf.train.Example`.
+
+    Every example has `image` (the file, byte for byte where TensorFlow reads it), `filename`
+    (relative to `input_base`), `height`, `width` and `channels`, and the features that the layout
+    gives: `label` of a class folder, the columns of a list, the boxes of an annotation. Labels
+    that are texts become int64 ids, places in the sorted vocabulary `vocab/<feature>.txt`. Bad
+    files are listed in `rejects.jsonl`.
+
+    Outputs:
+        examples: TFX's `Examples`, and a Datum dataset.
+    """
+    def __init__(
+        self,
+        input_base: str | PathLike[str] | RuntimeParameter,
+        *,
+        input_config: Input | RuntimeParameter | None = None,
+        output_config: Output | RuntimeParameter | None = None,
+        range_config: RangeConfig | RuntimeParameter | None = None,
+        layout: str | RuntimeParameter = "auto",
+        columns: Mapping[str, str] | RuntimeParameter | None = None,
+        image_roots: Sequence[str] | RuntimeParameter | None = None,
+        column_names: Sequence[str] | RuntimeParameter | None = None,
+        header: bool | RuntimeParameter | None = None,
+        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | RuntimeParameter | None = None,
+        group_by: str | RuntimeParameter | None = None,
+        stratify: bool | RuntimeParameter = False,
+        seed: int | RuntimeParameter = 0,
+        target_shard_bytes: int | RuntimeParameter = 134217728,
+        compression: str | RuntimeParameter = "none",
+        max_reject_fraction: float | RuntimeParameter = 0.01,
+        orientation: str | RuntimeParameter = "apply",
+        frames: str | RuntimeParameter = "first",
+        resize_shorter_side: int | RuntimeParameter | None = None,
+        quality: int | RuntimeParameter = 95,
+        encoding: str | RuntimeParameter = "file",
+        verify: str | RuntimeParameter = "structure",
+        max_pixels: int | RuntimeParameter = 89478485,
+        sample_rate: int | RuntimeParameter | None = None,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
+                Parquet) or an archive; a local path or `gs://`.
+            input_config: TFX's. With several splits, each pattern selects one split's files and
+                the folders below the pattern's literal part are classes. Patterns may hold
+                {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.
+            output_config: TFX's: hash splits with their shares, over each example's name (a file's,
+                or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
+                that folders, files or rows name, else train and eval 2:1.
+            range_config: TFX's: which span to take. Default: the latest.
+            layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
+                `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
+            columns: kinds by column of a table: `int`, `float`, `string`, `text`, `label`, `image`,
+                `audio`, `split` or `ignore`. Default: by their names and all their values. Columns
+                of kind `image` and `audio` name files, which go into the examples, each as a
+                feature of the column's name.
+            image_roots: folders beside `input_base` that a table's rows may point into.
+            column_names: of a CSV or TSV without a header, or in place of its names.
+            header: whether the first row of a CSV or TSV has the columns' names. Default: told by
+                what stands in it, and in all files; a doubt is an error.
+            vocabulary: the labels in the order of their ids: of the feature `label`, or by feature.
+                Others are rejected. Default: all labels, sorted.
+            group_by: the column whose equal values share a split, such as a patient.
+            stratify: hashed splits keep the share of each class, to within one example.
+            seed: of the hash that decides splits, order and shards. 64 bits, signed.
+            target_shard_bytes: target size of a shard in bytes. At least 1.
+            compression: `none`, or `gzip` (slower to read, and Datum cannot).
+            max_reject_fraction: the run fails when more than this part of the inputs was rejected.
+                From 0 to 1.
+            orientation: `apply` turns photos as EXIF or XMP says, since TensorFlow does not look at
+                them; `keep` leaves them.
+            frames: of an animation, `first` keeps the first, `reject` none.
+            resize_shorter_side: in pixels; larger images are made smaller, and encoded anew. At
+                least 1. Default: all keep theirs.
+            quality: of JPEGs that are encoded anew. From 1 to 100.
+            encoding: `file`, or `raw`: `(side, side, 3) uint8`, of the side that
+                `resize_shorter_side` says, cut from the middle, which no trainer needs to decode;
+                smaller images are enlarged.
+            verify: `structure` (marks, sums, tables and sizes), or `decode` (every pixel, by Pillow
+                and by TensorFlow).
+            max_pixels: of an image, all its frames together. From 1 to 178,956,970.
+            sample_rate: in Hz, to which sounds are resampled. From 1 to 768,000. Default: each
+                keeps its own.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+
+class SchemaExport(BaseComponent):
+    """Writes what an Examples artifact holds: `schema.pbtxt` for TFX, two JSON files for Datum.
+
+    TFX's components take a Schema whose folder holds one file and no other, Datum wants two in
+    one folder: hence two outputs. Beside Datum's is `example.schema.json`, a JSON Schema of the
+    parsed example. What Datum cannot express is told in the log and in the property
+    `datum_limits`, with the cure.
+
+    Outputs:
+        datum_schema: TFX's `Schema`: `schema.pbtxt` alone.
+        datum_dataset: TFX's `Dataset`: that and all else. `datum.load` on its uri opens the shards
+            of the examples.
+    """
+    def __init__(
+        self,
+        examples: BaseChannel,
+        *,
+        schema: BaseChannel | None = None,
+        statistics: BaseChannel | None = None,
+        tfds: bool | RuntimeParameter = False,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            examples: an Examples artifact: ours, Datum's, or a stock ExampleGen's.
+            schema: TFX's Schema of them; where the two disagree the run fails and names the
+                feature. Default: made from the examples.
+            statistics: TFX's ExampleStatistics of them; where the two disagree the run fails and
+                names the feature.
+            tfds: write TFDS's two JSON files too, so that `tfds.builder_from_directory` opens the
+                uri of `datum_dataset`.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+
+class ShardBalancer(BaseBeamComponent):
+    """Writes Examples artifacts anew, as one dataset in shards of equal size and in random order.
+
+    Every record is moved byte for byte, in its frame; every checksum is checked on the way, and
+    the new shards are read back. What goes in comes out, by count and by an order-free checksum.
+    `components.shard_balancer.plan` says what would be done.
+
+    Outputs:
+        balanced_examples: TFX's `Examples`, and a Datum dataset.
+    """
+    def __init__(
+        self,
+        examples: BaseChannel | Sequence[BaseChannel],
+        *,
+        num_shards: int | Mapping[str, int] | RuntimeParameter | None = None,
+        target_shard_bytes: int | RuntimeParameter = 134217728,
+        shard_multiple: int | RuntimeParameter = 1,
+        shuffle: bool | RuntimeParameter = True,
+        balance: str | RuntimeParameter = "records",
+        stratify_by: str | RuntimeParameter | None = None,
+        seed: int | RuntimeParameter = 0,
+        compression: str | RuntimeParameter = "none",
+        memory_bytes: int | RuntimeParameter = 1073741824,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            examples: one or several Examples artifacts, or a list of channels of them: ours,
+                Datum's, TFDS's, a stock ExampleGen's, or ones that ImportExampleGen brought in. A
+                split gets what all of them have of it.
+            num_shards: of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where there
+                are fewer records. Default: as many as come closest to `target_shard_bytes`.
+            target_shard_bytes: target size of a shard in bytes; 100 to 200 MB is the usual advice.
+                At least 1.
+            shard_multiple: the number of shards is a multiple of this, such as the number of
+                workers. At least 1.
+            shuffle: a permutation of all records of a split: each is equally likely in every place.
+                False keeps their order (with `stratify_by`: within each shard).
+            balance: `records`: shards differ by one record at the most; `bytes`: by the bytes of
+                the largest record at the most (before compression).
+            stratify_by: a feature, such as `label`: each shard holds each value's share to within
+                one record. Each example has one value of it, or none, which counts as a value.
+            seed: of that permutation. 64 bits, signed.
+            compression: `none`, or `gzip` (slower to read, and Datum cannot).
+            memory_bytes: memory that a worker may use (below 64 MiB it takes some more than that);
+                a split that is larger goes through temporary files beside the output. Planning by
+                bytes or by class takes some 40 bytes a record of its own. At least 1 MiB.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+
+class TextExampleGen(BaseBeamComponent):
+    """Turns texts and tables into sharded TFRecords of `tf.train.Example`.
+
+    Every example has the columns of its row, typed by all rows, or `text` and `label` of a file
+    in a class folder; and `id`, its source and its number there. Labels that are texts become
+    int64 ids, places in the sorted vocabulary `vocab/<feature>.txt`. Bad rows are listed in
+    `rejects.jsonl`.
+
+    Outputs:
+        examples: TFX's `Examples`, and a Datum dataset.
+    """
+    def __init__(
+        self,
+        input_base: str | PathLike[str] | RuntimeParameter,
+        *,
+        input_config: Input | RuntimeParameter | None = None,
+        output_config: Output | RuntimeParameter | None = None,
+        range_config: RangeConfig | RuntimeParameter | None = None,
+        layout: str | RuntimeParameter = "auto",
+        columns: Mapping[str, str] | RuntimeParameter | None = None,
+        image_roots: Sequence[str] | RuntimeParameter | None = None,
+        column_names: Sequence[str] | RuntimeParameter | None = None,
+        header: bool | RuntimeParameter | None = None,
+        vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | RuntimeParameter | None = None,
+        group_by: str | RuntimeParameter | None = None,
+        stratify: bool | RuntimeParameter = False,
+        seed: int | RuntimeParameter = 0,
+        target_shard_bytes: int | RuntimeParameter = 134217728,
+        compression: str | RuntimeParameter = "none",
+        max_reject_fraction: float | RuntimeParameter = 0.01,
+        delimiter: str | RuntimeParameter | None = None,
+        encoding: str | RuntimeParameter = "utf-8",
+        lowercase: bool | RuntimeParameter = False,
+        normalize: str | RuntimeParameter | None = None,
+        min_chars: int | RuntimeParameter = 0,
+        max_chars: int | RuntimeParameter | None = None,
+        deduplicate: bool | RuntimeParameter = False,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
+                Parquet) or an archive; a local path or `gs://`.
+            input_config: TFX's. With several splits, each pattern selects one split's files and
+                the folders below the pattern's literal part are classes. Patterns may hold
+                {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.
+            output_config: TFX's: hash splits with their shares, over each example's name (a file's,
+                or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
+                that folders, files or rows name, else train and eval 2:1.
+            range_config: TFX's: which span to take. Default: the latest.
+            layout: `auto`, or the name of one: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by
+                key, or a list), `lines` (an example a line), `folder` (an example a file).
+            columns: kinds by column of a table: `int`, `float`, `string`, `text`, `label`, `image`,
+                `audio`, `split` or `ignore`. Default: by their names and all their values. Columns
+                of kind `image` and `audio` name files, which go into the examples, each as a
+                feature of the column's name.
+            image_roots: folders beside `input_base` that a table's rows may point into.
+            column_names: of a CSV or TSV without a header, or in place of its names.
+            header: whether the first row of a CSV or TSV has the columns' names. Default: told by
+                what stands in it, and in all files; a doubt is an error.
+            vocabulary: the labels in the order of their ids: of the feature `label`, or by feature.
+                Others are rejected. Default: all labels, sorted.
+            group_by: the column whose equal values share a split, such as a patient.
+            stratify: hashed splits keep the share of each class, to within one example.
+            seed: of the hash that decides splits, order and shards. 64 bits, signed.
+            target_shard_bytes: target size of a shard in bytes. At least 1.
+            compression: `none`, or `gzip` (slower to read, and Datum cannot).
+            max_reject_fraction: the run fails when more than this part of the inputs was rejected.
+                From 0 to 1.
+            delimiter: of a table, one character. Default: a comma, or a tab for `tsv`.
+            encoding: of the files, as Python names it.
+            lowercase: make texts lower case.
+            normalize: bring texts into a form of Unicode: `NFC`, `NFD`, `NFKC` or `NFKD`.
+            min_chars: a text needs; shorter ones are left out, and counted as skipped. At least 0.
+            max_chars: a text may have; longer ones are left out, and counted as skipped. At least
+                1.
+            deduplicate: leave out rows whose text came before, and count them as skipped.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """

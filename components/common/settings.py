@@ -1,0 +1,178 @@
+"""Settings of a component, and how TFX and Kubeflow hold them.
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SchemaExportSettings(ComponentSettings):
+    tfds: bool = setting(False, one_of(False, True), "write TFDS's two JSON files too.")
+
+SchemaExportSettings.to_properties({"tfds": True})       # {'tfds': 1}
+SchemaExportSettings.from_properties({"tfds": 1})        # SchemaExportSettings(tfds=True)
+"""
+
+import dataclasses
+import inspect
+import json
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, TypeVar
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.settings import Setting, Settings, groups_of, settings_of
+
+__all__ = ["COMPRESSIONS", "ComponentSettings", "add_settings", "known_now", "without_empty"]
+
+_Settings = TypeVar("_Settings", bound="ComponentSettings")
+COMPRESSIONS = ("none", "gzip")
+_WIDTH = 92  # of a docstring's line, without its indentation
+
+# What TFX puts in a value's place until the run, by module.
+_LATER = {
+    "tfx.orchestration.data_types": "RuntimeParameter",
+    "tfx.dsl.placeholder.placeholder": "Placeholder",
+    "tfx.types.channel": "BaseChannel",
+}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ComponentSettings(Settings):
+    """Base of the settings of a component, which execution properties hold as plain values.
+
+    TFX knows int, float and str: booleans are 0 and 1 there, lists and mappings JSON.
+    """
+
+    @classmethod
+    def argument_names(cls) -> tuple[str, ...]:
+        """What the component's constructor takes of these settings."""
+        return tuple(settings_of(cls))
+
+    @classmethod
+    def from_arguments(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
+        """From the constructor's arguments; others are passed over.
+
+        None means the default of a list or mapping.
+        """
+        known = {
+            name: values[name]
+            for name, one in settings_of(cls).items()
+            if name in values
+            and not (values[name] is None and one.is_collection and not one.is_optional)
+        }
+        groups = {
+            field: options(**{name: known.pop(name) for name in names if name in known})
+            for field, (options, names) in groups_of(cls).items()
+        }
+        return cls(**known, **groups)
+
+    @classmethod
+    def from_properties(cls: type[_Settings], values: Mapping[str, Any]) -> _Settings:
+        """From execution properties; other keys are passed over, missing ones have defaults."""
+        return cls.from_arguments(
+            {
+                name: _from_property(one, values[name])
+                for name, one in settings_of(cls).items()
+                if values.get(name) is not None and not (values[name] == "" and _may_be_empty(one))
+            }
+        )
+
+    @classmethod
+    def to_properties(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+        """Execution properties of all settings, from the constructor's arguments.
+
+        Args:
+            values: by name; what only a run will fill in stays as it is.
+        """
+        return {
+            name: _to_property(one, values.get(name, one.default))
+            for name, one in settings_of(cls).items()
+        }
+
+
+def _to_property(one: Setting, value: Any) -> Any:
+    if _is_known_later(value):
+        return value
+    if one.is_collection:
+        return json.dumps(value, sort_keys=True) if value else None
+    if isinstance(value, bool):
+        return int(value)
+    return float(value) if one.kinds == (float,) else value
+
+
+def _from_property(one: Setting, value: Any) -> Any:
+    if one.is_collection and isinstance(value, str):
+        try:
+            return json.loads(value)
+        except ValueError as error:
+            or_number = "a number or " if int in one.kinds else ""
+            raise ConfigError(f"{one.name}: expected {or_number}JSON, got {value!r}") from error
+    if bool in one.kinds and value in (0, 1):
+        return bool(value)
+    if int in one.kinds and isinstance(value, float) and value.is_integer():
+        return int(value)  # Kubeflow's numbers are float64
+    return value
+
+
+def _may_be_empty(one: Setting) -> bool:
+    """Whether an empty value means the default: Kubeflow has no parameter without a value."""
+    return one.is_optional or one.is_collection
+
+
+def without_empty(settings: type[Settings], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Kubeflow's values without those that are empty, 0 or False for "none is given"."""
+    declared = settings_of(settings)
+    return {
+        name: value
+        for name, value in values.items()
+        if value not in ("", None, [], {})
+        and (value or name not in declared or not declared[name].is_optional)
+    }
+
+
+def known_now(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are here, rather than parameters that only a run will fill in."""
+    return {name: value for name, value in values.items() if not _is_known_later(value)}
+
+
+def _is_known_later(value: object) -> bool:
+    """Whether it is one of these; where TFX has not been imported, as in workers, there is none."""
+    kinds = [getattr(sys.modules[m], kind) for m, kind in _LATER.items() if m in sys.modules]
+    return isinstance(value, tuple(kinds))
+
+
+def add_settings(
+    function: Callable[..., Any],
+    template: Callable[..., Any],
+    settings: type[Settings],
+    make_parameter: Callable[[Setting], inspect.Parameter],
+) -> None:
+    """Gives a function the signature and docstring of a template and of settings.
+
+    Args:
+        function: what gets them, for `help()`, `inspect.signature` and kfp.
+        template: its parameters come first, but for `**` ones; its docstring has a section `Args`.
+        settings: each is a parameter more, and an entry of that section.
+        make_parameter: a parameter from a setting.
+    """
+    signature = inspect.signature(template)
+    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    declared = settings_of(settings).values()
+    added = [make_parameter(one) for one in declared]
+    function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
+    function.__doc__ = _add_arguments(inspect.getdoc(template) or "", declared)
+
+
+def _add_arguments(doc: str, settings: Iterable[Setting]) -> str:
+    """A docstring with the settings at the end of its section `Args`."""
+    entries = [
+        textwrap.fill(
+            f"{one.name}: {one.sentence}",
+            _WIDTH,
+            initial_indent="    ",
+            subsequent_indent="        ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for one in settings
+    ]
+    before, start, arguments = doc.partition("Args:\n")
+    own, end, after = arguments.partition("\n\n")
+    return "".join([before, start, "\n".join([own.rstrip("\n"), *entries]), end, after])

@@ -1,0 +1,77 @@
+"""The settings of images and sounds: what is to become of them.
+
+ImageOptions(resize_shorter_side=256), AudioOptions(sample_rate=16_000)
+"""
+
+import dataclasses
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.settings import Settings, number, one_of, setting
+
+__all__ = ["LARGEST_RATE", "MAX_PIXELS", "AudioOptions", "ImageOptions"]
+
+MAX_PIXELS = 89_478_485  # Pillow's own bound against decompression bombs: 1 GiB as RGB, a third
+_MOST_PIXELS = 2 * MAX_PIXELS  # beyond it Pillow refuses to open a file
+LARGEST_RATE = 768_000  # Hz; the filter of a larger one alone may take gigabytes
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageOptions(Settings):
+    """What is to become of images."""
+
+    orientation: str = setting(
+        "apply",
+        one_of("apply", "keep"),
+        "`apply` turns photos as EXIF or XMP says, since TensorFlow does not look at them; `keep` "
+        "leaves them.",
+    )
+    frames: str = setting(
+        "first",
+        one_of("first", "reject"),
+        "of an animation, `first` keeps the first, `reject` none.",
+    )
+    resize_shorter_side: int | None = setting(
+        None,
+        number(1),
+        "in pixels; larger images are made smaller, and encoded anew. Default: all keep theirs.",
+    )
+    quality: int = setting(95, number(1, 100), "of JPEGs that are encoded anew.")
+    encoding: str = setting(
+        "file",
+        one_of("file", "raw"),
+        "`file`, or `raw`: `(side, side, 3) uint8`, of the side that `resize_shorter_side` says, "
+        "cut from the middle, which no trainer needs to decode; smaller images are enlarged.",
+    )
+    verify: str = setting(
+        "structure",
+        one_of("structure", "decode"),
+        "`structure` (marks, sums, tables and sizes), or `decode` (every pixel, by Pillow and by "
+        "TensorFlow).",
+    )
+    max_pixels: int = setting(
+        MAX_PIXELS, number(1, _MOST_PIXELS), "of an image, all its frames together."
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.resize_shorter_side is None and self.encoding == "raw":
+            raise ConfigError(
+                "resize_shorter_side: expected pixels for encoding='raw', whose images have all "
+                "one size, got None"
+            )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AudioOptions(Settings):
+    """What is to become of sounds."""
+
+    sample_rate: int | None = setting(
+        None,
+        number(1, LARGEST_RATE),
+        "in Hz, to which sounds are resampled. Default: each keeps its own.",
+    )
+    channels: int | None = setting(
+        None,
+        one_of(None, 1, 2),
+        "1 mixes all channels into one, 2 doubles a single one. Default: as they are.",
+    )

@@ -1,0 +1,124 @@
+"""A flag for every setting of the ExampleGens and of ShardBalancer, made from its declaration.
+
+@click.command(cls=CommandWithSettings)
+def convert(**given): settings = given_settings(given)
+"""
+
+import importlib.util
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import click
+
+from pipelines.cli.values import Bytes, Choices, Counts, Names, Pair
+
+__all__ = ["CommandWithSettings", "given_settings"]
+
+# Where the flag is not the setting's name: what is repeated is in the singular.
+_FLAGS = {"columns": "--column", "column_names": "--columns", "image_roots": "--image-root"}
+_OTHER_KINDS = {
+    "columns": {"type": Pair(), "multiple": True},
+    "image_roots": {"multiple": True, "metavar": "DIR"},
+    "num_shards": {"type": Counts(bare=True), "metavar": "N or NAME=N,…"},
+}
+_HAS_COMPONENTS = importlib.util.find_spec("tfx") is not None
+
+
+def _sections() -> dict[str, dict[str, Any]]:
+    """The declared settings by name, by the component that they are of."""
+    from components.audio_example_gen.settings import AudioSettings
+    from components.example_gen.settings import ExampleGenSettings
+    from components.image_example_gen.settings import ImageSettings
+    from components.shard_balancer.settings import BalancerSettings
+    from components.text_example_gen.settings import TextSettings
+    from trainer_utils.format.settings import settings_of
+
+    shared = settings_of(ExampleGenSettings)
+    balancer = settings_of(BalancerSettings)
+    kinds = {"Image": ImageSettings, "Text": TextSettings, "Audio": AudioSettings}
+    own = {f"{kind}ExampleGen": _without(settings_of(s), shared) for kind, s in kinds.items()}
+    return {
+        "all ExampleGens": _without(shared, ["target_shard_bytes"]),
+        **own,
+        "ShardBalancer": _without(balancer, ["seed", "compression"]),
+    }
+
+
+def _without(settings: Mapping[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    return {name: one for name, one in settings.items() if name not in [*names]}
+
+
+class CommandWithSettings(click.Command):
+    """A command with a flag for every setting, in sections of its help.
+
+    Where TFX is not installed there are no settings either: any flag is taken, so that the command
+    can say what is missing.
+    """
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._sections = _sections() if _HAS_COMPONENTS else {}
+        if not _HAS_COMPONENTS:
+            tolerant = {"ignore_unknown_options": True, "allow_extra_args": True}
+            self.context_settings = {**self.context_settings, **tolerant}
+        declared: dict[str, list[Any]] = {}
+        for settings in self._sections.values():
+            for name, one in settings.items():
+                declared.setdefault(name, []).append(one)
+        self._flags = {name: _flag(name, ones) for name, ones in declared.items()}
+        self.params += self._flags.values()
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the command's own options, then the settings by component."""
+        flags = self._flags.values()
+        own = [p for p in self.get_params(ctx) if isinstance(p, click.Option) and p not in flags]
+        with formatter.section("Options"):
+            formatter.write_dl([record for p in own if (record := p.get_help_record(ctx))])
+        for title, settings in self._sections.items():
+            with formatter.section(f"Settings of {title}"):
+                formatter.write_dl(
+                    [(self._usage(name, ctx), _help(one)) for name, one in settings.items()]
+                )
+
+    def _usage(self, name: str, ctx: click.Context) -> str:
+        record = self._flags[name].get_help_record(ctx)
+        assert record is not None
+        return record[0]
+
+
+def _flag(name: str, ones: list[Any]) -> click.Option:
+    """The flag of a setting that is declared once or, of several ExampleGens, more often."""
+    one = ones[0]
+    spelling = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    if bool in one.kinds:
+        if one.default is not False:
+            spelling = f"{spelling}/--no-{name.replace('_', '-')}"
+        return click.Option([spelling, name], is_flag=True, default=None)
+    return click.Option([spelling, name], **_OTHER_KINDS.get(name, {"type": _type(name, ones)}))
+
+
+def _type(name: str, ones: list[Any]) -> click.ParamType:
+    """What a flag takes; whether the value is allowed the setting itself says."""
+    kind = ones[0].kinds[0]
+    choices = [choice for choice in ones[0].choices if isinstance(choice, str)]
+    if ones[0].is_collection:
+        return Names()
+    if kind is str and len(ones) == 1 and choices and name != "layout":
+        return Choices(choices)
+    if name.endswith("_bytes"):
+        return Bytes()
+    return click.INT if kind is int else click.FLOAT if kind is float else click.STRING
+
+
+def _help(one: Any) -> str:
+    sentence = (one.sentence[0].upper() + one.sentence[1:]).replace("`", "")
+    return f"{sentence} Default: {one.shown_default}." if one.default else sentence
+
+
+def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the flags that were given, as `pipelines.convert` takes them."""
+    settings = {name: value for name, value in given.items() if value not in (None, ())}
+    for name, make in (("columns", dict), ("image_roots", list)):
+        if name in settings:
+            settings[name] = make(settings[name])
+    return settings

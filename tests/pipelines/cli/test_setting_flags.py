@@ -1,0 +1,146 @@
+"""Every setting is a flag of `convert`, and its help says what the setting does."""
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+pytest.importorskip("tfx", reason="convert needs TFX")
+from click.testing import CliRunner
+
+import pipelines.tools.conversion.settings
+from components.audio_example_gen.settings import AudioSettings
+from components.image_example_gen.settings import ImageSettings
+from components.shard_balancer.settings import BalancerSettings
+from components.text_example_gen.settings import TextSettings
+from pipelines.cli.app import app
+from pipelines.cli.convert_command import convert
+from tests.pipelines.cli.test_wrong_settings import invoke_all
+from trainer_utils.format.settings import settings_of
+
+SETTINGS = {
+    "image": ImageSettings,
+    "text": TextSettings,
+    "audio": AudioSettings,
+    "any": BalancerSettings,
+}
+FLAGS = {  # words of the command line, and what `prepare` gets for them
+    "layout": ("--layout csv", "csv"),
+    "columns": ("--column a=b=int --column c=label", {"a=b": "int", "c": "label"}),
+    "image_roots": ("--image-root a,b --image-root c", ["a,b", "c"]),
+    "column_names": ('--columns text,"a, b"', ["text", "a, b"]),
+    "header": ("--no-header", False),
+    "vocabulary": ("--vocabulary cat,dog", ["cat", "dog"]),
+    "group_by": ("--group-by patient", "patient"),
+    "stratify": ("--stratify", True),
+    "seed": ("--seed -3", -3),
+    "target_shard_bytes": ("--target-shard-bytes 1MiB", 1 << 20),
+    "compression": ("--compression gzip", "gzip"),
+    "max_reject_fraction": ("--max-reject-fraction 0", 0.0),
+    "orientation": ("--orientation keep", "keep"),
+    "frames": ("--frames reject", "reject"),
+    "resize_shorter_side": ("--resize-shorter-side 256", 256),
+    "quality": ("--quality 80", 80),
+    "encoding": ("--encoding latin-1", "latin-1"),
+    "verify": ("--verify decode", "decode"),
+    "max_pixels": ("--max-pixels 1000", 1000),
+    "sample_rate": ("--sample-rate 16000", 16_000),
+    "channels": ("--channels 1", 1),
+    "delimiter": ("--delimiter ;", ";"),
+    "lowercase": ("--lowercase", True),
+    "normalize": ("--normalize NFC", "NFC"),
+    "min_chars": ("--min-chars 2", 2),
+    "max_chars": ("--max-chars 2", 2),
+    "deduplicate": ("--deduplicate", True),
+    "num_shards": ("--num-shards train=8,eval=2", {"train": 8, "eval": 2}),
+    "shard_multiple": ("--shard-multiple 4", 4),
+    "shuffle": ("--no-shuffle", False),
+    "balance": ("--balance bytes", "bytes"),
+    "stratify_by": ("--stratify-by label", "label"),
+    "memory_bytes": ("--memory-bytes 64MiB", 64 << 20),
+}
+
+
+def test_each_setting_has_a_flag():
+    declared = {name for settings in SETTINGS.values() for name in settings_of(settings)}
+    flags = {one.name for one in convert.params if isinstance(one, click.Option)}
+    assert declared == {*FLAGS}
+    others = {"kind", "splits", "others", "metadata", "dry_run", "as_json"}
+    assert flags - {"verbose"} == declared | others
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_a_flag_gives_what_python_would(monkeypatch, name):
+    taken = {}
+
+    def prepare(source, **options):
+        taken.update(options)
+        raise click.Abort
+
+    monkeypatch.setattr(pipelines.tools.conversion.settings, "prepare", prepare)
+    words, value = FLAGS[name]
+    words = words.replace('"a, b"', '"a|b"').split()
+    words = [word.replace("a|b", "a, b") for word in words]
+    CliRunner().invoke(app, ["convert", "photos", "out", *words])
+    assert taken == {"kind": None, name: value}
+    assert type(taken[name]) is type(value)
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_the_help_has_each_sentence_and_default(kind):
+    told = " ".join(CliRunner().invoke(app, ["convert", "--help"]).output.split())
+    elsewhere = {"seed"} if kind == "any" else {"layout", "target_shard_bytes"}  # once for all
+    for name in settings_of(SETTINGS[kind]).keys() - elsewhere:
+        one = settings_of(SETTINGS[kind])[name]
+        sentence = " ".join(one.sentence.replace("`", "").split())[1:]
+        assert sentence in told, name
+        if one.default:
+            assert f"{sentence} Default: {one.shown_default}." in told, name
+
+
+def test_a_flags_wrong_value_is_refused_as_everywhere_before_tfx_is_imported(tmp_path):
+    (tmp_path / "photos").mkdir()
+    (tmp_path / "photos/1.jpg").touch()
+    wrong = {
+        "--quality 0": "quality: expected int from 1 to 100, got 0",
+        "--compression zip": "compression: expected one of none, gzip, got 'zip'",
+        "--max-reject-fraction 2": "max_reject_fraction: expected float from 0 to 1, got 2.0",
+        "--frames lst": "frames: expected one of first, reject, got 'lst'",
+        "--no-header": "header: expected True or None without column_names, got False",
+        "--column a=integer": "columns['a']: expected one of int, float",
+        "--memory-bytes 4": "memory_bytes: expected int at least 1048576, got 4",
+        "--lowercase": "option 'lowercase': expected one of ImageExampleGen",
+        "--column a": "Invalid value for '--column': expected NAME=KIND, got 'a'",
+        "--quality x": "Invalid value for '--quality': 'x' is not a valid integer.",
+        "--seed 3 --set seed=4": "Invalid value for --set: seed is given twice",
+    }
+    calls = [["convert", "photos", "out", "--kind", "image", *words.split()] for words in wrong]
+    for (status, stderr, stdout, heavy), said in zip(
+        invoke_all(calls, tmp_path), wrong.values(), strict=True
+    ):
+        assert (status, stdout, heavy) == (2, "", []), stderr
+        assert said in stderr
+
+
+def test_without_tfx_any_flag_says_what_is_missing(tmp_path):
+    program = (
+        "import importlib.util as u, json, sys\n"
+        "real = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name in ('tfx', 'kfp') else real(name, *rest)\n"
+        "from click.testing import CliRunner\n"
+        "from pipelines.cli.app import app\n"
+        "for call in (['convert', 'a', 'b', '--seed', '3'], ['convert', '--help'], ['--help']):\n"
+        "    done = CliRunner().invoke(app, call)\n"
+        "    print(json.dumps([done.exit_code, done.stderr or done.stdout]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    (status, said), (helped, text), (listed, names) = map(json.loads, done.stdout.splitlines())
+    assert (status, helped, listed) == (2, 0, 0)
+    assert said.startswith("Error: tfx-shards convert needs TFX: run pip install")
+    assert "--dry-run" in text
+    assert "--quality" not in text
+    assert "convert" in names

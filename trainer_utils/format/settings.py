@@ -1,0 +1,233 @@
+"""A setting is declared once: its kind, default, rule and sentence are one field of a dataclass.
+
+    @dataclasses.dataclass(frozen=True, kw_only=True)
+    class Resizing(Settings):
+        side: int | None = setting(None, number(1), "shorter side in pixels. Default: as it is.")
+        filter: str = setting("area", one_of("area", "cubic"), "`area`, or `cubic`, sharper.")
+
+    Resizing(side=0)                # ConfigError: side: expected int at least 1, got 0
+    settings_of(Resizing)["side"]   # Setting(name='side', kind=int | None, default=None, …)
+
+Constructors, execution properties, flags, Kubeflow's functions and the tables of the docs are made
+from these declarations.
+"""
+
+import collections.abc
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Collection
+from typing import Any
+
+from trainer_utils.format.errors import ConfigError
+from trainer_utils.format.spelling import did_you_mean
+
+__all__ = [
+    "Rule",
+    "Setting",
+    "Settings",
+    "group",
+    "groups_of",
+    "number",
+    "one_of",
+    "setting",
+    "settings_of",
+    "shown",
+]
+
+Rule = Callable[[str, Any], Any]  # takes name and value, returns the value to keep, or raises
+_SETTING, _GROUP = "setting", "group"
+_INT64 = -(2**63)
+
+
+@dataclasses.dataclass(frozen=True)
+class Setting:
+    """One declared setting.
+
+    Args:
+        name: of the field.
+        kind: its annotation, such as `int | None`.
+        default: of the field.
+        rule: what is allowed.
+        help: a sentence that says what the setting does, as it follows its name and a colon.
+    """
+
+    name: str
+    kind: Any
+    default: Any
+    rule: Rule
+    help: str
+
+    @property
+    def is_optional(self) -> bool:
+        """Whether None is a value."""
+        return type(None) in _members(self.kind)
+
+    @property
+    def kinds(self) -> tuple[type, ...]:
+        """The classes of its values, but for None."""
+        return tuple(typing.get_origin(member) or member for member in self.members)
+
+    @property
+    def members(self) -> tuple[Any, ...]:
+        """The parts of its kind, but for None: of `int | Mapping[str, int] | None` two."""
+        return tuple(member for member in _members(self.kind) if member is not type(None))
+
+    @property
+    def is_collection(self) -> bool:
+        """Whether a value may be a list or a mapping."""
+        return any(kind.__module__ == collections.abc.__name__ for kind in self.kinds)
+
+    @property
+    def choices(self) -> tuple[Any, ...]:
+        """The values that there are, where they are few."""
+        return self.rule.choices if isinstance(self.rule, _OneOf) else ()
+
+    @property
+    def sentence(self) -> str:
+        """What it does, with the range of a number before what stands for the default."""
+        if not isinstance(self.rule, _Number):
+            return self.help
+        what, default, rest = self.help.partition(" Default:")
+        return f"{what} {self.rule}{default}{rest}"
+
+    @property
+    def shown_default(self) -> str:
+        """The default for people, `128 MiB`; empty where there is none."""
+        return "" if self.default in (None, (), {}) else shown(self.default)
+
+
+def setting(default: Any, rule: Rule, help: str) -> Any:
+    """A field of a settings class.
+
+    Args:
+        default: a list or mapping is copied for each object.
+        rule: what is allowed; None, where the kind has it, is always allowed.
+        help: what the setting does.
+    """
+    metadata = {_SETTING: (default, rule, help)}
+    if isinstance(default, (dict, list)):
+        return dataclasses.field(default_factory=default.copy, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+def group(options: type["Settings"], *, only: Collection[str] | None = None) -> Any:
+    """A field that holds other settings, which are set as if they were this class's own.
+
+    Args:
+        options: the class of these settings.
+        only: those that can be set; None: all. The others keep their defaults.
+    """
+    return dataclasses.field(default=options(), metadata={_GROUP: (options, only)})
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Base of the dataclasses of settings: every value is checked where an object is made.
+
+    Raises:
+        ConfigError: a value is not allowed; the message names the setting.
+    """
+
+    def __post_init__(self) -> None:
+        for name, declared in _declared(type(self)).items():
+            value = getattr(self, name)
+            if value is not None or not declared.is_optional:
+                object.__setattr__(self, name, declared.rule(name, value))
+
+
+def settings_of(options: type[Settings]) -> dict[str, Setting]:
+    """The settings of a class by name, those of its groups among them."""
+    found = dict(_declared(options))
+    for inner, names in groups_of(options).values():
+        found |= {name: one for name, one in settings_of(inner).items() if name in names}
+    return found
+
+
+def groups_of(options: type[Settings]) -> dict[str, tuple[type[Settings], Collection[str]]]:
+    """The groups of a class by the field's name: their class, and the names that can be set."""
+    groups = {}
+    for field in dataclasses.fields(options):
+        if _GROUP in field.metadata:
+            inner, only = field.metadata[_GROUP]
+            groups[field.name] = (inner, settings_of(inner) if only is None else only)
+    return groups
+
+
+def _declared(options: type[Settings]) -> dict[str, Setting]:
+    """The settings of a class that are fields of itself."""
+    found = {}
+    for field in dataclasses.fields(options):
+        if _SETTING in field.metadata:
+            default, rule, help = field.metadata[_SETTING]
+            found[field.name] = Setting(field.name, field.type, default, rule, help)
+    return found
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    is_union = typing.get_origin(kind) in (typing.Union, types.UnionType)
+    return typing.get_args(kind) if is_union else (kind,)
+
+
+def shown(value: Any) -> str:
+    """A value for people: `128 MiB`, `89,478,485`, `0.01`, `(0.08, 1)`."""
+    for bits, unit in ((30, "GiB"), (20, "MiB")):
+        if isinstance(value, int) and value and not value % (1 << bits):
+            return f"{value >> bits} {unit}"
+    if isinstance(value, tuple):
+        return f"({', '.join(map(shown, value))})"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
+
+
+@dataclasses.dataclass(frozen=True)
+class _OneOf:
+    choices: tuple[Any, ...]
+
+    def __call__(self, name: str, value: Any) -> Any:
+        if value not in self.choices:
+            raise ConfigError(
+                f"{name}: expected one of {', '.join(map(str, self.choices))}, got {value!r}."
+                f"{did_you_mean(value, self.choices)}".removesuffix(".")
+            )
+        return value
+
+
+@dataclasses.dataclass(frozen=True)
+class _Number:
+    least: float
+    most: float
+    kind: type[int] | type[float]
+
+    def __call__(self, name: str, value: Any) -> Any:
+        allowed = int if self.kind is int else (int, float)
+        is_number = isinstance(value, allowed) and not isinstance(value, bool)
+        if not is_number or not self.least <= value <= self.most:
+            raise ConfigError(f"{name}: expected {self.kind.__name__} {self._range}, got {value!r}")
+        return value
+
+    @property
+    def _range(self) -> str:
+        if self.most == float("inf"):
+            return f"at least {self.least}"
+        return f"from {self.least} to {self.most}"
+
+    def __str__(self) -> str:
+        if self.least == _INT64:
+            return "64 bits, signed."
+        if self.most == float("inf"):
+            return f"At least {shown(self.least)}."
+        return f"From {shown(self.least)} to {shown(self.most)}."
+
+
+def one_of(*choices: Any) -> _OneOf:
+    """A rule: the value is one of these."""
+    return _OneOf(choices)
+
+
+def number(
+    least: float, most: float = float("inf"), *, kind: type[int] | type[float] = int
+) -> _Number:
+    """A rule: a number of this kind in [least, most]; an int is a float as well, a bool neither."""
+    return _Number(least, most, kind)
