@@ -28,7 +28,7 @@ class AudioExampleGenSpec(types.ComponentSpec):
 
 
 class _Driver(FileTreeDriver):
-    unit = "sounds"
+    unit, settings_class = "sounds", AudioSettings
 
     def is_source_file(self, path: str) -> bool:
         return is_list(path)

@@ -1,10 +1,10 @@
 """Decides whether an ExampleGen may use its cache: any changed file makes a new fingerprint.
 
 class TextExampleGenDriver(FileTreeDriver):
+    unit, settings_class = "texts", TextSettings
     def is_source_file(self, path): return path.endswith(".csv")
 """
 
-import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -12,6 +12,7 @@ from tfx.components.example_gen import driver, input_processor
 from tfx.proto import example_gen_pb2
 
 from components.example_gen.inputs import LocatedInputs, fingerprint, locate
+from components.example_gen.settings import ExampleGenSettings
 
 __all__ = ["FileTreeDriver"]
 
@@ -24,6 +25,7 @@ class FileTreeDriver(driver.FileBasedDriver):
     """
 
     unit: ClassVar[str]  # what the inputs are called, such as `images`
+    settings_class: ClassVar[type[ExampleGenSettings]]
 
     _properties: Mapping[str, Any] = {}
 
@@ -31,7 +33,7 @@ class FileTreeDriver(driver.FileBasedDriver):
         """Whether a path is by itself what examples are made of, as a list is."""
         raise NotImplementedError
 
-    def sees_siblings(self, exec_properties: Mapping[str, Any]) -> bool:
+    def sees_siblings(self, settings: Any) -> bool:
         """Whether such a file may name others, which then count as inputs."""
         return True
 
@@ -44,13 +46,14 @@ class FileTreeDriver(driver.FileBasedDriver):
     def get_input_processor(  # noqa: D102
         self, splits, range_config=None, input_base_uri=None
     ) -> input_processor.FileBasedInputProcessor:
+        settings = self.settings_class.from_properties(self._properties)
         located = locate(
             input_base_uri,
             example_gen_pb2.Input(splits=splits),
             range_config,
-            image_roots=json.loads(self._properties.get("image_roots") or "[]"),
+            image_roots=settings.image_roots,
             is_source_file=self.is_source_file,
-            sees_siblings=self.sees_siblings(self._properties),
+            sees_siblings=self.sees_siblings(settings),
             unit=self.unit,
         )
         return _NestedInputProcessor(located, splits, range_config)

@@ -28,7 +28,7 @@ class ImageExampleGenSpec(types.ComponentSpec):
 
 
 class _Driver(FileTreeDriver):
-    unit = "images"
+    unit, settings_class = "images", ImageSettings
 
     def is_source_file(self, path: str) -> bool:
         return is_source_file(path)

@@ -8,6 +8,8 @@ that any store that it knows will do.
 """
 
 import argparse
+import functools
+import importlib
 import logging
 import os
 import sys
@@ -48,30 +50,10 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _audio_example_gen(step: ExecutorInput) -> dict[str, dict[str, Any]]:
-    from components.audio_example_gen.executor import Executor
-    from components.audio_example_gen.settings import AudioSettings
-
-    return _example_gen(step, Executor, AudioSettings)
-
-
-def _image_example_gen(step: ExecutorInput) -> dict[str, dict[str, Any]]:
-    from components.image_example_gen.executor import Executor
-    from components.image_example_gen.settings import ImageSettings
-
-    return _example_gen(step, Executor, ImageSettings)
-
-
-def _text_example_gen(step: ExecutorInput) -> dict[str, dict[str, Any]]:
-    from components.text_example_gen.executor import Executor
-    from components.text_example_gen.settings import TextSettings
-
-    return _example_gen(step, Executor, TextSettings)
-
-
-def _example_gen(
-    step: ExecutorInput, executor: Any, settings: type[ComponentSettings]
-) -> dict[str, dict[str, Any]]:
+def _example_gen(kind: str, step: ExecutorInput) -> dict[str, dict[str, Any]]:
+    package = f"components.{kind}_example_gen"
+    executor = importlib.import_module(f"{package}.executor").Executor
+    settings = getattr(importlib.import_module(f"{package}.settings"), f"{kind.title()}Settings")
     given = _given(step.parameters, settings)
     located = {
         "input_base": _input_base(step, given.pop("input_base", "")),
@@ -247,11 +229,11 @@ def _count(name: str, value: object) -> int:
 
 
 _RUN: dict[str, Callable[[ExecutorInput], dict[str, dict[str, Any]]]] = {
-    "audio_example_gen": _audio_example_gen,
-    "image_example_gen": _image_example_gen,
+    "audio_example_gen": functools.partial(_example_gen, "audio"),
+    "image_example_gen": functools.partial(_example_gen, "image"),
     "schema_export": _schema_export,
     "shard_balancer": _shard_balancer,
-    "text_example_gen": _text_example_gen,
+    "text_example_gen": functools.partial(_example_gen, "text"),
     "train_input_check": _train_input_check,
 }
 

@@ -4,8 +4,6 @@ texts = TextExampleGen(input_base="reviews.csv")
 texts.outputs["examples"]
 """
 
-import json
-from collections.abc import Mapping
 from typing import Any
 
 from tfx import types
@@ -14,7 +12,6 @@ from tfx.dsl.components.base import executor_spec
 from components.common.component import examples_channel, parameters_of, takes_settings
 from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen
 from components.example_gen.driver import FileTreeDriver
-from components.example_gen.settings import MEDIA
 from components.text_example_gen.executor import Executor
 from components.text_example_gen.layouts import is_source_file
 from components.text_example_gen.settings import TextSettings
@@ -31,14 +28,13 @@ class TextExampleGenSpec(types.ComponentSpec):
 
 
 class _Driver(FileTreeDriver):
-    unit = "texts"
+    unit, settings_class = "texts", TextSettings
 
     def is_source_file(self, path: str) -> bool:
         return is_source_file(path)
 
-    def sees_siblings(self, exec_properties: Mapping[str, Any]) -> bool:
-        columns = json.loads(exec_properties.get("columns") or "{}")
-        return any(kind in MEDIA for kind in columns.values())
+    def sees_siblings(self, settings: TextSettings) -> bool:
+        return settings.names_files
 
 
 class TextExampleGen(FilesExampleGen):

@@ -16,10 +16,13 @@ __all__ = ["CommandWithSettings", "given_settings"]
 
 # Where the flag is not the setting's name: what is repeated is in the singular.
 _FLAGS = {"columns": "--column", "column_names": "--columns", "image_roots": "--image-root"}
-_OTHER_KINDS = {
+_OTHER_KINDS: dict[str, dict[str, Any]] = {
     "columns": {"type": Pair(), "multiple": True},
     "image_roots": {"multiple": True, "metavar": "DIR"},
     "num_shards": {"type": Counts(bare=True), "metavar": "N or NAME=N,…"},
+    **{
+        name: {"type": click.STRING} for name in ("encoding", "layout")
+    },  # other words for each kind
 }
 _HAS_COMPONENTS = importlib.util.find_spec("tfx") is not None
 
@@ -61,11 +64,8 @@ class CommandWithSettings(click.Command):
         if not _HAS_COMPONENTS:
             tolerant = {"ignore_unknown_options": True, "allow_extra_args": True}
             self.context_settings = {**self.context_settings, **tolerant}
-        declared: dict[str, list[Any]] = {}
-        for settings in self._sections.values():
-            for name, one in settings.items():
-                declared.setdefault(name, []).append(one)
-        self._flags = {name: _flag(name, ones) for name, ones in declared.items()}
+        declared = {n: one for settings in self._sections.values() for n, one in settings.items()}
+        self._flags = {name: _flag(name, one) for name, one in declared.items()}
         self.params += self._flags.values()
 
     def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -86,28 +86,25 @@ class CommandWithSettings(click.Command):
         return record[0]
 
 
-def _flag(name: str, ones: list[Any]) -> click.Option:
-    """The flag of a setting that is declared once or, of several ExampleGens, more often."""
-    one = ones[0]
+def _flag(name: str, one: Any) -> click.Option:
     spelling = _FLAGS.get(name, f"--{name.replace('_', '-')}")
     if bool in one.kinds:
         if one.default is not False:
             spelling = f"{spelling}/--no-{name.replace('_', '-')}"
         return click.Option([spelling, name], is_flag=True, default=None)
-    return click.Option([spelling, name], **_OTHER_KINDS.get(name, {"type": _type(name, ones)}))
+    return click.Option([spelling, name], **_OTHER_KINDS.get(name, {"type": _type(one)}))
 
 
-def _type(name: str, ones: list[Any]) -> click.ParamType:
+def _type(one: Any) -> click.ParamType:
     """What a flag takes; whether the value is allowed the setting itself says."""
-    kind = ones[0].kinds[0]
-    choices = [choice for choice in ones[0].choices if isinstance(choice, str)]
-    if ones[0].is_collection:
+    if one.is_collection:
         return Names()
-    if kind is str and len(ones) == 1 and choices and name != "layout":
-        return Choices(choices)
-    if name.endswith("_bytes"):
+    if one.kinds == (str,) and one.choices:
+        return Choices([choice for choice in one.choices if choice is not None])
+    if one.name.endswith("_bytes"):
         return Bytes()
-    return click.INT if kind is int else click.FLOAT if kind is float else click.STRING
+    kinds: dict[type, click.ParamType] = {int: click.INT, float: click.FLOAT}
+    return kinds.get(one.kinds[0], click.STRING)
 
 
 def _help(one: Any) -> str:

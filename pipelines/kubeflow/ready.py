@@ -10,8 +10,11 @@ from tfx import v1 as tfx
 from tfx.orchestration.data_types import RuntimeParameter
 
 from components import ImageExampleGen, TextExampleGen
+from components.example_gen.settings import ExampleGenSettings
+from components.shard_balancer.settings import BalancerSettings
 from pipelines.examples import image_trainer, text_trainer
 from pipelines.examples.training_pipeline import BEAM_ARGUMENTS, training_components
+from trainer_utils.format.settings import Settings, settings_of
 
 __all__ = ["create_kubeflow_pipeline"]
 
@@ -21,9 +24,7 @@ _KINDS: dict[str, tuple[Any, Callable[[Any], None], int]] = {
 }
 _DESCRIPTIONS = {
     "input_base": "The folder, list or table that examples are made of: a mounted path, or gs://.",
-    "max_reject_fraction": "The run fails when more than this part of the inputs was rejected.",
     "num_shards": 'Of each split: a number, or JSON such as {"train": 8}. Empty: by their size.',
-    "target_shard_bytes": "The wished size of a shard in bytes, where num_shards is empty.",
     "batch_size": "Of the training, in records of all replicas together.",
     "train_steps": "Of the training; 0: as many as the trainer's own number of epochs takes.",
 }
@@ -47,12 +48,12 @@ def create_kubeflow_pipeline(kind: str, *, name: str | None, pipeline_root: str)
     components = training_components(
         example_gen(
             input_base=_parameter("input_base", str),
-            max_reject_fraction=_parameter("max_reject_fraction", float, 0.01),
+            max_reject_fraction=_setting(ExampleGenSettings, "max_reject_fraction"),
         ),
         run_fn=run_fn,
         balancing={
             "num_shards": _parameter("num_shards", str, ""),
-            "target_shard_bytes": _parameter("target_shard_bytes", int, 128 << 20),
+            "target_shard_bytes": _setting(BalancerSettings, "target_shard_bytes"),
         },
         batch_size=_parameter("batch_size", int, batch_size),
         train_steps=_parameter("train_steps", int, 0),
@@ -68,3 +69,11 @@ def create_kubeflow_pipeline(kind: str, *, name: str | None, pipeline_root: str)
 
 def _parameter(name: str, kind: type, default: Any = None) -> RuntimeParameter:
     return RuntimeParameter(name=name, ptype=kind, default=default, description=_DESCRIPTIONS[name])
+
+
+def _setting(settings: type[Settings], name: str) -> RuntimeParameter:
+    """A setting as a parameter of the run, with its own kind, default and sentence."""
+    one = settings_of(settings)[name]
+    return RuntimeParameter(
+        name=name, ptype=one.kinds[0], default=one.default, description=one.sentence
+    )

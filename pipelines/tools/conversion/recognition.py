@@ -21,8 +21,7 @@ from components.media.audio import AUDIO_EXTENSIONS
 from components.media.images import IMAGE_EXTENSIONS
 from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
-from trainer_utils.storage.files import exists, is_folder, list_folder, open_for_reading
-from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage import exists, is_folder, is_remote, join, list_folder, open_for_reading
 from trainer_utils.text_output import quantity
 
 __all__ = ["KINDS", "Recognised", "check_source", "recognise"]
