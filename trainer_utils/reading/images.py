@@ -14,6 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.format.media_formats import JPEG
 from trainer_utils.reading.crops import (
     DCT_RATIOS,
     Box,
@@ -29,7 +30,6 @@ from trainer_utils.reading.turbo import TurboDecoder, normalize_images
 
 __all__ = ["ImageReading"]
 
-_JPEG_START = b"\xff\xd8\xff"
 _MARGIN = 2  # pixels
 _EXACT = "INTEGER_ACCURATE"  # libjpeg's exact arithmetic, with which other decoders agree
 
@@ -87,7 +87,7 @@ class ImageReading(ImageSettings):
         elif set(formats) == {"JPEG"}:
             pixels = jpeg()
         else:
-            is_jpeg = tf.strings.substr(encoded, 0, len(_JPEG_START)) == _JPEG_START
+            is_jpeg = tf.strings.substr(encoded, 0, len(JPEG)) == JPEG
             pixels = tf.cond(is_jpeg, jpeg, whole)
         return self._finish(pixels, seed, label_map)
 
