@@ -76,7 +76,7 @@ def make_table(
     for place, name in enumerate(header or [""] * max(map(len, rows), default=0)):
         is_number = name in right or any(isinstance(row[place], (int, float)) for row in rows)
         table.add_column(
-            name,
+            Text(_cell(name)),  # as data: a name in brackets is no markup
             justify="right" if is_number else "left",
             overflow="fold",
             no_wrap=is_number,

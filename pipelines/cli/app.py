@@ -14,21 +14,21 @@ from pipelines.cli.process import take_over_process, was_interrupted
 
 __all__ = ["COMMANDS", "app", "main"]
 
-# Where each command is, in the order of the help.
+# The module of each command, and what it is for: the help, which has this order, imports none.
 COMMANDS = {
-    "convert": "pipelines.cli.convert_command",
-    "inspect": "pipelines.cli.inspect_command",
-    "show": "pipelines.cli.show_command",
-    "report": "pipelines.cli.report_command",
-    "browse": "pipelines.cli.browse_command",
-    "verify": "pipelines.cli.verify_command",
-    "diff": "pipelines.cli.diff_command",
-    "plan": "pipelines.cli.plan_command",
-    "bench": "pipelines.cli.bench_command",
-    "doctor": "pipelines.cli.doctor_command",
-    "lineage": "pipelines.cli.lineage_commands",
-    "runs": "pipelines.cli.lineage_commands",
-    "compile": "pipelines.cli.compile_command",
+    "convert": ("convert_command", "Raw files to a balanced dataset, its lineage kept."),
+    "inspect": ("inspect_command", "What is in a dataset."),
+    "show": ("show_command", "Some records of a dataset."),
+    "report": ("report_command", "A page that shows what is in a dataset."),
+    "browse": ("browse_command", "Look at records in a browser."),
+    "verify": ("verify_command", "Every checksum and every record of a dataset."),
+    "diff": ("diff_command", "What is different between two datasets."),
+    "plan": ("plan_command", "What each worker will read."),
+    "bench": ("bench_command", "How fast a dataset is read here, and what bounds it."),
+    "doctor": ("doctor_command", "What will hurt, on this machine or in a dataset, and the cure."),
+    "lineage": ("lineage_commands", "Where a dataset comes from, and what came of it."),
+    "runs": ("lineage_commands", "The pipeline runs in ML Metadata."),
+    "compile": ("compile_command", "A pipeline as a package for Kubeflow Pipelines v2."),
 }
 _PROGRAM = "tfx-shards"
 
@@ -52,8 +52,14 @@ class _Commands(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        command: click.Command = getattr(importlib.import_module(COMMANDS[cmd_name]), cmd_name)
+        module = importlib.import_module(f"pipelines.cli.{COMMANDS[cmd_name][0]}")
+        command: click.Command = getattr(module, cmd_name)
         return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes what each command is for."""
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]

@@ -12,7 +12,7 @@ from pipelines.cli.values import Size, parse_json_or_text
 __all__ = ["bench"]
 
 
-@click.command(short_help="How fast a dataset is read here, and what bounds it.")
+@click.command()
 @dataset_argument
 @click.option("--split", default="train", show_default=True, help="Or a slice of one.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)

@@ -12,7 +12,7 @@ from pipelines.cli.process import quiet, require_tfx
 __all__ = ["browse"]
 
 
-@click.command(short_help="Look at records in a browser.")
+@click.command()
 @dataset_argument
 @click.option(
     "--port",

@@ -12,7 +12,7 @@ from pipelines.cli.process import quiet, require_tfx
 __all__ = ["compile"]
 
 
-@click.command(short_help="A pipeline as a package for Kubeflow Pipelines v2.")
+@click.command()
 @click.argument("pipeline")
 @click.option("-o", "--output", default="pipeline.yaml", show_default=True, help="File to write.")
 @click.option("--image", required=True, help="Container image with tfx-shards[tfx] in it.")

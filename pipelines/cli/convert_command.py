@@ -17,9 +17,7 @@ __all__ = ["convert"]
 _KINDS = ("image", "text", "audio")
 
 
-@click.command(
-    cls=CommandWithSettings, short_help="Raw files to a balanced dataset, its lineage kept."
-)
+@click.command(cls=CommandWithSettings)
 @click.argument("source", metavar="SRC")
 @click.argument("out", required=False)
 @click.option("--kind", type=click.Choice(_KINDS), help="Default: told by what is there.")

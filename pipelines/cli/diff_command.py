@@ -8,7 +8,7 @@ from pipelines.cli.output import print_facts, shown_progress
 __all__ = ["diff"]
 
 
-@click.command(short_help="What is different between two datasets.")
+@click.command()
 @click.argument("before")
 @click.argument("after")
 @click.option(

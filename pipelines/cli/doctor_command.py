@@ -10,7 +10,7 @@ from pipelines.cli.output import print_facts
 __all__ = ["doctor"]
 
 
-@click.command(short_help="What will hurt, on this machine or in a dataset, and the cure.")
+@click.command()
 @dataset_argument(required=False)
 @click.option("--workers", type=click.IntRange(min=1), help="Default: as TF_CONFIG says, or 1.")
 @click.option("--strategy", help="mirrored, multi-worker, parameter-server, tpu or one-device.")

@@ -8,7 +8,7 @@ from pipelines.cli.output import print_facts
 __all__ = ["inspect"]
 
 
-@click.command(short_help="What is in a dataset.")
+@click.command()
 @dataset_argument
 @json_option
 @verbose_option

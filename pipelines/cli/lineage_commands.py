@@ -15,7 +15,7 @@ __all__ = ["lineage", "runs"]
 _FORMS = "A sqlite file, mysql://user:password@host:port/database, or grpc://host:port."
 
 
-@click.command(short_help="Where a dataset comes from, and what came of it.")
+@click.command()
 @dataset_argument
 @click.option(
     "--metadata",
@@ -43,7 +43,7 @@ def lineage(
     print_facts(found.to_json, found.__str__, as_json=as_json)
 
 
-@click.command(short_help="The pipeline runs in ML Metadata.")
+@click.command()
 @click.argument("where", metavar="[METADATA]", required=False)
 @click.option("--metadata", metavar="METADATA", help="The same, as `lineage` takes it.")
 @json_option

@@ -9,7 +9,7 @@ from pipelines.cli.process import quiet
 __all__ = ["plan"]
 
 
-@click.command(short_help="What each worker will read.")
+@click.command()
 @dataset_argument
 @click.option("--workers", type=click.IntRange(min=1), default=1, show_default=True)
 @click.option(

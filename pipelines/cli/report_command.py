@@ -11,7 +11,7 @@ from pipelines.cli.process import quiet, require_tfx
 __all__ = ["report"]
 
 
-@click.command(short_help="A page that shows what is in a dataset.")
+@click.command()
 @dataset_argument
 @click.option(
     "-o",

@@ -8,7 +8,7 @@ from pipelines.cli.output import print_facts, say
 __all__ = ["show"]
 
 
-@click.command(short_help="Some records of a dataset.")
+@click.command()
 @dataset_argument
 @click.option("--split", help="Or a slice, such as 'train[100:]'. Default: the first split.")
 @click.option(

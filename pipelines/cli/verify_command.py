@@ -8,7 +8,7 @@ from pipelines.cli.output import print_facts, shown_progress
 __all__ = ["verify"]
 
 
-@click.command(short_help="Every checksum and every record of a dataset.")
+@click.command()
 @dataset_argument
 @json_option
 @click.option(

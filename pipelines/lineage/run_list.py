@@ -13,7 +13,7 @@ from pipelines.lineage.graph import Execution
 from pipelines.lineage.reading import read_executions
 from pipelines.lineage.store import opened_store, shown_metadata
 from pipelines.lineage.values import Json
-from trainer_utils.format.printable import printable
+from trainer_utils.text_output import as_text
 
 __all__ = ["Run", "Runs", "list_runs"]
 
@@ -92,7 +92,7 @@ class Runs:
 
     def __str__(self) -> str:
         if not self.runs:
-            return printable(f"{self.metadata}: no run")
+            return as_text([f"{self.metadata}: no run"])
         lines = []
         for run in self.runs:
             name = run.name or "(of no run)"
@@ -102,7 +102,7 @@ class Runs:
                 f"  {execution.component} (execution {execution.id}): {execution.state}"
                 for execution in run.executions
             ]
-        return "\n".join(map(printable, lines))
+        return as_text(lines)
 
 
 def list_runs(metadata: str) -> Runs:

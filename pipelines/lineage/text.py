@@ -11,7 +11,7 @@ from pipelines.lineage.record_trace import RecordStep
 from pipelines.lineage.source_files import SourceFile
 from pipelines.lineage.values import one_line
 from trainer_utils.format.printable import printable
-from trainer_utils.text_output import quantity
+from trainer_utils.text_output import as_text, quantity
 
 __all__ = ["render_lineage"]
 
@@ -40,7 +40,7 @@ def render_lineage(lineage: LineageFacts) -> str:
         lines += [f"  {_artifact(model)}" for model in lineage.models]
     if lineage.record is not None:
         lines += ["", *_record(lineage)]
-    return "\n".join(map(printable, lines))
+    return as_text(lines)
 
 
 def _artifact(artifact: Artifact) -> str:

@@ -65,7 +65,8 @@ def test_wide_characters_take_two_columns():
 
 @pytest.mark.parametrize("data", ["a\x1b[2Jb", "a\nforged  1", "\u202ex", "[red]x[/red]", "\udce9"])
 def test_data_neither_drives_a_terminal_nor_forges_a_line(data):
-    text = as_text([data, make_table(["name"], [[data]])])
+    text = as_text([data, make_table([data], [[data]])])
+    assert len(set(text.splitlines())) == 1
     assert len(text.splitlines()) == 3
     assert not re.search("[\x00-\x09\x0b-\x1f\u202e\ud800-\udfff]", text)
     assert "[red]x[/red]" in text or "\\" in text
