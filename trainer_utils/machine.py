@@ -1,4 +1,4 @@
-"""How much of the machine this process may use.
+"""How much of the machine this process may use, and has used.
 
 usable_cores()     # 2
 """
@@ -6,7 +6,7 @@ usable_cores()     # 2
 import os
 from pathlib import Path
 
-__all__ = ["usable_cores"]
+__all__ = ["cpu_seconds", "usable_cores"]
 
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2: "<quota> <period>" or "max <period>"
 
@@ -20,3 +20,9 @@ def usable_cores() -> int:
     except (OSError, ValueError):
         return max(1, cores or 1)
     return max(1, min(cores or 1, limit))
+
+
+def cpu_seconds() -> float:
+    """The time that all cores together have spent on this process."""
+    spent = os.times()
+    return spent.user + spent.system

@@ -20,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from trainer_utils.format.crc32c import mask_crc32c, masked_crc32c_of_rows
+from trainer_utils.format.framing import frame_footers, frame_headers
 
 __all__ = ["binary_of_rows", "encode_batch", "frame_batch", "join_binary"]
 
@@ -59,14 +59,11 @@ def encode_batch(columns: Mapping[str, Any]) -> Any:
 def frame_batch(examples: Any) -> Any:
     """Each message of a binary array in its TFRecord frame, as a binary array."""
     offsets, data = _buffers(examples)
-    lengths = np.diff(offsets).astype("<u8")
-    headers = np.empty((len(lengths), 12), np.uint8)
-    headers[:, :8] = lengths.view(np.uint8).reshape(-1, 8)
-    headers[:, 8:] = _octets(masked_crc32c_of_rows(headers[:, :8]))
     crc, ends = google_crc32c.value, offsets.tolist()
     sums = [crc(data[begin:end]) for begin, end in itertools.pairwise(ends)]
-    footers = _octets(mask_crc32c(np.array(sums, np.uint32)))
-    return join_binary([binary_of_rows(headers), examples, binary_of_rows(footers)])
+    headers = binary_of_rows(frame_headers(np.diff(offsets)))
+    footers = binary_of_rows(frame_footers(np.array(sums, np.uint32)))
+    return join_binary([headers, examples, footers])
 
 
 def join_binary(parts: Sequence[Any]) -> Any:
@@ -78,10 +75,6 @@ def binary_of_rows(rows: npt.NDArray[np.uint8]) -> Any:
     """`(n, width) uint8` as a binary array of n values."""
     offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1])
     return _binary(offsets, rows)
-
-
-def _octets(numbers: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
-    return numbers.astype("<u4").view(np.uint8).reshape(-1, 4)
 
 
 def _binary(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> Any:

@@ -18,13 +18,19 @@ _SHOWN = 10
 
 
 class RejectedInputError(Exception):
-    """One input cannot become an example; `code` is a fixed upper-case word."""
+    """One input cannot become an example; `code` is a fixed upper-case word.
+
+    Not of the family of `DatasetError`, which ends a run: this one is counted, and the run goes on.
+    """
 
     def __init__(self, code: str, detail: str, *, name: str = "") -> None:
-        super().__init__(f"{code}: {detail}")
+        super().__init__(code, detail)
         self.code = code
         self.detail = detail
         self.name = name
+
+    def __str__(self) -> str:
+        return f"{self.code}: {self.detail}"
 
 
 @dataclasses.dataclass(frozen=True, order=True)

@@ -91,13 +91,16 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
         raise CorruptShardError(
             f"{path!r}: expected the {shard.bytes} bytes with checksum {shard.crc32c:08x} that "
             f"were written, read back {size} with {crc:08x} (byte {min(size, shard.bytes)}). "
-            "The disk or file system lost data: run it again elsewhere."
+            "The disk or file system lost data: run it again elsewhere.",
+            path=path,
+            offset=min(size, shard.bytes),
         )
     if shard.path.endswith(".gz"):
         records = sum(map(len, read_shard_blocks(path, block_bytes=block_bytes)))
         if records != shard.records:
             raise CorruptShardError(
-                f"{path!r}: expected {shard.records} records as were written, read back {records}"
+                f"{path!r}: expected {shard.records} records as were written, read back {records}",
+                path=path,
             )
 
 

@@ -147,7 +147,8 @@ def check_shared(uri: str) -> None:
         raise ConfigError(
             "pipeline_root: expected storage that all workers share, but on "
             f"{socket.gethostname()}, in {os.getcwd()!r}, there is no {working_folder(uri)!r}, "
-            f"which the executor made. {_SHARE}"
+            f"which the executor made. {_SHARE}",
+            setting="pipeline_root",
         )
 
 
@@ -162,10 +163,11 @@ def check_finished(uri: str, names: Collection[str]) -> None:
         DatasetError: one is not.
     """
     if missing := sorted(set(names) - set(finished_names(working_folder(uri)))):
-        raise DatasetError(
-            f"{uri!r}: expected {len(names)} parts, got {len(names) - len(missing)}; the first "
-            f"that is missing: {missing[0]!r}. The Beam runner lost it, or a worker wrote to a "
-            f"disk of its own. {_SHARE}"
+        raise DatasetError.at(
+            uri,
+            expected=f"{len(names)} parts",
+            got=f"{len(names) - len(missing)}; the first that is missing: {missing[0]!r}",
+            advice=f"The Beam runner lost it, or a worker wrote to a disk of its own. {_SHARE}",
         )
 
 

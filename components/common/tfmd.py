@@ -218,7 +218,7 @@ def parse_schema(text: str, *, path: str) -> schema_pb2.Schema:
     try:
         return text_format.Parse(text, schema_pb2.Schema())
     except text_format.ParseError as error:
-        raise DatasetError(f"{path!r}: expected a TFMD schema: {error}") from error
+        raise DatasetError(f"{path!r}: expected a TFMD schema: {error}", path=path) from error
 
 
 def _size(shape: tuple[int, ...]) -> int:

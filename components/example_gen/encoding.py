@@ -25,8 +25,9 @@ from components.example_gen.vocabularies import label_column
 from components.tables.kinds import typed
 from components.tables.pieces import Piece
 from trainer_utils.format import Shard, ShardName, ShardWriter, permute
-from trainer_utils.format.tfrecord import FOOTER_BYTES, RECORD_OVERHEAD_BYTES
-from trainer_utils.storage import is_remote, join, make_folder, read_bytes, write_atomically
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, footers_of
+from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
+from trainer_utils.storage.paths import is_remote, join
 
 __all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "gather_bucket", "id_feature"]
 
@@ -266,10 +267,4 @@ def _append(writer: ShardWriter, frames: Any) -> None:
     data = frames.buffers()[2].slice(start, stop - start)
     offsets = (offsets - start).astype(np.int64)
     lengths = np.diff(offsets) - RECORD_OVERHEAD_BYTES
-    writer.write_framed(data.to_pybytes(), lengths, footers(data, offsets[1:]))
-
-
-def footers(data: Any, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
-    """The masked CRC-32C that stands at the end of each frame."""
-    octets = np.frombuffer(data, np.uint8)
-    return octets[ends[:, None] + np.arange(-FOOTER_BYTES, 0)].copy().view("<u4")[:, 0]
+    writer.write_framed(data.to_pybytes(), lengths, footers_of(data, offsets[1:]))

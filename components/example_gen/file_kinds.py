@@ -11,13 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
-from components.media.audio import AUDIO_EXTENSIONS
-from components.media.image_headers import IMAGE_HEADS
-from components.media.images import IMAGE_EXTENSIONS
-from trainer_utils.storage import join, open_for_reading
+from trainer_utils.format.media_formats import EXTENSIONS, format_of
+from trainer_utils.storage.files import open_for_reading
+from trainer_utils.storage.paths import join
 
 __all__ = [
-    "MEDIA_EXTENSIONS",
     "_HEAD_BYTES",
     "kind_of_bytes",
     "kind_of_heads",
@@ -25,21 +23,14 @@ __all__ = [
     "looked_at",
 ]
 
-MEDIA_EXTENSIONS = {"image": IMAGE_EXTENSIONS, "audio": AUDIO_EXTENSIONS}
 _HEAD_BYTES = 512
 _SAMPLE = 8  # files of one ending: an object store answers a request in some 30 ms
-_AUDIO_HEADS = (b"fLaC", b"OggS", b"ID3", b"\xff\xfb", b"\xff\xf3", b"\xff\xf2")
-_RIFF = {b"WAVE": "audio", b"WEBP": "image"}
 
 
 def kind_of_bytes(head: bytes) -> str | None:
     """`image`, `audio` or `text`, by how a file begins; None for anything else."""
-    if head.startswith(IMAGE_HEADS):
-        return "image"
-    if head.startswith(_AUDIO_HEADS):
-        return "audio"
-    if head.startswith(b"RIFF"):
-        return _RIFF.get(head[8:12])
+    if (known := format_of(head)) is not None:
+        return known.kind
     if not head or b"\0" in head:
         return None
     try:
@@ -53,13 +44,13 @@ def kind_of_bytes(head: bytes) -> str | None:
 def kind_of_name(name: str) -> str | None:
     """`image` or `audio`, by the ending of a file's name."""
     ending = posixpath.splitext(name)[1].lower()
-    return next((kind for kind, known in MEDIA_EXTENSIONS.items() if ending in known), None)
+    return next((kind for kind, known in EXTENSIONS.items() if ending in known), None)
 
 
 def kind_of_heads(heads: Iterable[bytes]) -> str | None:
     """What most of some files are that are images or sounds; None where none is."""
     counts = collections.Counter(map(kind_of_bytes, heads))
-    known = [(count, kind) for kind, count in counts.items() if kind in MEDIA_EXTENSIONS]
+    known = [(count, kind) for kind, count in counts.items() if kind in EXTENSIONS]
     return str(max(known)[1]) if known else None
 
 
@@ -90,7 +81,7 @@ def looked_at(
             if not isinstance(source, RejectedInputError):
                 is_there = True
                 kinds.append(kind_of_bytes(_head(inputs, source[1].path)) or "")
-        known = [kind for kind in kinds if kind in MEDIA_EXTENSIONS]
+        known = [kind for kind in kinds if kind in EXTENSIONS]
         if not known and (kind := kind_of_name(some[0][1])):
             known = [kind]
         for kind in known:

@@ -47,11 +47,10 @@ from components.example_gen.list_files import (
 )
 from components.example_gen.list_tables import SUFFIXES, Table, read_table
 from components.example_gen.settings import COLUMN_KINDS, MEDIA
-from components.media.audio import AUDIO_EXTENSIONS
-from components.media.images import IMAGE_EXTENSIONS
 from components.tables.column_types import LABEL_NAMES, typed_column
 from components.tables.headers import ROWS, check_agreement, doubt, refuse_doubtful
 from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.format.media_formats import EXTENSIONS
 
 __all__ = ["find", "is_list", "kind_of_list", "read"]
 
@@ -225,7 +224,7 @@ def _has_header(table: Table, inputs: LayoutInputs) -> bool:
 
 def _is_file(field: str) -> bool:
     ending = posixpath.splitext(field)[1].lower()
-    return "://" in field or ending in IMAGE_EXTENSIONS or ending in AUDIO_EXTENSIONS
+    return "://" in field or ending in EXTENSIONS["image"] or ending in EXTENSIONS["audio"]
 
 
 def _named(

@@ -19,13 +19,13 @@ from components.example_gen.partition import Partition
 from components.tables.pieces import Piece
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import num_shards_for, shard_bounds
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
 
 __all__ = ["Bucket", "RowPlan", "SplitShards", "bytes_per_row", "plan_rows", "read_assignment"]
 
 _BUCKET_BYTES = 128 << 20  # that are put in order at a time; about three times that in memory
-_FRAME_BYTES = 16  # of a record
 _ENTRY_BYTES = 14  # of a feature beside its name and its values
 _ID_BYTES = 40
 
@@ -159,7 +159,7 @@ def bytes_per_row(reports: Sequence[PieceReport], columns: Sequence[Column]) -> 
     rows = sum(report.kept for report in reports)
     values = sum(facts.bytes for report in reports for facts in report.facts.values())
     names = sum(len(column.name) + _ENTRY_BYTES for column in columns)
-    return values / max(1, rows) + names + _ID_BYTES + _FRAME_BYTES
+    return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES
 
 
 def _shards(name: str, records: int, bytes_per_row: float, settings: TextSettings) -> SplitShards:

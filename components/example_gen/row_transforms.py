@@ -5,7 +5,6 @@ pipeline | WriteRows(plan, pieces, names, uri=uri, settings=settings)
 """
 
 import concurrent.futures
-import contextlib
 import dataclasses
 import json
 from collections.abc import Callable, Iterator, Sequence
@@ -15,13 +14,14 @@ import apache_beam as beam
 import pyarrow as pa
 
 from components.common.summaries import check_shared, working_folder, write_summary
+from components.common.worker_errors import reported
 from components.example_gen.encoding import encode_piece, gather_bucket
 from components.example_gen.inspection import inspect_piece
 from components.example_gen.row_plan import RowPlan
 from components.tables.pieces import Piece
 from components.text_example_gen.settings import TextSettings
-from trainer_utils.format import ConfigError, InputError
-from trainer_utils.storage import join, read_text, write_text
+from trainer_utils.storage.files import read_text, write_text
+from trainer_utils.storage.paths import join
 
 __all__ = ["InspectPieces", "WriteRows", "summary_name"]
 
@@ -43,16 +43,6 @@ def _side_by_side(work: Callable[[int], None], numbers: Sequence[int]) -> None:
     with concurrent.futures.ThreadPoolExecutor(min(pa.cpu_count(), _GROUP)) as pool:
         for _ in pool.map(work, numbers):
             pass
-
-
-@contextlib.contextmanager
-def _reported(uri: str, name: str) -> Iterator[None]:
-    """Hands bad input to the executor: a worker's traceback would bury its message."""
-    try:
-        yield
-    except (InputError, ConfigError) as error:
-        summary = {"error": str(error), "is_config": isinstance(error, ConfigError)}
-        write_summary(working_folder(uri), name, summary)
 
 
 def _write_pieces(uri: str, pieces: Sequence[Piece]) -> None:
@@ -101,7 +91,7 @@ class _InspectFn(beam.DoFn):
     def _inspect(self, number: int) -> None:
         name = summary_name("inspect", number)
         folder = working_folder(self._uri)
-        with _reported(self._uri, name):
+        with reported(self._uri, name):
             report = inspect_piece(
                 self._base,
                 _read_piece(self._uri, number),

@@ -73,7 +73,8 @@ def _check_records(uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
             if shard.records is not None and found != shard.records:
                 raise CorruptShardError(
                     f"shard {shard.path!r}: expected {shard.records} records, found {found}. "
-                    "Write the dataset again."
+                    "Write the dataset again.",
+                    path=shard.path,
                 )
     asked = options.get("features")
     names = [asked] if isinstance(asked, str) else asked

@@ -21,16 +21,11 @@ from components.common.rejects import RejectedInputError
 from components.media.mpeg_frames import counted
 from components.media.ogg_pages import check_pages
 from components.media.options import LARGEST_RATE, AudioOptions
+from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE
 
-__all__ = ["AUDIO_EXTENSIONS", "StoredAudio", "store_audio"]
+__all__ = ["StoredAudio", "store_audio"]
 
-_EXTENSIONS = {
-    "WAV": (".wav", ".wave"),
-    "FLAC": (".flac",),
-    "OGG": (".ogg", ".oga", ".opus"),
-    "MP3": (".mp3",),
-}
-AUDIO_EXTENSIONS = frozenset(ending for endings in _EXTENSIONS.values() for ending in endings)
+_EXTENSIONS = {known.name: known.extensions for known in FORMATS if known.kind == "audio"}
 _MOST_BYTES = 1 << 30  # of samples: an Example, being one protocol buffer, ends at 2 GiB
 _MP3_FRAME = 1152  # samples, of which a count may have one too many
 _UNKNOWN_FRAMES = 1 << 62
@@ -75,7 +70,7 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
     kind = "WAV" if plain is not None else _kind(data)
     conversions: tuple[str, ...] = ()
     ending = os.path.splitext(filename)[1].lower()
-    if ending in AUDIO_EXTENSIONS and ending not in _EXTENSIONS[kind]:
+    if ending in EXTENSIONS["audio"] and ending not in _EXTENSIONS[kind]:
         conversions = ("WRONG_EXTENSION",)
     if (
         plain is not None
@@ -112,10 +107,10 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
     Raises:
         RejectedInputError: it is one, but cut short, or in parts.
     """
-    if data[:4] not in (b"RIFF", b"RF64") or data[8:12] != b"WAVE":
+    if not data.startswith(RIFF) or data[8:12] != WAVE:
         return None
     position, form, samples_bytes = 12, None, None
-    is_plain, large_size = data[:4] == b"RIFF", _UNKNOWN_SIZE
+    is_plain, large_size = data.startswith(RIFF[0]), _UNKNOWN_SIZE
     while position + 8 <= len(data):
         name = data[position : position + 4]
         size = int.from_bytes(data[position + 4 : position + 8], "little")
@@ -257,4 +252,4 @@ def _wav(samples: npt.NDArray[np.float32], sample_rate: int) -> bytes:
     )
     chunks = b"fmt " + struct.pack("<I", len(form)) + form
     chunks += b"data" + struct.pack("<I", len(octets)) + octets
-    return b"RIFF" + struct.pack("<I", len(chunks) + 4) + b"WAVE" + chunks
+    return RIFF[0] + struct.pack("<I", len(chunks) + 4) + WAVE + chunks

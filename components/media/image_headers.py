@@ -4,36 +4,21 @@ image = open_image(data, max_pixels=89_478_485)
 channels_of(data, image)      # 3, and why it must be converted, if so: what TensorFlow decodes to
 """
 
-import io
-
-from PIL import Image, TiffImagePlugin, WebPImagePlugin  # noqa: F401  the latter two register
+from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin  # noqa: F401  the latter two register
 
 from components.common.rejects import RejectedInputError
 from components.media.image_structure import is_plain_bmp
+from components.media.pixels import ImageBytes
+from trainer_utils.format.media_formats import FORMATS, RIFF, format_of, is_other_image
 
-__all__ = ["IMAGE_HEADS", "channels_of", "frames_of", "open_image"]
+__all__ = ["channels_of", "frames_of", "open_image"]
 
 # Others stay unopened: EPS, for one, would run Ghostscript.
-_FORMATS = ("JPEG", "PNG", "GIF", "BMP", "WEBP", "TIFF")
+_FORMATS = tuple(known.name for known in FORMATS if known.kind == "image")
 _PNG_BIT_DEPTH, _BMP_BITS = 24, slice(28, 30)  # where they stand in the file
 _SIXTEEN = 16
 _CHANNELS = {"1": 1, "L": 1, "LA": 2, "P": 3, "RGB": 3, "RGBA": 4, "CMYK": 3, "YCbCr": 3}  # by mode
 _REASONS = {"1": "BIT_DEPTH", "P": "PALETTE", "CMYK": "CMYK"}
-IMAGE_HEADS = (b"\xff\xd8\xff", b"\x89PNG\r\n\x1a\n", b"GIF8", b"BM", b"II*\0", b"MM\0*")
-"""How files of images begin, but for WebP, which is in a RIFF as sounds are."""
-_OURS = (*IMAGE_HEADS, b"RIFF")
-_OTHERS = (
-    *(b"P%d" % number for number in range(1, 8)),  # PNM
-    b"8BPS",
-    b"%!PS",
-    b"%PDF",
-    b"<svg",
-    b"\0\0\0\x0cjP  ",
-    b"\xff\x4f\xff\x51",
-    b"\0\0\1\0",
-    b"qoif",
-)
-_OTHERS_AT_4 = (b"ftypheic", b"ftypheix", b"ftypmif1", b"ftypavif", b"ftypmsf1")
 
 
 def open_image(data: bytes, *, max_pixels: int) -> Image.Image:
@@ -44,7 +29,7 @@ def open_image(data: bytes, *, max_pixels: int) -> Image.Image:
             TOO_MANY_PIXELS.
     """
     try:
-        image = Image.open(io.BytesIO(data), formats=_FORMATS)
+        image = Image.open(ImageBytes(data), formats=_FORMATS)
         frames = frames_of(image)
     except Image.DecompressionBombError as error:
         raise RejectedInputError("TOO_MANY_PIXELS", str(error)) from error
@@ -103,13 +88,23 @@ def channels_of(data: bytes, image: Image.Image) -> tuple[int, str | None]:
 
 
 def _not_opened(data: bytes, error: Exception) -> RejectedInputError:
-    head = data[:16].lstrip()
-    if data.startswith(b"BM") and str(error).startswith("Unsupported BMP"):
+    known = format_of(data)
+    if known is not None and known.name == "BMP" and _is_bmp_header_whole(data, error):
         return RejectedInputError("UNSUPPORTED_FORMAT", str(error))
-    if data.startswith(_OTHERS) or head.startswith(_OTHERS) or data[4:].startswith(_OTHERS_AT_4):
+    if is_other_image(data):
         return RejectedInputError(
             "UNSUPPORTED_FORMAT", f"expected {', '.join(_FORMATS)}, begins {data[:8]!r}"
         )
-    if data.startswith(_OURS):
+    if known is not None or data.startswith(RIFF):
         return RejectedInputError("TRUNCATED_IMAGE", "the header is cut short or bad")
     return RejectedInputError("NOT_AN_IMAGE", f"no image format begins with {data[:8]!r}")
+
+
+def _is_bmp_header_whole(data: bytes, error: Exception) -> bool:
+    """Whether Pillow has read a BMP's header, and does not know what it says.
+
+    It raises an OSError then as well as at the file's end; what is no BMP to it is another one.
+    """
+    size = int.from_bytes(data[14:18], "little")
+    is_known = isinstance(error, OSError) and not isinstance(error, UnidentifiedImageError)
+    return is_known and len(data) >= 14 + size

@@ -15,6 +15,7 @@ from components.common.rejects import RejectedInputError
 from components.media.gif_structure import scan_gif
 from components.media.jpeg_structure import scan_jpeg
 from components.media.png_structure import scan_png
+from trainer_utils.format.media_formats import GIF, JPEG, PNG
 
 __all__ = ["ImageStructure", "check_agreement", "is_plain_bmp", "scan_image"]
 
@@ -57,7 +58,7 @@ def scan_image(data: bytes) -> ImageStructure:
         RejectedInputError: TRUNCATED_IMAGE, DAMAGED_IMAGE, UNSUPPORTED_FORMAT, UNSUPPORTED_COLOUR
             or TOO_MANY_PIXELS.
     """
-    if data.startswith(b"\xff\xd8\xff"):
+    if data.startswith(JPEG):
         jpeg = scan_jpeg(data)
         return ImageStructure(
             format="JPEG",
@@ -68,7 +69,7 @@ def scan_image(data: bytes) -> ImageStructure:
             can_be_scaled=jpeg.can_be_scaled,
             is_lossy=not jpeg.is_lossless,
         )
-    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+    if data.startswith(PNG):
         png = scan_png(data)
         return ImageStructure(
             format="PNG",
@@ -77,7 +78,7 @@ def scan_image(data: bytes) -> ImageStructure:
             has_metadata=png.has_metadata,
             metadata_is_late=png.metadata_is_late,
         )
-    if data.startswith((b"GIF87a", b"GIF89a")):
+    if data.startswith(GIF):
         gif = scan_gif(data)
         return ImageStructure(
             format="GIF",

@@ -18,24 +18,15 @@ from components.media.options import ImageOptions
 from components.media.orientation import UPRIGHT, orientation_of, turned, turned_back
 from components.media.pixels import encoded, in_plain_colours, load
 from components.media.tensorflow_reading import reads_alike
+from trainer_utils.format.media_formats import FORMATS
 
 __all__ = [
-    "IMAGE_EXTENSIONS",
     "StoredImage",
     "store_image",
     "store_label_map",
 ]
 
-_EXTENSIONS = {
-    "JPEG": (".jpg", ".jpeg", ".jpe", ".jfif"),
-    "PNG": (".png", ".apng"),
-    "GIF": (".gif",),
-    "BMP": (".bmp", ".dib"),
-    "WEBP": (".webp",),
-    "TIFF": (".tif", ".tiff"),
-}
-IMAGE_EXTENSIONS = frozenset(ending for endings in _EXTENSIONS.values() for ending in endings)
-_FORMAT_OF = {ending: name for name, endings in _EXTENSIONS.items() for ending in endings}
+_FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in f.extensions}
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

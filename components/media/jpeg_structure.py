@@ -11,28 +11,37 @@ Source: ITU-T T.81, annex B; `jdmarker.c` and `jdhuff.c` of libjpeg-turbo.
 
 import functools
 import re
-import struct
 from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from components.common.rejects import RejectedInputError
+from trainer_utils.format.jpeg import (
+    ALONE,
+    APP1,
+    BASELINE,
+    COM,
+    DAC,
+    DHT,
+    DNL,
+    DQT,
+    DRI,
+    EOI,
+    EXTENDED,
+    FRAMES,
+    LOSSLESS,
+    PROGRESSIVE,
+    SOS,
+    find_segment,
+)
 
 __all__ = ["JpegStructure", "scan_jpeg"]
 
-_SOF_LOSSLESS = 0xC3
-_BASELINE_TO_PROGRESSIVE = (0xC0, 0xC1, 0xC2)
-_PROGRESSIVE = (0xC2, 0xCA)
+_BASELINE_TO_PROGRESSIVE = (BASELINE, EXTENDED, PROGRESSIVE)
+_PROGRESSIVE = (PROGRESSIVE, 0xCA)
 _UNREAD = (0xC5, 0xC6, 0xC7, 0xCB, 0xCD, 0xCE, 0xCF)  # hierarchical, and lossless arithmetic
-_DHT, _DAC, _EOI, _SOS, _DQT, _DNL, _DRI, _APP1, _COM = (
-    *(0xC4, 0xCC, 0xD9, 0xDA, 0xDB, 0xDC, 0xDD),
-    *(0xE1, 0xFE),
-)
-_FRAMES = frozenset(range(0xC0, 0xD0)) - {_DHT, 0xC8, _DAC}
-_SKIPPED = frozenset([_DNL, _DRI, _DAC, _COM, *range(0xE0, 0xF0)])
-_ALONE = frozenset([0x01, *range(0xD0, 0xD8)])  # without a length
-_MARKER = re.compile(rb"\xff[^\x00\xff]")
+_SKIPPED = frozenset([DNL, DRI, DAC, COM, *range(0xE0, 0xF0)])
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _EXIF = b"Exif\0\0"
 _METADATA = (_EXIF, b"http://ns.adobe.com/xap/1.0/\0")
@@ -41,7 +50,6 @@ _UPRIGHT = (  # the tag's number, and its whole entry: a short, one of them, 1
     (b"\x12\x01", b"\x12\x01\x03\0\x01\0\0\0\x01\0"),
 )
 _MOST_SEARCHED_BYTES = 16 << 10  # beyond, Pillow is as fast
-_SEGMENT = struct.Struct(">BBH")
 _MOST_SCANS = 500  # libjpeg-turbo's own tests stop there; each takes a pass over all pixels
 _MOST_EDGE = 65_500  # JPEG_MAX_DIMENSION
 _USUAL_SAMPLING = frozenset(
@@ -71,7 +79,7 @@ class JpegStructure(NamedTuple):
     @property
     def is_lossless(self) -> bool:
         """Whether its pixels are exact."""
-        return self.process == _SOF_LOSSLESS
+        return self.process == LOSSLESS
 
     @property
     def can_be_scaled(self) -> bool:
@@ -103,15 +111,12 @@ def scan_jpeg(data: bytes) -> JpegStructure:
     doubts: list[str | None] = []
     has_metadata = has_exif = False
     is_complete = False  # whether the last scan had all there is
-    scans, position, last = 0, 2, len(data) - _SEGMENT.size
+    scans, position = 0, 2
     while True:
-        start = position
-        first, marker, length = _SEGMENT.unpack_from(data, start) if start <= last else (0, 0, 0)
-        if first != 0xFF or marker in (0, 0xFF):
-            start, marker, length = _search(data, start)
-        if marker == _EOI and scans:
+        start, marker, length = find_segment(data, position)
+        if marker == EOI and scans:
             break
-        if marker in _ALONE:
+        if marker in ALONE:
             position = start + 2
             continue
         segment = data[start + 4 : start + 2 + length]
@@ -124,18 +129,18 @@ def scan_jpeg(data: bytes) -> JpegStructure:
                 "TRUNCATED_IMAGE", f"it ends before its pixels, in a segment (byte {start})"
             )
         if marker in _SKIPPED:
-            if marker == _APP1 and segment.startswith(_METADATA):
+            if marker == APP1 and segment.startswith(_METADATA):
                 # Pillow joins several segments of EXIF, so that one alone says nothing.
                 is_second = has_exif and segment.startswith(_EXIF)
                 has_exif |= segment.startswith(_EXIF)
                 has_metadata |= is_second or not _is_surely_upright(segment)
-        elif marker in (_DQT, _DHT):
+        elif marker in (DQT, DHT):
             found, doubt = _tables(marker, segment)
             tables.update(found)
             doubts.append(doubt)
-        elif marker in _FRAMES and frame is None:
+        elif marker in FRAMES and frame is None:
             frame = _frame(marker, segment)
-        elif marker == _SOS and frame is not None:
+        elif marker == SOS and frame is not None:
             scans += 1
             if scans > _MOST_SCANS:
                 raise RejectedInputError(
@@ -174,14 +179,6 @@ def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
         position += int(is_marker.argmax()) if len(is_marker) else 0
     match = _AFTER_SCAN.search(data, position)
     return len(data) if match is None else match.start()
-
-
-def _search(data: bytes, position: int) -> tuple[int, int, int]:
-    """Where the next marker is, which, and the length of its segment; 0 where the file ends."""
-    match = _MARKER.search(data, position)
-    start = len(data) if match is None else match.start()
-    marker = data[start + 1] if start < len(data) else 0
-    return start, marker, int.from_bytes(data[start + 2 : start + 4], "big")
 
 
 def _is_surely_upright(segment: bytes) -> bool:
@@ -239,13 +236,13 @@ def _components(data: bytes) -> tuple[Mapping[int, int], tuple[int, ...], str | 
 def _process_doubt(process: int) -> str | None:
     if process in _BASELINE_TO_PROGRESSIVE:
         return None
-    return "lossless" if process == _SOF_LOSSLESS else "arithmetic coding"
+    return "lossless" if process == LOSSLESS else "arithmetic coding"
 
 
 @functools.lru_cache(maxsize=256)  # nearly all cameras write the tables of the standard's annex K
 def _tables(marker: int, segment: bytes) -> tuple[frozenset[int], str | None]:
     """The tables that a segment defines, and what is odd about them."""
-    return _huffman_tables(segment) if marker == _DHT else _quantizers(segment)
+    return _huffman_tables(segment) if marker == DHT else _quantizers(segment)
 
 
 def _quantizers(segment: bytes) -> tuple[frozenset[int], str | None]:

@@ -12,6 +12,7 @@ import struct
 from typing import NamedTuple
 
 from components.common.rejects import RejectedInputError
+from trainer_utils.format.media_formats import ID3
 
 __all__ = ["counted"]
 
@@ -22,7 +23,7 @@ _KBITS = {
 }
 _RATES = (44_100, 48_000, 32_000)
 _RATE_SHIFT = {3: 0, 2: 1, 0: 2}
-_AFTER = (b"TAG", b"APETAGEX", b"LYRICSBEGIN", b"ID3", b"\0")  # what may follow the last frame
+_AFTER = (b"TAG", b"APETAGEX", b"LYRICSBEGIN", ID3, b"\0")  # what may follow the last frame
 
 
 class _Frame(NamedTuple):
@@ -67,7 +68,7 @@ def counted(data: bytes) -> tuple[bytes, int | None]:
 
 def _after_id3(data: bytes) -> int:
     position = 0
-    while data[position : position + 3] == b"ID3" and len(data) >= position + 10:
+    while data.startswith(ID3, position) and len(data) >= position + 10:
         sizes = data[position + 6 : position + 10]
         size = sum((octet & 127) << 7 * (3 - place) for place, octet in enumerate(sizes))
         position += 10 + size + (10 if data[position + 5] & 16 else 0)  # a footer

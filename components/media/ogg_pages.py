@@ -9,6 +9,7 @@ import struct
 import zlib
 
 from components.common.rejects import RejectedInputError
+from trainer_utils.format.media_formats import OGG
 
 __all__ = ["check_pages"]
 
@@ -26,7 +27,7 @@ def check_pages(data: bytes) -> None:
             first, UNSUPPORTED_FORMAT.
     """
     position, number, serial, flags = 0, 0, None, 0
-    while data[position : position + 4] == b"OggS":
+    while data.startswith(OGG, position):
         if position + _HEADER.size > len(data):
             raise RejectedInputError("TRUNCATED_AUDIO", f"page {number} is cut short")
         _, _, flags, _, page_serial, sequence, crc, segments = _HEADER.unpack_from(data, position)

@@ -11,21 +11,46 @@ from PIL import Image
 
 from components.common.rejects import RejectedInputError
 
-__all__ = ["encoded", "in_plain_colours", "load"]
+__all__ = ["ImageBytes", "encoded", "in_plain_colours", "load"]
+
+
+class ImageBytes(io.BytesIO):
+    """A file in memory that knows whether more was read than there is.
+
+    Pillow raises the same OSError for a file that ends too early and for one with bad codes.
+    """
+
+    is_exhausted = False
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        """As any file's."""
+        data = super().read(size)
+        self.is_exhausted |= not data
+        return data
 
 
 def load(image: Image.Image) -> None:
     """Decodes every pixel of the first frame.
 
+    Args:
+        image: opened from `ImageBytes`.
+
     Raises:
         RejectedInputError: TRUNCATED_IMAGE or DAMAGED_IMAGE.
     """
+    file = getattr(image, "fp", None)  # which Pillow forgets when it has read it
+    # libtiff is given all of the file, and then what is behind its end, whatever is in it.
+    by_libtiff = any(tile[0] == "libtiff" for tile in getattr(image, "tile", ()))
+    if isinstance(file, ImageBytes):
+        file.is_exhausted = False  # the search for the last frame may have gone behind the end
     try:
         image.load()
     except MemoryError:  # says nothing of the file
         raise
     except Exception as error:  # Pillow raises a dozen kinds on damaged data
-        code = "TRUNCATED_IMAGE" if "truncated" in str(error).lower() else "DAMAGED_IMAGE"
+        is_cut = isinstance(error, OSError) and not by_libtiff
+        is_cut &= isinstance(file, ImageBytes) and file.is_exhausted
+        code = "TRUNCATED_IMAGE" if is_cut else "DAMAGED_IMAGE"
         raise RejectedInputError(code, str(error) or type(error).__name__) from error
 
 

@@ -11,10 +11,15 @@ from tfx.types import artifact_utils
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.fingerprint import add_facts
 from components.common.publish import describe_artifact, package_versions, publish_dataset
-from components.common.summaries import check_finished, start_working, working_folder
+from components.common.summaries import (
+    check_finished,
+    read_summaries,
+    start_working,
+    working_folder,
+)
+from components.common.worker_errors import raise_reported
 from components.shard_balancer.inputs import Inputs, check_apart, open_inputs
 from components.shard_balancer.planning import SplitPlan, needs_survey, plan_split
-from components.shard_balancer.reports import raise_reported
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, StoredSurveys, SurveyShards
 from components.shard_balancer.transforms import STEPS, BalanceSplits
@@ -61,7 +66,7 @@ class Executor(LocalFirstBeamExecutor):
             pipeline | BalanceSplits(  # type: ignore[operator]
                 plans, uri=artifact.uri, settings=settings, infer=inputs.without_features
             )
-        summaries = raise_reported(artifact.uri, STEPS)
+        summaries = _read_summaries(artifact.uri)
         check_finished(artifact.uri, [f"gather-{t.key}" for plan in plans for t in plan.tasks])
         manifest = _manifest(inputs, plans, summaries, settings)
         describe_artifact(
@@ -86,12 +91,19 @@ class Executor(LocalFirstBeamExecutor):
             pipeline | SurveyShards(  # type: ignore[operator]
                 shards, uri=uri, stratify_by=settings.stratify_by
             )
-        raise_reported(uri, STEPS)
+        _read_summaries(uri)  # raises what a worker met
         firsts = itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)
         return {
             split: StoredSurveys(uri, range(first, first + len(inputs.shards[split])))
             for split, first in zip(splits, firsts, strict=False)
         }
+
+
+def _read_summaries(uri: str) -> list[dict[str, Any]]:
+    """What all workers left; raises what one of them met."""
+    summaries = read_summaries(working_folder(uri))
+    raise_reported(summaries, STEPS)
+    return summaries
 
 
 def _plan(

@@ -32,8 +32,8 @@ from components.shard_balancer.records import OBJECT_BYTES
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, survey_shard
 from trainer_utils.format import shard_bounds
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.spelling import check_names
-from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES
 
 __all__ = ["BalancePlan", "PlannedSplit", "SplitPlan", "needs_survey", "plan", "plan_split"]
 

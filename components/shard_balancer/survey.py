@@ -21,11 +21,15 @@ import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.common.summaries import check_shared, working_folder
-from components.shard_balancer.reports import reported
-from trainer_utils.dataset import ShardFile, read_index, read_shard_blocks
+from components.common.worker_errors import reported
+from trainer_utils.dataset.opening import ShardFile
+from trainer_utils.dataset.record_index import read_index
+from trainer_utils.dataset.shards import read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
-from trainer_utils.format.tfrecord import Lengths, compact
-from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
+from trainer_utils.format.framing import Lengths
+from trainer_utils.format.tfrecord import compact
+from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
+from trainer_utils.storage.paths import join
 
 __all__ = ["ShardSurvey", "StoredSurveys", "SurveyShards", "survey_shard"]
 

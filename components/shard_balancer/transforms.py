@@ -13,6 +13,7 @@ from typing import Any
 import apache_beam as beam
 
 from components.common.summaries import check_shared, working_folder, write_summary
+from components.common.worker_errors import reported
 from components.shard_balancer.layout import Task
 from components.shard_balancer.moves import (
     Reading,
@@ -23,7 +24,6 @@ from components.shard_balancer.moves import (
     scatter_lot,
 )
 from components.shard_balancer.planning import SplitPlan
-from components.shard_balancer.reports import reported
 from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.format import Shard
 

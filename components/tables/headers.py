@@ -14,10 +14,9 @@ is asked: a wrong guess would lose a row of each file, or take the names for one
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from components.media.audio import AUDIO_EXTENSIONS
-from components.media.images import IMAGE_EXTENSIONS
 from components.tables.column_types import LABEL_NAMES
 from trainer_utils.format import InputError
+from trainer_utils.format.media_formats import EXTENSIONS
 
 __all__ = ["ROWS", "check_agreement", "doubt", "is_shown", "refuse_doubtful"]
 
@@ -36,7 +35,8 @@ _NO_VALUE = frozenset(["nan", "na", "n/a", "null", "none", "nil", "true", "false
 _MOST_WORDS, _MOST_CHARACTERS = 2, 40
 _SENTENCE = re.compile(r"[.!?…\u3002\uff01\uff1f]$|[,;.!?] ")
 _FILE = re.compile(
-    rf"://|({'|'.join(map(re.escape, (*IMAGE_EXTENSIONS, *AUDIO_EXTENSIONS)))})$", re.IGNORECASE
+    rf"://|({'|'.join(re.escape(e) for known in EXTENSIONS.values() for e in known)})$",
+    re.IGNORECASE,
 )
 _SHOWN_CELLS, _SHOWN_CHARACTERS = 6, 40
 

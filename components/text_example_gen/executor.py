@@ -13,6 +13,7 @@ from components.common.listing import LeftOut
 from components.common.progress import Work, shown_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
+from components.common.worker_errors import raise_reported
 from components.example_gen.conclusion import account, check_outcome, located_inputs, set_span
 from components.example_gen.encoding import EncodingReport
 from components.example_gen.inputs import LocatedInputs, layout_inputs, refuse_overlap
@@ -32,8 +33,8 @@ from components.text_example_gen.layouts import (
 )
 from components.text_example_gen.settings import TextSettings
 from components.text_example_gen.tables_of_files import TableOfFilesExecutor
-from trainer_utils.format import ConfigError, InputError, Manifest, Shard
-from trainer_utils.storage import list_names
+from trainer_utils.format import Manifest, Shard
+from trainer_utils.storage.files import list_names
 
 __all__ = ["Executor"]
 
@@ -135,9 +136,7 @@ class Executor(LocalFirstBeamExecutor):
             read_summary(working_folder(uri), summary_name("inspect", number))
             for number in range(len(pieces))
         ]
-        for summary in summaries:
-            if "error" in summary:
-                raise (ConfigError if summary["is_config"] else InputError)(summary["error"])
+        raise_reported(summaries, ["inspect"])
         return [PieceReport.from_json(summary) for summary in summaries]
 
     def _write(

@@ -1,6 +1,6 @@
 """Makes a small set of real photos, cut from the two that scikit-learn ships.
 
-make_photos("photos/")       # 600 photos in 6 class folders, and three broken files
+make_photos("photos/")       # 600 photos in 5 class folders, and three broken files
 """
 
 import dataclasses

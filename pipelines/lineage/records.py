@@ -16,8 +16,8 @@ from pipelines.tools.records import NAME_FEATURES
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.naming import REJECTS_FILE
-from trainer_utils.format.tfrecord import HEADER_BYTES
 from trainer_utils.storage import (
     display_path,
     exists,

@@ -138,13 +138,12 @@ class DatasetFacts:
 
     def _summary(self) -> list[str]:
         splits = self.splits.values()
-        records = f"{sum(split.records for split in splits):,}"
+        examples = quantity(sum(split.records for split in splits), "example")
         num_bytes = human_bytes(sum(s.bytes for s in splits))
         shards = quantity(sum(s.num_shards for s in splits), f"{'gzip ' * self.is_gzip}shard")
         return [
             self.uri,
-            f"{records} {'example' if records == '1' else 'examples'}, {num_bytes} in {shards}, "
-            f"written by {self.writer}",
+            f"{examples}, {num_bytes} in {shards}, written by {self.writer}",
         ]
 
     def _split_table(self) -> Part:

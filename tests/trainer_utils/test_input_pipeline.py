@@ -15,15 +15,9 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from trainer_utils import (
-    ConfigError,
-    DatasetError,
-    batching,
-    input_fn,
-    input_pipeline,
-    shuffling,
-)
+from trainer_utils import ConfigError, DatasetError, input_fn
 from trainer_utils.format import Feature
+from trainer_utils.reading import batching, epoch_batches, ordered_records, tuning
 
 IDS = {"id": Feature(type="int")}
 IMAGES = {
@@ -517,7 +511,7 @@ def test_the_order_is_the_seeds_own(wide, monkeypatch):
     assert batches(wide, seed=3) == order
     assert batches(wide, seed=4) != order
     for cores in (1, 5):
-        for module in (shuffling, batching, input_pipeline):
+        for module in (batching, epoch_batches, ordered_records, tuning):
             monkeypatch.setattr(module, "usable_cores", lambda cores=cores: cores)
         assert batches(wide, seed=3) == order
 

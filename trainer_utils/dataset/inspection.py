@@ -182,9 +182,11 @@ def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
     features = {name: _feature(entry, facts.records) for name, entry in facts.features.items()}
     for name, feature in features.items():
         companion = features.get(name + _COMPANION)
-        is_shape = companion is not None and companion.dense and len(companion.shape) == 1
+        if companion is None or not companion.dense or len(companion.shape) != 1:
+            continue
+        shape = tuple(facts.features[name + _COMPANION].first)
+        is_shape = len(shape) == companion.shape[0] and min(shape) >= 0
         if is_shape and not feature.dense and feature.type != "string":
-            shape = tuple(facts.features[name + _COMPANION].first)
             features[name] = dataclasses.replace(feature, shape=shape)
     features |= {name: _sequence(entry) for name, entry in facts.lists.items()}
     return dict(sorted(features.items()))

@@ -5,6 +5,7 @@ dataset.records           # {'train': 2000, 'eval': 1000}
 dataset.features          # {'image': Feature(…), …}
 """
 
+import collections
 import dataclasses
 import functools
 import hashlib
@@ -26,6 +27,7 @@ from trainer_utils.format import (
 from trainer_utils.format.file_ranges import FileRange, cut
 from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import index_file
+from trainer_utils.storage import file_version
 
 __all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
 
@@ -224,11 +226,31 @@ def open_dataset(artifact: Any, *, inspect: bool = True) -> Dataset:
     uri = newest_dataset(uri_of(artifact))
     try:
         dataset = _found(list_dataset(uri))
-        return dataset.inspected() if inspect else dataset
+        return _inspected(dataset) if inspect else dataset
     except DatasetError:
         raise
     except (OSError, TypeError, ValueError) as error:  # of a path
         raise DatasetError(f"{uri!r}: cannot be read: {type(error).__name__}: {error}") from error
+
+
+_inspections: "collections.OrderedDict[tuple[object, ...], Dataset]" = collections.OrderedDict()
+_MOST_INSPECTIONS = 16
+
+
+def _inspected(dataset: Dataset) -> Dataset:
+    """The dataset inspected, once while its files stay as they are: trainers open it many times."""
+    if dataset.says_features and dataset.is_counted:
+        return dataset
+    shards = [shard for group in dataset.shards.values() for shard in group]
+    versions = tuple((s.path, s.records, file_version(s.path)) for s in shards)
+    state = dataset.uri, dataset.says_features, versions
+    found = _inspections.get(state)
+    if found is None:
+        found = _inspections[state] = dataset.inspected()
+        while len(_inspections) > _MOST_INSPECTIONS:
+            _inspections.popitem(last=False)
+    features = dataset.features if dataset.says_features else found.features
+    return dataclasses.replace(dataset, features=features, shards=found.shards, says_features=True)
 
 
 def _found(files: DatasetFiles) -> Dataset:

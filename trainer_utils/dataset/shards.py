@@ -54,7 +54,9 @@ def open_records(path: str) -> Iterator[BinaryIO]:
         except (EOFError, zlib.error, OSError) as error:
             raise CorruptShardError(
                 f"{path!r}: expected a whole gzip stream: {error} "
-                f"(near byte {stream.tell()}). The file is damaged: write it again."
+                f"(near byte {stream.tell()}). The file is damaged: write it again.",
+                path=path,
+                offset=stream.tell(),
             ) from error
 
 

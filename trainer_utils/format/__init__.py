@@ -20,6 +20,7 @@ from trainer_utils.format.errors import (
     InputError,
 )
 from trainer_utils.format.example import encode_example
+from trainer_utils.format.framing import frame_parts, frame_records, read_record_at
 from trainer_utils.format.index import RecordIndex
 from trainer_utils.format.manifest import Accounting, Manifest, Shard
 from trainer_utils.format.multiset import combine_checksums, multiset_checksum
@@ -36,10 +37,7 @@ from trainer_utils.format.slices import SplitRange, resolve_slices
 from trainer_utils.format.tfrecord import (
     RecordBlock,
     count_records,
-    frame_parts,
-    frame_records,
     read_blocks,
-    read_record_at,
     read_records,
     scan_lengths,
 )

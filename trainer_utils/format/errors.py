@@ -1,33 +1,167 @@
-"""The exceptions of tfx-shards: a small family under `ValueError`.
+"""The exceptions of tfx-shards: a small family under `ValueError`, with data beside their text.
 
 try:
     dataset = trainer_utils.input_fn(uri, split="train")
-except trainer_utils.DatasetError as error:
-    print(error)  # what happened, where, and how to mend it
+except trainer_utils.CorruptShardError as error:
+    print(error)                                    # what happened, where, and how to mend it
+    print(error.path, error.record, error.offset)   # the same as data: nobody parses a message
+
+They pickle as they are. Where only text goes from a worker to whoever waits for it, as through a
+file, `error_to_json` and `error_from_json` take the class, the message and the data across.
 """
+
+import json
+import pickle
+from collections.abc import Iterator, Mapping
+from typing import Any, TypeVar
 
 from trainer_utils.format.printable import printable
 
-__all__ = ["ConfigError", "CorruptShardError", "DatasetError", "InputError"]
+__all__ = [
+    "ConfigError",
+    "CorruptShardError",
+    "DatasetError",
+    "InputError",
+    "error_from_json",
+    "error_to_json",
+]
+
+_Error = TypeVar("_Error", bound="DatasetError")
 
 
 class DatasetError(ValueError):
-    """What is at the uri is no dataset, is not whole, or lacks what was asked of it.
+    """The root: what is at the uri is no dataset, is not whole, or lacks what was asked of it.
 
     Its text is one line that a terminal or a log can take, whatever names of the data are in it.
+
+    Args:
+        message: what happened, where, and how to mend it.
+        path: the file that it is about.
+        record: the record's number in that file, from 0 on.
+        offset: where that record, or what is wrong, begins in the file, in (decompressed) bytes.
     """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        path: str | None = None,
+        record: int | None = None,
+        offset: int | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.path, self.record, self.offset = path, record, offset
+
+    @classmethod
+    def at(
+        cls: type[_Error],
+        path: str,
+        *,
+        expected: str,
+        got: str,
+        record: int | None = None,
+        offset: int | None = None,
+        advice: str = "",
+    ) -> _Error:
+        """An error whose message is made of its data, as all of them are worded.
+
+        Args:
+            path, record, offset: as the class has them.
+            expected: what should be there.
+            got: what is there instead.
+            advice: whole sentences on how to mend it.
+        """
+        places = [] if record is None else [f"record {record}"]
+        places += [] if offset is None else [f"byte {offset}"]
+        place = f" ({', '.join(places)})" if places else ""
+        message = f"{path!r}: expected {expected}, got {got}{place}"
+        message += f". {advice}" if advice else ""
+        return cls(message, path=path, record=record, offset=offset)
 
     def __str__(self) -> str:
         return printable(super().__str__())
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), self.args, {name: _portable(v) for name, v in vars(self).items()}
+
 
 class CorruptShardError(DatasetError):
-    """A shard's bytes are not what they should be; the message names file and byte offset."""
+    """A shard's bytes are not what they should be; it names file and byte offset."""
 
 
 class ConfigError(DatasetError):
-    """A setting has a value that is not allowed. The message names setting, value and rule."""
+    """A setting has a value that is not allowed.
+
+    Args:
+        message: it names setting, value and rule.
+        setting: its name.
+        value: what it was given.
+        allowed: what it takes, in words.
+        path, record, offset: as `DatasetError`, where it is a file that has the setting.
+    """
+
+    def __init__(
+        self,
+        message: str = "",
+        *,
+        setting: str | None = None,
+        value: object = None,
+        allowed: str | None = None,
+        **place: Any,
+    ) -> None:
+        super().__init__(message, **place)
+        self.setting, self.value, self.allowed = setting, value, allowed
+
+    @classmethod
+    def of(cls, setting: str, value: object, *, allowed: str, advice: str = "") -> "ConfigError":
+        """An error whose message is made of its data.
+
+        Args:
+            setting, value, allowed: as the class has them.
+            advice: whole sentences on how to mend it, of which the last has no full stop.
+        """
+        message = f"{setting}: expected {allowed}, got {value!r}" + (
+            f". {advice}" if advice else ""
+        )
+        return cls(message, setting=setting, value=value, allowed=allowed)
 
 
 class InputError(DatasetError):
     """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad."""
+
+
+def error_to_json(error: DatasetError) -> dict[str, Any]:
+    """An error as plain JSON types: its class, message and data."""
+    data = {name: _plain(value) for name, value in vars(error).items() if value is not None}
+    return {"class": type(error).__name__, "message": "".join(map(str, error.args)), "data": data}
+
+
+def error_from_json(entry: Mapping[str, Any]) -> DatasetError:
+    """What `error_to_json` took apart, with the class that it had."""
+    classes = {found.__name__: found for found in _family(DatasetError)}
+    error = classes.get(entry["class"], DatasetError)(entry["message"])
+    vars(error).update(entry["data"])
+    return error
+
+
+def _family(root: type[DatasetError]) -> Iterator[type[DatasetError]]:
+    yield root
+    for child in root.__subclasses__():
+        yield from _family(child)
+
+
+def _portable(value: object) -> object:
+    """A value as another process can have it: a setting may be given what cannot be pickled."""
+    try:
+        pickle.dumps(value)
+    except Exception:  # of as many kinds as there are classes
+        return repr(value)
+    return value
+
+
+def _plain(value: object) -> object:
+    try:
+        json.dumps(value)
+    except (TypeError, ValueError, RecursionError):
+        return repr(value)
+    return value

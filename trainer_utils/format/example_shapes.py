@@ -16,7 +16,8 @@ from typing import Any
 
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example_decoding import _fields
-from trainer_utils.format.tfrecord import HEADER_BYTES, RecordBlock
+from trainer_utils.format.framing import HEADER_BYTES
+from trainer_utils.format.tfrecord import RecordBlock
 
 __all__ = ["KINDS", "Column", "ExampleColumns", "scan_examples"]
 

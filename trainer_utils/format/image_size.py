@@ -5,19 +5,18 @@
 For telling images from other bytes in datasets that do not say which are which. It takes 2 to 4
 µs, a tenth of what opening them with Pillow takes, since a dataset has millions.
 
-Source: ITU-T T.81 (JPEG) B.2, PNG (ISO 15948) 11.2.2, GIF89a 18, BITMAPINFOHEADER.
+Source: PNG (ISO 15948) 11.2.2, GIF89a 18, BITMAPINFOHEADER; of JPEG see `jpeg`.
 """
 
 import dataclasses
 import struct
 
+from trainer_utils.format.jpeg import read_jpeg_frame
+from trainer_utils.format.media_formats import BMP, GIF, JPEG, PNG
+
 __all__ = ["ImageSize", "image_size"]
 
-_PNG = b"\x89PNG\r\n\x1a\n"
 _PNG_CHANNELS = {0: 1, 2: 3, 3: 3, 4: 2, 6: 4}  # by colour type; a palette's are colours
-_WITHOUT_LENGTH = {0x01, *range(0xD0, 0xD8)}  # markers of a JPEG that stand alone
-_FRAMES = set(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}  # markers that carry the size
-_SCAN = 0xDA
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,37 +32,20 @@ class ImageSize:
 def image_size(data: bytes) -> ImageSize | None:
     """What the header says; None where the bytes are no JPEG, PNG, GIF or BMP."""
     try:
-        if data.startswith(b"\xff\xd8\xff"):
-            return _jpeg(data)
-        if data.startswith(_PNG) and data[12:16] == b"IHDR":
+        if data.startswith(JPEG):
+            frame = read_jpeg_frame(data)
+            return frame and _checked("JPEG", frame.height, frame.width, frame.components)
+        if data.startswith(PNG) and data[12:16] == b"IHDR":
             width, height, _, colour = struct.unpack_from(">IIBB", data, 16)
             return _checked("PNG", height, width, _PNG_CHANNELS.get(colour, 0))
-        if data.startswith((b"GIF87a", b"GIF89a")):
+        if data.startswith(GIF):
             width, height = struct.unpack_from("<HH", data, 6)
             return _checked("GIF", height, width, 3)
-        if data.startswith(b"BM") and struct.unpack_from("<I", data, 2)[0] == len(data):
+        if data.startswith(BMP) and struct.unpack_from("<I", data, 2)[0] == len(data):
             width, height, _, bits = struct.unpack_from("<iiHH", data, 18)
             return _checked("BMP", abs(height), width, {8: 1, 24: 3, 32: 4}.get(bits, 0))
     except struct.error:  # cut short
         pass
-    return None
-
-
-def _jpeg(data: bytes) -> ImageSize | None:
-    position = 2
-    while data[position] == 0xFF if position + 1 < len(data) else False:
-        marker = data[position + 1]
-        if marker in _FRAMES:
-            height, width, channels = struct.unpack_from(">HHB", data, position + 5)
-            return _checked("JPEG", height, width, channels)
-        if marker == _SCAN:
-            return None
-        if marker == 0xFF:  # fill
-            position += 1
-        elif marker in _WITHOUT_LENGTH:
-            position += 2
-        else:
-            position += 2 + struct.unpack_from(">H", data, position + 2)[0]
     return None
 
 

@@ -18,16 +18,16 @@ import numpy.typing as npt
 
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.errors import CorruptShardError
-from trainer_utils.format.manifest import Shard
-from trainer_utils.format.tfrecord import (
+from trainer_utils.format.framing import (
     HEADER_BYTES,
     RECORD_OVERHEAD_BYTES,
     Lengths,
-    bad_headers,
-    compact,
+    frame_headers,
     headers_of,
     read_record_at,
 )
+from trainer_utils.format.manifest import Shard
+from trainer_utils.format.tfrecord import compact
 
 __all__ = ["RecordIndex"]
 
@@ -82,13 +82,15 @@ class RecordIndex:
             self.offsets[:-1], (offset, offset + len(chunk) - HEADER_BYTES + 1)
         ).tolist()
         headers = headers_of(chunk, self.offsets[first:stop] - offset)
-        lengths = headers[:, :8].copy().view("<u8")[:, 0]
-        wrong = bad_headers(headers) | (lengths != self.lengths[first:stop].astype(np.uint64))
+        wrong = (headers != frame_headers(self.lengths[first:stop])).any(axis=1)
         if wrong.any():
             number = first + int(wrong.argmax())
-            raise CorruptShardError(
-                f"{path!r}: expected a record of {self.lengths[number]} bytes as the index says, "
-                f"got none or a damaged one (record {number}, byte {self.offsets[number]})"
+            raise CorruptShardError.at(
+                path,
+                expected=f"a record of {self.lengths[number]} bytes as the index says",
+                got="none or a damaged one",
+                record=number,
+                offset=int(self.offsets[number]),
             )
 
     def read(self, stream: BinaryIO, number: int, *, path: str) -> bytes:
@@ -110,6 +112,7 @@ class RecordIndex:
             offset=int(self.offsets[number]),
             length=int(self.lengths[number]),
             path=path,
+            record=number,
         )
 
     def to_bytes(self) -> bytes:
@@ -134,16 +137,22 @@ class RecordIndex:
         # Not `np.load`: it evaluates the header, and fails in as many ways as Python's parser has.
         header = _NPY_HEADER.match(data)
         if header is None or int.from_bytes(data[8:10], "little") + 10 != header.end():
-            raise CorruptShardError(
-                f"{path!r}: expected a record index, an array of unsigned integers in .npy, got "
-                f"{data[:80]!r}… (byte 0). It is damaged: write the dataset again."
+            raise CorruptShardError.at(
+                path,
+                expected="a record index, an array of unsigned integers in .npy",
+                got=f"{data[:80]!r}…",
+                offset=0,
+                advice="It is damaged: write the dataset again.",
             )
         dtype = np.dtype(header["type"].decode())
         size = header.end() + int(header["records"]) * dtype.itemsize
         if len(data) != size:
-            raise CorruptShardError(
-                f"{path!r}: expected a record index of {size} bytes, got {len(data)} "
-                f"(byte {min(size, len(data))}). It is damaged: write the dataset again."
+            raise CorruptShardError.at(
+                path,
+                expected=f"a record index of {size} bytes",
+                got=str(len(data)),
+                offset=min(size, len(data)),
+                advice="It is damaged: write the dataset again.",
             )
         index = cls(np.frombuffer(data, dtype, offset=header.end()))
         if shard is not None:
@@ -159,8 +168,10 @@ class RecordIndex:
             crc if shard.index_crc32c is not None else None,
         )
         if found != expected:
-            raise CorruptShardError(
-                f"{path!r}: expected the index of {shard.records} records in {shard.bytes} bytes "
-                f"that the manifest names, got {len(self)} in {framed_bytes}. "
-                "It is of another shard, or damaged: write the dataset again."
+            raise CorruptShardError.at(
+                path,
+                expected=f"the index of {shard.records} records in {shard.bytes} bytes that the "
+                "manifest names",
+                got=f"{len(self)} in {framed_bytes}",
+                advice="It is of another shard, or damaged: write the dataset again.",
             )

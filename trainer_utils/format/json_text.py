@@ -39,7 +39,7 @@ def parse_json(text: str, *, path: str) -> Any:
             json.dumps(value, ensure_ascii=False).encode()  # refuses half a pair
     except (ValueError, RecursionError) as error:
         told = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise DatasetError(f"{path!r}: expected JSON: {told}") from error
+        raise DatasetError(f"{path!r}: expected JSON: {told}", path=path) from error
     return value
 
 
@@ -51,7 +51,7 @@ def parse_json_object(text: str, *, path: str) -> dict[str, Any]:
     """
     value = parse_json(text, path=path)
     if not isinstance(value, dict):
-        raise DatasetError(f"{path!r}: expected a JSON object, got {type(value).__name__}")
+        raise DatasetError.at(path, expected="a JSON object", got=type(value).__name__)
     return value
 
 
@@ -65,7 +65,7 @@ def json_lines(text: str, *, path: str) -> list[dict[str, Any]]:
     """
     lines = text.split("\n")
     if lines.pop():
-        raise DatasetError(f"{path!r}: expected a newline after the last line")
+        raise DatasetError(f"{path!r}: expected a newline after the last line", path=path)
     return [
         parse_json_object(line, path=f"{path}, line {number}")
         for number, line in enumerate(lines, start=1)

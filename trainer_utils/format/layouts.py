@@ -123,7 +123,7 @@ def find_layout(
             vocabulary_files=vocabularies,
         )
     if any(path.startswith(f"{WORKING_FOLDER}/") for path in files):
-        raise DatasetError(f"{uri!r}: expected a whole dataset, got one that was never finished")
+        raise DatasetError.at(uri, expected="a whole dataset", got="one that was never finished")
     if DATUM_SHARDS_FILE in files:
         path = f"{uri}/{DATUM_SHARDS_FILE}"
         shards = _counted(_parsed(parse_shard_info, DATUM_SHARDS_FILE, read_text, uri))
@@ -228,7 +228,8 @@ def _bare(files: Mapping[str, int | None], uri: str) -> dict[str, list[FoundShar
         raise DatasetError(
             f"{uri!r}: expected a dataset ({MANIFEST_FILE}, {DATUM_SHARDS_FILE}, "
             f"{TFDS_INFO_FILE}, {SPLIT_PREFIX}*/ folders of TFRecord files, or *.tfrecord files), "
-            f"found none of these.{hint}"
+            f"found none of these.{hint}",
+            path=uri,
         )
     _check_numbers(paths)
     shards: dict[str, list[FoundShard]] = {}

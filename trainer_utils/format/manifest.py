@@ -65,7 +65,9 @@ class Shard:
         texts, numbers = (self.path, self.split), [self.records, self.bytes, self.crc32c]
         numbers += [sum for sum in (self.content, self.index_crc32c) if sum is not None]
         if not all(isinstance(text, str) for text in texts) or not all(map(_is_count, numbers)):
-            raise DatasetError(f"shard {self.path!r}: expected texts and counts, got {self}")
+            raise DatasetError(
+                f"shard {self.path!r}: expected texts and counts, got {self}", path=self.path
+            )
         check_inner_path(self.path)
         if self.index_crc32c is not None:
             index_file(self.path)  # refuses a path that has none
@@ -240,7 +242,8 @@ class Manifest:
             if version > FORMAT_VERSION:
                 raise _NewerFormatError(
                     f"{path!r}: expected at most format version {FORMAT_VERSION}, got {version}. "
-                    "Read it with the tfx-shards that wrote it, or a newer one."
+                    "Read it with the tfx-shards that wrote it, or a newer one.",
+                    path=path,
                 )
             if is_checked and (version != _FIRST_VERSION or "checksum" in value):
                 check_seal(text, path=path)
@@ -250,7 +253,8 @@ class Manifest:
         except (KeyError, TypeError, AttributeError, ValueError) as error:
             raise DatasetError(
                 f"{path!r}: expected a manifest: {type(error).__name__}: {error}. "
-                "The dataset was not written whole, or was changed: write it again."
+                "The dataset was not written whole, or was changed: write it again.",
+                path=path,
             ) from error
 
     @classmethod
@@ -294,7 +298,9 @@ class Manifest:
                 raise DatasetError(
                     f"shard {shard_path!r}: expected {size} bytes, got {sizes[shard_path]} "
                     f"(byte {min(size, sizes[shard_path])}). "
-                    "It was cut short or changed: write the dataset again."
+                    "It was cut short or changed: write the dataset again.",
+                    path=shard_path,
+                    offset=min(size, sizes[shard_path]),
                 )
 
 
@@ -324,5 +330,6 @@ def _refuse(what: str, paths: Iterable[str]) -> None:
     if paths := sorted(paths):
         raise DatasetError(
             f"shard {paths[0]!r}: is {what} the dataset by its manifest "
-            f"({len(paths)} such). Write the dataset again."
+            f"({len(paths)} such). Write the dataset again.",
+            path=paths[0],
         )

@@ -100,9 +100,10 @@ class ShardName:
     def __post_init__(self) -> None:
         check_split_name(self.split)
         if not 0 <= self.shard_index < self.num_shards:
-            raise ConfigError(
-                f"shard_index: expected 0 <= shard_index < {self.num_shards}, "
-                f"got {self.shard_index}"
+            raise ConfigError.of(
+                "shard_index",
+                self.shard_index,
+                allowed=f"0 <= shard_index < {self.num_shards}",
             )
 
     @property
@@ -125,7 +126,8 @@ class ShardName:
         if match is None:
             raise DatasetError(
                 f"shard {path!r}: expected a path such as "
-                f"'{SPLIT_PREFIX}train/{SHARD_PREFIX}-00000-of-00008'"
+                f"'{SPLIT_PREFIX}train/{SHARD_PREFIX}-00000-of-00008'",
+                path=path,
             )
         return cls(
             split=match["split"],

@@ -76,5 +76,6 @@ def check_seal(text: str, *, path: str) -> None:
     if seal(text) != text:
         raise ChangedManifestError(
             f"{path!r}: expected a manifest whose own checksum agrees, got another. "
-            "It was changed: write the dataset again."
+            "It was changed: write the dataset again.",
+            path=path,
         )

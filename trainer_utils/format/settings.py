@@ -187,10 +187,9 @@ class _OneOf:
 
     def __call__(self, name: str, value: Any) -> Any:
         if value not in self.choices:
-            raise ConfigError(
-                f"{name}: expected one of {', '.join(map(str, self.choices))}, got {value!r}."
-                f"{did_you_mean(value, self.choices)}".removesuffix(".")
-            )
+            allowed = f"one of {', '.join(map(str, self.choices))}"
+            advice = did_you_mean(value, self.choices).strip()
+            raise ConfigError.of(name, value, allowed=allowed, advice=advice)
         return value
 
 
@@ -204,7 +203,7 @@ class _Number:
         allowed = int if self.kind is int else (int, float)
         is_number = isinstance(value, allowed) and not isinstance(value, bool)
         if not is_number or not self.least <= value <= self.most:
-            raise ConfigError(f"{name}: expected {self.kind.__name__} {self._range}, got {value!r}")
+            raise ConfigError.of(name, value, allowed=f"{self.kind.__name__} {self._range}")
         return value
 
     @property

@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, frame_parts
 from trainer_utils.format.index import RecordIndex
 from trainer_utils.format.multiset import multiset_checksum
-from trainer_utils.format.tfrecord import RECORD_OVERHEAD_BYTES, frame_parts
 
 __all__ = ["ShardDigest", "ShardWriter"]
 

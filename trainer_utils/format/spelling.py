@@ -37,7 +37,13 @@ def _plain(name: str) -> str:
 
 
 def check_names(
-    taker: str, given: Mapping[str, Any], known: Collection[str], *, also: Iterable[str] = ()
+    taker: str,
+    given: Mapping[str, Any],
+    known: Collection[str],
+    *,
+    also: Iterable[str] = (),
+    called: str = "setting",
+    allowed: str | None = None,
 ) -> None:
     """Refuses a setting that there is not.
 
@@ -46,15 +52,21 @@ def check_names(
         given: settings by name.
         known: the names that there are.
         also: others that may be meant, such as its positional arguments.
+        called: what the taker calls a setting.
+        allowed: the known names in words; None: a list of them.
 
     Raises:
         ConfigError: a name is not known; the message has its value, and the name that was meant.
     """
     for name, value in given.items():
         if name not in known:
+            allowed = allowed or f"one of {', '.join(known)}"
             raise ConfigError(
-                f"{taker}, setting {name!r}: expected one of {', '.join(known)}, "
-                f"got {name}={value!r}.{did_you_mean(name, [*also, *known])}".removesuffix(".")
+                f"{taker}, {called} {name!r}: expected {allowed}, "
+                f"got {name}={value!r}.{did_you_mean(name, [*also, *known])}".removesuffix("."),
+                setting=name,
+                value=value,
+                allowed=allowed,
             )
 
 

@@ -17,7 +17,10 @@ def text_of(data: bytes, *, path: str) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError as error:
-        raise DatasetError(
-            f"{path!r}: expected UTF-8, got {data[error.start : error.end]!r} "
-            f"(byte {error.start}). The file is damaged: write the dataset again."
+        raise DatasetError.at(
+            path,
+            expected="UTF-8",
+            got=repr(data[error.start : error.end]),
+            offset=error.start,
+            advice="The file is damaged: write the dataset again.",
         ) from error

@@ -54,16 +54,19 @@ def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
         info = parse_json_object(text, path=path)
         file_format = info.get("fileFormat", "tfrecord")
         if file_format != "tfrecord":
-            raise DatasetError(
-                f"{path!r}: expected the file format tfrecord, got {file_format!r}. "
-                "Convert it: tfds build --file_format=tfrecord, or `tfds convert_format`."
+            raise DatasetError.at(
+                path,
+                expected="the file format tfrecord",
+                got=repr(file_format),
+                advice="Convert it: tfds build --file_format=tfrecord, or `tfds convert_format`.",
             )
         return {split["name"]: _shards(info, split) for split in info.get("splits", ())}
     except DatasetError:
         raise
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise DatasetError(
-            f"{path!r}: expected TFDS's dataset_info.json: {type(error).__name__}: {error}"
+            f"{path!r}: expected TFDS's dataset_info.json: {type(error).__name__}: {error}",
+            path=path,
         ) from error
 
 
@@ -109,7 +112,7 @@ def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
         raise
     except (KeyError, TypeError, AttributeError, ValueError, RecursionError) as error:
         raise DatasetError(
-            f"{path!r}: expected TFDS's features.json: {type(error).__name__}: {error}"
+            f"{path!r}: expected TFDS's features.json: {type(error).__name__}: {error}", path=path
         ) from error
     return features if is_known else None
 

@@ -1,58 +1,55 @@
-"""TFRecord framing: records to bytes and back, a block of many records at a time.
+"""TFRecord files: their records found and verified, a block of many at a time.
 
-    block = frame_records([b"first", b"second"])
     for block in read_blocks(open("data_tfrecord-00000-of-00008", "rb"), path="…"):
         block.records()            # verified payloads
+    scan_lengths(stream, path="…")     # where the payloads will be read later
 
-A record is an 8-byte little-endian length, the length's masked CRC-32C, the payload, and the
-payload's masked CRC-32C. Every sum of every record is checked; what makes that fast is that
-the lengths' sums are vectorised over a block and that a payload is never copied to be checked.
-
-Source: `tensorflow/core/lib/io/record_writer.h`.
+Every sum of every record is checked; what makes that fast is that the lengths' sums are vectorised
+over a block and that a payload is never copied to be checked. How a record is framed: `framing`.
 """
 
 import dataclasses
 import struct
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO
+from collections.abc import Iterator
+from typing import BinaryIO
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import mask_crc32c, masked_crc32c, masked_crc32c_of_rows
+from trainer_utils.format.crc32c import mask_crc32c
 from trainer_utils.format.errors import CorruptShardError
+from trainer_utils.format.framing import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    Lengths,
+    bad_headers,
+    check_header,
+    footers_of,
+    headers_of,
+    lengths_in,
+    refuse_sum,
+)
 
 __all__ = [
     "BLOCK_BYTES",
-    "HEADER_BYTES",
-    "RECORD_OVERHEAD_BYTES",
-    "Lengths",
     "RecordBlock",
-    "bad_headers",
     "compact",
     "count_records",
-    "frame_parts",
-    "frame_records",
-    "headers_of",
     "read_blocks",
-    "read_record_at",
     "read_records",
     "scan_lengths",
+    "scan_until_damage",
 ]
 
-HEADER_BYTES = 12
-FOOTER_BYTES = 4
-RECORD_OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES
 BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
 _MOST_BYTES_A_READ = 256 << 20  # so that a length made up by an attacker allocates no more
 _VIEWED_FROM_BYTES = 4 << 10  # a record: a view costs 184 bytes and as much time as copying these
 
 _LENGTH = struct.Struct("<Q")
-_CRC = struct.Struct("<I")
 
 Frame = bytes | memoryview
-Lengths = npt.NDArray[np.integer[Any]]
 Starts = npt.NDArray[np.int64]
 
 
@@ -91,21 +88,6 @@ class RecordBlock:
         return [view[b:e] for b, e in zip(self.starts.tolist(), ends.tolist(), strict=True)]
 
 
-def frame_parts(parts: Sequence[bytes]) -> tuple[bytes, bytes]:
-    """What stands before and after a record that is given in parts, end to end."""
-    length = _LENGTH.pack(sum(map(len, parts)))
-    return length + _CRC.pack(masked_crc32c(length)), _CRC.pack(masked_crc32c(*parts))
-
-
-def frame_records(records: Iterable[bytes]) -> bytes:
-    """Records, framed, end to end: the content of a TFRecord file."""
-    framed: list[bytes] = []
-    for record in records:
-        header, footer = frame_parts([record])
-        framed += (header, record, footer)
-    return b"".join(framed)
-
-
 def read_blocks(
     stream: BinaryIO,
     *,
@@ -136,6 +118,12 @@ def read_blocks(
         record_number += len(block)
 
 
+def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
+    """The verified payloads of a TFRecord stream, one after the other; errors as `read_blocks`."""
+    for block in read_blocks(stream, path=path):
+        yield from block.records()
+
+
 def compact(lengths: Lengths) -> Lengths:
     """The same numbers in the smallest of the unsigned types of 2, 4 or 8 bytes that holds them."""
     longest = int(lengths.max(initial=0))
@@ -162,46 +150,32 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
     Raises:
         CorruptShardError: as `read_blocks`.
     """
+    lengths, damage = scan_until_damage(stream, path=path)
+    if damage is not None:
+        raise damage
+    return lengths
+
+
+def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptShardError | None]:
+    """As `scan_lengths`, of the records before the first that is damaged, and what is wrong there.
+
+    Returns:
+        The payloads' lengths in bytes, and None where the whole stream is good.
+    """
     found: list[Lengths] = [np.zeros(0, np.uint16)]
     records = 0
-    for data, starts, end, offset in _whole_frames(stream, path, BLOCK_BYTES):
-        if (bad := bad_headers(headers_of(data, starts))).any():
-            index = int(bad.argmax())
-            _raise_bad_sum("length", path, records + index, offset + int(starts[index]))
-        found.append(compact(np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES))
-        records += len(starts)
-    return np.concatenate(found)
-
-
-def read_record_at(stream: BinaryIO, *, offset: int, length: int, path: str) -> bytes:
-    """One verified payload, from where an index says that it lies.
-
-    Args:
-        stream: a seekable stream of uncompressed bytes.
-        offset: of the record's frame in the stream, in bytes.
-        length: of the payload, in bytes.
-        path: the file's name, for error messages.
-
-    Raises:
-        CorruptShardError: there is no such record at that place, or it is damaged.
-    """
-    stream.seek(offset)
-    frame = stream.read(length + RECORD_OVERHEAD_BYTES)
-    payload = frame[HEADER_BYTES:-FOOTER_BYTES]
-    if len(frame) != length + RECORD_OVERHEAD_BYTES or (
-        (frame[:HEADER_BYTES], frame[-FOOTER_BYTES:]) != frame_parts([payload])
-    ):
-        raise CorruptShardError(
-            f"{path!r}: expected a whole record of {length} bytes as the index says, "
-            f"got another or a damaged one (byte {offset}). The file is damaged: write it again."
-        )
-    return payload
-
-
-def read_records(stream: BinaryIO, *, path: str) -> Iterator[bytes]:
-    """The verified payloads of a TFRecord stream, one after the other; errors as `read_blocks`."""
-    for block in read_blocks(stream, path=path):
-        yield from block.records()
+    try:
+        for data, starts, end, offset in _whole_frames(stream, path, BLOCK_BYTES):
+            lengths = np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES
+            if (bad := bad_headers(headers_of(data, starts))).any():
+                index = int(bad.argmax())
+                found.append(compact(lengths[:index]))
+                refuse_sum("length", path, records + index, offset + int(starts[index]))
+            found.append(compact(lengths))
+            records += len(starts)
+    except CorruptShardError as error:
+        return np.concatenate(found), error
+    return np.concatenate(found), None
 
 
 def _whole_frames(
@@ -223,10 +197,14 @@ def _whole_frames(
             record_number += len(starts)
             pending = pending[end:]
     if pending:
-        _check_header(pending, path, record_number, offset)
-        raise CorruptShardError(
-            f"{path!r}: expected a whole record, got the end of the file "
-            f"(record {record_number}, byte {offset}). The file is truncated: write it again."
+        check_header(pending, path, record_number, offset)
+        raise CorruptShardError.at(
+            path,
+            expected="a whole record",
+            got="the end of the file",
+            record=record_number,
+            offset=offset,
+            advice="The file is truncated: write it again.",
         )
 
 
@@ -268,10 +246,9 @@ def _verified_block(
     # A wrong length leads the walk astray, so the first bad header is where the file is bad.
     headers = headers_of(data, starts)
     lengths = np.diff(starts, append=end) - RECORD_OVERHEAD_BYTES
-    bad = bad_headers(headers) | (_lengths_in(headers) != lengths)
-    octets = np.frombuffer(data, np.uint8)
-    ends = np.append(starts[1:], end) - FOOTER_BYTES
-    footers = octets[ends[:, None] + np.arange(FOOTER_BYTES)].view("<u4")[:, 0]
+    bad = bad_headers(headers) | (lengths_in(headers) != lengths)
+    frame_ends = np.append(starts[1:], end)
+    footers, ends = footers_of(data, frame_ends), frame_ends - FOOTER_BYTES
     trusted = len(starts) if not bad.any() else int(bad.argmax())
     crc = google_crc32c.value
     begins_list = (starts[:trusted] + HEADER_BYTES).tolist()
@@ -282,44 +259,16 @@ def _verified_block(
     wrong = mask_crc32c(sums) != footers[:trusted]
     if wrong.any():
         index = int(wrong.argmax())
-        _raise_bad_sum("payload", path, record_number + index, offset + int(starts[index]))
+        refuse_sum("payload", path, record_number + index, offset + int(starts[index]))
     if trusted < len(starts):
-        _raise_bad_sum("length", path, record_number + trusted, offset + int(starts[trusted]))
+        refuse_sum("length", path, record_number + trusted, offset + int(starts[trusted]))
     whole = data if end == len(data) else data[:end]
     return RecordBlock(whole, starts, lengths, footers, offset)
-
-
-def headers_of(data: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """The headers that begin at `starts`: `(records, 12) uint8`."""
-    return np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER_BYTES)]
-
-
-def _lengths_in(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
-    return headers[:, :8].copy().view("<i8")[:, 0]
-
-
-def bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Which headers' sums do not agree: `(records,) bool`."""
-    sums = headers[:, 8:].copy().view("<u4")[:, 0]
-    return np.not_equal(masked_crc32c_of_rows(headers[:, :8]), sums)
 
 
 def _missing_bytes(pending: bytes, path: str, record_number: int, offset: int) -> int:
     """How much of the record that `pending` begins with has not been read yet."""
     if len(pending) < HEADER_BYTES:
         return 0
-    _check_header(pending, path, record_number, offset)
+    check_header(pending, path, record_number, offset)
     return int(_LENGTH.unpack_from(pending)[0]) + RECORD_OVERHEAD_BYTES - len(pending)
-
-
-def _check_header(data: bytes, path: str, record_number: int, offset: int) -> None:
-    """Refuses a length whose sum is wrong before anything is allocated for it."""
-    if len(data) >= HEADER_BYTES and masked_crc32c(data[:8]) != _CRC.unpack_from(data, 8)[0]:
-        _raise_bad_sum("length", path, record_number, offset)
-
-
-def _raise_bad_sum(what: str, path: str, record_number: int, offset: int) -> None:
-    raise CorruptShardError(
-        f"{path!r}: expected the {what}'s checksum to agree, got another one "
-        f"(record {record_number}, byte {offset}). The file is damaged: write it again."
-    )

@@ -3,32 +3,30 @@
     report = measure_input(uri, "train", batch_size=64, features="image", image_size=(224, 224))
     print(report.render())
 
-A stage is measured with all before it, so that each line is what the trainer would get if the rest
-cost nothing; a stage's own share is what it adds to the time of the one before.
+The stages are those of `input_fn`, in its order of records. One is measured with all before it, so
+that each line is what the trainer would get if the rest cost nothing; a stage's own share is what
+it adds to the time of the one before.
 """
 
 import dataclasses
 import itertools
-import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.dataset import Dataset, open_dataset
-from trainer_utils.dataset.merging import merged
-from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
-from trainer_utils.input_pipeline import input_fn
-from trainer_utils.machine import usable_cores
-from trainer_utils.reading.decoding import DecodeOptions
+from trainer_utils.dataset.selection import mean_bytes, open_sources
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.input_pipeline import InputPipeline
+from trainer_utils.machine import cpu_seconds, usable_cores
+from trainer_utils.options import chosen_options
 from trainer_utils.reading.parsing import ExampleParser
-from trainer_utils.reading.randomness import with_epoch_seed
+from trainer_utils.reading.raw_ops import flat_map, map_elements, unbatch
 from trainer_utils.text_output import Part, as_text, make_table, quantity
 
 __all__ = ["InputReport", "Stage", "measure_input", "report_of"]
 
-_READ_BYTES = 1 << 20
 _WARM_UP = 5  # batches: tracing, opening of files
 _BUSY = 0.8  # of the cores' time: the processor bounds it
 
@@ -141,22 +139,19 @@ def measure_input(
     """
     if not isinstance(seconds, (int, float)) or not seconds > 0:
         raise ConfigError(f"seconds: expected a number above 0, got {seconds!r}")
-    options = {"shuffle": False, **options}  # the first batch would wait for a full buffer
-    settings = {**options, "batch_size": batch_size, "repeat": True}
-    whole = input_fn(artifact_uri, split, **settings)
-    uris = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
-    datasets = [open_dataset(uri) for uri in uris]
-    paths, mean_bytes = _shards(datasets, split)
-    parser = ExampleParser(_features(datasets, options), _decoding(options))
-    records = _records(paths).batch(batch_size)
-    pipelines = {
-        "read": records,
-        "parse": records.map(_nothing_of(parser.undecoded), usable_cores()),
-        "decode": _decoded(paths, parser, batch_size),
-        "batch": whole,
-    }
-    measured = {name: _measure(data, batch_size, seconds) for name, data in pipelines.items()}
-    return report_of(measured, batch_size=batch_size, mean_bytes=mean_bytes, cores=usable_cores())
+    # With `shuffle` the first batch would wait for a full window.
+    settings = {"shuffle": False, **options, "batch_size": batch_size, "repeat": True}
+    chosen = chosen_options(
+        None, settings, of="measure_input", arguments=("split", "batch_size", "seconds")
+    )
+    sources = open_sources(artifact_uri, split)
+    pipeline = InputPipeline(sources, chosen)
+    if not pipeline.order.layout.steps:
+        raise DatasetError(f"split {split!r}: expected records to measure with, got none")
+    measured = {name: _measure(dataset, seconds) for name, dataset in _stages(pipeline).items()}
+    return report_of(
+        measured, batch_size=batch_size, mean_bytes=mean_bytes(sources), cores=usable_cores()
+    )
 
 
 def report_of(
@@ -193,67 +188,59 @@ def report_of(
     )
 
 
-def _shards(datasets: Sequence[Dataset], split: str) -> tuple[list[str], float]:
-    """The files of a split, and the mean bytes of a record."""
-    paths, total_bytes, records = [], 0, 0
-    for dataset in datasets:
-        slices = resolve_slices(split, dataset.records)
-        wanted = {part.split for part in slices if part.start < part.stop}
-        for shard in itertools.chain.from_iterable(dataset.shards[name] for name in wanted):
-            if shard.records:
-                paths.append(shard.path)
-                total_bytes, records = total_bytes + shard.bytes, records + shard.records
-    if not records:
-        raise DatasetError(f"split {split!r}: expected records to measure with, got none")
-    return paths, total_bytes / records
+def _stages(pipeline: InputPipeline) -> dict[str, tf.data.Dataset]:
+    """The work of an input without end, up to each stage: an element a step."""
+    parser, serialized = pipeline.batches.parser, _serialized(pipeline)
+    return {
+        "read": serialized,
+        "parse": map_elements(
+            serialized,
+            _nothing_of(lambda _, records: parser.undecoded(records)),
+            parallel=usable_cores(),
+        ),
+        "decode": _decoded(serialized, parser, pipeline.order.layout.batch_size),
+        "batch": pipeline.dataset,
+    }
 
 
-def _features(datasets: Sequence[Dataset], options: Mapping[str, Any]) -> dict[str, Feature]:
-    asked, label = options.get("features"), options.get("label")
-    names = list(datasets[0].features) if asked is None else asked
-    names = [names] if isinstance(names, str) else [*names]
-    if label is not None and label not in names:
-        names.append(label)
-    return {name: merged([dataset.features[name] for dataset in datasets]) for name in names}
+def _serialized(pipeline: InputPipeline) -> tf.data.Dataset:
+    """`(() int64, (rows,) string)`: the epoch, and the records of a step."""
+
+    def of_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
+        elements = pipeline.batches.serialized(epoch, tf.constant(0, tf.int64))
+        if isinstance(elements.element_spec, tuple):  # a mask beside them
+            elements = map_elements(elements, lambda records, mask: records)
+        return map_elements(elements, lambda records: (epoch, records))
+
+    return flat_map(tf.data.Dataset.range(tf.int64.max), of_epoch)
 
 
-def _decoding(options: Mapping[str, Any]) -> DecodeOptions:
-    fields = {field.name for field in dataclasses.fields(DecodeOptions)}
-    return DecodeOptions(**{name: value for name, value in options.items() if name in fields})
-
-
-def _records(paths: Sequence[str]) -> tf.data.Dataset:
-    """Serialized records, without end."""
-    compression = "GZIP" if paths[0].endswith(".gz") else ""
-    at_once = min(len(paths), usable_cores())
-    records = tf.data.TFRecordDataset(list(paths), compression, _READ_BYTES, at_once)
-    return records.repeat()
-
-
-def _decoded(paths: Sequence[str], parser: ExampleParser, batch_size: int) -> tf.data.Dataset:
+def _decoded(
+    serialized: tf.data.Dataset, parser: ExampleParser, batch_size: int
+) -> tf.data.Dataset:
     """Decoded tensors that are not put together: batches of nothing."""
-    records = _records(paths)
     if parser.is_vectorised:
-        batches = records.batch(batch_size)
-        batches = with_epoch_seed(batches, 0) if parser.is_random else batches
-        return batches.map(_nothing_of(parser.batch), usable_cores())
-    if parser.is_random:
-        records = with_epoch_seed(records, 0)
-    return records.map(_nothing_of(parser.example), usable_cores() + 2).batch(batch_size)
+        decode = _nothing_of(lambda epoch, records: parser.batch(records, epoch))
+        return map_elements(serialized, decode, parallel=usable_cores())
+    pairs = map_elements(
+        serialized, lambda epoch, records: (tf.repeat(epoch, tf.size(records)), records)
+    )
+    decode = _nothing_of(lambda epoch, record: parser.example(record, epoch))
+    return map_elements(unbatch(pairs), decode, parallel=usable_cores() + 2).batch(batch_size)
 
 
 def _nothing_of(work: Callable[..., Any]) -> Callable[..., tf.Tensor]:
-    """Work whose results are made, and let go."""
+    """Work whose results are made, and let go: a zero for each record."""
 
-    def run(*element: tf.Tensor) -> tf.Tensor:
-        made = tf.nest.flatten(work(*element), expand_composites=True)
+    def run(epoch: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
+        made = tf.nest.flatten(work(epoch, records), expand_composites=True)
         with tf.control_dependencies(made):
-            return tf.zeros((), tf.uint8)
+            return tf.zeros(tf.shape(records), tf.uint8)
 
     return run
 
 
-def _measure(dataset: tf.data.Dataset, batch_size: int, seconds: float) -> tuple[float, float]:
+def _measure(dataset: tf.data.Dataset, seconds: float) -> tuple[float, float]:
     """Records per second, and the share of all cores that was busy."""
     options = tf.data.Options()
     options.autotune.enabled = False  # its thread would count, and hold up the end
@@ -262,15 +249,9 @@ def _measure(dataset: tf.data.Dataset, batch_size: int, seconds: float) -> tuple
     batches = iter(dataset.prefetch(2).with_options(options))
     for _ in itertools.islice(batches, _WARM_UP):
         pass
-    started, cpu = time.perf_counter(), _cpu_seconds()
-    taken = 0
+    started, cpu = time.perf_counter(), cpu_seconds()
+    records = 0
     while (elapsed := time.perf_counter() - started) < seconds:
-        next(batches)
-        taken += 1
-    busy = (_cpu_seconds() - cpu) / elapsed / usable_cores()
-    return taken * batch_size / elapsed, min(busy, 1.0)
-
-
-def _cpu_seconds() -> float:
-    spent = os.times()
-    return spent.user + spent.system
+        records += int(tf.nest.flatten(next(batches))[-1].shape[0])
+    busy = (cpu_seconds() - cpu) / elapsed / usable_cores()
+    return records / elapsed, min(busy, 1.0)

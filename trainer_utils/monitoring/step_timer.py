@@ -8,7 +8,6 @@ It works with Keras 3 and with tf-keras, for datasets of `input_fn` (of others:
 `add_read_timer(dataset)`).
 """
 
-import os
 import time
 import warnings
 from collections.abc import Callable
@@ -17,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
-from trainer_utils.machine import usable_cores
+from trainer_utils.machine import cpu_seconds, usable_cores
 from trainer_utils.reading.read_timer import ReadTime, time_in_reads
 
 if TYPE_CHECKING:
@@ -58,7 +57,7 @@ class StepTimer(_Callback):
         self.shares: list[float] = []
         self._supports_tf_logs = True  # for tf-keras: no numbers need be fetched for our hooks
         self._clock: Callable[[], float] = time.perf_counter
-        self._cpu: Callable[[], float] = _cpu_seconds
+        self._cpu: Callable[[], float] = cpu_seconds
         self._steps = 0
         self._has_warned = False
         self._window: _Window | None = None
@@ -159,8 +158,3 @@ def advice(busy: float) -> str:
         f"{used}, so it is reading that is slow: set cache='disk' or cache='memory', write more "
         "and smaller shards with ShardBalancer, or set a larger prefetch where batches differ"
     )
-
-
-def _cpu_seconds() -> float:
-    spent = os.times()
-    return spent.user + spent.system

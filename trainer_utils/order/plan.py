@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainer_utils.format.file_ranges import FileRange, cut
-from trainer_utils.format.printable import printable
 from trainer_utils.order.input_order import InputOrder
+from trainer_utils.text_output import Part, as_text, make_table, quantity
 
 __all__ = ["InputPlan", "WorkerPlan", "plan_workers"]
 
@@ -67,22 +67,23 @@ class InputPlan:
         """The plan as what JSON can hold."""
         return {**dataclasses.asdict(self), "dropped": self.dropped, "padded": self.padded}
 
-    def __str__(self) -> str:
-        lines = [
-            f"{self.records} records in global batches of {self.batch_size}: {self.steps} steps, "
-            f"{self.dropped} records dropped, {self.padded} rows padded",
-            "worker   records    steps  dropped   padded  shards",
-        ]
+    def parts(self) -> list[Part]:
+        """What a person sees: a sentence and a table."""
+        header = ["worker", "records", "steps", "dropped", "padded", "shards"]
+        rows = []
         for one in self.workers:
-            lines.append(
-                f"{one.worker:6} {one.records:9} {one.steps:8} {one.dropped:8} {one.padded:8}"
-                f"  {len(one.shards)}"
-            )
-            lines += [
-                f"{'':43}  {printable(part.path)} [{part.skip}:{part.skip + part.take}]"
-                for part in one.shards
-            ]
-        return "\n".join(lines)
+            shards = [f"{part.path} [{part.skip}:{part.skip + part.take}]" for part in one.shards]
+            counts = [one.worker, one.records, one.steps, one.dropped, one.padded]
+            rows.append([*counts, [len(shards), *shards]])
+        return [
+            f"{quantity(self.records, 'record')} in global batches of {self.batch_size:,}: "
+            f"{quantity(self.steps, 'step')}, {quantity(self.dropped, 'record')} dropped, "
+            f"{quantity(self.padded, 'row')} padded",
+            make_table(header, rows),
+        ]
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
 
 
 def plan_workers(order: InputOrder) -> InputPlan:

@@ -8,10 +8,12 @@ TensorFlow reads PCM of 16 bits.
 
 import dataclasses
 from collections.abc import Mapping
-
-import tensorflow as tf
+from typing import TYPE_CHECKING
 
 from trainer_utils.format import ConfigError, Feature
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 __all__ = ["AudioReading", "check_batches", "decode_wav", "is_audio", "is_fixed_length"]
 
@@ -70,7 +72,7 @@ def check_batches(features: Mapping[str, Feature], reading: AudioReading) -> Non
                 )
 
 
-def decode_wav(encoded: tf.Tensor, feature: Feature, reading: AudioReading) -> tf.Tensor:
+def decode_wav(encoded: "tf.Tensor", feature: Feature, reading: AudioReading) -> "tf.Tensor":
     """Decodes one sound.
 
     Args:
@@ -83,6 +85,8 @@ def decode_wav(encoded: tf.Tensor, feature: Feature, reading: AudioReading) -> t
         `(samples, channels) float32` in [-1, 1). A record whose header has another rate than the
         dataset says is an `InvalidArgumentError` when it is read.
     """
+    import tensorflow as tf  # settings are checked without it
+
     samples, rate = tf.audio.decode_wav(encoded)
     known = feature.extra.get("sample_rate")
     if known is not None:

@@ -1,7 +1,7 @@
 """`DecodeOptions`: what the features of an example are to become.
 
 options = DecodeOptions(image_size=(224, 224), augment="random_resized_crop", audio_seconds=2)
-options.images, options.audio       # checked, as ImageReading and AudioReading
+options.images, options.audio       # checked, as ImageSettings and AudioReading
 """
 
 import dataclasses
@@ -12,8 +12,7 @@ from typing import Any
 from trainer_utils.format import ConfigError
 from trainer_utils.format.spelling import checks_names
 from trainer_utils.reading.audio import AudioReading
-from trainer_utils.reading.images import ImageReading
-from trainer_utils.reading.turbo import is_turbo_installed
+from trainer_utils.reading.image_settings import ImageSettings, is_turbo_installed
 
 __all__ = ["DECODERS", "DecodeOptions"]
 
@@ -69,9 +68,9 @@ class DecodeOptions:
             raise ConfigError(f"ragged: expected a bool, got {self.ragged!r}")
 
     @functools.cached_property
-    def images(self) -> ImageReading:
+    def images(self) -> ImageSettings:
         """What images are to become."""
-        return ImageReading(
+        return ImageSettings(
             size=self.image_size,
             resize=self.resize,
             channels=self.channels,

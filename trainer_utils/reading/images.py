@@ -8,13 +8,13 @@ that part in both directions, libjpeg decodes it at 1/2, 1/4 or 1/8 of the scale
 the resize most of its memory traffic.
 """
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import dataclass, fields
 from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError
+from trainer_utils.format.media_formats import JPEG
 from trainer_utils.reading.crops import (
     DCT_RATIOS,
     Box,
@@ -24,116 +24,24 @@ from trainer_utils.reading.crops import (
     is_mirrored,
     random_box,
 )
-from trainer_utils.reading.normalizing import (
-    DTYPES,
-    NORMALIZATIONS,
-    Normalization,
-    is_normalization,
-)
+from trainer_utils.reading.image_settings import ImageSettings
 from trainer_utils.reading.raw_ops import resize_images
-from trainer_utils.reading.turbo import TurboDecoder, normalized
+from trainer_utils.reading.turbo import TurboDecoder, normalize_images
 
 __all__ = ["ImageReading"]
 
-_RESIZES = ("stretch", "crop", "pad")
-_AUGMENTS = ("random_resized_crop",)
-_DECODERS = ("tensorflow", "turbo")
-_JPEG_START = b"\xff\xd8\xff"
 _MARGIN = 2  # pixels
 _EXACT = "INTEGER_ACCURATE"  # libjpeg's exact arithmetic, with which other decoders agree
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageReading:
-    """What images are to become.
+@dataclass(frozen=True, kw_only=True)
+class ImageReading(ImageSettings):
+    """Decodes images as `ImageSettings` say."""
 
-    Args:
-        size: `(height, width)` in pixels; None keeps each image's own.
-        resize: how an image of another aspect gets that size: `stretch`, `crop` (the largest
-            part in the middle) or `pad` (the whole, black around it). All bilinear.
-        channels: 1 grey, 3 RGB; None: as the dataset says.
-        augment: `random_resized_crop`: a random part of the image is resized to `size`.
-        flip: mirrors half of the images; None: where there is `augment`.
-        normalize: None: uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1, `imagenet`, or
-            `(mean, standard deviation)` of values of 0 to 255, each a number or one a channel.
-        dtype: of these floats: float32, bfloat16 or float16.
-        dct_scaling: decode JPEGs at 1/2, 1/4 or 1/8 where `size` is less than that in both
-            directions: faster, and free of the aliasing of a bilinear resize to less than half.
-            False: exactly the pixels that `tf.image.resize` makes of the whole image.
-        crop_area: smallest and largest share of the image that a random crop covers, in (0, 1].
-        crop_aspect: its smallest and largest width / height.
-        decoder: `tensorflow`, or `turbo`: see `trainer_utils.reading.turbo`.
-
-    Raises:
-        ConfigError: a setting is not allowed.
-    """
-
-    size: tuple[int, int] | None = None
-    resize: str = "stretch"
-    channels: int | None = None
-    augment: str | None = None
-    flip: bool | None = None
-    normalize: str | Sequence[Any] | None = None
-    dtype: str = "float32"
-    dct_scaling: bool = True
-    crop_area: tuple[float, float] = (0.08, 1.0)
-    crop_aspect: tuple[float, float] = (3 / 4, 4 / 3)
-    decoder: str = "tensorflow"
-
-    def __post_init__(self) -> None:
-        is_size = self.size is None or _is_pair(self.size, int)
-        is_area = _is_range(self.crop_area) and self.crop_area[1] <= 1
-        rules = {
-            "image_size": (self.size, is_size, "(height, width) in pixels"),
-            "resize": (self.resize, self.resize in _RESIZES, f"one of {', '.join(_RESIZES)}"),
-            "channels": (self.channels, _is_any_of(self.channels, None, 1, 3), "1, 3 or None"),
-            "augment": (
-                self.augment,
-                self.augment in (None, *_AUGMENTS),
-                f"{', '.join(_AUGMENTS)} or None",
-            ),
-            "flip": (self.flip, _is_any_of(self.flip, None, True, False), "True, False or None"),
-            "normalize": (
-                self.normalize,
-                is_normalization(self.normalize),
-                f"{', '.join(NORMALIZATIONS)}, a pair of mean and standard deviation "
-                "(each a number, or one for each channel), or None",
-            ),
-            "image_dtype": (self.dtype, self.dtype in DTYPES, f"one of {', '.join(DTYPES)}"),
-            "decoder": (self.decoder, self.decoder in _DECODERS, f"one of {', '.join(_DECODERS)}"),
-            "dct_scaling": (self.dct_scaling, isinstance(self.dct_scaling, bool), "a bool"),
-            "crop_area": (self.crop_area, is_area, "two rising shares in (0, 1]"),
-            "crop_aspect": (
-                self.crop_aspect,
-                _is_range(self.crop_aspect),
-                "two rising ratios of width to height",
-            ),
-        }
-        for name, (value, is_allowed, rule) in rules.items():
-            if not is_allowed:
-                raise ConfigError(f"{name}: expected {rule}, got {value!r}")
-        if self.size is not None:
-            object.__setattr__(self, "size", tuple(self.size))
-        if self.size is None and (self.augment or self.resize != "stretch"):
-            setting = "augment" if self.augment else "resize"
-            raise ConfigError(
-                f"image_size: expected (height, width) in pixels, since {setting} is set, got None"
-            )
-
-    @property
-    def flips(self) -> bool:
-        """Whether half of the images are mirrored."""
-        return bool(self.augment) if self.flip is None else self.flip
-
-    @property
-    def is_random(self) -> bool:
-        """Whether an image comes out otherwise with another seed."""
-        return self.augment is not None or self.flips
-
-    @property
-    def keeps_boxes(self) -> bool:
-        """Whether relative coordinates of boxes on an image stay right."""
-        return not self.is_random and (self.size is None or self.resize == "stretch")
+    @classmethod
+    def of(cls, settings: ImageSettings) -> "ImageReading":
+        """That of these settings."""
+        return cls(**{field.name: getattr(settings, field.name) for field in fields(settings)})
 
     def decode(
         self,
@@ -179,7 +87,7 @@ class ImageReading:
         elif set(formats) == {"JPEG"}:
             pixels = jpeg()
         else:
-            is_jpeg = tf.strings.substr(encoded, 0, len(_JPEG_START)) == _JPEG_START
+            is_jpeg = tf.strings.substr(encoded, 0, len(JPEG)) == JPEG
             pixels = tf.cond(is_jpeg, jpeg, whole)
         return self._finish(pixels, seed, label_map)
 
@@ -200,30 +108,6 @@ class ImageReading:
             to = tf.image.rgb_to_grayscale if self.channels == 1 else tf.image.grayscale_to_rgb
             pixels = to(pixels)
         return self._finish(self._fit(pixels, seed, label_map), seed, label_map)
-
-    def decodes_batches(self, formats: Sequence[str] = (), *, label_map: bool = False) -> bool:
-        """Whether `decode` takes a batch at once: JPEGs, with the turbo decoder."""
-        return self.decoder == "turbo" and not label_map and (not formats or "JPEG" in formats)
-
-    def normalization(self, channels: int) -> Normalization | None:
-        """What becomes of the values; None: they stay uint8.
-
-        Raises:
-            ConfigError: it is for another number of channels.
-        """
-        if self.normalize is None:
-            return None
-        return Normalization.of(self.normalize, channels=channels, dtype=self.dtype)
-
-    @property
-    def keeps_whole(self) -> bool:
-        """Whether no part of an image is cut off."""
-        return self.augment is None and self.resize != "crop"
-
-    @property
-    def pads(self) -> bool:
-        """Whether there is black around an image of another aspect."""
-        return self.augment is None and self.resize == "pad"
 
     def box_of(self, shape: Any, seed: tf.Tensor | None) -> Box:
         """What is kept of an image of `shape`."""
@@ -299,7 +183,7 @@ class ImageReading:
         if normalization is not None:
             is_batch = pixels.shape.rank == 4 and pixels.dtype == tf.uint8
             pixels = (
-                normalized(pixels, normalization)
+                normalize_images(pixels, normalization)
                 if is_batch and self.decoder == "turbo"
                 else normalization.convert(pixels)
             )
@@ -328,20 +212,3 @@ def _resize(pixels: tf.Tensor, target: tuple[Any, Any], *, nearest: bool = False
     images = pixels[tf.newaxis] if is_one else pixels
     resized = resize_images(images, target, nearest=nearest)
     return resized[0] if is_one else resized
-
-
-def _is_any_of(value: Any, *allowed: Any) -> bool:
-    """Not by equality, in which True is 1."""
-    return any(value is one for one in allowed)
-
-
-def _is_pair(value: Any, kind: Any) -> bool:
-    return (
-        isinstance(value, (list, tuple))
-        and len(value) == 2
-        and all(isinstance(n, kind) and not isinstance(n, bool) and n > 0 for n in value)
-    )
-
-
-def _is_range(value: Any) -> bool:
-    return _is_pair(value, (int, float)) and value[0] <= value[1]

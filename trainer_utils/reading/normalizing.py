@@ -10,13 +10,15 @@ Means and standard deviations are those of values of 0 to 255.
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from trainer_utils.format import ConfigError
+
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 __all__ = ["DTYPES", "NORMALIZATIONS", "Normalization", "is_normalization"]
 
@@ -51,8 +53,10 @@ class Normalization:
             raise ConfigError(f"normalize: expected numbers for {channels} channels, got {given!r}")
         return cls(mean.reshape(-1), deviation.reshape(-1), dtype)
 
-    def convert(self, pixels: tf.Tensor) -> tf.Tensor:
+    def convert(self, pixels: "tf.Tensor") -> "tf.Tensor":
         """Of `(…, channels)` of any numbers."""
+        import tensorflow as tf  # settings are checked without it
+
         scale = (1 / self.deviation).astype(np.float32)
         offset = (-self.mean / self.deviation).astype(np.float32)
         return tf.cast(tf.cast(pixels, tf.float32) * scale + offset, self.dtype)
@@ -81,6 +85,8 @@ class Normalization:
     @functools.cache  # noqa: B019 of what lives as long as its dataset
     def _table(self, channels: int) -> npt.NDArray[np.uint16]:
         """What each value becomes: `(1, 256, channels)`, the floats' bits, as OpenCV knows them."""
+        import tensorflow as tf  # for bfloat16
+
         values = (np.arange(256)[:, np.newaxis] - self.mean) / self.deviation
         floats = tf.as_dtype(self.dtype).as_numpy_dtype
         bits = values.astype(floats).view(np.uint16)

@@ -5,6 +5,7 @@ tensors = parse.batch(serialized) if parse.is_vectorised else parse.example(seri
 """
 
 import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ import tensorflow as tf
 from trainer_utils.format import ConfigError, Feature
 from trainer_utils.reading.audio import decode_wav, is_audio, is_fixed_length
 from trainer_utils.reading.decoding import DecodeOptions
+from trainer_utils.reading.images import ImageReading
 
 __all__ = ["ExampleParser"]
 
@@ -48,6 +50,10 @@ class ExampleParser:
                 f"or mirrored, which they do not fit, got {self.options.images}. "
                 "Set resize='stretch' without augment or flip, or leave these features out."
             )
+
+    @functools.cached_property
+    def _images(self) -> ImageReading:
+        return ImageReading.of(self.options.images)
 
     @property
     def is_random(self) -> bool:
@@ -181,7 +187,7 @@ class ExampleParser:
         if feature.is_raw_image:
             shape = [-1] * value.shape.rank + list(feature.extra["image_shape"])
             pixels = tf.reshape(tf.io.decode_raw(value, tf.uint8), shape)
-            return self.options.images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
+            return self._images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
         if is_audio(feature):
             return decode_wav(value, feature, self.options.audio)
         if feature.dense:
@@ -200,7 +206,7 @@ class ExampleParser:
 
     def _decode(self, feature: Feature, encoded: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
         """One channel for rank 2, three for rank 3, where the reading does not say."""
-        reading, size = self.options.images, feature.shape[:2]
+        reading, size = self._images, feature.shape[:2]
         if feature.is_fixed_size and reading.size == size and not reading.augment:
             reading = dataclasses.replace(reading, size=None, resize="stretch")
         pixels = reading.decode(

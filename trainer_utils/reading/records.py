@@ -139,8 +139,11 @@ def _raise_damage(path: bytes, skip: int, take: int) -> None:
     shards = ShardReader()
     shards.read(name, range(skip, skip + take))
     if (damage := shards.damage_of(name)) is not None:
-        raise CorruptShardError(damage)
-    raise CorruptShardError(
-        f"{name!r}: expected {skip + take} records, got more (record {skip + take}). "
-        "It is not the file that the dataset says: write the dataset again."
+        raise damage
+    raise CorruptShardError.at(
+        name,
+        expected=f"{skip + take} records",
+        got="more",
+        record=skip + take,
+        advice="It is not the file that the dataset says: write the dataset again.",
     )

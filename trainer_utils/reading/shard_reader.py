@@ -7,6 +7,7 @@ Every checksum is checked. A record that cannot be read is an error with file an
 damage is to be skipped, `UNREADABLE`; then it is counted, and told once an epoch.
 """
 
+import copy
 import gzip
 import io
 import logging
@@ -20,10 +21,11 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.dataset.record_index import indexed_offsets, record_offsets
-from trainer_utils.format import CorruptShardError, Shard, frame_parts
+from trainer_utils.dataset.record_index import indexed_offsets
+from trainer_utils.format import CorruptShardError, RecordIndex, Shard
 from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
+from trainer_utils.format.framing import unframe
+from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.reading.raw_ops import map_elements
 
 __all__ = ["UNREADABLE", "ShardReader"]
@@ -65,7 +67,7 @@ class ShardReader:
         shard = self._shard(path)
         return [self._record(path, shard, number) for number in numbers]
 
-    def damage_of(self, path: str) -> str | None:
+    def damage_of(self, path: str) -> CorruptShardError | None:
         """What is wrong with a shard beside its records; None where nothing is."""
         return self._shard(path).damage
 
@@ -147,7 +149,9 @@ class _Shard:
         offsets = indexed_offsets(path, size=self._stream.seek(0, 2), entry=entry)
         found = None
         if offsets is None:
-            offsets, found = record_offsets(self._stream, path=path)
+            self._stream.seek(0)
+            lengths, found = scan_until_damage(self._stream, path=path)
+            offsets = RecordIndex(lengths).offsets
         self._offsets = offsets
         self.damage = damage or found
 
@@ -157,27 +161,19 @@ class _Shard:
 
     def record(self, number: int) -> bytes:
         if number + 1 >= len(self._offsets):
-            raise CorruptShardError(
-                self.damage
-                or f"{self._path!r}: expected more records, got the end of the file "
-                f"(record {number}, byte {self._offsets[-1]})"
+            # A copy: each time that it is raised, an error's traceback grows.
+            raise copy.copy(self.damage) or CorruptShardError.at(
+                self._path,
+                expected="more records",
+                got="the end of the file",
+                record=number,
+                offset=int(self._offsets[-1]),
             )
         begin, end = int(self._offsets[number]), int(self._offsets[number + 1])
         with self._lock:
             self._stream.seek(begin)
             data = self._stream.read(end - begin)
-        payload = data[HEADER_BYTES:-FOOTER_BYTES]
-        header, footer = frame_parts([payload])
-        for what, expected, found in (
-            ("length", header, data[:HEADER_BYTES]),
-            ("payload", footer, data[-FOOTER_BYTES:]),
-        ):
-            if found != expected:
-                raise CorruptShardError(
-                    f"{self._path!r}: expected the {what}'s checksum to agree, got another one "
-                    f"(record {number}, byte {begin}). The file is damaged: write it again."
-                )
-        return bytes(payload)
+        return unframe(data, path=self._path, record=number, offset=begin)
 
 
 class _SeekableFile:
@@ -198,7 +194,7 @@ class _SeekableFile:
         self._file.close()
 
 
-def _decompressed(location: str, path: str) -> tuple[bytes, str | None]:
+def _decompressed(location: str, path: str) -> tuple[bytes, CorruptShardError | None]:
     """As much of a gzip file as can be read, and what is wrong where that is not all of it."""
     with tf.io.gfile.GFile(location, "rb") as stream:
         data = stream.read()
@@ -206,8 +202,9 @@ def _decompressed(location: str, path: str) -> tuple[bytes, str | None]:
         return gzip.decompress(data), None
     except (EOFError, zlib.error, OSError) as error:
         found, end = _salvaged(data)
-        told = f"{path!r}: expected a whole gzip stream: {error} (byte {end} of {len(data)})."
-        return found, f"{told} The file is damaged: write it again."
+        message = f"{path!r}: expected a whole gzip stream: {error} (byte {end} of {len(data)})."
+        message += " The file is damaged: write it again."
+        return found, CorruptShardError(message, path=path, offset=end)
 
 
 def _salvaged(data: bytes) -> tuple[bytes, int]:

@@ -115,7 +115,8 @@ class _Check:
                 try:
                     self.error = self._find()
                 except (OSError, DatasetError) as error:
-                    self.error = CorruptShardError(f"{self._path!r}: cannot be read: {error}")
+                    message = f"{self._path!r}: cannot be read: {error}"
+                    self.error = CorruptShardError(message, path=self._path)
                 self.is_done = True
 
     def raise_error(self) -> None:
@@ -155,11 +156,13 @@ class _Check:
         except CorruptShardError as error:
             return None if self._skips else error
         is_other = combine_checksums(contents) != self._entry.content
-        return CorruptShardError(
-            f"{self._path!r}: expected the file that the manifest names, with CRC-32C "
-            f"{self._entry.crc32c:08x}, got one with {crc:08x}, of "
-            f"{'other records' if is_other else 'the same records in another form'}. It is of "
-            "another dataset or run: put the right one back, or write the dataset again."
+        form = "other records" if is_other else "the same records in another form"
+        return CorruptShardError.at(
+            self._path,
+            expected=f"the file that the manifest names, with CRC-32C {self._entry.crc32c:08x}",
+            got=f"one with {crc:08x}, of {form}",
+            advice="It is of another dataset or run: put the right one back, or write the "
+            "dataset again.",
         )
 
 

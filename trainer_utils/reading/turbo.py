@@ -10,7 +10,6 @@ no plain JPEG (other formats, CMYK, damage) is decoded by TensorFlow, with its r
 
 import dataclasses
 import functools
-import importlib.util
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -26,19 +25,13 @@ from trainer_utils.reading.normalizing import Normalization
 if TYPE_CHECKING:
     from trainer_utils.reading.images import ImageReading
 
-__all__ = ["TurboDecoder", "is_turbo_installed", "normalized"]
+__all__ = ["TurboDecoder", "normalize_images"]
 
 _COLOURS = {1: "GRAY", 3: "RGB"}
 _SMALLEST_SCALED = 16  # pixels; of less, simplejpeg's choice of a scale is not clear
 _MARGIN = 2  # rows below a part that smoothing of colours looks at
 
 Pixels = npt.NDArray[np.uint8]
-
-
-@functools.cache
-def is_turbo_installed() -> bool:
-    """Whether the packages are there."""
-    return all(importlib.util.find_spec(name) for name in ("simplejpeg", "cv2"))
 
 
 class TurboDecoder:
@@ -138,7 +131,7 @@ class TurboDecoder:
             self._normalization.write(pixels, to=row)
 
 
-def normalized(pixels: tf.Tensor, normalization: Normalization) -> tf.Tensor:
+def normalize_images(pixels: tf.Tensor, normalization: Normalization) -> tf.Tensor:
     """`(batch, height, width, channels) uint8` as floats, in one call, in threads."""
     buffers = Buffers()
     dtype = tf.as_dtype(normalization.dtype)

@@ -14,9 +14,7 @@ from trainer_utils.storage.file_system import (
     FileSystem,
     FolderEntry,
     InputFile,
-    file_system_of,
     problem_of,
-    register_file_system,
 )
 from trainer_utils.storage.files import (
     exists,
@@ -40,6 +38,7 @@ from trainer_utils.storage.files import (
     write_text,
 )
 from trainer_utils.storage.paths import display_path, is_remote, join
+from trainer_utils.storage.registry import file_system_of, register_file_system
 
 __all__ = [
     "FileRefusedError",

@@ -18,8 +18,8 @@ import threading
 from collections.abc import Callable
 
 from trainer_utils.format import ConfigError
-from trainer_utils.storage import exists, make_folder, open_for_reading, rename
-from trainer_utils.storage.file_system import file_system_of
+from trainer_utils.storage.files import exists, make_folder, open_for_reading, rename
+from trainer_utils.storage.registry import file_system_of
 
 __all__ = ["MEMORY", "locator"]
 

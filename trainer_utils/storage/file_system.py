@@ -1,14 +1,12 @@
-"""What a place where files lie must be able to do, and which place a path or url means.
+"""What a place where files lie must be able to do, what it lists, and how it refuses a file.
 
-file_system_of("photos/1.jpg")          # the local one
-file_system_of("gs://bucket/photos")    # fsspec's, through gcsfs
+class MyFiles:      # a FileSystem, for `register_file_system("mine", MyFiles())`
+    def open(self, path, *, root=None): ...
 """
 
 import dataclasses
 from collections.abc import Iterator
-from typing import BinaryIO, NamedTuple, Protocol
-
-from trainer_utils.storage.paths import is_remote
+from typing import Any, BinaryIO, NamedTuple, Protocol
 
 __all__ = [
     "FileRefusedError",
@@ -16,9 +14,7 @@ __all__ = [
     "FolderEntry",
     "InputFile",
     "changed_size",
-    "file_system_of",
     "problem_of",
-    "register_file_system",
 ]
 
 
@@ -28,6 +24,9 @@ class FileRefusedError(OSError):
     def __init__(self, code: str, detail: str) -> None:
         super().__init__(detail)
         self.code = code
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.code, str(self))
 
 
 def changed_size(expected: int, found: int) -> FileRefusedError:
@@ -127,29 +126,3 @@ class FileSystem(Protocol):
 
     def remove_tree(self, path: str) -> None:
         """Removes a folder and what is in it, if it is there."""
-
-
-_registered: dict[str, FileSystem] = {}
-
-
-def register_file_system(scheme: str, file_system: FileSystem) -> None:
-    """Has urls of a scheme served by a file system in place of fsspec's."""
-    _registered[scheme] = file_system
-
-
-def file_system_of(path: str) -> FileSystem:
-    """Where a path or url leads.
-
-    Raises:
-        ConfigError: there is no file system of its scheme; the message says what to install.
-    """
-    if not is_remote(path):
-        from trainer_utils.storage.local import LOCAL
-
-        return LOCAL
-    found = _registered.get(path.partition("://")[0])
-    if found is not None:
-        return found
-    from trainer_utils.storage.remote import REMOTE  # with fsspec: local files do without
-
-    return REMOTE

@@ -12,8 +12,9 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from trainer_utils.format.texts import text_of
-from trainer_utils.storage.file_system import FolderEntry, InputFile, file_system_of
+from trainer_utils.storage.file_system import FolderEntry, InputFile
 from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage.registry import file_system_of
 
 __all__ = [
     "exists",

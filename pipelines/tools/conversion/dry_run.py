@@ -30,7 +30,7 @@ from components.text_example_gen.tables_of_files import TableOfFilesExecutor
 from pipelines.tools.conversion.pipeline import make_example_gen
 from pipelines.tools.conversion.settings import Conversion, prepare
 from trainer_utils.format import shard_bounds
-from trainer_utils.storage.paths import display_path
+from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, as_text, human_bytes, make_table, quantity
 
 __all__ = ["ConversionPlan", "SplitEstimate", "plan_conversion", "plan_prepared"]

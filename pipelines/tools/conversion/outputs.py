@@ -14,7 +14,7 @@ METADATA_FILE = "metadata.sqlite"
 
 def point_to(out: str, uri: str) -> None:
     """Makes `out/latest` lead to a dataset; nothing where the file system has no links."""
-    from trainer_utils.dataset.location import LATEST
+    from trainer_utils.dataset.location import LATEST  # brings numpy, which `--help` does without
 
     link, fresh = os.path.join(out, LATEST), os.path.join(out, f".{LATEST}-{uuid.uuid4().hex}")
     with contextlib.suppress(OSError):

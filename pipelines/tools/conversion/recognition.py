@@ -17,10 +17,9 @@ from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.list_tables import SUFFIXES
 from components.image_example_gen.layouts.webdataset import is_archive
-from components.media.audio import AUDIO_EXTENSIONS
-from components.media.images import IMAGE_EXTENSIONS
 from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage.files import exists, is_folder, list_folder, open_for_reading
 from trainer_utils.storage.paths import is_remote, join
 from trainer_utils.text_output import quantity
@@ -43,8 +42,8 @@ _KIND_BY_ENDING = {
         ("beside", _BESIDE),
         ("text", _TEXTS),
         ("table", SUFFIXES),
-        ("audio", AUDIO_EXTENSIONS),
-        ("image", IMAGE_EXTENSIONS),
+        ("audio", EXTENSIONS["audio"]),
+        ("image", EXTENSIONS["image"]),
     )
     for ending in endings
 }

@@ -20,9 +20,9 @@ from components.text_example_gen.settings import TextSettings
 from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import check_split_name
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.spelling import check_names, did_you_mean
 
-__all__ = ["EXAMPLE_GENS", "Conversion", "check_names", "check_places", "prepare"]
+__all__ = ["EXAMPLE_GENS", "Conversion", "check_places", "prepare"]
 
 EXAMPLE_GENS = {
     "image": "ImageExampleGen",
@@ -92,10 +92,10 @@ def prepare(
     known, seen = kind, "as asked for"
     if known is None:
         if "://" in source:
-            check_names(options)  # looking at a remote source takes seconds
+            _check_options(options)  # looking at a remote source takes seconds
         recognised = recognise(source, options)
         known, seen = recognised.kind, recognised.seen
-    check_names(options, kind=known)
+    _check_options(options, kind=known)
     balancer = {name: options[name] for name in _BALANCER if name in options}
     example_gen = {
         name: value for name, value in options.items() if name not in _BALANCER or name in _SHARED
@@ -118,7 +118,7 @@ def prepare(
     )
 
 
-def check_names(options: Mapping[str, Any], *, kind: str | None = None) -> None:
+def _check_options(options: Mapping[str, Any], *, kind: str | None = None) -> None:
     """Refuses options that the components do not have.
 
     Args:
@@ -132,13 +132,16 @@ def check_names(options: Mapping[str, Any], *, kind: str | None = None) -> None:
     known = [name for one in kinds for name in _SETTINGS[one].argument_names()]
     known = [*dict.fromkeys([*known, *_TFX_OPTIONS])]
     component = EXAMPLE_GENS[kind] if kind else "the ExampleGens"
+    check_names(
+        "convert",
+        options,
+        [*known, *_BALANCER],
+        also=("kind", "metadata", "splits"),
+        called="option",
+        allowed=f"one of {component} ({', '.join(known)}) or of ShardBalancer "
+        f"({', '.join(_BALANCER)})",
+    )
     for name, value in options.items():
-        if name not in known and name not in _BALANCER:
-            raise ConfigError(
-                f"option {name!r}: expected one of {component} ({', '.join(known)}) or of "
-                f"ShardBalancer ({', '.join(_BALANCER)}), got {name}={value!r}."
-                f"{did_you_mean(name, [*known, *_BALANCER, 'kind', 'metadata', 'splits'])}"
-            )
         if name in _TFX_OPTIONS and isinstance(value, (str, bool, int, float, list, tuple)):
             raise ConfigError(f"{name}: expected TFX's own message, got {value!r}")
 

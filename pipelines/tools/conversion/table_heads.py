@@ -11,9 +11,10 @@ import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from components.example_gen.file_kinds import MEDIA_EXTENSIONS, kind_of_bytes
+from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.list_tables import SUFFIXES, flattened
-from trainer_utils.storage import open_for_reading
+from trainer_utils.format.media_formats import EXTENSIONS
+from trainer_utils.storage.files import open_for_reading
 
 __all__ = ["kinds_in_table"]
 
@@ -41,13 +42,13 @@ def _kind_of(name: str, values: Sequence[Any]) -> str | None:
         return None
     if all(isinstance(value, bytes) for value in given):
         kinds = {kind_of_bytes(value) for value in given}
-        return kinds.pop() if len(kinds) == 1 and kinds <= MEDIA_EXTENSIONS.keys() else None
+        return kinds.pop() if len(kinds) == 1 and kinds <= EXTENSIONS.keys() else None
     if not all(isinstance(value, str) for value in given):
         return None
     if any(value.lower().startswith(("http://", "https://")) for value in given):
         return None  # nothing is downloaded: to us it is a text
     endings = {posixpath.splitext(value)[1].lower() for value in given}
-    for kind, known in MEDIA_EXTENSIONS.items():
+    for kind, known in EXTENSIONS.items():
         if endings <= known:
             return kind
     # Names without an ending, as Datum has them; a caption is no name.

@@ -19,8 +19,8 @@ from pipelines.tools.records.values import Value, value_of
 from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
 from trainer_utils.format import RecordIndex, resolve_slices
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.tfrecord import FOOTER_BYTES, HEADER_BYTES
-from trainer_utils.storage import is_remote
+from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
+from trainer_utils.storage.paths import is_remote
 
 __all__ = ["NAME_FEATURES", "Example", "ExampleReader", "Glance", "read_examples"]
 

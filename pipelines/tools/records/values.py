@@ -13,18 +13,11 @@ from typing import Any
 
 from trainer_utils.format import Feature
 from trainer_utils.format.image_size import image_size
+from trainer_utils.format.media_formats import FORMATS, format_of
 
 __all__ = ["Value", "value_of"]
 
-_SUFFIXES = {"JPEG": ".jpg", "PNG": ".png", "GIF": ".gif", "BMP": ".bmp", "RAW": ".png"}
-_SOUNDS = {
-    b"fLaC": "FLAC",
-    b"OggS": "OGG",
-    b"ID3": "MP3",
-    b"\xff\xfb": "MP3",
-    b"\xff\xf3": "MP3",
-    b"\xff\xf2": "MP3",
-}
+_SUFFIXES = {known.name: known.extensions[0] for known in FORMATS} | {"RAW": ".png"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -98,15 +91,9 @@ def value_of(
     if (image := image_size(contents[0])) is not None:
         shape = (image.height, image.width, image.channels)
         return Value(values=contents, kind="image", format=image.format, shape=shape)
-    if (sound := _sound_format(contents[0])) is not None:
-        return Value(values=contents, kind="sound", format=sound)
+    if (known := format_of(contents[0])) is not None and known.kind == "audio":
+        return Value(values=contents, kind="sound", format=known.name)
     return Value(values=contents, kind="text" if _are_texts(contents) else "bytes")
-
-
-def _sound_format(content: bytes) -> str | None:
-    if content[:4] == b"RIFF" and content[8:12] == b"WAVE":
-        return "WAV"
-    return next((name for head, name in _SOUNDS.items() if content.startswith(head)), None)
 
 
 def _are_texts(contents: Sequence[bytes]) -> bool:

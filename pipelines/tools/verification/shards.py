@@ -8,13 +8,13 @@ import collections
 import dataclasses
 import gzip
 import os
-import re
 import zlib
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
+from pipelines.tools.verification.problems import Problem
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,
@@ -27,12 +27,11 @@ from trainer_utils.format import (
 )
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.tfrecord import BLOCK_BYTES, Lengths, compact
-from trainer_utils.storage import open_for_reading
+from trainer_utils.format.framing import Lengths
+from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
+from trainer_utils.storage.files import open_for_reading
 
 __all__ = ["ShardOutcome", "ShardTask", "check_shard"]
-
-_RECORD = re.compile(r"\(record (\d+), byte \d+\)")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -67,14 +66,14 @@ class ShardOutcome:
     Args:
         name, split: of the shard.
         records: whole ones, before the first that is not.
-        problems: sentences.
+        problems: what is amiss.
         labels: how often each value of the label features occurs.
     """
 
     name: str
     split: str
     records: int = 0
-    problems: list[str] = dataclasses.field(default_factory=list)
+    problems: list[Problem] = dataclasses.field(default_factory=list)
     labels: dict[str, collections.Counter[int]] = dataclasses.field(default_factory=dict)
 
 
@@ -108,7 +107,7 @@ class _Summed:
 def check_shard(task: ShardTask) -> ShardOutcome:
     """Reads a shard to its end, or to the first record that is damaged; raises nothing."""
     outcome = ShardOutcome(name=task.name, split=task.split)
-    content = _Content()
+    problems, content = outcome.problems, _Content()
     try:
         with open_for_reading(task.path) as stream:
             summed = _Summed(stream)
@@ -118,25 +117,26 @@ def check_shard(task: ShardTask) -> ShardOutcome:
                 outcome.records += len(block)
             while summed.read(BLOCK_BYTES):
                 pass  # what may stand behind the end of a gzip stream
-        outcome.problems += _file_problems(task, outcome.records, summed, content)
-        outcome.problems += _index_problems(task, content)
+        problems += _file_problems(task, outcome.records, summed, content)
+        problems += _index_problems(task, content)
     except FileNotFoundError:
         named = f", though {task.named_in} names it" if task.named_in else ""
-        outcome.problems.append(f"{task.path!r}: is missing{named}. Write the dataset again.")
-    except (DatasetError, OSError) as error:
-        outcome.problems.append(_told(error, task.path))
-        if found := _RECORD.search(str(error)):  # those before it are whole
-            outcome.records = int(found[1])
+        message = f"{task.path!r}: is missing{named}. Write the dataset again."
+        problems.append(Problem(task.name, message))
+    except DatasetError as error:
+        problems.append(Problem.of(error, task.name))
+        if error.record is not None:  # those before it are whole
+            outcome.records = error.record
+    except OSError as error:
+        problems.append(Problem(task.name, _unreadable(error, task.path)))
     except Exception as error:  # of file systems, or of what was never foreseen
-        told = f"{type(error).__name__}: {error}"
-        outcome.problems.append(f"{task.path!r}: cannot be read: {told}")
+        what = f"{type(error).__name__}: {error}"
+        problems.append(Problem(task.name, f"{task.path!r}: cannot be read: {what}"))
     return outcome
 
 
-def _told(error: Exception, path: str) -> str:
-    if isinstance(error, OSError):
-        return f"{path!r}: cannot be read: {error.strerror or error}"
-    return str(error)
+def _unreadable(error: OSError, path: str) -> str:
+    return f"{path!r}: cannot be read: {error.strerror or error}"
 
 
 def _blocks(stream: _Summed, path: str) -> Iterator[RecordBlock]:
@@ -149,7 +149,9 @@ def _blocks(stream: _Summed, path: str) -> Iterator[RecordBlock]:
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise CorruptShardError(
             f"{path!r}: expected a whole gzip stream: {error} (near byte {stream.size}). "
-            "The file is damaged: write it again."
+            "The file is damaged: write it again.",
+            path=path,
+            offset=stream.size,
         ) from error
 
 
@@ -162,7 +164,10 @@ def _count_labels(block: RecordBlock, task: ShardTask, outcome: ShardOutcome) ->
         except DatasetError as error:
             place = block.file_offset + int(block.starts[number])
             raise CorruptShardError(
-                f"{task.path!r}: {error} (record {outcome.records + number}, byte {place})"
+                f"{task.path!r}: {error} (record {outcome.records + number}, byte {place})",
+                path=task.path,
+                record=outcome.records + number,
+                offset=place,
             ) from error
         for name, values in found.items():
             labels = outcome.labels.setdefault(name, collections.Counter())
@@ -171,37 +176,51 @@ def _count_labels(block: RecordBlock, task: ShardTask, outcome: ShardOutcome) ->
 
 def _file_problems(
     task: ShardTask, records: int, summed: _Summed, content: _Content
-) -> Iterator[str]:
+) -> Iterator[Problem]:
     """Whole records, but are they those that should be there?"""
-    entry, path = task.entry, task.path
+    entry = task.entry
     if entry is not None and summed.size != entry.bytes:
-        yield (
-            f"{path!r}: expected {entry.bytes} bytes as the manifest says, got {summed.size} "
-            f"(record {min(records, entry.records)}, byte {min(summed.size, entry.bytes)}). "
-            "It was cut short or changed: write the dataset again."
+        yield _problem(
+            task,
+            expected=f"{entry.bytes} bytes as the manifest says",
+            got=str(summed.size),
+            record=min(records, entry.records),
+            offset=min(summed.size, entry.bytes),
+            advice="It was cut short or changed: write the dataset again.",
         )
     elif task.records is not None and records != task.records:
-        yield (
-            f"{path!r}: expected {task.records} records as {task.named_in} says, got {records} "
-            f"(record {min(records, task.records)}). Write the dataset again."
+        yield _problem(
+            task,
+            expected=f"{task.records} records as {task.named_in} says",
+            got=str(records),
+            record=min(records, task.records),
+            advice="Write the dataset again.",
         )
     elif entry is not None and summed.crc != entry.crc32c:
-        yield (
-            f"{path!r}: expected a file with checksum {entry.crc32c:08x} as the manifest says, "
-            f"got {summed.crc:08x}: its records are whole, but are others. Write it again."
+        yield _problem(
+            task,
+            expected=f"a file with checksum {entry.crc32c:08x} as the manifest says",
+            got=f"{summed.crc:08x}: its records are whole, but are others",
+            advice="Write it again.",
         )
     if (
         entry is not None
         and entry.content not in (None, content.checksum)
         and (summed.crc == entry.crc32c)
     ):
-        yield (
-            f"{path!r}: expected records with the sum {entry.content:016x} as the manifest says, "
-            f"got {content.checksum:016x}. The manifest was changed: write the dataset again."
+        yield _problem(
+            task,
+            expected=f"records with the sum {entry.content:016x} as the manifest says",
+            got=f"{content.checksum:016x}",
+            advice="The manifest was changed: write the dataset again.",
         )
 
 
-def _index_problems(task: ShardTask, content: _Content) -> Iterator[str]:
+def _problem(task: ShardTask, **data: Any) -> Problem:
+    return Problem.of(CorruptShardError.at(task.path, **data), task.name)
+
+
+def _index_problems(task: ShardTask, content: _Content) -> Iterator[Problem]:
     if task.index_path is None:
         return
     try:
@@ -209,15 +228,24 @@ def _index_problems(task: ShardTask, content: _Content) -> Iterator[str]:
             data = stream.read()
         index = RecordIndex.from_bytes(data, path=task.index_path, shard=task.entry)
     except FileNotFoundError:
-        yield f"{task.index_path!r}: is missing, though the manifest names it"
+        message = f"{task.index_path!r}: is missing, though the manifest names it"
+        yield Problem(task.name, message)
         return
-    except (DatasetError, OSError) as error:
-        yield _told(error, task.index_path)
+    except DatasetError as error:
+        yield Problem.of(error, task.name)
+        return
+    except OSError as error:
+        yield Problem(task.name, _unreadable(error, task.index_path))
         return
     lengths = np.concatenate(content.lengths)
     if len(lengths) == len(index) and (wrong := lengths != index.lengths).any():
         number = int(wrong.argmax())
-        yield (
-            f"{task.index_path!r}: expected a record of {lengths[number]} bytes as in "
-            f"{os.path.basename(task.path)}, got {index.lengths[number]} (record {number})"
+        yield Problem.of(
+            CorruptShardError.at(
+                task.index_path,
+                expected=f"a record of {lengths[number]} bytes as in {os.path.basename(task.path)}",
+                got=str(index.lengths[number]),
+                record=number,
+            ),
+            task.name,
         )

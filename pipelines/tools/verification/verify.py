@@ -113,7 +113,7 @@ def verify_dataset(
         outcomes.append(outcome)
         if advance is not None:
             advance(size, sum(sizes))
-    problems += [Problem(o.name, message) for o in outcomes for message in o.problems]
+    problems += [problem for outcome in outcomes for problem in outcome.problems]
     if manifest is not None:
         problems += check_small_files(files, manifest)
         problems += check_labels(files, manifest, outcomes)
@@ -148,7 +148,7 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardTask], list[P
         if not names and not problems:
             raise
         tasks = [ShardTask(name=n, path=files.path(n), split="unknown") for n in names]
-        return None, tasks, [*problems, Problem("", str(error))]
+        return None, tasks, [*problems, Problem.of(error, "")]
     tasks = [
         ShardTask(
             name=shard.path,
@@ -172,7 +172,7 @@ def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]
             text = files.read_text(MANIFEST_FILE)
             return Manifest.from_json(text, path=path, is_checked=is_checked), problems
         except DatasetError as error:
-            problems = problems or [Problem(MANIFEST_FILE, str(error))]
+            problems = problems or [Problem.of(error, MANIFEST_FILE)]
     return None, problems
 
 

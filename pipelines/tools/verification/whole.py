@@ -143,7 +143,7 @@ def _datum(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
             files.read_text(DATUM_SHARDS_FILE), path=files.path(DATUM_SHARDS_FILE)
         )
     except DatasetError as error:
-        yield Problem(DATUM_SHARDS_FILE, str(error))
+        yield Problem.of(error, DATUM_SHARDS_FILE)
         return
     ours = {s: {x.path: x.records for x in manifest.shards_of(s)} for s in manifest.splits}
     for split in dict.fromkeys([*ours, *info]):
@@ -227,7 +227,7 @@ def check_labels(
         }
     except DatasetError as error:
         if manifest.files is None:  # else told elsewhere
-            yield Problem(MANIFEST_FILE, str(error))
+            yield Problem.of(error, MANIFEST_FILE)
         return
     for split in manifest.splits:
         of_split = [outcome for outcome in outcomes if outcome.split == split]

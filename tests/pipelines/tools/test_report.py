@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from PIL import Image
 
 from pipelines.cli.app import app
-from pipelines.tools.report import render_report, write_report
+from pipelines.report import render_report, write_report
 from pipelines.tools.report.charts import balance_of, shift_of
 from pipelines.tools.report.sample import spread
 from trainer_utils.format import DatasetError, Feature

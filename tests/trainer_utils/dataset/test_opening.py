@@ -12,7 +12,7 @@ import tensorflow as tf
 
 import trainer_utils
 from trainer_utils.dataset import open_dataset, uri_of
-from trainer_utils.format import DatasetError, Feature, SplitRange
+from trainer_utils.format import DatasetError, Feature, SplitRange, render_features
 from trainer_utils.format.naming import WORKING_FOLDER
 
 FEATURES = {"id": Feature(type="int"), "text": Feature(type="string")}
@@ -366,3 +366,43 @@ def test_a_manifest_of_another_version_is_refused_with_its_version(ours):
     manifest = json.loads((ours / "manifest.json").read_text())
     (ours / "manifest.json").write_text(json.dumps({**manifest, "format_version": 99}))
     assert "got 99" in refusal(lambda: open_dataset(str(ours)))
+
+
+# --- Inspected once ---
+
+
+def test_a_dataset_that_says_nothing_is_read_once_while_it_stays_as_it_is(
+    stock, serialize, monkeypatch
+):
+    from trainer_utils.dataset import opening
+
+    read = []
+    blocks = opening.read_shard_blocks
+    monkeypatch.setattr(opening, "read_shard_blocks", lambda p: read.append(p) or blocks(p))
+    first = open_dataset(str(stock))
+    assert len(read) == 4
+    assert open_dataset(str(stock)) == first
+    assert len(read) == 4
+    write_stock(stock, "eval", [[serialize(id=[1, 2], text=[b"other"])]])
+    changed = open_dataset(str(stock))
+    assert len(read) == 8
+    assert changed.records == {"train": 10, "eval": 1}
+    assert changed.features["id"] == Feature(type="int", shape=(2,), dense=False)
+
+
+def test_its_own_files_go_before_what_was_found_in_records(stock):
+    assert open_dataset(str(stock)).features == FEATURES
+    said = {"id": Feature(type="int", shape=(1,), dense=False)}
+    (stock / "datum_to_type_and_shape_mapping.json").write_text(render_features(said))
+    assert open_dataset(str(stock)).features == said
+    assert open_dataset(str(stock), inspect=False).features == said
+
+
+def test_nothing_is_read_where_nobody_asks(stock, monkeypatch):
+    from trainer_utils.dataset import opening
+
+    monkeypatch.setattr(opening, "read_shard_blocks", None)
+    dataset = open_dataset(str(stock), inspect=False)
+    assert not dataset.says_features
+    assert not dataset.is_counted
+    assert [len(group) for group in dataset.shards.values()] == [1, 3]

@@ -5,6 +5,8 @@ import random
 import struct
 import tracemalloc
 
+import google_crc32c
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -16,6 +18,14 @@ from trainer_utils.format import (
     read_records,
 )
 from trainer_utils.format.crc32c import masked_crc32c
+from trainer_utils.format.framing import (
+    RECORD_OVERHEAD_BYTES,
+    footers_of,
+    frame_footers,
+    frame_headers,
+    unframe,
+)
+from trainer_utils.format.tfrecord import scan_until_damage
 
 RECORDS = {
     "none": [],
@@ -117,3 +127,54 @@ def test_a_huge_length_with_a_right_sum_allocates_nothing_of_that_size():
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
     assert peak < 400 << 20
+
+
+def test_a_scan_of_a_cut_file_finds_the_records_before_and_says_as_data_what_is_wrong():
+    data = frame_records(FRAGILE)
+    for size in range(len(data)):
+        lengths, error = scan_until_damage(io.BytesIO(data[:size]), path="x")
+        whole = max(n for n, start in enumerate(BOUNDARIES) if start <= size)
+        assert lengths.tolist() == [len(record) for record in FRAGILE[:whole]]
+        if size in BOUNDARIES:
+            assert error is None
+        else:
+            place = ("x", whole, BOUNDARIES[whole])
+            assert (error.path, error.record, error.offset) == place
+
+
+def test_a_scan_stops_at_the_first_flipped_length_and_passes_over_flipped_payloads():
+    data = frame_records(FRAGILE)
+    for place in range(len(data)):
+        number = max(n for n, start in enumerate(BOUNDARIES) if start <= place)
+        flipped = bytearray(data)
+        flipped[place] ^= 1
+        lengths, error = scan_until_damage(io.BytesIO(flipped), path="x")
+        if place < BOUNDARIES[number] + 12:
+            assert (error.record, error.offset) == (number, BOUNDARIES[number])
+        else:
+            assert error is None
+        found = FRAGILE if error is None else FRAGILE[:number]
+        assert lengths.tolist() == [len(record) for record in found]
+
+
+def test_headers_and_footers_of_many_records_are_those_that_tensorflow_writes(tmp_path):
+    block = written_by_tensorflow(tmp_path / "records", [b"a" * n for n in range(300)])
+    (read,) = read_blocks(io.BytesIO(block), path="x")
+    crcs = np.array([google_crc32c.value(record) for record in read.records()], np.uint32)
+    headers, footers = frame_headers(read.lengths), frame_footers(crcs)
+    parts = zip(headers, read.records(), footers, strict=True)
+    assert b"".join(h.tobytes() + r + f.tobytes() for h, r, f in parts) == block
+    ends = read.starts + read.lengths + RECORD_OVERHEAD_BYTES
+    assert footers_of(block, ends).tolist() == read.payload_crcs.tolist()
+
+
+def test_one_frame_is_taken_apart_or_refused_with_its_place():
+    frame = frame_records([b"payload"])
+    assert unframe(frame, path="x", offset=5) == b"payload"
+    for place in range(len(frame)):
+        flipped = bytearray(frame)
+        flipped[place] ^= 1
+        for bad in (bytes(flipped), frame[:place], frame + frame[: place + 1]):
+            with pytest.raises(CorruptShardError) as found:
+                unframe(bad, path="x", record=3, offset=5)
+            assert (found.value.path, found.value.record, found.value.offset) == ("x", 3, 5)

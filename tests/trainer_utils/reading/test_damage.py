@@ -9,8 +9,9 @@ import pytest
 import tensorflow as tf
 
 from trainer_utils import input_fn
-from trainer_utils.dataset.record_index import record_offsets
-from trainer_utils.format import CorruptShardError, Feature
+from trainer_utils.dataset.record_index import indexed_offsets
+from trainer_utils.format import CorruptShardError, Feature, RecordIndex
+from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.reading.shard_reader import UNREADABLE, ShardReader
 
 IDS = {"id": Feature(type="int")}
@@ -167,14 +168,13 @@ def test_offsets_are_where_the_frames_begin(tmp_path):
             writer.write(bytes(length))
     expected = np.cumsum([0, *(length + 16 for length in lengths)])
     with (tmp_path / "shard").open("rb") as stream:
-        offsets, damage = record_offsets(stream, path="shard")
-    assert offsets.tolist() == expected.tolist()
+        found, damage = scan_until_damage(stream, path="shard")
+    assert RecordIndex(found).offsets.tolist() == expected.tolist()
     assert damage is None
 
 
 def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
-    from trainer_utils.dataset.record_index import indexed_offsets
-    from trainer_utils.format import RecordIndex, frame_records
+    from trainer_utils.format import frame_records
     from trainer_utils.format.naming import index_file
 
     name = "Split-train/data_tfrecord-00000-of-00001"

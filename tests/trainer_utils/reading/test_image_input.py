@@ -9,7 +9,6 @@ from PIL import Image
 
 from trainer_utils import ConfigError, input_fn
 from trainer_utils.format import Feature
-from trainer_utils.reading.randomness import with_epoch_seed
 
 
 def encode(pixels: np.ndarray) -> bytes:
@@ -138,15 +137,3 @@ def test_boxes_are_refused_beside_images_that_they_do_not_fit(
     assert len(list(input_fn(uri, features="image", **settings))) == 1
     assert len(list(input_fn(uri, features="xmin", **settings))) == 1
     assert len(list(input_fn(uri, image_size=(8, 8)))) == 1
-
-
-def test_the_number_of_an_epoch_is_one_for_all_its_elements():
-    pairs = with_epoch_seed(tf.data.Dataset.range(5), seed=3)
-    assert int(pairs.cardinality()) == 5
-    epochs = [list(pairs.as_numpy_iterator()) for _ in range(3)]
-    assert all([element for element, _ in one] == list(range(5)) for one in epochs)
-    numbers = [{int(number) for _, number in one} for one in epochs]
-    assert all(len(number) == 1 for number in numbers)
-    assert len(set.union(*numbers)) == 3
-    again = with_epoch_seed(tf.data.Dataset.range(2), seed=3)
-    assert [{int(n) for _, n in again.as_numpy_iterator()} for _ in range(3)] == numbers

@@ -161,7 +161,7 @@ def test_a_store_of_ones_own_takes_the_place_of_fsspecs(monkeypatch):
         def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
             return path.upper().encode()[start:stop]
 
-    monkeypatch.setattr(storage.file_system, "_registered", {})
+    monkeypatch.setattr(storage.registry, "_registered", {})
     storage.register_file_system("shout", Shout())  # type: ignore[arg-type]
     assert storage.read_bytes("shout://a/b") == b"SHOUT://A/B"
 

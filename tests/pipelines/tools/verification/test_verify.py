@@ -1,5 +1,6 @@
 import gzip
 import json
+import re
 
 import pytest
 
@@ -9,6 +10,7 @@ from trainer_utils.format import DatasetError
 
 TRAIN = "Split-train/data_tfrecord-00001-of-00002"
 EVAL = "Split-eval/data_tfrecord-00000-of-00001"
+PLACE = re.compile(r"\b(record|byte) (\d+)\b")
 
 
 def flip(path, place):
@@ -101,6 +103,10 @@ def test_damage_is_found_where_it_is(dataset, damage, path, expected):
     assert problem.path == path
     with pytest.raises(AssertionError, match=expected):
         raise AssertionError(problem.message)
+    said = {what: int(number) for what, number in PLACE.findall(problem.message)}
+    places = {"record": problem.record, "byte": problem.offset}
+    assert {what: number for what, number in places.items() if number is not None} == said
+    assert problem.to_json() == {"path": path, "message": problem.message, **said}
 
 
 def test_every_bad_shard_is_told_and_the_good_ones_are_counted(dataset):

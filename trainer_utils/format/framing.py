@@ -1,0 +1,170 @@
+"""TFRecord framing: what stands before and after a record, made and checked.
+
+    frame_records([b"first", b"second"])           # the content of a TFRecord file
+    frame_headers(lengths), frame_footers(crcs)    # the same for many records at once, as arrays
+    unframe(frame, path="…", offset=0)             # one payload, verified
+
+A record is an 8-byte little-endian length, the length's masked CRC-32C, the payload, and the
+payload's masked CRC-32C.
+
+Source: `tensorflow/core/lib/io/record_writer.h`.
+"""
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Any, BinaryIO, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format.crc32c import mask_crc32c, masked_crc32c, masked_crc32c_of_rows
+from trainer_utils.format.errors import CorruptShardError
+
+__all__ = [
+    "FOOTER_BYTES",
+    "HEADER_BYTES",
+    "RECORD_OVERHEAD_BYTES",
+    "Lengths",
+    "bad_headers",
+    "check_header",
+    "footers_of",
+    "frame_footers",
+    "frame_headers",
+    "frame_parts",
+    "frame_records",
+    "headers_of",
+    "lengths_in",
+    "read_record_at",
+    "refuse_sum",
+    "unframe",
+]
+
+LENGTH_BYTES = 8
+HEADER_BYTES = LENGTH_BYTES + 4
+FOOTER_BYTES = 4
+RECORD_OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES
+
+_LENGTH = struct.Struct("<Q")
+_CRC = struct.Struct("<I")
+
+Lengths = npt.NDArray[np.integer[Any]]
+
+
+def frame_parts(parts: Sequence[bytes]) -> tuple[bytes, bytes]:
+    """What stands before and after a record that is given in parts, end to end."""
+    length = _LENGTH.pack(sum(map(len, parts)))
+    return length + _CRC.pack(masked_crc32c(length)), _CRC.pack(masked_crc32c(*parts))
+
+
+def frame_records(records: Iterable[bytes]) -> bytes:
+    """Records, framed, end to end: the content of a TFRecord file."""
+    framed: list[bytes] = []
+    for record in records:
+        header, footer = frame_parts([record])
+        framed += (header, record, footer)
+    return b"".join(framed)
+
+
+def frame_headers(lengths: Lengths) -> npt.NDArray[np.uint8]:
+    """What stands before records of `(n,)` bytes: `(n, 12) uint8`."""
+    headers = np.empty((len(lengths), HEADER_BYTES), np.uint8)
+    headers[:, :LENGTH_BYTES] = lengths.astype("<u8").view(np.uint8).reshape(-1, LENGTH_BYTES)
+    sums = masked_crc32c_of_rows(headers[:, :LENGTH_BYTES])
+    headers[:, LENGTH_BYTES:] = sums.astype("<u4").view(np.uint8).reshape(-1, 4)
+    return headers
+
+
+def frame_footers(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
+    """What stands after records of these CRC-32C, `(n,)`, not masked: `(n, 4) uint8`."""
+    return mask_crc32c(crcs).astype("<u4").view(np.uint8).reshape(-1, FOOTER_BYTES)
+
+
+def headers_of(data: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+    """The headers that begin at `starts`: `(records, 12) uint8`."""
+    return np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER_BYTES)]
+
+
+def lengths_in(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
+    """The payloads' lengths that headers say: `(records,) int64`."""
+    return headers[:, :LENGTH_BYTES].copy().view("<i8")[:, 0]
+
+
+def bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Which headers' sums do not agree: `(records,) bool`."""
+    sums = headers[:, LENGTH_BYTES:].copy().view("<u4")[:, 0]
+    return np.not_equal(masked_crc32c_of_rows(headers[:, :LENGTH_BYTES]), sums)
+
+
+def footers_of(data: Any, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
+    """The masked CRC-32C of the payloads whose frames end at `ends`: `(n,) uint32`."""
+    octets = np.frombuffer(data, np.uint8)
+    return octets[ends[:, None] + np.arange(-FOOTER_BYTES, 0)].view("<u4")[:, 0]
+
+
+def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) -> bytes:
+    """The payload of one frame, verified.
+
+    Args:
+        frame: all of it.
+        path: the file's name, for error messages.
+        record: its number in the file, if it is known.
+        offset: where it begins there, in bytes.
+
+    Raises:
+        CorruptShardError: it is no whole frame, has another length, or a sum does not agree.
+    """
+    payload = frame[HEADER_BYTES:-FOOTER_BYTES]
+    header, footer = frame_parts([payload])
+    if len(frame) >= RECORD_OVERHEAD_BYTES and frame[:HEADER_BYTES] == header:
+        if frame[-FOOTER_BYTES:] == footer:
+            return payload
+        refuse_sum("payload", path, record, offset)
+    check_header(frame, path, record, offset)
+    raise CorruptShardError.at(
+        path,
+        expected=f"a whole record of {max(len(frame) - RECORD_OVERHEAD_BYTES, 0)} bytes",
+        got="another, or the end of the file",
+        record=record,
+        offset=offset,
+        advice="The file is damaged: write it again.",
+    )
+
+
+def read_record_at(
+    stream: BinaryIO, *, offset: int, length: int, path: str, record: int | None = None
+) -> bytes:
+    """One verified payload, from where an index says that it lies.
+
+    Args:
+        stream: a seekable stream of uncompressed bytes.
+        offset: of the record's frame in the stream, in bytes.
+        length: of the payload, in bytes.
+        path: the file's name, for error messages.
+        record: its number in the file, if it is known, for error messages.
+
+    Raises:
+        CorruptShardError: there is no such record at that place, or it is damaged.
+    """
+    stream.seek(offset)
+    frame = stream.read(length + RECORD_OVERHEAD_BYTES)
+    return unframe(frame, path=path, record=record, offset=offset)
+
+
+def check_header(data: bytes, path: str, record_number: int | None, offset: int) -> None:
+    """Refuses a length whose sum is wrong before anything is allocated for it."""
+    if len(data) < HEADER_BYTES:
+        return
+    if masked_crc32c(data[:LENGTH_BYTES]) != _CRC.unpack_from(data, LENGTH_BYTES)[0]:
+        refuse_sum("length", path, record_number, offset)
+
+
+def refuse_sum(what: str, path: str, record_number: int | None, offset: int) -> NoReturn:
+    """Raises CorruptShardError: the sum of a record's length or payload does not agree."""
+    raise CorruptShardError.at(
+        path,
+        expected=f"the {what}'s checksum to agree",
+        got="another one",
+        record=record_number,
+        offset=offset,
+        advice="The file is damaged: write it again.",
+    )

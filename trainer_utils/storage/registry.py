@@ -1,0 +1,34 @@
+"""Which file system a path or url means.
+
+file_system_of("photos/1.jpg")          # the local one
+file_system_of("gs://bucket/photos")    # fsspec's, through gcsfs
+"""
+
+from trainer_utils.storage.file_system import FileSystem
+from trainer_utils.storage.local import LOCAL
+from trainer_utils.storage.paths import is_remote
+
+__all__ = ["file_system_of", "register_file_system"]
+
+_registered: dict[str, FileSystem] = {}
+
+
+def register_file_system(scheme: str, file_system: FileSystem) -> None:
+    """Has urls of a scheme served by a file system in place of fsspec's."""
+    _registered[scheme] = file_system
+
+
+def file_system_of(path: str) -> FileSystem:
+    """Where a path or url leads.
+
+    Raises:
+        ConfigError: there is no file system of its scheme; the message says what to install.
+    """
+    if not is_remote(path):
+        return LOCAL
+    found = _registered.get(path.partition("://")[0])
+    if found is not None:
+        return found
+    from trainer_utils.storage.remote import REMOTE  # with fsspec: local files do without
+
+    return REMOTE
