@@ -103,7 +103,7 @@ def _from_property(one: Setting, value: Any) -> Any:
             return json.loads(value)
         except ValueError as error:
             or_number = "a number or " if int in one.kinds else ""
-            raise ConfigError(f"{one.name}: expected {or_number}JSON, got {value!r}") from error
+            raise ConfigError.of(one.name, value, allowed=f"{or_number}JSON") from error
     if bool in one.kinds and value in (0, 1):
         return bool(value)
     if int in one.kinds and isinstance(value, float) and value.is_integer():

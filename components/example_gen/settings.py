@@ -25,20 +25,20 @@ def _texts(name: str, values: Any) -> Any:
     """Refuses anything but a list of texts that are not empty."""
     is_list = isinstance(values, Sequence) and not isinstance(values, str)
     if not is_list or not all(value and isinstance(value, str) for value in values):
-        raise ConfigError(f"{name}: expected a list of texts that are not empty, got {values!r}")
+        raise ConfigError.of(name, values, allowed="a list of texts that are not empty")
     return values
 
 
 def _different_texts(name: str, values: Any) -> Any:
     _texts(name, values)
     if len(set(values)) < len(values):
-        raise ConfigError(f"{name}: expected each once, got {list(values)}")
+        raise ConfigError.of(name, list(values), allowed="each once")
     return values
 
 
 def _kinds_by_column(name: str, columns: Any) -> Any:
     if not isinstance(columns, Mapping):
-        raise ConfigError(f"{name}: expected kinds by column, got {columns!r}")
+        raise ConfigError.of(name, columns, allowed="kinds by column")
     for column, kind in columns.items():
         one_of(*COLUMN_KINDS)(f"{name}[{column!r}]", kind)
     return columns
@@ -46,7 +46,7 @@ def _kinds_by_column(name: str, columns: Any) -> Any:
 
 def _column_name(name: str, value: Any) -> Any:
     if not (value and isinstance(value, str)):
-        raise ConfigError(f"{name}: expected the name of a column, got {value!r}")
+        raise ConfigError.of(name, value, allowed="the name of a column")
     return value
 
 
@@ -59,10 +59,10 @@ def _labels_by_feature(name: str, given: Any) -> dict[str, tuple[str, ...]]:
     for feature, labels in by_feature.items():
         _texts(f"{name}[{feature!r}]", labels)
         if not labels:
-            raise ConfigError(f"{name}[{feature!r}]: expected labels, got {labels!r}")
+            raise ConfigError.of(f"{name}[{feature!r}]", labels, allowed="labels")
         for label in labels:
             if "\n" in label or "\r" in label:
-                raise ConfigError(f"{name}[{feature!r}]: expected one line each, got {label!r}")
+                raise ConfigError.of(f"{name}[{feature!r}]", label, allowed="one line each")
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if list(labels).count(label) > 1)
             raise ConfigError(f"{name}[{feature!r}]: expected each label once, got {twice!r} twice")

@@ -29,7 +29,7 @@ def _shards(name: str, value: Any) -> Any:
 
 def _feature(name: str, value: Any) -> Any:
     if not isinstance(value, str):
-        raise ConfigError(f"{name}: expected a feature's name, got {value!r}")
+        raise ConfigError.of(name, value, allowed="a feature's name")
     return value
 
 
