@@ -32,7 +32,7 @@ def _texts(name: str, values: Any) -> Any:
 def _different_texts(name: str, values: Any) -> Any:
     _texts(name, values)
     if len(set(values)) < len(values):
-        raise ConfigError(f"{name}: expected each once, got {list(values)}", setting=name)
+        raise ConfigError.of(name, list(values), allowed="each once")
     return values
 
 
@@ -59,10 +59,10 @@ def _labels_by_feature(name: str, given: Any) -> dict[str, tuple[str, ...]]:
     for feature, labels in by_feature.items():
         _texts(f"{name}[{feature!r}]", labels)
         if not labels:
-            raise ConfigError(f"{name}[{feature!r}]: expected labels, got {labels!r}")
+            raise ConfigError.of(f"{name}[{feature!r}]", labels, allowed="labels")
         for label in labels:
             if "\n" in label or "\r" in label:
-                raise ConfigError(f"{name}[{feature!r}]: expected one line each, got {label!r}")
+                raise ConfigError.of(f"{name}[{feature!r}]", label, allowed="one line each")
         if len(set(labels)) < len(labels):
             twice = next(label for label in labels if list(labels).count(label) > 1)
             raise ConfigError(f"{name}[{feature!r}]: expected each label once, got {twice!r} twice")
@@ -137,8 +137,7 @@ class ExampleGenSettings(ComponentSettings):
         if self.header is False and not self.column_names:
             raise ConfigError(
                 "header: expected True or None without column_names, got False. "
-                "Name the columns: column_names=['text', 'label'].",
-                setting="header",
+                "Name the columns: column_names=['text', 'label']."
             )
 
     @property

@@ -55,11 +55,8 @@ class ImageOptions(Settings):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.resize_shorter_side is None and self.encoding == "raw":
-            raise ConfigError(
-                "resize_shorter_side: expected pixels for encoding='raw', whose images have all "
-                "one size, got None",
-                setting="resize_shorter_side",
-            )
+            allowed = "pixels for encoding='raw', whose images have all one size"
+            raise ConfigError.of("resize_shorter_side", None, allowed=allowed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

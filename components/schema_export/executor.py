@@ -24,6 +24,7 @@ from components.common.tfmd import (
 )
 from components.schema_export.agreement import check_facts, check_statistics, read_statistics
 from components.schema_export.limits import datum_limits
+from components.schema_export.settings import SchemaExportSettings
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
@@ -61,7 +62,7 @@ class Executor(base_executor.BaseExecutor):
             output_dict: `datum_schema`: the Schema artifact to fill, with `schema.pbtxt` alone, as
                 TFX's own components want it; `datum_dataset`: the Dataset artifact, with that and
                 all else. Where there is only the first, all goes there.
-            exec_properties: `tfds`: 1 to write TFDS's two files too.
+            exec_properties: the settings, as `SchemaExportSettings` makes them.
 
         Raises:
             DatasetError: the examples are no dataset, or disagree with the schema or statistics.
@@ -89,7 +90,7 @@ class Executor(base_executor.BaseExecutor):
         others = {
             EXAMPLE_SCHEMA_FILE: render_example_schema(features, vocabularies=source.vocabularies)
         }
-        if exec_properties.get("tfds"):
+        if SchemaExportSettings.from_properties(exec_properties).tfds:
             others |= _tfds_files(source, features, dataset.uri)
         write_feature_files(
             dataset.uri,

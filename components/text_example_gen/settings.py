@@ -27,9 +27,8 @@ _ONLY_FOR_TEXTS = (
 def _delimiter(name: str, value: Any) -> Any:
     is_one = isinstance(value, str) and len(value) == 1 and value.isascii()
     if not is_one or value in '"\r\n\0':
-        raise ConfigError.of(
-            name, value, allowed="one ASCII character that is no quote and no line end"
-        )
+        allowed = "one ASCII character that is no quote and no line end"
+        raise ConfigError.of(name, value, allowed=allowed)
     return value
 
 
@@ -39,9 +38,8 @@ def _encoding(name: str, value: Any) -> str:
         codec = codecs.lookup(value)
         "text".encode(value)  # some codecs are none of texts
     except (LookupError, TypeError, UnicodeError) as error:
-        raise ConfigError.of(
-            name, value, allowed="one that Python knows, such as 'utf-8', 'latin-1' or 'utf-16'"
-        ) from error
+        allowed = "one that Python knows, such as 'utf-8', 'latin-1' or 'utf-16'"
+        raise ConfigError.of(name, value, allowed=allowed) from error
     return codec.name
 
 
@@ -89,9 +87,8 @@ class TextSettings(ExampleGenSettings):
         for name in _ONLY_FOR_TEXTS:
             default, value = settings_of(type(self))[name].default, getattr(self, name)
             if value != default:
-                raise ConfigError.of(
-                    name, value, allowed=f"{default!r} for a table whose rows name images or sounds"
-                )
+                allowed = f"{default!r} for a table whose rows name images or sounds"
+                raise ConfigError.of(name, value, allowed=allowed)
 
     @property
     def names_files(self) -> bool:

@@ -20,9 +20,8 @@ _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "columns": {"type": Pair(), "multiple": True},
     "image_roots": {"multiple": True, "metavar": "DIR"},
     "num_shards": {"type": Counts(bare=True), "metavar": "N or NAME=N,…"},
-    **{
-        name: {"type": click.STRING} for name in ("encoding", "layout")
-    },  # other words for each kind
+    "encoding": {"type": click.STRING},  # of images or of texts
+    "layout": {"type": click.STRING},  # of any of the three
 }
 _HAS_COMPONENTS = importlib.util.find_spec("tfx") is not None
 

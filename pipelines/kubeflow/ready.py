@@ -1,6 +1,6 @@
 """The ready pipelines as Kubeflow runs them: what changes between runs is a runtime parameter.
 
-pipeline = create_kubeflow_pipeline("image", pipeline_root="minio://mlpipeline/runs")
+pipeline = create_kubeflow_pipeline("image", name=None, pipeline_root="minio://mlpipeline/runs")
 """
 
 from collections.abc import Callable
