@@ -134,9 +134,11 @@ class LayoutInputs:
         try:
             return self.read_bytes(path).decode("utf-8-sig")
         except UnicodeDecodeError as error:
-            raise InputError(
-                f"{path!r}: expected UTF-8, got {error.object[error.start : error.end]!r} "
-                f"(byte {error.start})"
+            raise InputError.at(
+                path,
+                expected="UTF-8",
+                got=repr(error.object[error.start : error.end]),
+                offset=error.start,
             ) from error
 
     def resolve(self, uri: str, *, folder: str) -> tuple[str, Blob]:
@@ -209,7 +211,7 @@ def readable(
     good = [path for path in paths if problems[path] is None]
     strange = [left for left in left_out if left.code not in ("UNREADABLE", "VANISHED")]
     for left in strange or ([] if good else left_out[:1]):
-        raise InputError(f"{left.name!r}: expected {what}, got {left.detail} ({left.code})")
+        raise InputError.at(left.name, expected=what, got=f"{left.detail} ({left.code})")
     return good, left_out
 
 

@@ -64,9 +64,11 @@ def _rows(data: bytes, path: str, delimiter: str, *, strict: bool) -> list[Row]:
     try:
         text = data.decode("utf-8-sig", "strict" if strict else "replace")
     except UnicodeDecodeError as error:
-        raise InputError(
-            f"{path!r}: expected UTF-8, got {error.object[error.start : error.end]!r} "
-            f"(byte {error.start})"
+        raise InputError.at(
+            path,
+            expected="UTF-8",
+            got=repr(error.object[error.start : error.end]),
+            offset=error.start,
         ) from error
     reader = csv.reader(io.StringIO(text, newline=""), strict=strict, delimiter=delimiter)
     try:
@@ -109,9 +111,11 @@ def _labels(path: str, rows: Sequence[Row], names: Sequence[str], media: str) ->
     """The labels behind each file: one each, or lists where a row has several."""
     for line, row in rows:
         if len(row) < len(names):
-            raise InputError(
-                f"{path!r}: expected {len(names)} columns ({','.join(names)}), got {len(row)} "
-                f"(line {line}). If it is no list of {media}s, set layout='folder'."
+            raise InputError.at(
+                path,
+                expected=f"{len(names)} columns ({','.join(names)})",
+                got=f"{len(row)} (line {line})",
+                advice=f"If it is no list of {media}s, set layout='folder'.",
             )
     labels = [
         [some for field in row[len(names) - 1 :] if (some := field.strip())] for _, row in rows

@@ -119,9 +119,10 @@ def read_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxR
         split, uri, label, *corners = map(str.strip, row)
         image = images.setdefault(uri, BoxRow(position, uri, split, []))
         if split.lower() != image.split.lower():
-            raise InputError(
-                f"{path!r}: expected one split for {uri!r}, got {image.split!r} "
-                f"(line {image.position}) and {split!r} (line {position})"
+            raise InputError.at(
+                path,
+                expected=f"one split for {uri!r}",
+                got=f"{image.split!r} (line {image.position}) and {split!r} (line {position})",
             )
         xs = [float(value) for value in corners[::2] if value]
         ys = [float(value) for value in corners[1::2] if value]
@@ -133,9 +134,10 @@ def read_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxR
         if len(xs) == 2:
             is_box = is_box and xs[0] < xs[1] and ys[0] < ys[1]
         if not is_box or not all(0 <= value <= 1 for value in (*xs, *ys)) or not label:
-            raise InputError(
-                f"{path!r}: expected a label and two or four corners in [0, 1], got "
-                f"{','.join([label, *corners])!r} (line {position})"
+            raise InputError.at(
+                path,
+                expected="a label and two or four corners in [0, 1]",
+                got=f"{','.join([label, *corners])!r} (line {position})",
             )
         image.boxes.append(Box(xmin=min(xs), xmax=max(xs), ymin=min(ys), ymax=max(ys), label=label))
     return list(images.values())

@@ -106,7 +106,8 @@ def check_outcome(
         )
         if not written:
             raise InputError(
-                f"input_base {base!r}: expected {conversion.unit}, found none that can be read."
+                f"input_base {base!r}: expected {conversion.unit}, found none that can be read.",
+                path=base,
             )
     except InputError as error:
         write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))

@@ -160,9 +160,11 @@ def file_sources(
             yield error
             continue
         if blob.path in place_of and are_alone:
-            raise InputError(
-                f"{table.path!r}: expected each {WORDS[inputs.media]} once, got {uri!r} in "
-                f"{_both(place_of[blob.path], place)}. Remove one of them."
+            raise InputError.at(
+                table.path,
+                expected=f"each {WORDS[inputs.media]} once",
+                got=f"{uri!r} in {_both(place_of[blob.path], place)}",
+                advice="Remove one of them.",
             )
         if blob.path not in place_of:
             name = _made_different(name, blob.path, names)
@@ -199,9 +201,10 @@ def _datum_path(
     path = posixpath.normpath(posixpath.join(own_folder, uri))
     found = [path] if path in inputs.files else stems.get(path, [])
     if len(found) > 1:
-        raise InputError(
-            f"{table.path!r}: expected one {WORDS[inputs.media]} called {uri!r}, "
-            f"got {', '.join(found)} ({place})"
+        raise InputError.at(
+            table.path,
+            expected=f"one {WORDS[inputs.media]} called {uri!r}",
+            got=f"{', '.join(found)} ({place})",
         )
     folder = posixpath.dirname(table.path)
     return posixpath.relpath(found[0], folder or ".") if found else uri

@@ -250,7 +250,7 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
             raw = file.read(columns=names).to_pylist() if names else []
             number = file.metadata.num_rows
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path!r}: expected a Parquet file: {error}") from error
+        raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
     hashes = (_row_hash(repr(sorted(row.items())).encode()) for row in raw)
     inputs.contents[path] = (sum(hashes) + number) % 2**128
     options = TableOptions(columns=inputs.columns)

@@ -104,7 +104,8 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
             f"named after splits, got {', '.join(sorted(paths))}. "
-            "Name one as the pattern of input_config."
+            "Name one as the pattern of input_config.",
+            path=inputs.base,
         )
     rows = {path: automl_rows(inputs, path, known=_KNOWN) for path in paths}
     tables = {
@@ -151,15 +152,16 @@ def _of_rows(inputs: LayoutInputs, path: str, rows: Sequence[Row]) -> Listing:
 def _of_table(inputs: LayoutInputs, table: ListTable) -> Listing:
     path, names = table.path, table.names
     if not table.positions:
-        raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none")
+        raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none", path=path)
     roles = _roles(names, table, inputs)
     roles |= files_by_inspection(inputs, table, roles)
     media = [name for name in names if roles[name] in MEDIA]
     if not media:
-        raise InputError(
-            f"{path!r}: expected a column with the files "
-            f"({', '.join(_MEDIA_COLUMNS[inputs.media])}), got {', '.join(names)}. "
-            f"Name it: columns={{'<column>': '{inputs.media}'}}."
+        raise InputError.at(
+            path,
+            expected=f"a column with the files ({', '.join(_MEDIA_COLUMNS[inputs.media])})",
+            got=", ".join(names),
+            advice=f"Name it: columns={{'<column>': '{inputs.media}'}}.",
         )
     columns: list[Column] = []
     features: list[list[Value]] = []
@@ -223,8 +225,8 @@ def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict
     given = inputs.columns
     for name, kind in given.items():
         if name not in names and kind != "ignore":
-            raise ConfigError(
-                f"columns: expected columns of {table.path!r} ({', '.join(names)}), got {name!r}"
+            raise ConfigError.of(
+                "columns", name, allowed=f"columns of {table.path!r} ({', '.join(names)})"
             )
         if kind not in COLUMN_KINDS:
             raise ConfigError(

@@ -158,7 +158,11 @@ def check_split_names(setting: str, names: Sequence[str]) -> None:
     for place, name in enumerate(names):
         check_split_name(name)
         if name in names[:place]:
-            raise ConfigError(f"{setting}: expected each split once, got {name!r} twice")
+            raise ConfigError(
+                f"{setting}: expected each split once, got {name!r} twice",
+                setting=setting,
+                value=name,
+            )
 
 
 def checked_partition(
@@ -178,9 +182,10 @@ def checked_partition(
     hashed = partition or Partition()
     if group_by is not None:
         if hashed.feature != OWN_NAME:
-            raise ConfigError(
-                f"group_by: expected none beside output_config's partition_feature_name "
-                f"{hashed.feature!r}, got {group_by!r}"
+            raise ConfigError.of(
+                "group_by",
+                group_by,
+                allowed=f"none beside output_config's partition_feature_name {hashed.feature!r}",
             )
         hashed = dataclasses.replace(hashed, feature=group_by)
     asked = {
@@ -192,17 +197,21 @@ def checked_partition(
         if own_splits and value is not None:
             raise ConfigError(
                 f"{setting}: expected none, since the inputs name their own splits "
-                f"({', '.join(sorted(own_splits))}), got {value}"
+                f"({', '.join(sorted(own_splits))}), got {value}",
+                setting=setting,
             )
     if hashed.feature not in names:
         setting = "group_by" if group_by else "output_config partition_feature_name"
-        raise ConfigError(f"{setting}: expected one of {', '.join(names)}, got {hashed.feature!r}")
+        raise ConfigError.of(setting, hashed.feature, allowed=f"one of {', '.join(names)}")
     if stratify and hashed.feature != OWN_NAME:
         raise ConfigError(
-            f"stratify: expected False where {hashed.feature!r} decides the split, got True"
+            f"stratify: expected False where {hashed.feature!r} decides the split, got True",
+            setting="stratify",
         )
     if stratify and label_column(columns) is None:
-        raise ConfigError("stratify: expected inputs with labels, got some without")
+        raise ConfigError(
+            "stratify: expected inputs with labels, got some without", setting="stratify"
+        )
     return hashed
 
 

@@ -37,8 +37,8 @@ def decide_columns(
         )
     for name, kind in settings.columns.items():
         if name not in names and kind != "ignore":
-            raise ConfigError(
-                f"columns: expected columns of the inputs ({', '.join(names)}), got {name!r}"
+            raise ConfigError.of(
+                "columns", name, allowed=f"columns of the inputs ({', '.join(names)})"
             )
     texts = text_columns(names, settings.columns)
     split = own_split_column(reports, settings.columns)

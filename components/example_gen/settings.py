@@ -137,7 +137,8 @@ class ExampleGenSettings(ComponentSettings):
         if self.header is False and not self.column_names:
             raise ConfigError(
                 "header: expected True or None without column_names, got False. "
-                "Name the columns: column_names=['text', 'label']."
+                "Name the columns: column_names=['text', 'label'].",
+                setting="header",
             )
 
     @property

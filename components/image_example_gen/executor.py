@@ -52,7 +52,8 @@ class ImageConversion(FileConversion):
         if has_boxes and settings.images.encoding == "raw":
             raise ConfigError(
                 "encoding: expected 'file' for images with boxes, since raw ones are cut to a "
-                "square, got 'raw'"
+                "square, got 'raw'",
+                setting="encoding",
             )
         if not has_boxes and all(blob.kind != "label_map" for blob in listing.blobs):
             return settings

@@ -83,9 +83,11 @@ def find_pieces(
         except UnclosedQuote as error:
             stream.seek(0)
             line = _count_lines(stream, error.offset) + 1
-            raise InputError(
-                f"{source!r}: expected every quote to be closed, got a row in which one is not "
-                f"(from line {line}). Double the quotes inside of quoted fields."
+            raise InputError.at(
+                source,
+                expected="every quote to be closed",
+                got=f"a row in which one is not (from line {line})",
+                advice="Double the quotes inside of quoted fields.",
             ) from error
 
 
@@ -114,7 +116,8 @@ def _names(
         if len(first) != len(given):
             raise ConfigError(
                 f"column_names: expected {len(first)} names as the header of {source!r} has, "
-                f"got {len(given)}"
+                f"got {len(given)}",
+                setting="column_names",
             )
         return given, stop, ""
     reason = doubt(first, rows := _rows_below(head[stop:], delimiter), known=options.columns)
@@ -124,7 +127,7 @@ def _names(
     if reason is not None:
         refuse_doubtful(source, first, rows, reason)
     if len(first) > MAX_COLUMNS:
-        raise InputError(f"{source!r}: expected at most {MAX_COLUMNS} columns, got {len(first)}")
+        raise InputError.at(source, expected=f"at most {MAX_COLUMNS} columns", got=str(len(first)))
     sure = "shown" if is_shown(first, rows, known=options.columns) else "likely"
     return first, stop, sure
 
@@ -155,10 +158,13 @@ def _checked_header(head: bytes, start: int, delimiter: str, source: str) -> tup
     except UnicodeDecodeError as error:
         raise InputError(
             f"{source!r}: expected a header in UTF-8: {error} (line 1). If the file is in another "
-            "encoding, say so: encoding='latin-1' (tfx-shards convert … --set encoding=latin-1)."
+            "encoding, say so: encoding='latin-1' (tfx-shards convert … --set encoding=latin-1).",
+            path=source,
         ) from error
     if not any(fields):
-        raise InputError(f"{source!r}: expected a header with the names of the columns, found none")
+        raise InputError(
+            f"{source!r}: expected a header with the names of the columns, found none", path=source
+        )
     return fields, stop
 
 

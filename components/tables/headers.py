@@ -146,7 +146,8 @@ def refuse_doubtful(
         f"{source!r}: expected the columns' names in the first row, got {_row(first)}{below} "
         f"(line 1): {reason}. If there is no header, name the columns: column_names={setting} "
         f"(tfx-shards convert … --columns {flags}). If that row is one: header=True{more} "
-        f"(tfx-shards convert … --header{more_flags})."
+        f"(tfx-shards convert … --header{more_flags}).",
+        path=source,
     )
 
 

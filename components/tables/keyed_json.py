@@ -45,10 +45,12 @@ def find_pieces(
         body = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
         opener = body[:1]
         if opener not in _CLOSERS:
-            raise InputError(
-                f"{source!r}: expected objects of JSON by key or in a list, got "
-                f"{body[:_SHOWN]!r} (byte {len(head) - len(body)}). "
-                "Lines of JSON are called .jsonl."
+            raise InputError.at(
+                source,
+                expected="objects of JSON by key or in a list",
+                got=repr(body[:_SHOWN]),
+                offset=len(head) - len(body),
+                advice="Lines of JSON are called .jsonl.",
             )
         first = len(head) - len(body) + 1
         entries.row_ends(opener)
@@ -66,9 +68,12 @@ def find_pieces(
                 details={"opener": opener.decode(), "first": first},
             )
         if not entries.is_whole:
-            raise InputError(
-                f"{source!r}: expected JSON, got a file that ends within a text, a list or an "
-                f"object (byte {stream.seek(0, 2)}). It may have been cut short: fetch it again."
+            raise InputError.at(
+                source,
+                expected="JSON",
+                got="a file that ends within a text, a list or an object",
+                offset=stream.seek(0, 2),
+                advice="It may have been cut short: fetch it again.",
             )
 
 
@@ -121,9 +126,8 @@ def _parsed(data: bytes, piece: Piece) -> Any:
     if body.endswith(b","):
         data = body[:-1] + _CLOSERS[opener]
     elif body == _CLOSERS[opener] and piece.start > piece.details["first"]:
-        raise InputError(
-            f"{piece.source!r}: expected JSON, got a comma behind the last entry "
-            f"(byte {piece.start})"
+        raise InputError.at(
+            piece.source, expected="JSON", got="a comma behind the last entry", offset=piece.start
         )
     try:
         return json.loads((opener + data).decode("utf-8"), object_pairs_hook=_Pairs)
@@ -131,13 +135,14 @@ def _parsed(data: bytes, piece: Piece) -> Any:
         offset = error.start - 1
         (line,) = lines_of([offset], data)
         place = f"line {line + 1}, " if piece.start == piece.details["first"] else ""
-        raise InputError(
-            f"{piece.source!r}: expected UTF-8, got {data[offset : offset + 4]!r} "
-            f"({place}byte {piece.start + offset})"
+        raise InputError.at(
+            piece.source,
+            expected="UTF-8",
+            got=f"{data[offset : offset + 4]!r} ({place}byte {piece.start + offset})",
         ) from error
     except (ValueError, RecursionError) as error:
         raise InputError(
-            f"{piece.source!r}: expected JSON: {error} (from byte {piece.start})"
+            f"{piece.source!r}: expected JSON: {error} (from byte {piece.start})", path=piece.source
         ) from error
 
 

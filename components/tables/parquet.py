@@ -53,7 +53,7 @@ def _open(stream: BinaryIO, source: str) -> Any:
     try:
         return pyarrow.parquet.ParquetFile(stream)
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{source!r}: expected a Parquet file: {error}") from error
+        raise InputError(f"{source!r}: expected a Parquet file: {error}", path=source) from error
 
 
 def read(
@@ -80,7 +80,9 @@ def read(
         whole = file.read_row_groups(range(piece.start, piece.stop), columns=names)
         table = flatten(whole.select([name for name in names if name not in ignored]))
     except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{piece.source!r}: expected a whole Parquet file: {error}") from error
+        raise InputError(
+            f"{piece.source!r}: expected a whole Parquet file: {error}", path=piece.source
+        ) from error
     columns = {
         name: _plain(one_array(table[name]), name, piece.source)
         for name in table.column_names

@@ -33,7 +33,9 @@ def split_column(
     """
     asked = [name for name, kind in given.items() if kind == "split"]
     if len(asked) > 1:
-        raise ConfigError(f"columns: expected one 'split', got {', '.join(asked)}")
+        raise ConfigError(
+            f"columns: expected one 'split', got {', '.join(asked)}", setting="columns"
+        )
     if asked:
         return asked[0]
     free = {name.lower(): name for name in reversed(names) if name not in given}

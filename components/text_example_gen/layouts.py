@@ -99,7 +99,7 @@ def find_pieces(
 def _check_unused(settings: TextSettings, layout: str, names: Sequence[str]) -> None:
     for name in names:
         if value := getattr(settings, name):
-            raise ConfigError(f"{name}: expected none for the layout {layout!r}, got {value!r}")
+            raise ConfigError.of(name, value, allowed=f"none for the layout {layout!r}")
 
 
 def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
@@ -128,7 +128,8 @@ def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         if not paths:
             raise InputError(
                 f"input_base {inputs.base!r}: expected files for layout={layout!r}, found none; "
-                f"at its top: {_some(parts[0] for parts, _ in seen)}."
+                f"at its top: {_some(parts[0] for parts, _ in seen)}.",
+                path=inputs.base,
             )
         return layout, paths
     tables = [kind for kind in _TABLES if kind in by_kind]
@@ -183,7 +184,8 @@ def _splits(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, str | None]
         strange = next(path for path, word in words.items() if word is None)
         raise InputError(
             f"input_base {inputs.base!r}: expected all files to be named after splits, or none, "
-            f"got {strange!r} beside others that are. Name each split's in input_config."
+            f"got {strange!r} beside others that are. Name each split's in input_config.",
+            path=inputs.base,
         )
     return words
 

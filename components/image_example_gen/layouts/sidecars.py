@@ -45,8 +45,8 @@ def read_sidecar(kind: str, data: bytes, *, place: str) -> Any:
         if isinstance(value, dict):
             return dict(flattened(value))
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{place!r}: expected {kind} in UTF-8: {error}") from error
-    raise InputError(f"{place!r}: expected a JSON object, got {type(value).__name__}")
+        raise InputError(f"{place!r}: expected {kind} in UTF-8: {error}", path=place) from error
+    raise InputError.at(place, expected="a JSON object", got=type(value).__name__)
 
 
 def make_columns(
@@ -91,8 +91,8 @@ def _fields(sample: Mapping[str, Any], own: set[str]) -> dict[str, Any]:
 def _check_given(given: Mapping[str, str], names: Sequence[str]) -> None:
     for name, kind in given.items():
         if name not in names:
-            raise ConfigError(
-                f"columns: expected columns of the archives ({', '.join(names)}), got {name!r}"
+            raise ConfigError.of(
+                "columns", name, allowed=f"columns of the archives ({', '.join(names)})"
             )
         if kind not in _KINDS:
             raise ConfigError(
