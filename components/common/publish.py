@@ -1,7 +1,7 @@
 """The last step of a run: the dataset's small files, `manifest.json` last of all.
 
 publish_dataset(uri, manifest, features, vocabularies={"label": labels}, rejects=rejects)
-describe_artifact(artifact, manifest, gzip=False)
+describe_artifact(artifact, manifest, gzip=False, vocabularies={"label": labels})
 """
 
 import dataclasses

@@ -1,6 +1,6 @@
 """AutoML Vision's lists, a CSV without a header: `[split,]uri[,label…]`, or a box a row.
 
-    rows = automl_rows(inputs, "list.csv")      # None where the list has a header
+    rows = automl_rows(inputs, "list.csv", known=frozenset({"image"}))  # None with a header
     table = as_table("list.csv", rows, media="image")
 
 Rows may have several labels, and so are of different lengths, as no other table's are.

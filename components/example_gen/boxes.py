@@ -1,7 +1,7 @@
 """Boxes round objects: their features by Datum's names, and AutoML Vision's rows of them.
 
     box = Box(xmin=0.1, xmax=0.5, ymin=0.2, ymax=0.9, label="cat")
-    values(["xmin", "labels"], [box])        # ((0.1,), ('cat',))
+    values([box])           # ((0.1,), (0.5,), (0.2,), (0.9,), …): those of BOX_COLUMNS
 
 Coordinates are relative to the image. Source: `datum/generator/image.py` (DetDatumGenerator);
 AutoML Vision's "Formatting a training data CSV" for object detection.

@@ -1,6 +1,6 @@
 """The last checks of a conversion, and the properties of TFX that are read on the way.
 
-located = located_inputs(exec_properties, is_source_file=is_list)
+located = located_inputs(exec_properties, is_source_file=is_list, unit="images")
 check_outcome(conversion, plan, rejects, written=99, uri=uri)
 """
 

@@ -1,8 +1,8 @@
 """Gives every row its split: the one that its file or its row names, or one by hash.
 
-    assignment = Assignment(pieces, reports, columns, vocabularies, …)
+    assignment = Assignment(pieces, reports, columns, vocabularies, ...)
     assignment.splits            # ('train', 'eval')
-    assignment.of_piece(3)       # array([0, 1, 0, 255], dtype=uint8): numbers of splits
+    assignment.of_pieces()[3]    # array([0, 1, 0, 255], dtype=uint8): numbers of splits
 
 A row is known by its source and its number there, or by a name of its own; that, and the seed,
 is all that a hash looks at.

@@ -1,6 +1,8 @@
 """Lays out the shards: what the columns are, and the split and place of every row.
 
-plan = plan_rows(pieces, reports, [], folder=folder, partition=None, settings=settings)
+plan = plan_rows(
+    pieces, reports, [], folder=folder, partition=None, settings=settings, deduplicate=False
+)
 plan.buckets[0]          # the shards that one worker writes together
 """
 

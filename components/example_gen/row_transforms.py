@@ -1,7 +1,7 @@
 """Beam's part: one element is some pieces of the inputs, or one bucket of the shards.
 
 pipeline | InspectPieces(pieces, base=base, uri=uri, options=options, rules=rules)
-pipeline | WriteRows(plan, pieces, names, uri=uri, settings=settings)
+pipeline | WriteRows(plan, len(pieces), uri=uri, settings=settings)
 """
 
 import concurrent.futures

@@ -1,7 +1,7 @@
 """Cuts a sequence of records into shards of equal bytes, or deals classes out to shards evenly.
 
     equal_byte_bounds(sizes, num_shards=8)               # [0, 131, 258, …]: where shards begin
-    dealt_places(classes, num_shards=8, order=order)     # each record's place
+    dealt_places(classes, num_shards=8, order=order, seed=1)   # each record's place, and bounds
 
 Pure functions of arrays, in time linear in the records.
 """

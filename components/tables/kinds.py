@@ -1,6 +1,6 @@
 """Finds out what columns hold, from every value of every piece.
 
-    facts = column_facts("stars", pa.array(["5", "4.5"]), records, are_texts=True)
+    facts = column_facts(pa.array(["5", "4.5"]), records, are_texts=True)
     decide("stars", [(piece_name, facts)], given=None)     # Column(name='stars', kind='float')
 
 A column is of ints where every value is one, of floats where every value is a number, of lists

@@ -1,6 +1,6 @@
 """Brings files that are compressed, or in another encoding, into plain UTF-8.
 
-path = in_utf8(inputs, "old.csv", encoding="latin-1", folder=working_folder(uri))
+path = in_utf8(inputs, "old.csv", encoding="latin-1", is_utf8=False, folder=working_folder(uri))
 """
 
 import codecs

@@ -1,6 +1,6 @@
 """Which artifact a uri is, though stores keep paths that were relative, or that moved since.
 
-found = locate(store, "runs/artifacts/ShardBalancer/balanced_examples/4")
+found = locate(store, "runs/artifacts/ShardBalancer/balanced_examples/4", metadata="m.sqlite")
 found.artifact                   # its id
 found.path_of(other_uri)         # where another artifact's files are, moved alike
 """

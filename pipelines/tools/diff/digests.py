@@ -1,6 +1,6 @@
 """Small digests of all records of a dataset, spread over files by name, so that memory is bounded.
 
-    spill_digests(reader, ["train", "eval"], folder, buckets=64)
+    spill_digests(reader, ["train", "eval"], folder, buckets=64, advance=bar.update)
     read_digests(folder, 17)         # of the records whose names fall into that bucket
 
 A record's digest is the hash of its name, its length and CRC-32C as its frame has them, and its

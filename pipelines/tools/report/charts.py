@@ -1,7 +1,7 @@
 """Charts as SVG paths and rectangles, in units of the chart's own box; the page draws them.
 
 chart = histogram(statistics)
-chart.bars, chart.series
+chart.bars, chart.statistics
 """
 
 import dataclasses
