@@ -1,7 +1,7 @@
 """Finds out what columns hold, from every value of every piece.
 
     facts = column_facts(pa.array(["5", "4.5"]), records, are_texts=True)
-    decide("stars", [(piece_name, facts)], given=None)     # Column(name='stars', kind='float')
+    decide("stars", [(piece_name, facts)], given=None, is_text=False, place=place)  # a float
 
 A column is of ints where every value is one, of floats where every value is a number, of lists
 where every value is one of these, else of texts; but a few words among numbers are an error.
