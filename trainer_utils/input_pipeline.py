@@ -20,8 +20,8 @@ from trainer_utils.dataset.selection import (
     open_sources,
 )
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.options import InputOptions, chosen_options
-from trainer_utils.order import InputOrder, InputState, mixed_ranges
+from trainer_utils.options import InputOptions, choose_options
+from trainer_utils.order import InputOrder, InputState, mix_ranges
 from trainer_utils.reading.audio import check_batches
 from trainer_utils.reading.data_service import read_by_data_service
 from trainer_utils.reading.epoch_batches import EpochBatches
@@ -65,7 +65,7 @@ def input_fn(
         ConfigError: a setting is not allowed, or the plan is impossible.
     """
     own = ("split", "options", "input_context")
-    chosen = chosen_options(options, settings, of="input_fn", arguments=own)
+    chosen = choose_options(options, settings, of="input_fn", arguments=own)
     sources = open_sources(artifact_uri, split)
     return InputPipeline(sources, chosen, input_context).dataset
 
@@ -108,7 +108,7 @@ class InputPipeline:
         self._options = options
         self._is_shared = context is not None
         self.order = InputOrder(
-            mixed_ranges([source.ranges for source in sources], options.weights),
+            mix_ranges([source.ranges for source in sources], options.weights),
             options,
             num_workers=context.num_input_pipelines if context else 1,
             num_replicas=context.num_replicas_in_sync if context else 1,

@@ -11,7 +11,7 @@ import tensorflow as tf
 from trainer_utils.dataset import open_dataset, uri_of
 from trainer_utils.format import DatasetError
 from trainer_utils.input_pipeline import input_fn
-from trainer_utils.options import InputOptions, chosen_options
+from trainer_utils.options import InputOptions, choose_options
 
 __all__ = ["load"]
 
@@ -34,7 +34,7 @@ def load(
         DatasetError: there is no dataset, it is not whole, or they have no split in common.
         ConfigError: a setting is not allowed.
     """
-    chosen = chosen_options(options, settings, of="load", arguments=("options",))
+    chosen = choose_options(options, settings, of="load", arguments=("options",))
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     uris = list(dict.fromkeys(map(uri_of, artifacts)))
     datasets = [open_dataset(uri).records for uri in uris]

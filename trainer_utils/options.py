@@ -13,7 +13,7 @@ from trainer_utils.format.spelling import check_names, checks_names
 from trainer_utils.order.options import OrderOptions, check_setting, is_int
 from trainer_utils.reading.decoding import DecodeOptions
 
-__all__ = ["Callback", "InputOptions", "chosen_options"]
+__all__ = ["Callback", "InputOptions", "choose_options"]
 
 Callback = Callable[[dict[str, Any]], dict[str, Any]]
 
@@ -109,7 +109,7 @@ class InputOptions(DecodeOptions, OrderOptions):
         check_setting(self, "decoder", self.decoder != "turbo", rule)
 
 
-def chosen_options(
+def choose_options(
     options: InputOptions | None, settings: Mapping[str, Any], *, of: str, arguments: Sequence[str]
 ) -> InputOptions:
     """The options of a call, with the settings that go before them.

@@ -6,9 +6,9 @@ print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 from typing import Any
 
 from trainer_utils.dataset.selection import digest_of, open_sources
-from trainer_utils.options import InputOptions, chosen_options
+from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, plan_workers
-from trainer_utils.order.mixing import mixed_ranges
+from trainer_utils.order.mixing import mix_ranges
 
 __all__ = ["plan"]
 
@@ -39,10 +39,10 @@ def plan(
         DatasetError: as `input_fn`.
     """
     own = ("split", "workers", "replicas", "options")
-    chosen = chosen_options(options, settings, of="plan", arguments=own)
+    chosen = choose_options(options, settings, of="plan", arguments=own)
     sources = open_sources(artifact_uri, split)
     order = InputOrder(
-        mixed_ranges([source.ranges for source in sources], chosen.weights),
+        mix_ranges([source.ranges for source in sources], chosen.weights),
         chosen,
         num_workers=workers,
         num_replicas=replicas or workers,

@@ -1,6 +1,6 @@
 """Shows how far the shards of a run are: a bar on a terminal, elsewhere a log line a minute.
 
-with shown_progress(uri, {"train-00000": Work(records=1400, bytes=134_000_000)}, unit="images"):
+with show_progress(uri, {"train-00000": Work(records=1400, bytes=134_000_000)}, unit="images"):
     run_the_pipeline()
 
 It looks at the summaries that workers leave (see `summaries`), so any runner will do.
@@ -19,7 +19,7 @@ from tqdm import tqdm
 from components.common.summaries import finished_names, working_folder
 from trainer_utils.storage import is_remote
 
-__all__ = ["Work", "shown_progress"]
+__all__ = ["Work", "show_progress"]
 
 _POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
 _LOG_SECONDS = 60.0
@@ -34,7 +34,7 @@ class Work:
 
 
 @contextlib.contextmanager
-def shown_progress(uri: str, work: Mapping[str, Work], *, unit: str) -> Iterator[None]:
+def show_progress(uri: str, work: Mapping[str, Work], *, unit: str) -> Iterator[None]:
     """Shows progress until the block ends.
 
     Args:

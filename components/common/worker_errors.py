@@ -1,8 +1,8 @@
 """How a Beam worker sends an error home: as its summary, with the class and data that it has.
 
-    with reported(uri, "gather-train-00000"):          # in the worker
+    with report_errors(uri, "gather-train-00000"):          # in the worker
         …
-    raise_reported(read_summaries(folder), STEPS)      # in the executor
+    raise_reported_error(read_summaries(folder), STEPS)      # in the executor
 
 Beam would bury the message in a worker's traceback, and make another error of it.
 """
@@ -15,11 +15,11 @@ from components.common.summaries import working_folder, write_summary
 from trainer_utils.format import DatasetError
 from trainer_utils.format.errors import error_from_json, error_to_json
 
-__all__ = ["raise_reported", "reported"]
+__all__ = ["raise_reported_error", "report_errors"]
 
 
 @contextlib.contextmanager
-def reported(uri: str, name: str) -> Iterator[None]:
+def report_errors(uri: str, name: str) -> Iterator[None]:
     """Keeps a `DatasetError` as the summary of that name, which begins with its step's and `-`."""
     try:
         yield
@@ -28,7 +28,7 @@ def reported(uri: str, name: str) -> Iterator[None]:
         write_summary(working_folder(uri), name, summary)
 
 
-def raise_reported(summaries: Iterable[Mapping[str, Any]], steps: Sequence[str]) -> None:
+def raise_reported_error(summaries: Iterable[Mapping[str, Any]], steps: Sequence[str]) -> None:
     """Raises what a worker sent home.
 
     Args:

@@ -1,6 +1,6 @@
 """The last checks of a conversion, and the properties of TFX that are read on the way.
 
-located = located_inputs(exec_properties, is_source_file=is_list, unit="images")
+located = locate_inputs(exec_properties, is_source_file=is_list, unit="images")
 check_outcome(conversion, plan, rejects, written=99, uri=uri)
 """
 
@@ -22,10 +22,10 @@ from components.example_gen.plan import Plan
 from trainer_utils.format import InputError
 from trainer_utils.storage.files import list_names, write_text
 
-__all__ = ["check_outcome", "located_inputs", "set_span"]
+__all__ = ["check_outcome", "locate_inputs", "set_span"]
 
 
-def located_inputs(
+def locate_inputs(
     exec_properties: Mapping[str, Any],
     *,
     image_roots: Sequence[str] = (),

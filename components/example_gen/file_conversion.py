@@ -13,7 +13,7 @@ import apache_beam as beam
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing, join_listings
-from components.common.progress import Work, shown_progress
+from components.common.progress import Work, show_progress
 from components.common.summaries import (
     check_finished,
     read_summary,
@@ -21,7 +21,7 @@ from components.common.summaries import (
     working_folder,
 )
 from components.example_gen import lists
-from components.example_gen.conclusion import located_inputs
+from components.example_gen.conclusion import locate_inputs
 from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import FilePlan, plan_shards
@@ -70,7 +70,7 @@ class FileConversion(Conversion[FilePlan]):
         self.settings = self.settings_class.from_properties(exec_properties)
         self._make_pipeline = make_pipeline
         self._partition = partition_of(exec_properties)
-        self.located = located_inputs(
+        self.located = locate_inputs(
             exec_properties,
             image_roots=self.settings.image_roots,
             is_source_file=self.is_source_file,
@@ -123,7 +123,7 @@ class FileConversion(Conversion[FilePlan]):
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
         start_working(uri)
-        with shown_progress(uri, _work(plan), unit=self.unit), self._make_pipeline() as pipeline:
+        with show_progress(uri, _work(plan), unit=self.unit), self._make_pipeline() as pipeline:
             pipeline | WriteMediaShards(  # type: ignore[operator]
                 plan, base=self.located.base, uri=uri, settings=self.settings
             )

@@ -17,7 +17,7 @@ from components.common.listing import BlobColumn, Entry, LeftOut, Listing, Value
 from components.common.rejects import Reject
 from components.example_gen.file_tasks import ShardTask
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.partition import Partition, checked_partition, ordered_splits
+from components.example_gen.partition import Partition, check_partition, order_splits
 from components.example_gen.plan import Plan
 from components.tables.vocabularies import label_column, make_vocabularies
 from trainer_utils.format import keyed_hash, num_shards_for, shard_bounds
@@ -57,7 +57,7 @@ def plan_shards(
     check_feature_names([*(c.name for c in listing.columns), *(b.name for b in listing.blobs)])
     own_splits = {entry.split for entry in listing.entries if entry.split is not None}
     own_splits |= {left.split for left in listing.left_out if left.split and left.code}
-    hashed = checked_partition(
+    hashed = check_partition(
         partition,
         own_splits,
         listing.columns,
@@ -72,7 +72,7 @@ def plan_shards(
         by_split[split_of[entry.name]].append(entry)
     uses_hash = not own_splits or any(entry.split is None for entry in listing.entries)
     names = own_splits.union(hashed.names if uses_hash else ())
-    splits = ordered_splits(names, hashed.names)
+    splits = order_splits(names, hashed.names)
     left_out = [
         (
             hashed.split_of_left_out(

@@ -21,7 +21,7 @@ from components.common.summaries import check_shared, working_folder, write_summ
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.file_reports import ShardSummary, Stored
 from components.example_gen.file_tasks import ShardTask, read_task, write_task
-from components.example_gen.media import described, store_media
+from components.example_gen.media import describe_media, store_media
 from components.example_gen.media_settings import MediaSettings
 from components.tables.vocabularies import label_column
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
@@ -126,7 +126,7 @@ def write_media_shard(
 def _encoded(entry: Entry, media: Mapping[str, Stored], plan: FilePlan) -> Sequence[bytes]:
     """The bytes of its `tf.train.Example`, in pieces."""
     features = encode_values(plan.columns, entry.values)
-    features |= {"filename": _text(entry.name), **described(media.values())}
+    features |= {"filename": _text(entry.name), **describe_media(media.values())}
     features |= {feature: stored.data for feature, stored in media.items()}
     return encode_example(features)
 

@@ -1,7 +1,7 @@
 """From an entry's files to what its example holds of them.
 
 media = store_media(entry, blobs, (BlobColumn("image", "image"),), settings)
-described(media.values())        # {'height': 480, 'width': 640, 'channels': 3}
+describe_media(media.values())        # {'height': 480, 'width': 640, 'channels': 3}
 """
 
 from collections.abc import Iterable, Sequence
@@ -13,7 +13,7 @@ from components.example_gen.media_settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
 from components.media.images import StoredImage, store_image, store_label_map
 
-__all__ = ["DESCRIPTIONS", "described", "store_media"]
+__all__ = ["DESCRIPTIONS", "describe_media", "store_media"]
 
 # What the first file of a kind is described by, in features of these names.
 DESCRIPTIONS = {
@@ -78,7 +78,7 @@ def _check_size(label_map: Stored, media: Iterable[Stored]) -> None:
         )
 
 
-def described(media: Iterable[Stored]) -> dict[str, int]:
+def describe_media(media: Iterable[Stored]) -> dict[str, int]:
     """The sizes of the first image and of the first sound, as features."""
     features: dict[str, int] = {}
     for stored in media:

@@ -1,7 +1,7 @@
 """Lists whose files lie outside of the inputs: one error, with the setting that cures it.
 
 refuse_outside(listing, settings, base="lists/")
-suggested_roots(["/data/a/1.jpg", "/data/b/2.jpg"], base="lists/")     # ["/data"]
+suggest_roots(["/data/a/1.jpg", "/data/b/2.jpg"], base="lists/")     # ["/data"]
 """
 
 import collections
@@ -15,7 +15,7 @@ from components.example_gen.media_settings import MediaSettings
 from trainer_utils.format import InputError
 from trainer_utils.storage import is_remote
 
-__all__ = ["OUTSIDE", "command_for", "refuse_outside", "suggested_roots"]
+__all__ = ["OUTSIDE", "command_for", "refuse_outside", "suggest_roots"]
 
 OUTSIDE = "OUTSIDE_INPUT_BASE"
 _MOST_ROOTS = 3
@@ -31,7 +31,7 @@ def refuse_outside(listing: Listing, settings: MediaSettings, *, base: str) -> N
     if len(outside) <= settings.max_reject_fraction * listing.found:
         return
     first = outside[0]
-    roots = suggested_roots((left.name for left in outside), base=base)
+    roots = suggest_roots((left.name for left in outside), base=base)
     raise InputError(
         f"input_base {base!r}: expected files below it or below one of image_roots, got "
         f"{len(outside):,} of {listing.found:,} outside, the first {first.name!r} "
@@ -47,7 +47,7 @@ def command_for(roots: Iterable[str]) -> str:
     return f"tfx-shards convert … {flags}"
 
 
-def suggested_roots(uris: Iterable[str], *, base: str) -> list[str]:
+def suggest_roots(uris: Iterable[str], *, base: str) -> list[str]:
     """The fewest folders that hold all files, none of them the root of a disk.
 
     Args:

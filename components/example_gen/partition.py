@@ -1,7 +1,7 @@
 """Which splits there are, and who decides: the inputs, TFX's output_config, or a hash.
 
 partition = partition_of(exec_properties)          # None: the inputs' own, or train and eval 2:1
-hashed = checked_partition(partition, own_splits, columns, group_by=None, stratify=False)
+hashed = check_partition(partition, own_splits, columns, group_by=None, stratify=False)
 hashed.split_of("cat/1.jpg", seed=0)
 """
 
@@ -23,9 +23,9 @@ from trainer_utils.format.naming import check_split_name
 __all__ = [
     "OWN_NAME",
     "Partition",
+    "check_partition",
     "check_split_names",
-    "checked_partition",
-    "ordered_splits",
+    "order_splits",
     "partition_of",
     "read_output_config",
 ]
@@ -165,7 +165,7 @@ def check_split_names(setting: str, names: Sequence[str]) -> None:
             )
 
 
-def checked_partition(
+def check_partition(
     partition: Partition | None,
     own_splits: Collection[str],
     columns: Sequence[Column],
@@ -215,7 +215,7 @@ def checked_partition(
     return hashed
 
 
-def ordered_splits(names: Collection[str], asked: Sequence[str]) -> tuple[str, ...]:
+def order_splits(names: Collection[str], asked: Sequence[str]) -> tuple[str, ...]:
     """The splits asked for in their order, then TFX's usual three, then any others by name."""
     order = {name: place for place, name in enumerate([*_SPLIT_ORDER, *asked])}
     order.update({name: place - len(asked) for place, name in enumerate(asked)})

@@ -23,8 +23,8 @@ from components.common.rejects import Reject
 from components.example_gen.partition import (
     OWN_NAME,
     Partition,
-    checked_partition,
-    ordered_splits,
+    check_partition,
+    order_splits,
 )
 from components.example_gen.row_columns import own_split_column, running
 from components.example_gen.row_inspection import PieceReport, read_columns, read_digests
@@ -79,7 +79,7 @@ class Assignment:
         self.rejects: list[Reject] = []
         self.skipped: collections.Counter[str] = collections.Counter()
         own, some_have_none = self._own_splits()
-        self.hashed = checked_partition(
+        self.hashed = check_partition(
             partition,
             own,
             columns,
@@ -87,7 +87,7 @@ class Assignment:
             stratify=settings.stratify,
         )
         names = own.union(self.hashed.names if some_have_none or not own else ())
-        self.splits = ordered_splits(names, self.hashed.names)
+        self.splits = order_splits(names, self.hashed.names)
         self._index = {name: place for place, name in enumerate(self.splits)}
         self.has_own = bool(own)
 

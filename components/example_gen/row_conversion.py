@@ -13,10 +13,10 @@ import apache_beam as beam
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import LeftOut
-from components.common.progress import Work, shown_progress
+from components.common.progress import Work, show_progress
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
-from components.common.worker_errors import raise_reported
-from components.example_gen.conclusion import check_outcome, located_inputs
+from components.common.worker_errors import raise_reported_error
+from components.example_gen.conclusion import check_outcome, locate_inputs
 from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
@@ -65,7 +65,7 @@ class RowConversion(Conversion[RowPlan]):
         self._make_pipeline = make_pipeline
         self._partition = partition_of(exec_properties)
         self._reports: list[PieceReport] = []
-        self.located = located_inputs(
+        self.located = locate_inputs(
             exec_properties,
             is_source_file=self.is_source_file,
             sees_siblings=False,
@@ -119,7 +119,7 @@ class RowConversion(Conversion[RowPlan]):
             summary_name("inspect", number): Work(1, piece.size)
             for number, piece in enumerate(self.pieces)
         }
-        with shown_progress(uri, work, unit="pieces"), self._make_pipeline() as pipeline:
+        with show_progress(uri, work, unit="pieces"), self._make_pipeline() as pipeline:
             pipeline | InspectPieces(  # type: ignore[operator]
                 self.pieces,
                 base=self.located.base,
@@ -129,7 +129,7 @@ class RowConversion(Conversion[RowPlan]):
             )
         check_finished(uri, work)
         summaries = [read_summary(working_folder(uri), name) for name in work]
-        raise_reported(summaries, ["inspect"])
+        raise_reported_error(summaries, ["inspect"])
         return [PieceReport.from_json(summary) for summary in summaries]
 
     def check(self, plan: RowPlan, uri: str) -> None:
@@ -142,7 +142,7 @@ class RowConversion(Conversion[RowPlan]):
             summary_name("encode", number): Work(report.kept, self.pieces[number].size)
             for number, report in enumerate(self._reports)
         }
-        with shown_progress(uri, work, unit="rows"), self._make_pipeline() as pipeline:
+        with show_progress(uri, work, unit="rows"), self._make_pipeline() as pipeline:
             pipeline | WriteRows(plan, len(self.pieces), uri=uri, settings=self.settings)  # type: ignore[operator]
         buckets = [summary_name("gather", number) for number in range(len(plan.buckets))]
         check_finished(uri, [*work, *buckets])

@@ -14,7 +14,7 @@ import apache_beam as beam
 import pyarrow as pa
 
 from components.common.summaries import check_shared, working_folder, write_summary
-from components.common.worker_errors import reported
+from components.common.worker_errors import report_errors
 from components.example_gen.row_encoding import encode_piece
 from components.example_gen.row_inspection import inspect_piece
 from components.example_gen.row_plan import RowPlan
@@ -101,7 +101,7 @@ class _InspectFn(beam.DoFn):
     def _inspect(self, number: int) -> None:
         name = summary_name("inspect", number)
         folder = working_folder(self._uri)
-        with reported(self._uri, name):
+        with report_errors(self._uri, name):
             report = inspect_piece(
                 self._base,
                 _read_piece(self._uri, number),

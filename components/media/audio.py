@@ -18,7 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.common.rejects import RejectedInputError
-from components.media.mpeg_frames import counted
+from components.media.mpeg_frames import count_frames
 from components.media.ogg_pages import check_pages
 from components.media.options import LARGEST_RATE, AudioOptions
 from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE
@@ -177,7 +177,7 @@ def _decode(data: bytes, kind: str) -> tuple[npt.NDArray[np.float32], int, bool]
     if kind == "OGG":
         check_pages(data)
     elif kind == "MP3":
-        data, least = counted(data)
+        data, least = count_frames(data)
     try:
         with soundfile.SoundFile(io.BytesIO(data)) as file:
             most = _MOST_BYTES // (4 * file.channels)

@@ -15,8 +15,8 @@ from components.common.rejects import RejectedInputError
 from components.media.image_headers import channels_of, frames_of, open_image
 from components.media.image_structure import ImageStructure, check_agreement, scan_image
 from components.media.options import ImageOptions
-from components.media.orientation import UPRIGHT, orientation_of, turned, turned_back
-from components.media.pixels import encoded, in_plain_colours, load
+from components.media.orientation import UPRIGHT, orientation_of, turn_back, turn_image
+from components.media.pixels import encode_image, in_plain_colours, load
 from components.media.tensorflow_reading import reads_alike
 from trainer_utils.format.media_formats import FORMATS
 
@@ -177,7 +177,7 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
         return StoredImage(data, "PNG", image.height, image.width, 1)
     orientation = orientation_of(image, structure) if image.format == "TIFF" else UPRIGHT
     load(image)
-    image = turned_back(image, orientation)  # what Pillow has turned
+    image = turn_back(image, orientation)  # what Pillow has turned
     ids = np.asarray(image)
     if ids.size and ids.max() > 255:
         raise RejectedInputError("NOT_A_LABEL_MAP", f"expected ids up to 255, got {ids.max()}")
@@ -185,7 +185,7 @@ def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:
     if "RESIZED" in conversions:
         grey = _resized(grey, options, Image.Resampling.NEAREST)
     return StoredImage(
-        encoded(grey, "PNG"), "PNG", grey.height, grey.width, 1, tuple(sorted(conversions))
+        encode_image(grey, "PNG"), "PNG", grey.height, grey.width, 1, tuple(sorted(conversions))
     )
 
 
@@ -204,9 +204,9 @@ def _converted(
     load(image)
     if image.format == "TIFF":  # which Pillow has turned
         if options.orientation == "keep":
-            image = turned_back(image, orientation)
+            image = turn_back(image, orientation)
     elif "ORIENTATION" in reasons:
-        image = turned(image, orientation)
+        image = turn_image(image, orientation)
     plain = in_plain_colours(image)
     if side is not None and (min(plain.size) > side or options.encoding == "raw"):
         plain = _resized(plain, options, Image.Resampling.LANCZOS)
@@ -217,7 +217,7 @@ def _converted(
     kind = "JPEG" if structure.is_lossy and plain.mode in ("L", "RGB") else "PNG"
     # Without subsampling where nothing but the form should change.
     more = {"quality": options.quality, "subsampling": -1 if "RESIZED" in reasons else 0}
-    data = encoded(plain, kind, **(more if kind == "JPEG" else {}))
+    data = encode_image(plain, kind, **(more if kind == "JPEG" else {}))
     channels = len(plain.getbands())
     return StoredImage(data, kind, plain.height, plain.width, channels, conversions)
 

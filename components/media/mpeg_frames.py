@@ -1,6 +1,6 @@
 """The frames of an MP3 file: how many there are, and whether the last of them is whole.
 
-    counted(data)        # the file, and how many samples it gives at the least
+    count_frames(data)        # the file, and how many samples it gives at the least
 
 libsndfile guesses the length of a file that does not tell it from its size and the bitrate of its
 first frame, and stops there.
@@ -14,7 +14,7 @@ from typing import NamedTuple
 from components.common.rejects import RejectedInputError
 from trainer_utils.format.media_formats import ID3
 
-__all__ = ["counted"]
+__all__ = ["count_frames"]
 
 _MPEG1 = 3  # of the version's two bits; 2 is MPEG 2, 0 is MPEG 2.5
 _KBITS = {
@@ -32,7 +32,7 @@ class _Frame(NamedTuple):
     samples: int  # of each channel
 
 
-def counted(data: bytes) -> tuple[bytes, int | None]:
+def count_frames(data: bytes) -> tuple[bytes, int | None]:
     """The file, made long enough to be heard to its end; checks the count of frames that it has.
 
     Returns:

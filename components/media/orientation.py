@@ -1,7 +1,7 @@
 """How a camera was held, and pixels turned upright.
 
 orientation = orientation_of(image, structure)     # 6: the camera was turned to the left
-turned(image, orientation)
+turn_image(image, orientation)
 """
 
 from PIL import Image, TiffImagePlugin
@@ -9,7 +9,7 @@ from PIL import Image, TiffImagePlugin
 from components.media.image_structure import ImageStructure
 from components.media.pixels import load
 
-__all__ = ["UPRIGHT", "orientation_of", "turned", "turned_back"]
+__all__ = ["UPRIGHT", "orientation_of", "turn_back", "turn_image"]
 
 UPRIGHT = 1
 _TAG = 0x0112  # of EXIF, and of TIFF
@@ -58,11 +58,11 @@ def orientation_of(image: Image.Image, structure: ImageStructure) -> int:
         return UPRIGHT
 
 
-def turned(image: Image.Image, orientation: int) -> Image.Image:
+def turn_image(image: Image.Image, orientation: int) -> Image.Image:
     """An image as it was seen."""
     return image.transpose(_WAYS[orientation]) if orientation in _WAYS else image
 
 
-def turned_back(image: Image.Image, orientation: int) -> Image.Image:
-    """An image as it was before `turned`."""
+def turn_back(image: Image.Image, orientation: int) -> Image.Image:
+    """An image as it was before `turn_image`."""
     return image.transpose(_WAYS_BACK[orientation]) if orientation in _WAYS else image

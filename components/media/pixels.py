@@ -1,7 +1,7 @@
 """Pixels as Pillow holds them: decoded, brought to 8 bits a channel, encoded anew.
 
 load(image)
-encoded(in_plain_colours(image), "JPEG", quality=95)
+encode_image(in_plain_colours(image), "JPEG", quality=95)
 """
 
 import io
@@ -11,7 +11,7 @@ from PIL import Image
 
 from components.common.rejects import RejectedInputError
 
-__all__ = ["ImageBytes", "encoded", "in_plain_colours", "load"]
+__all__ = ["ImageBytes", "encode_image", "in_plain_colours", "load"]
 
 
 class ImageBytes(io.BytesIO):
@@ -68,7 +68,7 @@ def in_plain_colours(image: Image.Image) -> Image.Image:
     return image.convert("RGBA" if is_transparent else "RGB")
 
 
-def encoded(image: Image.Image, kind: str, **options: int) -> bytes:
+def encode_image(image: Image.Image, kind: str, **options: int) -> bytes:
     """An image as a JPEG or PNG file, its pixels alone."""
     stream = io.BytesIO()
     image.info.clear()  # else Pillow would write comments, profiles and the orientation again

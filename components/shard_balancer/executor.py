@@ -17,7 +17,7 @@ from components.common.summaries import (
     start_working,
     working_folder,
 )
-from components.common.worker_errors import raise_reported
+from components.common.worker_errors import raise_reported_error
 from components.shard_balancer.inputs import Inputs, check_apart, open_inputs
 from components.shard_balancer.planning import SplitPlan, needs_survey, plan_split
 from components.shard_balancer.settings import BalancerSettings
@@ -102,7 +102,7 @@ class Executor(LocalFirstBeamExecutor):
 def _read_summaries(uri: str) -> list[dict[str, Any]]:
     """What all workers left; raises what one of them met."""
     summaries = read_summaries(working_folder(uri))
-    raise_reported(summaries, STEPS)
+    raise_reported_error(summaries, STEPS)
     return summaries
 
 

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from trainer_utils.format import keyed_hash, permute
 from trainer_utils.storage import open_for_reading
 
-__all__ = ["Cells", "SplitLayout", "Task", "permuted_places", "plan_tasks"]
+__all__ = ["Cells", "SplitLayout", "Task", "permute_places", "plan_tasks"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -57,7 +57,7 @@ class SplitLayout:
             with open_for_reading(self.places_path) as stream:
                 stream.seek(start * _PLACE_BYTES)
                 return np.frombuffer(stream.read((stop - start) * _PLACE_BYTES), np.int64)
-        return permuted_places(
+        return permute_places(
             self.split,
             np.arange(start, stop, dtype=np.int64),
             num_records=self.num_records,
@@ -66,7 +66,7 @@ class SplitLayout:
         )
 
 
-def permuted_places(
+def permute_places(
     split: str, positions: Ints, *, num_records: int, seed: int, shuffle: bool
 ) -> Ints:
     """Where the global order of a split puts the records at `positions` of the input."""

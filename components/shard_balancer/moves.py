@@ -1,7 +1,7 @@
 """Moves records, in their frames, to the shards that the plan gives them: plain functions.
 
 A task whose records fit into memory is gathered right from the input. Else there are two passes:
-`scatter_lot` reads some input once and writes it as a run, sorted by place; `gather_task` reads
+`scatter_records` reads some input once and writes it as a run, sorted by place; `gather_task` reads
 of every run the part that belongs to its shards, as much at a time as memory may hold.
 """
 
@@ -38,14 +38,14 @@ from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import join, make_folder, open_for_reading, write_atomically
 
 __all__ = [
-    "Lot",
+    "MovedRecords",
     "Reading",
     "RunPart",
     "gather_task",
     "read_lot",
     "read_part",
     "read_together",
-    "scatter_lot",
+    "scatter_records",
 ]
 
 _SHARDS_AT_ONCE = 2
@@ -54,7 +54,7 @@ _Placed = tuple[RecordBlock, npt.NDArray[np.int64]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Lot:
+class MovedRecords:
     """Some input shards of a split that are read one after the other.
 
     Args:
@@ -107,7 +107,9 @@ class Reading:
             self.facts[source].merge(facts, where=where)
 
 
-def read_lot(lot: Lot, reading: Reading, *, block_bytes: int = BLOCK_BYTES) -> Iterator[_Placed]:
+def read_lot(
+    lot: MovedRecords, reading: Reading, *, block_bytes: int = BLOCK_BYTES
+) -> Iterator[_Placed]:
     """The verified blocks of a lot, each with its records' places.
 
     Args:
@@ -144,13 +146,13 @@ def read_lot(lot: Lot, reading: Reading, *, block_bytes: int = BLOCK_BYTES) -> I
 
 
 def read_together(
-    lots: Sequence[Lot], reading: Reading, *, block_bytes: int = BLOCK_BYTES
+    lots: Sequence[MovedRecords], reading: Reading, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[_Placed]:
     """As `read_lot` for all that goes into memory: some shards at a time, in their order."""
-    parts = [Lot(lot.layout, (item,)) for lot in lots for item in lot.shards]
+    parts = [MovedRecords(lot.layout, (item,)) for lot in lots for item in lot.shards]
     readings = [Reading.of(reading.facts) for _ in parts]
 
-    def read(part: Lot, own: Reading) -> list[_Placed]:
+    def read(part: MovedRecords, own: Reading) -> list[_Placed]:
         return list(read_lot(part, own, block_bytes=block_bytes))
 
     # Reading and filling new memory are the system's work, at which threads help each other.
@@ -160,8 +162,8 @@ def read_together(
             yield from blocks
 
 
-def scatter_lot(
-    lot: Lot,
+def scatter_records(
+    lot: MovedRecords,
     tasks: Sequence[Task],
     reading: Reading,
     *,

@@ -1,7 +1,7 @@
 """Cuts a sequence of records into shards of equal bytes, or deals classes out to shards evenly.
 
     equal_byte_bounds(sizes, num_shards=8)               # [0, 131, 258, …]: where shards begin
-    dealt_places(classes, num_shards=8, order=order, seed=1)   # each record's place, and bounds
+    deal_places(classes, num_shards=8, order=order, seed=1)   # each record's place, and bounds
 
 Pure functions of arrays, in time linear in the records.
 """
@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from trainer_utils.format import keyed_hash
 
-__all__ = ["dealt_places", "equal_byte_bounds"]
+__all__ = ["deal_places", "equal_byte_bounds"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -67,7 +67,7 @@ def _shortest_cuts(ends: Ints, least: int, num_shards: int) -> list[int] | None:
     return cuts
 
 
-def dealt_places(classes: Ints, *, num_shards: int, order: Ints, seed: int) -> tuple[Ints, Ints]:
+def deal_places(classes: Ints, *, num_shards: int, order: Ints, seed: int) -> tuple[Ints, Ints]:
     """Deals the records of each class out to the shards in turn, like cards.
 
     The first class's turn ends at some shard; the next class's begins behind it. So each shard has

@@ -23,11 +23,11 @@ from components.shard_balancer.layout import (
     Cells,
     SplitLayout,
     Task,
-    permuted_places,
+    permute_places,
     plan_tasks,
 )
-from components.shard_balancer.moves import Lot
-from components.shard_balancer.partition import dealt_places, equal_byte_bounds
+from components.shard_balancer.moves import MovedRecords
+from components.shard_balancer.partition import deal_places, equal_byte_bounds
 from components.shard_balancer.records import OBJECT_BYTES
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, survey_shard
@@ -56,7 +56,7 @@ class SplitPlan:
     """
 
     layout: SplitLayout
-    lots: tuple[Lot, ...]
+    lots: tuple[MovedRecords, ...]
     tasks: tuple[Task, ...]
     table: Ints | None = dataclasses.field(default=None, repr=False)
 
@@ -156,7 +156,7 @@ def _arrangement(
     by_class, by_bytes = settings.stratify_by is not None, settings.balance == "bytes"
     if surveys is None or not num_records or not (by_class or by_bytes):
         return shard_bounds(num_records=num_records, num_shards=num_shards), None
-    order = permuted_places(
+    order = permute_places(
         split,
         np.arange(num_records, dtype=np.int64),
         num_records=num_records,
@@ -164,7 +164,7 @@ def _arrangement(
         shuffle=settings.shuffle,
     )
     if by_class:
-        places, bounds = dealt_places(
+        places, bounds = deal_places(
             _classes(surveys), num_shards=num_shards, order=order, seed=settings.seed
         )
         return bounds, places
@@ -189,7 +189,7 @@ def _lots(
     items: Sequence[tuple[int, int, InputShard]],
     sizes: Sequence[int],
     memory_bytes: int,
-) -> list[Lot]:
+) -> list[MovedRecords]:
     """Neighbouring shards, as many as fill one run, so that small files make no small runs."""
     lots: list[list[tuple[int, int, InputShard]]] = []
     held = memory_bytes + 1
@@ -200,7 +200,7 @@ def _lots(
             held = 0
         lots[-1].append(item)
         held += size
-    return [Lot(layout, tuple(lot)) for lot in lots]
+    return [MovedRecords(layout, tuple(lot)) for lot in lots]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

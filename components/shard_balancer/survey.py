@@ -21,7 +21,7 @@ import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.common.summaries import check_shared, working_folder
-from components.common.worker_errors import reported
+from components.common.worker_errors import report_errors
 from trainer_utils.dataset.opening import ShardFile
 from trainer_utils.dataset.record_index import read_index
 from trainer_utils.dataset.shards import read_shard_blocks
@@ -78,7 +78,7 @@ class _SurveyFn(beam.DoFn):
     def process(self, element: tuple[int, ShardFile]) -> None:
         check_shared(self._uri)
         number, shard = element
-        with reported(self._uri, f"survey-{number:06d}"):
+        with report_errors(self._uri, f"survey-{number:06d}"):
             _write_survey(self._uri, number, survey_shard(shard, stratify_by=self._stratify_by))
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import apache_beam as beam
 
 from components.common.summaries import check_shared, working_folder, write_summary
-from components.common.worker_errors import reported
+from components.common.worker_errors import report_errors
 from components.shard_balancer.layout import Task
 from components.shard_balancer.moves import (
     Reading,
@@ -21,7 +21,7 @@ from components.shard_balancer.moves import (
     gather_task,
     read_part,
     read_together,
-    scatter_lot,
+    scatter_records,
 )
 from components.shard_balancer.planning import SplitPlan
 from components.shard_balancer.settings import BalancerSettings
@@ -102,8 +102,8 @@ class _ScatterFn(beam.DoFn):
         lot = plan.lots[number]
         name = f"scatter-{lot.key}"
         reading = Reading.of(self._infer)
-        with reported(self._uri, name):
-            for task, bucket, part in scatter_lot(
+        with report_errors(self._uri, name):
+            for task, bucket, part in scatter_records(
                 lot,
                 plan.tasks,
                 reading,
@@ -128,7 +128,7 @@ class _GatherFn(beam.DoFn):
         for bucket, part in found:
             parts[bucket].append(part)
         name = f"gather-{task.key}"
-        with reported(self._uri, name):
+        with report_errors(self._uri, name):
             read = functools.partial(read_part, block_bytes=self._settings.block_bytes)
             blocks = {
                 bucket: itertools.chain.from_iterable(map(read, group))
@@ -149,7 +149,7 @@ class _GatherSplitFn(beam.DoFn):
         (task,) = plan.tasks
         name = f"gather-{task.key}"
         reading = Reading.of(self._infer)
-        with reported(self._uri, name):
+        with report_errors(self._uri, name):
             blocks = read_together(plan.lots, reading, block_bytes=self._settings.block_bytes)
             shards = _gather(task, {0: blocks}, self._uri, self._settings)
             self._records.inc(sum(shard.records for shard in shards))

@@ -18,7 +18,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.tables.json_objects import (
     columns_of_objects,
     flat_object,
-    flattened,
+    flatten_object,
     is_ignored,
     without_twins,
 )
@@ -183,4 +183,4 @@ def _object(text: bytes) -> dict[str, Any]:
     value = json.loads(text.decode("utf-8"), object_pairs_hook=without_twins)
     if not isinstance(value, dict):
         raise ValueError(f"got {type(value).__name__}")
-    return flat_object(flattened(value))
+    return flat_object(flatten_object(value))

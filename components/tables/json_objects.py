@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from trainer_utils.format import InputError
 
-__all__ = ["columns_of_objects", "flat_object", "flattened", "is_ignored", "without_twins"]
+__all__ = ["columns_of_objects", "flat_object", "flatten_object", "is_ignored", "without_twins"]
 
 
 def flat_object(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
@@ -40,11 +40,11 @@ def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def flattened(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_object(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
     """The fields of nested objects, their names joined by dots."""
     for key, part in value.items():
         if isinstance(part, dict):
-            yield from flattened(part, f"{prefix}{key}.")
+            yield from flatten_object(part, f"{prefix}{key}.")
         else:
             yield f"{prefix}{key}", part
 

@@ -15,7 +15,7 @@ from components.tables.json_entries import JsonEntries
 from components.tables.json_objects import (
     columns_of_objects,
     flat_object,
-    flattened,
+    flatten_object,
     without_twins,
 )
 from components.tables.pieces import Piece, RowTooLong, cut
@@ -154,7 +154,7 @@ class _Pairs:
 
 
 def _fields(entry: _Pairs) -> dict[str, Any]:
-    fields = flattened(_plain(entry))
+    fields = flatten_object(_plain(entry))
     return flat_object((name.removeprefix(_LABELS) or name, value) for name, value in fields)
 
 

@@ -3,7 +3,7 @@
 import click
 
 from pipelines.cli.options import json_option, verbose_option
-from pipelines.cli.output import print_facts, shown_progress
+from pipelines.cli.output import print_facts, show_progress
 
 __all__ = ["diff"]
 
@@ -35,6 +35,6 @@ def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) 
     from trainer_utils.dataset.location import newest_dataset
 
     uris = newest_dataset(before), newest_dataset(after)
-    with shown_progress("Comparing") as advance:
+    with show_progress("Comparing") as advance:
         found = compare_datasets(*uris, most=most, advance=advance)
     print_facts(found.to_json, found.parts, as_json=as_json)

@@ -2,7 +2,7 @@
 
 print_facts(found.to_json, found.parts, as_json=as_json)
 say("Written: report.html")
-with shown_progress("Verifying") as advance:
+with show_progress("Verifying") as advance:
     advance(4096, total_bytes)
 """
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from trainer_utils.text_output import Part
 
-__all__ = ["print_facts", "say", "shown_progress"]
+__all__ = ["print_facts", "say", "show_progress"]
 
 _PATIENCE_SECONDS = 2.0
 
@@ -75,7 +75,7 @@ def say(*lines: str) -> None:
 
 
 @contextlib.contextmanager
-def shown_progress(label: str) -> Iterator[Callable[[int, int], None]]:
+def show_progress(label: str) -> Iterator[Callable[[int, int], None]]:
     """A bar on a terminal, once the work has taken two seconds; elsewhere nothing.
 
     Args:

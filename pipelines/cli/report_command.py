@@ -5,7 +5,7 @@ import importlib
 import click
 
 from pipelines.cli.options import dataset_argument, verbose_option
-from pipelines.cli.output import say, shown_progress
+from pipelines.cli.output import say, show_progress
 from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["report"]
@@ -41,7 +41,7 @@ def report(ctx: click.Context, uri: str, output: str, sample: int) -> None:
     """
     require_tfx("report")
     write_report = importlib.import_module("pipelines.tools.report").write_report
-    with quiet(ctx), shown_progress("Reading") as advance:
+    with quiet(ctx), show_progress("Reading") as advance:
         find_lineage = importlib.import_module("pipelines.lineage").find_lineage
         lineage = find_lineage(uri)
         write_report(uri, output, sample_records=sample, lineage=lineage, advance=advance)

@@ -3,7 +3,7 @@
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts, shown_progress
+from pipelines.cli.output import print_facts, show_progress
 
 __all__ = ["verify"]
 
@@ -31,7 +31,7 @@ def verify(uri: str, as_json: bool, processes: int | None) -> None:
     from pipelines.tools.verification import verify_dataset
     from trainer_utils.machine import usable_cores
 
-    with shown_progress("Verifying") as advance:
+    with show_progress("Verifying") as advance:
         found = verify_dataset(uri, processes=processes or usable_cores(), advance=advance)
     print_facts(found.to_json, found.__str__, as_json=as_json)
     click.get_current_context().exit(0 if found.is_good else 1)

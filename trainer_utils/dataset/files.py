@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import BinaryIO
 
 from trainer_utils.format import DatasetError
-from trainer_utils.format.layouts import Layout, find_layout
+from trainer_utils.format.layouts import DatasetLayout, find_layout
 from trainer_utils.format.naming import WORKING_FOLDER
 from trainer_utils.format.texts import text_of
 from trainer_utils.storage import (
@@ -83,7 +83,7 @@ class DatasetFiles:
         """The same, as if one of the files were not there."""
         return DatasetFiles(self.uri, {n: size for n, size in self.sizes.items() if n != name})
 
-    def layout(self) -> Layout:
+    def layout(self) -> DatasetLayout:
         """Which of the files are shards, and what says so.
 
         Raises:

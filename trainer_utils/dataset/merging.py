@@ -1,6 +1,6 @@
 """The features of several datasets as one: what is said of a feature holds in all of them.
 
-merged([first.features["image"], second.features["image"]])      # alike but for their extra keys
+merge_descriptions([first.features["image"], second.features["image"]])  # alike but for extra keys
 merge_features({"a/": first.features, "b/": second.features})    # of different lengths, or missing
 """
 
@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 
-__all__ = ["merge_features", "merged"]
+__all__ = ["merge_descriptions", "merge_features"]
 
 
-def merged(features: Sequence[Feature]) -> Feature:
+def merge_descriptions(features: Sequence[Feature]) -> Feature:
     """The first feature, with those of its extra keys that are true of all.
 
     An image's sizes are mixed where any two differ; its formats are all that come in any.
@@ -69,7 +69,7 @@ def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Fe
             f"({where[0]}) and {_described(other)} ({where[1]}). Balance them apart, or convert "
             "one of them."
         )
-    both = merged([one, other])
+    both = merge_descriptions([one, other])
     if one.is_image:
         return dataclasses.replace(both, dense=one.dense and other.dense)
     if one.dense and other.dense and one.shape == other.shape:

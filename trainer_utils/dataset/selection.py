@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import split_of, uri_of
-from trainer_utils.dataset.merging import merged
+from trainer_utils.dataset.merging import merge_descriptions
 from trainer_utils.dataset.opening import Dataset, open_dataset
 from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
@@ -134,7 +134,9 @@ def merged_features(
                     f"feature {name!r}: expected the same in all datasets, got {mine} "
                     f"({first.uri}) and {others} ({dataset.uri})"
                 )
-    return {name: merged([dataset.features[name] for dataset in datasets]) for name in names}
+    return {
+        name: merge_descriptions([dataset.features[name] for dataset in datasets]) for name in names
+    }
 
 
 def _likeness(feature: Feature) -> tuple[Any, ...]:

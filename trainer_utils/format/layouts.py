@@ -37,7 +37,7 @@ from trainer_utils.format.tfds import (
     parse_tfds_splits,
 )
 
-__all__ = ["FoundShard", "Layout", "find_layout", "sign_of_dataset"]
+__all__ = ["DatasetLayout", "FoundShard", "find_layout", "sign_of_dataset"]
 
 _BARE = re.compile(r"\.(tfrecords?|tfrec)(\.gz)?$|\.tfrecords?-\d+-of-\d+$")
 _SHARD = re.compile(rf"(artifacts/[^/]+/[^/]+/\d+/)?{SPLIT_PREFIX}[^/]+/{SHARD_PREFIX}-")  # TFX's
@@ -66,7 +66,7 @@ class FoundShard:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
+class DatasetLayout:
     """What was found.
 
     Args:
@@ -86,7 +86,7 @@ class Layout:
 
 def find_layout(
     files: Mapping[str, int | None], read_text: Callable[[str], str], *, uri: str
-) -> Layout:
+) -> DatasetLayout:
     """Finds a dataset among files.
 
     What JSON of others names lies inside of the folder. The exception is SchemaExport's artifact,
@@ -109,7 +109,7 @@ def find_layout(
     if MANIFEST_FILE in files:
         manifest = _parsed(Manifest.from_json, MANIFEST_FILE, read_text, uri)
         manifest.check_files(in_splits)
-        return Layout(
+        return DatasetLayout(
             shards={
                 split: [
                     FoundShard(path=shard.path, records=shard.records, entry=shard)
@@ -128,7 +128,7 @@ def find_layout(
         path = f"{uri}/{DATUM_SHARDS_FILE}"
         shards = _counted(_parsed(parse_shard_info, DATUM_SHARDS_FILE, read_text, uri))
         _check_inside(shards, files, path)
-        return Layout(
+        return DatasetLayout(
             shards=shards,
             features=features,
             named_in=DATUM_SHARDS_FILE,
@@ -137,7 +137,7 @@ def find_layout(
     if TFDS_INFO_FILE in files:
         return _tfds(files, read_text, uri)
     found = _folders(in_splits) if in_splits else _bare(files, uri)
-    return Layout(shards=found, features=features, vocabulary_files=vocabularies)
+    return DatasetLayout(shards=found, features=features, vocabulary_files=vocabularies)
 
 
 def sign_of_dataset(names: Collection[str]) -> str | None:
@@ -191,14 +191,16 @@ def _check_inside(
                 check_inner_path(shard.path, named_in=named_in)
 
 
-def _tfds(files: Mapping[str, int | None], read_text: Callable[[str], str], uri: str) -> Layout:
+def _tfds(
+    files: Mapping[str, int | None], read_text: Callable[[str], str], uri: str
+) -> DatasetLayout:
     path = f"{uri}/{TFDS_INFO_FILE}"
     shards = _counted(_parsed(parse_tfds_splits, TFDS_INFO_FILE, read_text, uri))
     _check_inside(shards, files, path)
     features = None
     if TFDS_FEATURES_FILE in files:
         features = _parsed(parse_tfds_features, TFDS_FEATURES_FILE, read_text, uri)
-    return Layout(
+    return DatasetLayout(
         shards=shards,
         features=features,
         named_in=TFDS_INFO_FILE,

@@ -20,7 +20,7 @@ from trainer_utils.dataset.selection import mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.input_pipeline import InputPipeline
 from trainer_utils.machine import cpu_seconds, usable_cores
-from trainer_utils.options import chosen_options
+from trainer_utils.options import choose_options
 from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import flat_map, map_elements, unbatch
 from trainer_utils.text_output import Part, as_text, make_table, quantity
@@ -141,7 +141,7 @@ def measure_input(
         raise ConfigError.of("seconds", seconds, allowed="a number above 0")
     # With `shuffle` the first batch would wait for a full window.
     settings = {"shuffle": False, **options, "batch_size": batch_size, "repeat": True}
-    chosen = chosen_options(
+    chosen = choose_options(
         None, settings, of="measure_input", arguments=("split", "batch_size", "seconds")
     )
     sources = open_sources(artifact_uri, split)

@@ -6,15 +6,15 @@
     order = InputOrder(shards, OrderOptions(batch_size=64, shuffle="global", seed=7), num_workers=4)
     order.records(epoch=2, step=10, worker=3)
 
-`Layout` says which rows of a batch are whose, a `ShuffleStrategy` which records these are, and an
-`InputState` where to go on.
+`BatchLayout` says which rows of a batch are whose, a `ShuffleStrategy` which records these are, and
+an `InputState` where to go on.
 """
 
 from trainer_utils.format.file_ranges import FileRange, RecordName
 from trainer_utils.order.global_shuffle import GlobalShuffle
 from trainer_utils.order.input_order import InputOrder
-from trainer_utils.order.layout import Layout
-from trainer_utils.order.mixing import mixed_ranges
+from trainer_utils.order.layout import BatchLayout
+from trainer_utils.order.mixing import mix_ranges
 from trainer_utils.order.options import OrderOptions
 from trainer_utils.order.plan import InputPlan, WorkerPlan, plan_workers
 from trainer_utils.order.sequential import Sequential
@@ -23,18 +23,18 @@ from trainer_utils.order.strategy import ShuffleStrategy
 from trainer_utils.order.windowed import Windowed
 
 __all__ = [
+    "BatchLayout",
     "FileRange",
     "GlobalShuffle",
     "InputOrder",
     "InputPlan",
     "InputState",
-    "Layout",
     "OrderOptions",
     "RecordName",
     "Sequential",
     "ShuffleStrategy",
     "Windowed",
     "WorkerPlan",
-    "mixed_ranges",
+    "mix_ranges",
     "plan_workers",
 ]

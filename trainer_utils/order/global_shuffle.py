@@ -12,7 +12,7 @@ import numpy as np
 
 from trainer_utils.format import ConfigError, keyed_hash, permute
 from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
-from trainer_utils.order.layout import Layout
+from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.random_numbers import signed_64
 from trainer_utils.order.strategy import Positions, ShuffleStrategy
 
@@ -33,7 +33,7 @@ class GlobalShuffle(ShuffleStrategy):
     """
 
     def __init__(
-        self, ranges: Sequence[FileRange], *, layout: Layout, worker: int, seed: int
+        self, ranges: Sequence[FileRange], *, layout: BatchLayout, worker: int, seed: int
     ) -> None:
         super().__init__(ranges, layout=layout, worker=worker)
         for part in ranges:

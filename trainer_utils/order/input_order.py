@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from trainer_utils.format import ConfigError
 from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
 from trainer_utils.order.global_shuffle import GlobalShuffle
-from trainer_utils.order.layout import EQUAL, Layout
+from trainer_utils.order.layout import EQUAL, BatchLayout
 from trainer_utils.order.options import OrderOptions
 from trainer_utils.order.sequential import Sequential
-from trainer_utils.order.state import InputState, first_state, given_state, state_at
+from trainer_utils.order.state import InputState, check_state, first_state, state_at
 from trainer_utils.order.state import steps_per_epoch as steps_of
 from trainer_utils.order.strategy import ShuffleStrategy
 from trainer_utils.order.windowed import Windowed
@@ -160,11 +160,11 @@ class InputOrder:
 
 def _layout_of(
     num_records: int, options: OrderOptions, *, num_workers: int, num_replicas: int
-) -> Layout:
+) -> BatchLayout:
     """The layout of an epoch under these options; in the lanes of the token, where there is one."""
     if options.batch_size is None:
         size = num_workers * SINGLES_AT_ONCE
-        return Layout(
+        return BatchLayout(
             num_records=num_records, batch_size=size, num_workers=num_workers, remainder=EQUAL
         )
     size = options.batch_size
@@ -174,8 +174,8 @@ def _layout_of(
     if options.drop_remainder:
         remainder = "drop"
         num_records = num_records if num_records >= size else 0
-    token = given_state(options)
-    return Layout(
+    token = check_state(options)
+    return BatchLayout(
         num_records=num_records,
         batch_size=size,
         num_workers=num_workers,

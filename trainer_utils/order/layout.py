@@ -1,6 +1,6 @@
 """Who reads which rows of each global batch: arithmetic on counts alone.
 
-    layout = Layout(num_records=23, batch_size=8, num_workers=2, remainder="pad")
+    layout = BatchLayout(num_records=23, batch_size=8, num_workers=2, remainder="pad")
     layout.steps                  # 3
     layout.rows(1, step=2)        # (3, 7): the last batch has 7 records, worker 1 has rows 3 to 6
     layout.share(1)               # Share(start=11, stop=23, used=12, dropped=0, padded=0)
@@ -24,7 +24,7 @@ import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["EQUAL", "REMAINDERS", "Layout", "Share"]
+__all__ = ["EQUAL", "REMAINDERS", "BatchLayout", "Share"]
 
 REMAINDERS = (None, "drop", "pad", "balance")
 EQUAL = "equal"
@@ -53,7 +53,7 @@ class Share:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Layout:
+class BatchLayout:
     """How the records of an epoch are dealt to workers, and what becomes of the rest.
 
     Args:

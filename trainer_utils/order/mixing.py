@@ -1,6 +1,6 @@
 """`weights=`: several datasets mixed, so that records of each come as often as its weight says.
 
-ranges = mixed_ranges([photos.ranges, drawings.ranges], [3, 1])
+ranges = mix_ranges([photos.ranges, drawings.ranges], [3, 1])
 
 An epoch is as long as it takes to see every record of all of them; those that run out begin again.
 It is a list of parts of files like any other, so that all that holds for one dataset holds for
@@ -13,12 +13,12 @@ from collections.abc import Sequence
 from trainer_utils.format import ConfigError
 from trainer_utils.format.file_ranges import FileRange, cut
 
-__all__ = ["mixed_ranges"]
+__all__ = ["mix_ranges"]
 
 _PARTS = 840  # every lane has parts of all datasets, many enough to be mixed in its order
 
 
-def mixed_ranges(
+def mix_ranges(
     datasets: Sequence[Sequence[FileRange]], weights: Sequence[float] | None
 ) -> list[FileRange]:
     """The parts of files that an epoch reads.

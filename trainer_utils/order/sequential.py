@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from trainer_utils.format.file_ranges import FileRange, cut
-from trainer_utils.order.layout import EQUAL, Layout
+from trainer_utils.order.layout import EQUAL, BatchLayout
 from trainer_utils.order.strategy import Positions, ShuffleStrategy
 
 __all__ = ["Sequential", "SequentialReads"]
@@ -39,7 +39,12 @@ class Sequential(ShuffleStrategy):
     """
 
     def __init__(
-        self, ranges: Sequence[FileRange], *, layout: Layout, worker: int, rotates: bool = False
+        self,
+        ranges: Sequence[FileRange],
+        *,
+        layout: BatchLayout,
+        worker: int,
+        rotates: bool = False,
     ) -> None:
         super().__init__(ranges, layout=layout, worker=worker)
         self._rotates = rotates

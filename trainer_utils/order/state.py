@@ -15,10 +15,10 @@ import json
 from typing import Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.order.layout import Layout
+from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.options import OrderOptions
 
-__all__ = ["InputState", "first_state", "given_state", "state_at", "steps_per_epoch"]
+__all__ = ["InputState", "check_state", "first_state", "state_at", "steps_per_epoch"]
 
 _VERSION = 2  # of the order of records: another is a token of other batches
 
@@ -93,7 +93,7 @@ class InputState:
         return state
 
 
-def given_state(options: OrderOptions) -> InputState | None:
+def check_state(options: OrderOptions) -> InputState | None:
     """The token that the options bring, in whatever form; None: there is none.
 
     Raises:
@@ -105,7 +105,7 @@ def given_state(options: OrderOptions) -> InputState | None:
     return InputState.from_json(json.dumps(token) if isinstance(token, dict) else str(token))
 
 
-def state_at(step: int, options: OrderOptions, layout: Layout, digest: str) -> InputState:
+def state_at(step: int, options: OrderOptions, layout: BatchLayout, digest: str) -> InputState:
     """The token for a step, of all steps of all epochs."""
     each = steps_per_epoch(options, layout)
     epoch, within = divmod(step, each) if each else (0, 0)
@@ -124,14 +124,14 @@ def state_at(step: int, options: OrderOptions, layout: Layout, digest: str) -> I
     )
 
 
-def first_state(options: OrderOptions, layout: Layout, digest: str) -> InputState:
+def first_state(options: OrderOptions, layout: BatchLayout, digest: str) -> InputState:
     """Where an input begins: at `start_step`, or where the token in `state` says.
 
     Raises:
         ConfigError: the token is of another dataset, seed, batch or order, or of single examples
             of another number of workers.
     """
-    token = given_state(options)
+    token = check_state(options)
     if token is None:
         return state_at(options.start_step, options, layout, digest)
     here = state_at(0, options, layout, digest)
@@ -164,14 +164,14 @@ def first_state(options: OrderOptions, layout: Layout, digest: str) -> InputStat
     return token
 
 
-def steps_per_epoch(options: OrderOptions, layout: Layout) -> int:
+def steps_per_epoch(options: OrderOptions, layout: BatchLayout) -> int:
     """Steps of an epoch; without a batch size, examples of each worker."""
     if options.batch_size is None:
         return layout.num_records // layout.num_workers * options.echoing
     return layout.steps * options.echoing
 
 
-def _check_singles(token: InputState, options: OrderOptions, layout: Layout) -> None:
+def _check_singles(token: InputState, options: OrderOptions, layout: BatchLayout) -> None:
     """Single examples are counted one by one, and dealt out for a number of workers."""
     if not token.step:
         return
@@ -191,7 +191,7 @@ def _check_singles(token: InputState, options: OrderOptions, layout: Layout) -> 
         )
 
 
-def _order_of(options: OrderOptions, layout: Layout) -> str:
+def _order_of(options: OrderOptions, layout: BatchLayout) -> str:
     """The settings that shape batches, each in one form, whatever it was given as."""
     weights = None if options.weights is None else [float(weight) for weight in options.weights]
     settings: dict[str, Any] = {

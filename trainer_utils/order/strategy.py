@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.order.layout import Layout
+from trainer_utils.order.layout import BatchLayout
 
 __all__ = ["Positions", "ShuffleStrategy", "number_through"]
 
@@ -31,7 +31,7 @@ class ShuffleStrategy(abc.ABC):
         worker: which one this is.
     """
 
-    def __init__(self, ranges: Sequence[FileRange], *, layout: Layout, worker: int) -> None:
+    def __init__(self, ranges: Sequence[FileRange], *, layout: BatchLayout, worker: int) -> None:
         self.ranges = ranges
         self.layout = layout
         self.worker = worker

@@ -19,7 +19,7 @@ import numpy as np
 
 from trainer_utils.format import keyed_hash
 from trainer_utils.format.file_ranges import FileRange, cut, cut_all
-from trainer_utils.order.layout import Layout
+from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.random_numbers import permuted, random_numbers, signed_64
 from trainer_utils.order.strategy import Positions, ShuffleStrategy, number_through
 
@@ -64,7 +64,7 @@ class Windowed(ShuffleStrategy):
         self,
         ranges: Sequence[FileRange],
         *,
-        layout: Layout,
+        layout: BatchLayout,
         worker: int,
         window_records: int,
         seed: int,
@@ -194,7 +194,7 @@ def _in_turn(counts: Positions, block: int) -> list[Positions]:
     return [np.concatenate(parts) for parts in zip(by_lane, rest, strict=True)]
 
 
-def _window_starts(layout: Layout, window_records: int) -> Positions:
+def _window_starts(layout: BatchLayout, window_records: int) -> Positions:
     """The first step of each window, and the one after the last.
 
     The first windows double up to a third of the records to hold. Steps whose batch is not full are

@@ -1,7 +1,7 @@
 """From serialized records to the tensors that a trainer takes: parse, batch, hooks, arrangement.
 
 finish = Arrangement.of(options).arrange
-batches = batched(
+batches = make_batches(
     elements, parser=parser, options=options, split_names=["train"], rows=64, finish=finish
 )
 """
@@ -21,12 +21,12 @@ from trainer_utils.reading.raw_ops import map_elements, unbatch
 if TYPE_CHECKING:
     from trainer_utils.options import Callback, InputOptions
 
-__all__ = ["Arrangement", "batched", "callback_of", "echoed"]
+__all__ = ["Arrangement", "callback_of", "make_batches", "repeat_batches"]
 
 _IS_ROW = "\0is row"  # no feature's name
 
 
-def batched(
+def make_batches(
     elements: tf.data.Dataset,
     *,
     parser: ExampleParser,
@@ -117,7 +117,7 @@ def _seed_of(parser: ExampleParser, epoch_seed: tf.Tensor | None) -> tf.Tensor |
     return epoch_seed
 
 
-def echoed(batches: tf.data.Dataset, times: int, *, group: int) -> tf.data.Dataset:
+def repeat_batches(batches: tf.data.Dataset, times: int, *, group: int) -> tf.data.Dataset:
     """Each batch so many times in a row; a group of them where a step takes several."""
     if group == 1:
         return batches.flat_map(

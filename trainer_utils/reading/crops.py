@@ -17,7 +17,7 @@ from trainer_utils.reading import raw_ops
 
 __all__ = [
     "DCT_RATIOS",
-    "Box",
+    "CropBox",
     "centre_box",
     "dct_ratio_index",
     "inner_extent",
@@ -29,22 +29,22 @@ DCT_RATIOS = (1, 2, 4, 8)  # those of libjpeg's that TensorFlow offers
 _ATTEMPTS = 20  # at a crop of the area and aspect drawn; then the whole image is taken
 
 
-class Box(NamedTuple):
+class CropBox(NamedTuple):
     """A part of an image: its upper left corner, its height and width."""
 
     begin: Any
     extent: Any
 
-    def at_scale(self, ratio: Any) -> "Box":
+    def at_scale(self, ratio: Any) -> "CropBox":
         """The same part of the image decoded at 1 / `ratio`: its corners to the nearest pixel."""
         if isinstance(ratio, int) and ratio == 1:
             return self
         begin = (self.begin + ratio // 2) // ratio
         end = (self.begin + self.extent + ratio // 2) // ratio
-        return Box(begin, end - begin)
+        return CropBox(begin, end - begin)
 
 
-def centre_box(extent: Any, target: tuple[int, int]) -> Box:
+def centre_box(extent: Any, target: tuple[int, int]) -> CropBox:
     """The largest box in the middle with the aspect of `target`.
 
     Args:
@@ -57,12 +57,12 @@ def centre_box(extent: Any, target: tuple[int, int]) -> Box:
     extent, per, times = _alike(extent, target[::-1], target)
     of_aspect = (extent[..., ::-1] * times + per // 2) // per
     kept = _clip(of_aspect, 1, extent)
-    return Box((extent - kept) // 2, kept)
+    return CropBox((extent - kept) // 2, kept)
 
 
 def random_box(
     shape: Any, seed: Any, area: tuple[float, float], aspect: tuple[float, float]
-) -> Box:
+) -> CropBox:
     """A box of a random share of the image, of a random aspect, at a random place.
 
     Args:
@@ -85,7 +85,7 @@ def random_box(
         max_attempts=_ATTEMPTS,
         use_image_if_no_bounding_boxes=True,
     )
-    return Box(begin[:2], extent[:2])
+    return CropBox(begin[:2], extent[:2])
 
 
 def inner_extent(extent: Any, target: tuple[int, int]) -> Any:

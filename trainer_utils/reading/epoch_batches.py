@@ -17,7 +17,7 @@ from trainer_utils.format import Feature
 from trainer_utils.format.file_ranges import cut
 from trainer_utils.machine import usable_cores
 from trainer_utils.order.strategy import ShuffleStrategy
-from trainer_utils.reading.batching import Arrangement, batched, callback_of, echoed
+from trainer_utils.reading.batching import Arrangement, callback_of, make_batches, repeat_batches
 from trainer_utils.reading.damage import without_unreadable
 from trainer_utils.reading.ordered_records import ordered_records, rebatch_to_shares
 from trainer_utils.reading.parsing import ExampleParser
@@ -115,7 +115,7 @@ class EpochBatches:
         if has_own_order:
             is_full = self._is_static or not (self._skips_damage or self._has_short_elements)
             own = {"rows": layout.rows_per_replica, "are_full": is_full, "spare": self._spare}
-        return batched(
+        return make_batches(
             elements,
             parser=self.parser,
             options=options,
@@ -129,7 +129,7 @@ class EpochBatches:
         """Batches as the trainer takes them, without the first ones: echoed, hooks, prefetched."""
         options = self._options
         if options.echoing > 1:
-            batches = echoed(batches, options.echoing, group=self.elements_per_step)
+            batches = repeat_batches(batches, options.echoing, group=self.elements_per_step)
         if options.start_step or options.state is not None:
             batches = batches.skip(skipped)
         if self._has_batch_hook:

@@ -13,20 +13,26 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.reading.crops import Box, centre_box, dct_ratio_index, inner_extent, is_mirrored
+from trainer_utils.reading.crops import (
+    CropBox,
+    centre_box,
+    dct_ratio_index,
+    inner_extent,
+    is_mirrored,
+)
 from trainer_utils.reading.jpeg_head import JpegHead
 
 if TYPE_CHECKING:
     from trainer_utils.reading.images import ImageReading
 
-__all__ = ["Plan", "Planner"]
+__all__ = ["DecodePlan", "Planner"]
 
 _COLOUR_SPACES = ("YCbCr", "Gray")  # in simplejpeg's words
 _DRAWN_AT_ONCE = 32  # images; a call takes some 200 us, and more would take long to trace
 
 
 @dataclasses.dataclass(frozen=True)
-class Plan:
+class DecodePlan:
     """What becomes of one image.
 
     Args:
@@ -50,14 +56,14 @@ class Planner:
     def __init__(self, reading: "ImageReading") -> None:
         self._reading = reading
 
-    def of(self, images: list[bytes], seeds: npt.NDArray[np.int64] | None) -> list[Plan]:
+    def of(self, images: list[bytes], seeds: npt.NDArray[np.int64] | None) -> list[DecodePlan]:
         """A plan for each of `(batch,)` images; `seeds` are `(batch, 2)`, where it is random."""
         reading = self._reading
         heads = [_plain_head(data) for data in images]
         sizes = [(head.height, head.width) if head else (1, 1) for head in heads]
         whole = np.array(sizes, np.int32).reshape(-1, 2)
         mirrored = np.zeros(len(images), bool)
-        box = Box(np.zeros_like(whole), whole)
+        box = CropBox(np.zeros_like(whole), whole)
         if reading.is_random:
             assert seeds is not None
             drawn, mirrored = self._drawn(whole, seeds)
@@ -76,7 +82,9 @@ class Planner:
             ratios = 1 << dct_ratio_index(box.extent, targets)[:, np.newaxis]
         scaled = np.concatenate(box.at_scale(ratios), axis=1).tolist()
         return [
-            Plan(head, ratio, None if reading.keeps_whole else tuple(window), tuple(target), flip)
+            DecodePlan(
+                head, ratio, None if reading.keeps_whole else tuple(window), tuple(target), flip
+            )
             for head, ratio, window, target, flip in zip(
                 heads, ratios[:, 0].tolist(), scaled, targets.tolist(), mirrored, strict=True
             )
@@ -84,7 +92,7 @@ class Planner:
 
     def _drawn(
         self, extents: npt.NDArray[np.int32], seeds: npt.NDArray[np.int64]
-    ) -> tuple[Box, npt.NDArray[np.bool_]]:
+    ) -> tuple[CropBox, npt.NDArray[np.bool_]]:
         """What is random of images of these sizes and seeds: the box, and whether it is mirrored.
 
         TensorFlow draws, as it does for its own decoder: many at once, since calls cost the most.
@@ -100,7 +108,7 @@ class Planner:
         begin, extent, mirrored = (
             np.concatenate(part)[: len(extents)] for part in zip(*parts, strict=True)
         )
-        return Box(begin, extent), mirrored
+        return CropBox(begin, extent), mirrored
 
     @functools.cached_property
     def _draw(self) -> Any:

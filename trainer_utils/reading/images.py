@@ -17,7 +17,7 @@ import tensorflow as tf
 from trainer_utils.format.media_formats import JPEG
 from trainer_utils.reading.crops import (
     DCT_RATIOS,
-    Box,
+    CropBox,
     centre_box,
     dct_ratio_index,
     inner_extent,
@@ -109,7 +109,7 @@ class ImageReading(ImageSettings):
             pixels = to(pixels)
         return self._finish(self._fit(pixels, seed, label_map), seed, label_map)
 
-    def box_of(self, shape: Any, seed: tf.Tensor | None) -> Box:
+    def box_of(self, shape: Any, seed: tf.Tensor | None) -> CropBox:
         """What is kept of an image of `shape`."""
         assert self.size is not None
         if self.augment:
@@ -117,9 +117,9 @@ class ImageReading(ImageSettings):
             return random_box(shape, seed, self.crop_area, self.crop_aspect)
         if self.resize == "crop":
             return centre_box(shape[:2], self.size)
-        return Box([0, 0], shape[:2])
+        return CropBox([0, 0], shape[:2])
 
-    def _target(self, box: Box) -> Any:
+    def _target(self, box: CropBox) -> Any:
         """What that is resized to."""
         assert self.size is not None
         return inner_extent(box.extent, self.size) if self.pads else self.size

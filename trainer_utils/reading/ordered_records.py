@@ -18,7 +18,7 @@ import tensorflow as tf
 from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.machine import usable_cores
 from trainer_utils.order.global_shuffle import GlobalShuffle
-from trainer_utils.order.layout import Layout
+from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.sequential import Sequential
 from trainer_utils.order.strategy import Positions, ShuffleStrategy
 from trainer_utils.order.windowed import Windowed
@@ -166,7 +166,7 @@ def _planned(
 def rebatch_to_shares(
     vectors: tf.data.Dataset,
     *,
-    layout: Layout,
+    layout: BatchLayout,
     padded: int,
     is_static: bool,
     filler: Callable[[], tf.data.Dataset] | None = None,

@@ -11,10 +11,10 @@ import tensorflow as tf
 
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
 from trainer_utils.reading import memory_files as memory_files  # serves ram:// for `cache="memory"`
-from trainer_utils.reading.records import ReadPiece, located, reader, records_at_once
+from trainer_utils.reading.records import ReadPiece, read_where_located, reader, records_at_once
 from trainer_utils.reading.shard_reader import ShardReader
 from trainer_utils.reading.shard_sums import ShardSums
-from trainer_utils.storage.cache import locator
+from trainer_utils.storage.cache import make_locator
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
@@ -42,7 +42,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
     cache = options.cache
     if cache is None and not all(map(_can_read, (shard.path for shard in files))):
         cache = "disk"
-    copy = None if cache is None else locator(cache, digest_of(sources), check=sums.check)
+    copy = None if cache is None else make_locator(cache, digest_of(sources), check=sums.check)
 
     def locate(path: str) -> str:
         location = path if copy is None else copy(path)
@@ -53,7 +53,9 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
     if skips:
         return Readers(shards.read_blocks(records_at_once(mean)), shards, sums)
     read = reader(mean)
-    return Readers(located(read, locate) if copy is not None or sums else read, shards, sums)
+    return Readers(
+        read_where_located(read, locate) if copy is not None or sums else read, shards, sums
+    )
 
 
 def _can_read(path: str) -> bool:

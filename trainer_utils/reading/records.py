@@ -25,8 +25,8 @@ __all__ = [
     "Piece",
     "ReadPiece",
     "columns_of",
-    "located",
     "read_pieces",
+    "read_where_located",
     "reader",
     "records_at_once",
 ]
@@ -97,7 +97,7 @@ def reader(mean_bytes: float) -> ReadPiece:
     return read_piece
 
 
-def located(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
+def read_where_located(read: ReadPiece, locate: Callable[[str], str]) -> ReadPiece:
     """Reads a piece's file where `locate` says that it is, asked as the file is opened."""
 
     def place(path: bytes) -> bytes:

@@ -19,7 +19,7 @@ import tensorflow as tf
 
 from trainer_utils.reading.buffers import Buffers
 from trainer_utils.reading.decoding_threads import run_in_threads
-from trainer_utils.reading.image_plans import Plan, Planner
+from trainer_utils.reading.image_plans import DecodePlan, Planner
 from trainer_utils.reading.normalizing import Normalization
 
 if TYPE_CHECKING:
@@ -154,7 +154,7 @@ class _Worker:
         self._decoded = np.empty(0, np.uint8)
         self._fitted, self._turned = np.empty((2, *shape), np.uint8)
 
-    def decode(self, data: bytes, plan: Plan, seed: Any, row: npt.NDArray[Any]) -> None:
+    def decode(self, data: bytes, plan: DecodePlan, seed: Any, row: npt.NDArray[Any]) -> None:
         """Decodes one image into its row of the batch."""
         import cv2
 
@@ -178,7 +178,7 @@ class _Worker:
         if not is_last:
             self._decoder.finish(fitted, row)
 
-    def _part(self, data: bytes, plan: Plan) -> Pixels | None:
+    def _part(self, data: bytes, plan: DecodePlan) -> Pixels | None:
         """What is kept of an image, at the scale that is enough; None: TensorFlow is to say."""
         import simplejpeg
 
@@ -211,7 +211,7 @@ class _Worker:
         return pixels if plan.window is None else pixels[top : top + rows, left : left + columns]
 
 
-def _common_size(plans: list[Plan]) -> tuple[int, int] | None:
+def _common_size(plans: list[DecodePlan]) -> tuple[int, int] | None:
     """The size of images that keep their own, which must be one; None where one has no head."""
     if not all(plan.head for plan in plans):
         return None

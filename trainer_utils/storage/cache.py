@@ -1,6 +1,6 @@
 """`cache=`: shards are copied somewhere fast when they are first read.
 
-locate = locator("disk", digest)
+locate = make_locator("disk", digest)
 locate("gs://bucket/set/Split-train/data_tfrecord-00000-of-00008")   # "/tmp/tfx-shards-1000/…"
 
 What is kept are the files as they lie on disk, so that every epoch's order, augmentation and
@@ -21,7 +21,7 @@ from trainer_utils.format import ConfigError
 from trainer_utils.storage.files import exists, make_folder, open_for_reading, rename
 from trainer_utils.storage.registry import file_system_of
 
-__all__ = ["MEMORY", "locator"]
+__all__ = ["MEMORY", "make_locator"]
 
 MEMORY = "ram://tfx-shards"
 """TensorFlow's file system in memory, of this process; who reads with TensorFlow registers it."""
@@ -32,7 +32,7 @@ _lock = threading.Lock()
 _locks: dict[str, threading.Lock] = {}
 
 
-def locator(
+def make_locator(
     cache: str, digest: str, *, check: Callable[[str, str], None] = lambda path, copy: None
 ) -> Callable[[str], str]:
     """A function that copies a shard, the first time, and says where the copy is.

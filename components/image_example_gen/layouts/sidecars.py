@@ -14,7 +14,7 @@ from typing import Any
 
 from components.common.listing import Column, Value
 from components.example_gen.list_table import typed_values
-from components.tables.json_objects import columns_of_objects, flattened
+from components.tables.json_objects import columns_of_objects, flatten_object
 from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["SIDECARS", "make_columns", "read_sidecar"]
@@ -43,7 +43,7 @@ def read_sidecar(kind: str, data: bytes, *, place: str) -> Any:
         if "\\u" in text:  # JSON can spell halves of characters, which UTF-8 cannot
             json.dumps(value, ensure_ascii=False).encode()
         if isinstance(value, dict):
-            return dict(flattened(value))
+            return dict(flatten_object(value))
     except (ValueError, RecursionError) as error:
         raise InputError(f"{place!r}: expected {kind} in UTF-8: {error}", path=place) from error
     raise InputError.at(place, expected="a JSON object", got=type(value).__name__)

@@ -17,7 +17,7 @@ from components.audio_example_gen.executor import Executor as AudioExecutor
 from components.common.rejects import Reject
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import layout_inputs
-from components.example_gen.outside import OUTSIDE, command_for, suggested_roots
+from components.example_gen.outside import OUTSIDE, command_for, suggest_roots
 from components.example_gen.row_conversion import RowConversion
 from components.example_gen.simple_layouts import name_simple
 from components.image_example_gen.executor import Executor as ImageExecutor
@@ -194,7 +194,7 @@ def _describe_rejects(rejects: Sequence[Reject], base: str) -> dict[str, Any]:
     cures = []
     if OUTSIDE in counts:
         outside = (reject.source for reject in rejects if reject.code == OUTSIDE)
-        roots = suggested_roots(outside, base=base)
+        roots = suggest_roots(outside, base=base)
         cures.append(f"Allow the folders that the files are in: {command_for(roots)}")
     if "FILE_NOT_FOUND" in counts:
         cures.append(

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from components.example_gen.file_kinds import kind_of_bytes
-from components.tables.json_objects import flattened
+from components.tables.json_objects import flatten_object
 from components.tables.reading import SUFFIXES
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage.files import open_for_reading
@@ -89,7 +89,7 @@ def _json_rows(text: str) -> Iterator[dict[str, Any]]:
         if line.strip():
             value = json.loads(line)
             if isinstance(value, dict):
-                yield dict(flattened(value))
+                yield dict(flatten_object(value))
 
 
 def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
@@ -100,7 +100,7 @@ def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
         with open_for_reading(path) as stream:
             for batch in pq.ParquetFile(stream).iter_batches(batch_size=_ROWS):
                 for row in batch.to_pylist():
-                    yield dict(flattened(row))
+                    yield dict(flatten_object(row))
                 return
     except pa.ArrowException:
         return

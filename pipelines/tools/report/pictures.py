@@ -13,7 +13,7 @@ from PIL import Image
 
 from pipelines.tools.records import Example, Value
 
-__all__ = ["Box", "Picture", "draw_picture"]
+__all__ = ["DrawnBox", "Picture", "draw_picture"]
 
 _SIDE = 144  # pixels
 _QUALITY = 70
@@ -26,7 +26,7 @@ _LABEL_MAP_OPACITY = 0.5
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Box:
+class DrawnBox:
     """A box round an object, with edges in shares of the picture, and what is in it."""
 
     left: float
@@ -51,7 +51,7 @@ class Picture:
     width: int
     height: int
     name: str
-    boxes: Sequence[Box]
+    boxes: Sequence[DrawnBox]
 
 
 def draw_picture(example: Example) -> Picture | None:
@@ -93,7 +93,7 @@ def _painted(image: Image.Image, label_map: Image.Image) -> Image.Image:
     return Image.blend(image, ids.convert("RGB"), _LABEL_MAP_OPACITY)
 
 
-def _boxes(example: Example) -> list[Box]:
+def _boxes(example: Example) -> list[DrawnBox]:
     edges = [example.values[name].values for name in _EDGES if name in example.values]
     if len(edges) != len(_EDGES):
         return []
@@ -101,7 +101,7 @@ def _boxes(example: Example) -> list[Box]:
     names = [] if labels is None else labels.names or [str(v) for v in labels.values]
     corners = list(zip(*edges, strict=False))[:_MOST_BOXES]
     return [
-        Box(
+        DrawnBox(
             left=float(xmin),
             top=float(ymin),
             width=float(xmax - xmin),

@@ -1,6 +1,6 @@
 """Reads one shard, and says what is amiss.
 
-outcome = check_shard(ShardTask(path="…/Split-train/data_tfrecord-00000-of-00008", …))
+outcome = check_shard(ShardCheck(path="…/Split-train/data_tfrecord-00000-of-00008", …))
 outcome.problems, outcome.records, outcome.labels
 """
 
@@ -31,11 +31,11 @@ from trainer_utils.format.framing import Lengths
 from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
 from trainer_utils.storage.files import open_for_reading
 
-__all__ = ["ShardOutcome", "ShardTask", "check_shard"]
+__all__ = ["ShardCheck", "ShardOutcome", "check_shard"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ShardTask:
+class ShardCheck:
     """What to read.
 
     Args:
@@ -104,7 +104,7 @@ class _Summed:
         return data
 
 
-def check_shard(task: ShardTask) -> ShardOutcome:
+def check_shard(task: ShardCheck) -> ShardOutcome:
     """Reads a shard to its end, or to the first record that is damaged; raises nothing."""
     outcome = ShardOutcome(name=task.name, split=task.split)
     problems, content = outcome.problems, _Content()
@@ -155,7 +155,7 @@ def _blocks(stream: _Summed, path: str) -> Iterator[RecordBlock]:
         ) from error
 
 
-def _count_labels(block: RecordBlock, task: ShardTask, outcome: ShardOutcome) -> None:
+def _count_labels(block: RecordBlock, task: ShardCheck, outcome: ShardOutcome) -> None:
     if not task.label_features:
         return
     for number, record in enumerate(block.records()):
@@ -175,7 +175,7 @@ def _count_labels(block: RecordBlock, task: ShardTask, outcome: ShardOutcome) ->
 
 
 def _file_problems(
-    task: ShardTask, records: int, summed: _Summed, content: _Content
+    task: ShardCheck, records: int, summed: _Summed, content: _Content
 ) -> Iterator[Problem]:
     """Whole records, but are they those that should be there?"""
     entry = task.entry
@@ -216,11 +216,11 @@ def _file_problems(
         )
 
 
-def _problem(task: ShardTask, **data: Any) -> Problem:
+def _problem(task: ShardCheck, **data: Any) -> Problem:
     return Problem.of(CorruptShardError.at(task.path, **data), task.name)
 
 
-def _index_problems(task: ShardTask, content: _Content) -> Iterator[Problem]:
+def _index_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
     if task.index_path is None:
         return
     try:

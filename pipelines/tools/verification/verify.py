@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pipelines.tools.verification.problems import Problem
-from pipelines.tools.verification.shards import ShardOutcome, ShardTask, check_shard
+from pipelines.tools.verification.shards import ShardCheck, ShardOutcome, check_shard
 from pipelines.tools.verification.whole import (
     check_labels,
     check_no_manifest,
@@ -131,7 +131,7 @@ def verify_dataset(
     )
 
 
-def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardTask], list[Problem]]:
+def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[Problem]]:
     """What to read, and what is amiss in the names alone."""
     problems: list[Problem] = []
     if MANIFEST_FILE in files.sizes:
@@ -147,10 +147,10 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardTask], list[P
         names = [name for name in sorted(files.sizes) if _LIKE_A_SHARD.search(name)]
         if not names and not problems:
             raise
-        tasks = [ShardTask(name=n, path=files.path(n), split="unknown") for n in names]
+        tasks = [ShardCheck(name=n, path=files.path(n), split="unknown") for n in names]
         return None, tasks, [*problems, Problem.of(error, "")]
     tasks = [
-        ShardTask(
+        ShardCheck(
             name=shard.path,
             path=files.path(shard.path),
             split=split,
@@ -176,10 +176,10 @@ def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]
     return None, problems
 
 
-def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardTask]:
+def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardCheck]:
     labels = label_features(files, manifest)
     return [
-        ShardTask(
+        ShardCheck(
             name=shard.path,
             path=files.path(shard.path),
             split=shard.split,
@@ -193,7 +193,7 @@ def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardTask]:
     ]
 
 
-def _checked(tasks: Sequence[ShardTask], num_bytes: int, processes: int) -> Iterator[ShardOutcome]:
+def _checked(tasks: Sequence[ShardCheck], num_bytes: int, processes: int) -> Iterator[ShardOutcome]:
     """The outcomes in the order of the tasks."""
     is_remote = any("://" in task.path for task in tasks)
     processes = min(processes, len(tasks))
@@ -211,7 +211,7 @@ def _checked(tasks: Sequence[ShardTask], num_bytes: int, processes: int) -> Iter
         yield from pool.map(check_shard, tasks)
 
 
-def _seconds(tasks: Sequence[ShardTask], num_bytes: int) -> float:
+def _seconds(tasks: Sequence[ShardCheck], num_bytes: int) -> float:
     """About how long one process takes."""
     labelled = sum(task.records or 0 for task in tasks if task.label_features)
     return num_bytes / _BYTES_A_SECOND + labelled / _LABELS_A_SECOND

@@ -8,7 +8,7 @@ import pytest
 from absl import logging
 
 from components.common import progress
-from components.common.progress import Work, shown_progress
+from components.common.progress import Work, show_progress
 from components.common.summaries import start_working, working_folder, write_summary
 
 WORK = {"train-00000": Work(30, 3_000_000), "train-00001": Work(70, 7_000_000)}
@@ -28,7 +28,7 @@ def write_half(uri) -> None:
 def test_a_line_is_logged_where_there_is_no_terminal(tmp_path, monkeypatch, caplog):
     monkeypatch.setattr(progress, "_LOG_SECONDS", 0.05)
     logging.set_verbosity(logging.INFO)
-    with shown_progress(str(tmp_path), WORK, unit="images"):
+    with show_progress(str(tmp_path), WORK, unit="images"):
         write_half(tmp_path)
     lines = [record.getMessage() for record in caplog.records]
     assert any(line.startswith("30 of 100 images, ") and "time left" in line for line in lines)
@@ -36,7 +36,7 @@ def test_a_line_is_logged_where_there_is_no_terminal(tmp_path, monkeypatch, capl
 
 def test_a_bar_is_drawn_on_a_terminal(tmp_path, monkeypatch, capfd):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with shown_progress(str(tmp_path), WORK, unit="images"):
+    with show_progress(str(tmp_path), WORK, unit="images"):
         write_half(tmp_path)
     drawn = capfd.readouterr().err
     assert "30/100" in drawn
@@ -44,5 +44,5 @@ def test_a_bar_is_drawn_on_a_terminal(tmp_path, monkeypatch, capfd):
 
 
 def test_an_error_inside_is_not_held_back(tmp_path):
-    with pytest.raises(KeyError, match="inside"), shown_progress(str(tmp_path), WORK, unit="x"):
+    with pytest.raises(KeyError, match="inside"), show_progress(str(tmp_path), WORK, unit="x"):
         raise KeyError("inside")

@@ -12,7 +12,7 @@ from components.common.summaries import (
     working_folder,
     write_summary,
 )
-from components.common.worker_errors import raise_reported, reported
+from components.common.worker_errors import raise_reported_error, report_errors
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, InputError
 from trainer_utils.storage.file_system import FileRefusedError
 
@@ -33,29 +33,29 @@ def uri(tmp_path):
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_an_error_is_raised_again_as_it_was(uri, error):
-    with reported(uri, "gather-train-00000"):
+    with report_errors(uri, "gather-train-00000"):
         raise error
     assert finished_names(working_folder(uri)) == ["gather-train-00000"]
     with pytest.raises(type(error)) as found:
-        raise_reported(read_summaries(working_folder(uri)), STEPS)
+        raise_reported_error(read_summaries(working_folder(uri)), STEPS)
     assert (type(found.value), str(found.value)) == (type(error), str(error))
     assert vars(found.value) == vars(error)
 
 
 def test_the_earliest_step_is_the_cause(uri):
     for name in ("gather-a", "scatter-b", "scatter-c", "gather-d"):
-        with reported(uri, name):
+        with report_errors(uri, name):
             raise DatasetError(name)
     write_summary(working_folder(uri), "survey-e", {"records": 3})
     with pytest.raises(DatasetError, match="scatter-b"):
-        raise_reported(read_summaries(working_folder(uri)), STEPS)
+        raise_reported_error(read_summaries(working_folder(uri)), STEPS)
 
 
 def test_nothing_is_raised_where_all_went_well_and_other_errors_pass(uri):
-    with reported(uri, "scatter-a"):
+    with report_errors(uri, "scatter-a"):
         write_summary(working_folder(uri), "scatter-a", {"records": 3})
-    raise_reported(read_summaries(working_folder(uri)), STEPS)
-    with pytest.raises(ZeroDivisionError), reported(uri, "scatter-b"):
+    raise_reported_error(read_summaries(working_folder(uri)), STEPS)
+    with pytest.raises(ZeroDivisionError), report_errors(uri, "scatter-b"):
         print(1 // 0)
 
 

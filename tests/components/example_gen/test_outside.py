@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.common.listing import LeftOut, Listing
-from components.example_gen.outside import refuse_outside, suggested_roots
+from components.example_gen.outside import refuse_outside, suggest_roots
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import InputError
 
@@ -33,7 +33,7 @@ def listing_of(*uris: str, inside: int = 0) -> Listing:
     ],
 )
 def test_the_roots_that_are_suggested_hold_every_file(uris, roots):
-    assert suggested_roots(uris, base="/home/lists") == roots
+    assert suggest_roots(uris, base="/home/lists") == roots
 
 
 PARTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)
@@ -42,7 +42,7 @@ PARTS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)
 @given(st.lists(PARTS, min_size=1, max_size=6))
 def test_every_file_is_below_a_suggested_root_and_none_is_a_whole_disk(paths):
     uris = ["/" + "/".join([*parts, "x.jpg"]) for parts in paths]
-    roots = suggested_roots(uris, base="/home")
+    roots = suggest_roots(uris, base="/home")
     assert all(any(Path(root) in Path(uri).parents for root in roots) for uri in uris)
     assert os.sep not in roots
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainer_utils.dataset.merging import merged
+from trainer_utils.dataset.merging import merge_descriptions
 from trainer_utils.format import Feature
 
 
@@ -21,11 +21,11 @@ from trainer_utils.format import Feature
 )
 def test_what_is_said_holds_in_all(extras, expected):
     features = [Feature(type="string", shape=(4, 5, 3), extra=extra) for extra in extras]
-    assert merged(features) == Feature(type="string", shape=(4, 5, 3), extra=expected)
+    assert merge_descriptions(features) == Feature(type="string", shape=(4, 5, 3), extra=expected)
 
 
 def test_shapes_that_differ_make_sizes_mixed():
     features = [
         Feature(type="string", shape=(height, 5, 3), extra={"sizes": "fixed"}) for height in (4, 6)
     ]
-    assert merged(features).extra == {"sizes": "mixed"}
+    assert merge_descriptions(features).extra == {"sizes": "mixed"}

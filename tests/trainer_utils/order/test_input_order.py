@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.order import FileRange, InputOrder, OrderOptions, mixed_ranges
+from trainer_utils.order import FileRange, InputOrder, OrderOptions, mix_ranges
 
 REPOSITORY = Path(__file__).parents[3]
 SIZES = [30, 0, 1, 22]
@@ -95,7 +95,7 @@ PINNED = {
 
 def digest_of(settings: dict) -> str:
     datasets = [ranges_of([100, 7, 0, 93], "a"), ranges_of([41, 60], "b")]
-    ranges = mixed_ranges(datasets, settings.get("weights"))
+    ranges = mix_ranges(datasets, settings.get("weights"))
     order = InputOrder(ranges, OrderOptions(**settings), num_workers=4, mean_record_bytes=100)
     steps = [
         [tuple(name) for name in order.records(epoch=epoch, step=step, worker=worker)]

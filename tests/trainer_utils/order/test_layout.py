@@ -1,4 +1,4 @@
-"""`Layout` against brute force over every small case."""
+"""`BatchLayout` against brute force over every small case."""
 
 import contextlib
 import itertools
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainer_utils import ConfigError
-from trainer_utils.order.layout import EQUAL, Layout, Share
+from trainer_utils.order.layout import EQUAL, BatchLayout, Share
 
 RECORDS = [0, 1, 2, 7, 8, 9, 16, 23, 24, 47, 100]
 CASES = [
@@ -17,8 +17,8 @@ CASES = [
 ]
 
 
-def layout_of(records: int, workers: int, batch_size: int, remainder: str | None) -> Layout:
-    return Layout(
+def layout_of(records: int, workers: int, batch_size: int, remainder: str | None) -> BatchLayout:
+    return BatchLayout(
         num_records=records, batch_size=batch_size, num_workers=workers, remainder=remainder
     )
 
@@ -28,7 +28,7 @@ def shares(records: int, workers: int, batch_size: int, remainder: str | None) -
     return [layout.share(worker) for worker in range(workers)]
 
 
-def step_rows(layout: Layout) -> list[list[int]]:
+def step_rows(layout: BatchLayout) -> list[list[int]]:
     """How many records each worker has of each batch."""
     return [
         [last - first for first, last in (layout.rows(worker, step=n) for n in range(layout.steps))]
@@ -36,7 +36,7 @@ def step_rows(layout: Layout) -> list[list[int]]:
     ]
 
 
-def possible(remainder: str | None) -> list[Layout]:
+def possible(remainder: str | None) -> list[BatchLayout]:
     layouts = []
     for case in CASES:
         with contextlib.suppress(ConfigError):
@@ -154,7 +154,9 @@ def test_lanes_hold_what_they_give_to_all_batches_and_their_part_of_what_is_left
     remainder, num_lanes
 ):
     for records in (8, 17, 100, 1001):
-        layout = Layout(num_records=records, batch_size=8, remainder=remainder, num_lanes=num_lanes)
+        layout = BatchLayout(
+            num_records=records, batch_size=8, remainder=remainder, num_lanes=num_lanes
+        )
         bounds = [layout.lane_bound(lane) for lane in range(num_lanes + 1)]
         assert (bounds[0], bounds[-1]) == (0, records)
         given = sum(
@@ -168,7 +170,7 @@ def test_lanes_hold_what_they_give_to_all_batches_and_their_part_of_what_is_left
 @pytest.mark.parametrize("num_lanes", [2, 3, 8])
 @pytest.mark.parametrize("workers", [1, 2, 3, 4, 6, 12])
 def test_a_workers_rows_lie_in_its_lanes_however_many_there_are(num_lanes, workers):
-    layout = Layout(num_records=1000, batch_size=24, num_workers=workers, num_lanes=num_lanes)
+    layout = BatchLayout(num_records=1000, batch_size=24, num_workers=workers, num_lanes=num_lanes)
     for worker in range(workers):
         lanes = layout.lanes_of(worker)
         for step in (0, layout.steps - 1):
@@ -193,4 +195,4 @@ def test_a_setting_that_is_not_allowed_is_named(setting, value):
     settings = {"num_records": 10, "batch_size": 8, "num_workers": 2, setting: value}
     name = {"num_replicas": "workers"}.get(setting, setting)
     with pytest.raises(ConfigError, match=rf"^{name}: expected "):
-        Layout(**settings)
+        BatchLayout(**settings)

@@ -27,7 +27,7 @@ from trainer_utils.order import (
     RecordName,
     Sequential,
     Windowed,
-    mixed_ranges,
+    mix_ranges,
 )
 
 REMAINDERS = [None, "drop", "pad", "balance"]
@@ -149,7 +149,7 @@ def ranges_of(case: Case) -> list[FileRange]:
         )
         wanted = resolve_slices(text, {"train": sum(shards)})
         datasets.append([part for one in wanted for part in cut(files, one.start, one.stop)])
-    return mixed_ranges(datasets, case.settings["weights"])
+    return mix_ranges(datasets, case.settings["weights"])
 
 
 class Reader:

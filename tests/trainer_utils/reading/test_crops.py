@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from trainer_utils.reading.crops import (
     DCT_RATIOS,
-    Box,
+    CropBox,
     centre_box,
     dct_ratio_index,
     inner_extent,
@@ -67,7 +67,7 @@ def test_the_scale_of_decoding_is_the_smallest_that_is_above_the_target(extent, 
 def test_a_box_at_a_smaller_scale_stays_within_the_image(ratio):
     """libjpeg rounds the sides of a scaled image up."""
     for height, top in itertools.product(range(ratio, 40), range(12)):
-        begin, extent = Box(np.array([top, 0]), np.array([height, 40])).at_scale(ratio)
+        begin, extent = CropBox(np.array([top, 0]), np.array([height, 40])).at_scale(ratio)
         assert begin[0] >= 0
         assert extent[0] >= 1
         assert (begin + extent)[0] <= -(-(top + height) // ratio)
