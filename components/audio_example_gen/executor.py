@@ -6,7 +6,8 @@ from typing import Any
 from components.audio_example_gen.settings import AudioSettings
 from components.example_gen.executor import ExampleGenExecutor
 from components.example_gen.file_conversion import FileConversion
-from components.example_gen.simple_layouts import LISTS, names_at_top
+from components.example_gen.settings import LISTS
+from components.example_gen.simple_layouts import names_at_top
 
 __all__ = ["AudioConversion", "Executor"]
 

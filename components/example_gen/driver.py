@@ -5,11 +5,12 @@ class TextExampleGenDriver(FileTreeDriver):
     def is_source_file(self, path): return path.endswith(".csv")
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, ClassVar
 
 from tfx.components.example_gen import driver, input_processor
-from tfx.proto import example_gen_pb2
+from tfx.orchestration import data_types
+from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.example_gen.inputs import LocatedInputs, fingerprint, locate
 from components.example_gen.settings import ExampleGenSettings
@@ -38,14 +39,21 @@ class FileTreeDriver(driver.FileBasedDriver):
         return True
 
     def resolve_exec_properties(  # noqa: D102
-        self, exec_properties, pipeline_info, component_info
+        self,
+        exec_properties: dict[str, Any],
+        pipeline_info: data_types.PipelineInfo,
+        component_info: data_types.ComponentInfo,
     ) -> dict[str, Any]:
         self._properties = exec_properties
         return super().resolve_exec_properties(exec_properties, pipeline_info, component_info)
 
     def get_input_processor(  # noqa: D102
-        self, splits, range_config=None, input_base_uri=None
+        self,
+        splits: Iterable[example_gen_pb2.Input.Split],
+        range_config: range_config_pb2.RangeConfig | None = None,
+        input_base_uri: str | None = None,
     ) -> input_processor.FileBasedInputProcessor:
+        assert input_base_uri is not None  # of a file-based ExampleGen
         settings = self.settings_class.from_properties(self._properties)
         located = locate(
             input_base_uri,
@@ -62,7 +70,12 @@ class FileTreeDriver(driver.FileBasedDriver):
 class _NestedInputProcessor(input_processor.FileBasedInputProcessor):
     """Resolves spans and patterns as TFX does; its fingerprint is ours."""
 
-    def __init__(self, located: LocatedInputs, splits, range_config=None) -> None:  # type: ignore[no-untyped-def]
+    def __init__(
+        self,
+        located: LocatedInputs,
+        splits: Iterable[example_gen_pb2.Input.Split],
+        range_config: range_config_pb2.RangeConfig | None,
+    ) -> None:
         self._located = located
         super().__init__(self._located.base, splits, range_config)
 

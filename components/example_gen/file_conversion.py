@@ -124,7 +124,7 @@ class FileConversion(Conversion[FilePlan]):
         """Reads every file, writes the shards, and reads them back."""
         start_working(uri)
         with show_progress(uri, _work(plan), unit=self.unit), self._make_pipeline() as pipeline:
-            pipeline | WriteMediaShards(  # type: ignore[operator]
+            pipeline | WriteMediaShards(
                 plan, base=self.located.base, uri=uri, settings=self.settings
             )
         shards, summaries = _read_reports(uri, plan)

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.pvalue import PBegin, PCollection
 
 from components.common.blobs import BlobReader
 from components.common.guard import one_input
@@ -37,7 +38,7 @@ _GROUP_BYTES = 8 << 20
 _LOCAL, _REMOTE, _TABLE = (2, 16), (16, 8), (1, 16)
 
 
-class WriteMediaShards(beam.PTransform):
+class WriteMediaShards(beam.PTransform[PBegin, PCollection[None]]):
     """Writes every shard of a plan, with a summary beside each.
 
     Tasks go to workers as files, by name: a plan of a million inputs is too large for the graphs
@@ -59,13 +60,14 @@ class WriteMediaShards(beam.PTransform):
         for task in plan.tasks:
             write_task(working_folder(uri), task)
 
-    def expand(self, begin: Any) -> Any:
+    def expand(self, begin: PBegin) -> PCollection[None]:
         """The shards and their summaries are side effects; the output holds nothing."""
-        return (
+        done: PCollection[None] = (
             begin
             | "CreateTasks" >> beam.Create(self._names)
             | "WriteShards" >> beam.ParDo(self._fn)
         )
+        return done
 
 
 @beam.typehints.with_input_types(str)

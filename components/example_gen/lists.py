@@ -38,7 +38,6 @@ from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
 from components.example_gen.automl import Row, as_table, automl_rows
 from components.example_gen.list_files import (
-    MEDIA,
     WORDS,
     embedded_sources,
     feature_names,
@@ -48,7 +47,7 @@ from components.example_gen.list_files import (
     split_of_name,
 )
 from components.example_gen.list_table import ListTable, read_list
-from components.example_gen.settings import COLUMN_KINDS
+from components.example_gen.settings import COLUMN_KINDS, MEDIA
 from components.tables.headers import check_agreement
 from components.tables.kinds import LABEL_NAMES
 from components.tables.reading import DELIMITERS, SUFFIXES

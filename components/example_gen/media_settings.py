@@ -26,4 +26,6 @@ class MediaSettings(ExampleGenSettings):
     def for_manifest(self) -> dict[str, Any]:
         """The settings as a manifest keeps them, those of images and sounds among them."""
         config = super().for_manifest()
-        return config | config.pop("images") | config.pop("audio")
+        for name in ("images", "audio"):
+            config |= config.pop(name)
+        return config

@@ -65,7 +65,8 @@ class Partition:
     def places_of(self, hashes: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
         """The place among `names` of each of many inputs, by their hashes."""
         ends = np.array(self.ends, np.uint64)
-        return np.searchsorted(ends, hashes % ends[-1], side="right")
+        places: npt.NDArray[np.int64] = np.searchsorted(ends, hashes % ends[-1], side="right")
+        return places
 
     def stratified(
         self,

@@ -120,7 +120,7 @@ class RowConversion(Conversion[RowPlan]):
             for number, piece in enumerate(self.pieces)
         }
         with show_progress(uri, work, unit="pieces"), self._make_pipeline() as pipeline:
-            pipeline | InspectPieces(  # type: ignore[operator]
+            pipeline | InspectPieces(
                 self.pieces,
                 base=self.located.base,
                 uri=uri,
@@ -143,7 +143,7 @@ class RowConversion(Conversion[RowPlan]):
             for number, report in enumerate(self._reports)
         }
         with show_progress(uri, work, unit="rows"), self._make_pipeline() as pipeline:
-            pipeline | WriteRows(plan, len(self.pieces), uri=uri, settings=self.settings)  # type: ignore[operator]
+            pipeline | WriteRows(plan, len(self.pieces), uri=uri, settings=self.settings)
         buckets = [summary_name("gather", number) for number in range(len(plan.buckets))]
         check_finished(uri, [*work, *buckets])
         folder = working_folder(uri)

@@ -12,6 +12,7 @@ from typing import Any
 
 import apache_beam as beam
 import pyarrow as pa
+from apache_beam.pvalue import PBegin, PCollection
 
 from components.common.summaries import check_shared, working_folder, write_summary
 from components.common.worker_errors import report_errors
@@ -62,7 +63,7 @@ def _read_piece(uri: str, number: int) -> Piece:
     return Piece(**json.loads(read_text(join(working_folder(uri), f"pieces/{number:06d}.json"))))
 
 
-class InspectPieces(beam.PTransform):
+class InspectPieces(beam.PTransform[PBegin, PCollection[None]]):
     """Reads every piece, and leaves its rows and a report of them in the working folder."""
 
     def __init__(
@@ -79,13 +80,14 @@ class InspectPieces(beam.PTransform):
         self._fn = _InspectFn(base, uri, options, rules)
         _write_pieces(uri, pieces)
 
-    def expand(self, begin: Any) -> Any:
+    def expand(self, begin: PBegin) -> PCollection[None]:
         """Rows and reports are side effects; the output holds nothing."""
-        return (
+        done: PCollection[None] = (
             begin
             | "CreatePieces" >> beam.Create(self._groups)
             | "InspectPieces" >> beam.ParDo(self._fn)
         )
+        return done
 
 
 @beam.typehints.with_input_types(list[int])
@@ -113,7 +115,7 @@ class _InspectFn(beam.DoFn):
             write_summary(folder, name, dataclasses.asdict(report))
 
 
-class WriteRows(beam.PTransform):
+class WriteRows(beam.PTransform[PBegin, PCollection[None]]):
     """Encodes every piece, and when all are, writes every bucket's shards."""
 
     def __init__(
@@ -125,19 +127,20 @@ class WriteRows(beam.PTransform):
         self._encode = _EncodeFn(plan, uri, settings)
         self._gather = _GatherFn(plan, pieces, uri, settings)
 
-    def expand(self, begin: Any) -> Any:
+    def expand(self, begin: PBegin) -> PCollection[None]:
         """Shards and reports are side effects; the output holds nothing."""
         encoded = (
             begin
             | "CreatePieces" >> beam.Create(self._groups)
             | "EncodePieces" >> beam.ParDo(self._encode)
         )
-        return (
+        done: PCollection[None] = (
             begin
             | "CreateBuckets" >> beam.Create(self._buckets)
             # The side input makes this wait until every piece has been encoded.
             | "GatherBuckets" >> beam.ParDo(self._gather, encoded=beam.pvalue.AsList(encoded))
         )
+        return done
 
 
 @beam.typehints.with_input_types(list[int])

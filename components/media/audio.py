@@ -217,7 +217,8 @@ def _mixed(samples: npt.NDArray[np.float32], channels: int | None) -> npt.NDArra
         RejectedInputError: TOO_MANY_CHANNELS, to be made two of.
     """
     if channels == 1:
-        return samples.mean(axis=1, keepdims=True)
+        mean: npt.NDArray[np.float32] = samples.mean(axis=1, keepdims=True)
+        return mean
     if samples.shape[1] > 1:
         raise RejectedInputError(
             "TOO_MANY_CHANNELS", f"expected at most 2 channels, got {samples.shape[1]}"
@@ -243,7 +244,7 @@ def _resample(samples: npt.NDArray[np.float32], rate: int, wished: int) -> npt.N
 
 def _wav(samples: npt.NDArray[np.float32], sample_rate: int) -> bytes:
     """A WAV file of 16 bits, rounded to the nearest."""
-    octets = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype("<i2").tobytes()
+    octets: bytes = np.clip(np.rint(samples * 32768.0), -32768, 32767).astype("<i2").tobytes()
     channels = samples.shape[1]
     if sample_rate * channels * 2 > _UNKNOWN_SIZE:
         raise RejectedInputError("UNSUPPORTED_FORMAT", f"a WAV cannot hold {sample_rate} Hz")

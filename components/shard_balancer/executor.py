@@ -63,7 +63,7 @@ class Executor(LocalFirstBeamExecutor):
         surveys = self._survey(inputs, settings, artifact.uri)
         plans = [_plan(inputs, split, surveys, settings, artifact.uri) for split in inputs.shards]
         with self._make_beam_pipeline() as pipeline:
-            pipeline | BalanceSplits(  # type: ignore[operator]
+            pipeline | BalanceSplits(
                 plans, uri=artifact.uri, settings=settings, infer=inputs.without_features
             )
         summaries = _read_summaries(artifact.uri)
@@ -88,9 +88,7 @@ class Executor(LocalFirstBeamExecutor):
         if not shards:
             return {}
         with self._make_beam_pipeline() as pipeline:
-            pipeline | SurveyShards(  # type: ignore[operator]
-                shards, uri=uri, stratify_by=settings.stratify_by
-            )
+            pipeline | SurveyShards(shards, uri=uri, stratify_by=settings.stratify_by)
         _read_summaries(uri)  # raises what a worker met
         firsts = itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)
         return {

@@ -106,6 +106,6 @@ def _joined_if_short(frames: list[Any]) -> bytes | list[memoryview]:
 
 def _emptied(arrays: list[Any]) -> Ints:
     """The arrays as one, in place of the list's: both together would take twice the memory."""
-    whole = np.concatenate([np.zeros(0, np.int64), *arrays])
+    whole: Ints = np.concatenate([np.zeros(0, np.int64), *arrays])
     arrays.clear()
     return whole

@@ -18,6 +18,7 @@ import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+from apache_beam.pvalue import PBegin, PCollection
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.common.summaries import check_shared, working_folder
@@ -53,7 +54,7 @@ class ShardSurvey:
     values: tuple[str, ...] = ()
 
 
-class SurveyShards(beam.PTransform):
+class SurveyShards(beam.PTransform[PBegin, PCollection[None]]):
     """Surveys shards, and keeps each result as a file in the working folder of `uri`."""
 
     def __init__(self, shards: Sequence[ShardFile], *, uri: str, stratify_by: str | None) -> None:
@@ -61,14 +62,15 @@ class SurveyShards(beam.PTransform):
         self._shards = list(enumerate(shards))
         self._fn = _SurveyFn(uri, stratify_by)
 
-    def expand(self, begin: Any) -> Any:
+    def expand(self, begin: PBegin) -> PCollection[None]:
         """The surveys are side effects; the output holds nothing."""
-        return (
+        done: PCollection[None] = (
             begin
             | "CreateShards" >> beam.Create(self._shards)
             | "SpreadShards" >> beam.Reshuffle()
             | "SurveyShards" >> beam.ParDo(self._fn)
         )
+        return done
 
 
 class _SurveyFn(beam.DoFn):

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import apache_beam as beam
+from apache_beam.pvalue import PBegin, PCollection
 
 from components.common.summaries import check_shared, working_folder, write_summary
 from components.common.worker_errors import report_errors
@@ -32,7 +33,7 @@ __all__ = ["STEPS", "BalanceSplits"]
 STEPS = ("survey", "scatter", "gather")
 
 
-class BalanceSplits(beam.PTransform):
+class BalanceSplits(beam.PTransform[PBegin, PCollection[None]]):
     """Writes the new shards of all splits, with a summary of each move.
 
     Args:
@@ -56,7 +57,7 @@ class BalanceSplits(beam.PTransform):
         self._scatter = _ScatterFn(plans, uri, settings, infer)
         self._gather = _GatherFn(plans, uri, settings)
 
-    def expand(self, begin: Any) -> Any:
+    def expand(self, begin: PBegin) -> PCollection[None]:
         """The shards and their summaries are side effects; the output holds nothing."""
         lots = [
             (place, number)
@@ -73,12 +74,13 @@ class BalanceSplits(beam.PTransform):
                 | "GroupByTask" >> beam.GroupByKey()
                 | "GatherTasks" >> beam.ParDo(self._gather)
             )
-        return (
+        done: PCollection[None] = (
             begin
             | "CreateSplits" >> beam.Create([plan for plan in self._plans if plan.is_one_pass])
             | "SpreadSplits" >> beam.Reshuffle()
             | "GatherSplits" >> beam.ParDo(self._gather_all)
         )
+        return done
 
 
 class _ScatterFn(beam.DoFn):

@@ -64,4 +64,5 @@ class JsonEntries:
         if is_last and self._escapes and first_is_run and len(starts) == 1:
             run -= 1
         self._escapes = bool(run % 2)
-        return quotes[lengths % 2 == 0]
+        unescaped: npt.NDArray[np.int64] = quotes[lengths % 2 == 0]
+        return unescaped

@@ -11,7 +11,8 @@ from components.example_gen.executor import ExampleGenExecutor
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.row_conversion import RowConversion
-from components.example_gen.simple_layouts import LISTS, names_at_top
+from components.example_gen.settings import LISTS
+from components.example_gen.simple_layouts import names_at_top
 from components.tables.pieces import Piece
 from components.text_example_gen.layouts import find_pieces, is_source_file, what_was_looked_for
 from components.text_example_gen.settings import TextSettings

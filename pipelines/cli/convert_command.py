@@ -43,6 +43,7 @@ _KINDS = ("image", "text", "audio")
 @click.pass_context
 def convert(
     ctx: click.Context,
+    /,
     source: str,
     out: str | None,
     kind: str | None,

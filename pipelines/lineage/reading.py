@@ -72,9 +72,10 @@ def read_executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]
 
 def _contexts(store: MetadataStore, execution: int) -> list[metadata_store_pb2.Context]:
     try:
-        return store.get_contexts_by_execution(execution)
+        contexts: list[metadata_store_pb2.Context] = store.get_contexts_by_execution(execution)
     except errors.NotFoundError:  # where another would give an empty list
         return []
+    return contexts
 
 
 def _artifact(node: metadata_store_pb2.Artifact) -> Artifact:
