@@ -19,6 +19,7 @@ from tfx.proto import trainer_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 from tfx.utils import json_utils, proto_utils
 
+from components.common.settings import ExecProperties
 from trainer_utils.format import ConfigError
 
 __all__ = ["Executor", "Trainer"]
@@ -46,7 +47,7 @@ class Executor(GenericExecutor):
         self,
         input_dict: dict[str, list[types.Artifact]],
         output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        exec_properties: ExecProperties,
     ) -> None:
         """Trains.
 
@@ -61,7 +62,7 @@ class Executor(GenericExecutor):
         super().Do(input_dict, output_dict, as_tfx_properties(exec_properties))
 
 
-def as_tfx_properties(exec_properties: Mapping[str, Any]) -> dict[str, Any]:
+def as_tfx_properties(exec_properties: ExecProperties) -> dict[str, Any]:
     """Execution properties with the batch size in `custom_config`, the steps in `train_args`."""
     properties = dict(exec_properties)
     given = {name: properties.pop(name, None) or 0 for name in ("batch_size", "train_steps")}

@@ -1,9 +1,9 @@
 """The engine of all ExampleGens of files, for audio."""
 
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from components.audio_example_gen.settings import AudioSettings
+from components.common.settings import ExecProperties
 from components.example_gen.executor import ExampleGenExecutor
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.settings import LISTS
@@ -17,7 +17,7 @@ class Executor(ExampleGenExecutor):
 
     producer = "AudioExampleGen"
 
-    def conversion(self, exec_properties: Mapping[str, Any]) -> FileConversion:  # noqa: D102
+    def conversion(self, exec_properties: ExecProperties) -> FileConversion:  # noqa: D102
         return AudioConversion(exec_properties, self._make_beam_pipeline)
 
 

@@ -29,10 +29,11 @@ _FIRST, _SECOND = b"\x0a", b"\x12"
 _LIST_TAGS = {"string": b"\x0a", "float": b"\x12", "int": b"\x1a"}
 
 _Sizes = npt.NDArray[np.int64]
-_Piece = bytes | npt.NDArray[Any]  # the same for every row, or a number to be written as a varint
+_Numbers = npt.NDArray[np.integer[Any]]
+_Piece = bytes | _Numbers  # the same for every row, or a number to be written as a varint
 
 
-def encode_batch(columns: Mapping[str, Any]) -> Any:
+def encode_batch(columns: Mapping[str, pa.Array]) -> pa.Array:
     """Every row as a message.
 
     Args:
@@ -42,7 +43,7 @@ def encode_batch(columns: Mapping[str, Any]) -> Any:
     Returns:
         A binary array, one message a row.
     """
-    parts: list[Any] = []
+    parts: list[pa.Array] = []
     total: Any = 0
     for name in sorted(columns):
         head, values, sizes = _entry(name, columns[name])
@@ -56,7 +57,7 @@ def encode_batch(columns: Mapping[str, Any]) -> Any:
     return join_binary([outer, *parts])
 
 
-def frame_batch(examples: Any) -> Any:
+def frame_batch(examples: pa.Array) -> pa.Array:
     """Each message of a binary array in its TFRecord frame, as a binary array."""
     offsets, data = _buffers(examples)
     crc, ends = google_crc32c.value, offsets.tolist()
@@ -66,23 +67,23 @@ def frame_batch(examples: Any) -> Any:
     return join_binary([headers, examples, footers])
 
 
-def join_binary(parts: Sequence[Any]) -> Any:
+def join_binary(parts: Sequence[pa.Array]) -> pa.Array:
     """Binary arrays of one length, joined row by row."""
     return pc.binary_join_element_wise(*parts, b"")
 
 
-def binary_of_rows(rows: npt.NDArray[np.uint8]) -> Any:
+def binary_of_rows(rows: npt.NDArray[np.uint8]) -> pa.Array:
     """`(n, width) uint8` as a binary array of n values."""
     offsets = np.arange(len(rows) + 1, dtype=np.int32) * np.int32(rows.shape[1])
     return _binary(offsets, rows)
 
 
-def _binary(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> Any:
+def _binary(offsets: npt.NDArray[np.int32], data: npt.NDArray[np.uint8]) -> pa.Array:
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(data))]
     return pa.Array.from_buffers(pa.binary(), len(offsets) - 1, buffers)
 
 
-def _buffers(array: Any) -> tuple[npt.NDArray[np.int32], bytes]:
+def _buffers(array: pa.Array) -> tuple[npt.NDArray[np.int32], bytes]:
     """Offsets from 0 and bytes of a binary array without nulls."""
     offsets = np.frombuffer(array.buffers()[1], np.int32)[array.offset :][: len(array) + 1]
     data = array.buffers()[2]
@@ -90,7 +91,7 @@ def _buffers(array: Any) -> tuple[npt.NDArray[np.int32], bytes]:
     return offsets - offsets[0], whole
 
 
-def _entry(name: str, array: Any) -> tuple[Any, Any, _Sizes]:
+def _entry(name: str, array: pa.Array) -> tuple[pa.Array, pa.Array, _Sizes]:
     """A feature's entry in the map: what stands before its values, these, and both's size."""
     present = _present(array)
     kind, body = _body(array)
@@ -109,14 +110,14 @@ def _entry(name: str, array: Any) -> tuple[Any, Any, _Sizes]:
     return _headers(len(array), pieces, present=present), body, sizes
 
 
-def _present(array: Any) -> npt.NDArray[np.bool_]:
+def _present(array: pa.Array) -> npt.NDArray[np.bool_]:
     present = array.is_valid()
     if pa.types.is_list(array.type):
         present = pc.and_(present, pc.greater(pc.fill_null(pc.list_value_length(array), 0), 0))
     return np.asarray(present.to_numpy(zero_copy_only=False), np.bool_)
 
 
-def _body(array: Any) -> tuple[str, Any]:
+def _body(array: pa.Array) -> tuple[str, pa.Array]:
     """`int`, `float` or `string`, and the bytes of each row's values, empty for none."""
     if not pa.types.is_list(array.type):
         if pa.types.is_integer(array.type) or pa.types.is_floating(array.type):
@@ -138,14 +139,16 @@ def _body(array: Any) -> tuple[str, Any]:
     return "string", _binary(offsets[ends], np.frombuffer(data, np.uint8))
 
 
-def _kept(array: Any, octets: npt.NDArray[np.uint8], kind: str) -> Any:
+def _kept(
+    array: pa.Array, octets: npt.NDArray[np.uint8], kind: str
+) -> npt.NDArray[np.bool_] | slice:
     """Which octets of `_packed(array.fill_null(0))` are of values that are there."""
     if not array.null_count:
         return slice(None)
     return np.repeat(_present(array), 4 if kind == "float" else _packed(array.fill_null(0))[2])
 
 
-def _packed(values: Any) -> tuple[str, npt.NDArray[np.uint8], _Sizes]:
+def _packed(values: pa.Array) -> tuple[str, npt.NDArray[np.uint8], _Sizes]:
     """Numbers as they stand in a packed field: the kind, all bytes, and each number's size."""
     if pa.types.is_floating(values.type):
         floats = values.to_numpy(zero_copy_only=False).astype("<f4")
@@ -157,13 +160,13 @@ def _packed(values: Any) -> tuple[str, npt.NDArray[np.uint8], _Sizes]:
     return "int", octets[used], used.sum(axis=1)
 
 
-def _offsets(sizes: Any) -> npt.NDArray[np.int32]:
+def _offsets(sizes: _Sizes) -> npt.NDArray[np.int32]:
     offsets = np.zeros(len(sizes) + 1, np.int32)
     np.cumsum(sizes, out=offsets[1:])
     return offsets
 
 
-def _headers(rows: int, pieces: Sequence[_Piece], *, present: npt.NDArray[np.bool_]) -> Any:
+def _headers(rows: int, pieces: Sequence[_Piece], *, present: npt.NDArray[np.bool_]) -> pa.Array:
     """What stands before each row's values; nothing where `present` is False."""
     octets, used = [], []
     for piece in pieces:
@@ -183,7 +186,7 @@ def _same(piece: bytes) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
 
 
 def _varints(
-    numbers: npt.NDArray[Any],
+    numbers: _Numbers,
 ) -> tuple[npt.NDArray[np.uint8], npt.NDArray[np.bool_]]:
     """`(n, width)` bytes of base 128, least significant group first, and which of them count."""
     numbers = numbers.astype(np.uint64, copy=False)
@@ -199,7 +202,7 @@ def _varints(
     return groups | more * np.uint8(0x80), places < sizes[:, None]
 
 
-def _varint_sizes(numbers: npt.NDArray[Any]) -> _Sizes:
+def _varint_sizes(numbers: _Numbers) -> _Sizes:
     numbers = numbers.astype(np.uint64, copy=False)
     most = int(numbers.max(initial=0))
     sizes = np.ones(len(numbers), np.int64)

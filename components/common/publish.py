@@ -25,6 +25,7 @@ from trainer_utils.format import (
     render_features,
     render_shard_info,
 )
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import (
     DATUM_SHARDS_FILE,
     DATUM_TYPES_FILE,
@@ -185,5 +186,5 @@ def describe_artifact(
             artifact.set_int_custom_property(prefix + name, getattr(accounting, name))
 
 
-def _prefixed(manifest: Manifest) -> dict[str, Any]:
+def _prefixed(manifest: Manifest) -> JsonObject:
     return {f"{split}_": accounting for split, accounting in manifest.accounting.items()}

@@ -14,15 +14,25 @@ import json
 import sys
 import textwrap
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Setting, Settings, groups_of, settings_of
 
-__all__ = ["COMPRESSIONS", "ComponentSettings", "add_settings", "known_now", "without_empty"]
+__all__ = [
+    "COMPRESSIONS",
+    "ComponentSettings",
+    "ExecProperties",
+    "add_settings",
+    "known_now",
+    "without_empty",
+]
 
 _Settings = TypeVar("_Settings", bound="ComponentSettings")
 COMPRESSIONS = ("none", "gzip")
+ExecProperties: TypeAlias = dict[str, Any]
+"""Execution properties by name: int, float or str, or what will be one only in a run."""
+
 _WIDTH = 92  # of a docstring's line, without its indentation
 
 # What TFX puts in a value's place until the run, by module.

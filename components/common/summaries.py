@@ -12,9 +12,9 @@ import json
 import os
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from typing import Any
 
 from trainer_utils.format import ConfigError, DatasetError, Manifest
+from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import (
     DATASET_FILES,
     INDEX_FOLDER,
@@ -171,15 +171,15 @@ def check_finished(uri: str, names: Collection[str]) -> None:
         )
 
 
-def write_summary(folder: str, name: str, summary: Mapping[str, Any]) -> None:
+def write_summary(folder: str, name: str, summary: Mapping[str, Json]) -> None:
     """Keeps one shard's report. Names must differ by shard, and be equal for a retry."""
     path = join(folder, f"summaries/{name}.json")
     write_text(path, json.dumps(summary), temporary_folder=folder)
 
 
-def read_summary(folder: str, name: str) -> dict[str, Any]:
+def read_summary(folder: str, name: str) -> JsonObject:
     """One report."""
-    summary: dict[str, Any] = json.loads(read_text(join(folder, f"summaries/{name}.json")))
+    summary: JsonObject = json.loads(read_text(join(folder, f"summaries/{name}.json")))
     return summary
 
 
@@ -190,7 +190,7 @@ def finished_names(folder: str) -> list[str]:
     return [name.removesuffix(".json") for name in names]
 
 
-def read_summaries(folder: str) -> list[dict[str, Any]]:
+def read_summaries(folder: str) -> list[JsonObject]:
     """All reports, sorted by name."""
     summaries = join(folder, "summaries")
     if not exists(summaries):

@@ -9,11 +9,11 @@ Beam would bury the message in a worker's traceback, and make another error of i
 
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 from components.common.summaries import working_folder, write_summary
 from trainer_utils.format import DatasetError
 from trainer_utils.format.errors import error_from_json, error_to_json
+from trainer_utils.format.json_text import Json
 
 __all__ = ["raise_reported_error", "report_errors"]
 
@@ -28,7 +28,7 @@ def report_errors(uri: str, name: str) -> Iterator[None]:
         write_summary(working_folder(uri), name, summary)
 
 
-def raise_reported_error(summaries: Iterable[Mapping[str, Any]], steps: Sequence[str]) -> None:
+def raise_reported_error(summaries: Iterable[Mapping[str, Json]], steps: Sequence[str]) -> None:
     """Raises what a worker sent home.
 
     Args:

@@ -4,7 +4,7 @@ located = locate_inputs(exec_properties, is_source_file=is_list, unit="images")
 check_outcome(conversion, plan, rejects, written=99, uri=uri)
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tfx import types
@@ -14,6 +14,7 @@ from tfx.types import standard_component_specs
 from tfx.utils import proto_utils
 
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
+from components.common.settings import ExecProperties
 from components.common.summaries import working_folder
 from components.example_gen.conversion import Conversion
 from components.example_gen.inputs import LocatedInputs, locate
@@ -26,7 +27,7 @@ __all__ = ["check_outcome", "locate_inputs", "set_span"]
 
 
 def locate_inputs(
-    exec_properties: Mapping[str, Any],
+    exec_properties: ExecProperties,
     *,
     image_roots: Sequence[str] = (),
     is_source_file: Callable[[str], bool],
@@ -59,13 +60,13 @@ def locate_inputs(
     )
 
 
-def _driver_ran(exec_properties: Mapping[str, Any]) -> bool:
+def _driver_ran(exec_properties: ExecProperties) -> bool:
     """Whether TFX's driver has filled in spans; open-source Kubeflow runs none."""
     return exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME) is not None
 
 
 def set_span(
-    artifact: types.Artifact, located: LocatedInputs, exec_properties: Mapping[str, Any]
+    artifact: types.Artifact, located: LocatedInputs, exec_properties: ExecProperties
 ) -> None:
     """Sets on the artifact what TFX's driver sets, where no driver ran."""
     if _driver_ran(exec_properties):

@@ -12,6 +12,7 @@ from tfx.components.example_gen import driver, input_processor
 from tfx.orchestration import data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
 
+from components.common.settings import ExecProperties
 from components.example_gen.inputs import LocatedInputs, fingerprint, locate
 from components.example_gen.settings import ExampleGenSettings
 
@@ -40,10 +41,10 @@ class FileTreeDriver(driver.FileBasedDriver):
 
     def resolve_exec_properties(  # noqa: D102
         self,
-        exec_properties: dict[str, Any],
+        exec_properties: ExecProperties,
         pipeline_info: data_types.PipelineInfo,
         component_info: data_types.ComponentInfo,
-    ) -> dict[str, Any]:
+    ) -> ExecProperties:
         self._properties = exec_properties
         return super().resolve_exec_properties(exec_properties, pipeline_info, component_info)
 

@@ -4,7 +4,7 @@ find_embedded(file, stream)["image"].bytes_column      # 'image.bytes', as Huggi
 """
 
 import dataclasses
-from typing import Any
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet
@@ -34,7 +34,7 @@ class Embedded:
     heads: tuple[bytes, ...] = ()
 
 
-def find_embedded(file: Any, stream: Any) -> dict[str, Embedded]:
+def find_embedded(file: pa.parquet.ParquetFile, stream: BinaryIO) -> dict[str, Embedded]:
     """The columns of bytes, or of structs with bytes, by name.
 
     Args:
@@ -48,13 +48,13 @@ def find_embedded(file: Any, stream: Any) -> dict[str, Embedded]:
     }
 
 
-def _holds_bytes(kind: Any) -> bool:
+def _holds_bytes(kind: pa.DataType) -> bool:
     if pa.types.is_struct(kind):
         return any(f.name == _BYTES_FIELD and _holds_bytes(f.type) for f in kind)
     return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
 
 
-def _facts_of(file: Any, field: Any, stream: Any) -> Embedded:
+def _facts_of(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -> Embedded:
     paths: list[str | None] = [None] * file.metadata.num_rows
     bytes_column = field.name
     if pa.types.is_struct(field.type):
@@ -73,7 +73,7 @@ def _facts_of(file: Any, field: Any, stream: Any) -> Embedded:
     return Embedded(field.name, bytes_column, row_bytes, paths, _heads(stream, bytes_column))
 
 
-def _heads(stream: Any, column: str) -> tuple[bytes, ...]:
+def _heads(stream: BinaryIO, column: str) -> tuple[bytes, ...]:
     """How the first values of a column begin, read without its row group."""
     file = pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
     for batch in file.iter_batches(batch_size=_HEADS, columns=[column]):

@@ -7,7 +7,6 @@ class Executor(ExampleGenExecutor):
         return ImageConversion(exec_properties, self._make_beam_pipeline)
 """
 
-from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from tfx import types
@@ -15,6 +14,7 @@ from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.publish import describe_artifact, publish_dataset
+from components.common.settings import ExecProperties
 from components.example_gen.conclusion import check_outcome, set_span
 from components.example_gen.conversion import Conversion
 from components.example_gen.manifest import make_manifest
@@ -32,7 +32,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
 
     producer: ClassVar[str]
 
-    def conversion(self, exec_properties: Mapping[str, Any]) -> Conversion[Any]:
+    def conversion(self, exec_properties: ExecProperties) -> Conversion[Any]:
         """The steps for what the execution properties ask.
 
         Raises:
@@ -44,7 +44,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         self,
         input_dict: dict[str, list[types.Artifact]],
         output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        exec_properties: ExecProperties,
     ) -> None:
         """Converts the inputs.
 

@@ -7,7 +7,6 @@ A feature that an example lacks is sparse, and so are lists that may differ in l
 """
 
 from collections.abc import Sequence
-from typing import Any
 
 from components.common.listing import Column
 from components.example_gen.file_plan import FilePlan
@@ -18,6 +17,7 @@ from components.example_gen.row_encoding import EncodingReport, id_feature
 from components.example_gen.row_plan import RowPlan
 from trainer_utils.format import Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
+from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["features_of_files", "features_of_rows"]
 
@@ -89,7 +89,7 @@ def _image(facts: ImageFacts, *, label_map: bool = False) -> Feature:
     if facts.formats == ["RAW"]:
         return Feature(type="string", extra={"encoding": "raw", "image_shape": facts.shape})
     height, width, _ = facts.shape
-    extra: dict[str, Any] = {"sizes": "fixed" if facts.one_size else "mixed"}
+    extra: JsonObject = {"sizes": "fixed" if facts.one_size else "mixed"}
     if not DATUM_IMAGE_FORMATS.issuperset(facts.formats):
         extra["formats"] = facts.formats
     if label_map:
@@ -107,7 +107,7 @@ def _audio(name: str, summaries: Sequence[ShardSummary]) -> Feature:
     for summary in summaries:
         if name in summary.audio:
             facts.join(summary.audio[name])
-    extra: dict[str, Any] = {"encoding": "wav"}
+    extra: JsonObject = {"encoding": "wav"}
     common = {
         "sample_rate": facts.sample_rates,
         "num_frames": facts.num_frames,
@@ -129,7 +129,7 @@ def _value(
         longest: of its lists.
         is_missing: whether an example lacks it.
     """
-    extra: dict[str, Any] = {}
+    extra: JsonObject = {}
     if column.kind == "label":
         extra["num_classes"] = len(plan.vocabularies[column.name])
     kind = _TYPES[column.kind]

@@ -6,14 +6,15 @@ class ImageConversion(FileConversion):
 
 import collections
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import apache_beam as beam
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing, join_listings
 from components.common.progress import Work, show_progress
+from components.common.settings import ExecProperties
 from components.common.summaries import (
     check_finished,
     read_summary,
@@ -65,7 +66,7 @@ class FileConversion(Conversion[FilePlan]):
     listing: Listing
 
     def __init__(
-        self, exec_properties: Mapping[str, Any], make_pipeline: Callable[[], beam.Pipeline]
+        self, exec_properties: ExecProperties, make_pipeline: Callable[[], beam.Pipeline]
     ) -> None:
         self.settings = self.settings_class.from_properties(exec_properties)
         self._make_pipeline = make_pipeline

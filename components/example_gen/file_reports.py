@@ -6,12 +6,12 @@ summary.add({"image": stored}, columns, values)
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from components.common.listing import Column, Value
 from components.common.rejects import Reject
 from components.media.audio import StoredAudio
 from components.media.images import StoredImage
+from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["AudioFacts", "ImageFacts", "ShardSummary", "Stored"]
 
@@ -96,7 +96,7 @@ class ShardSummary:
     rejects: list[Reject] = dataclasses.field(default_factory=list)
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "ShardSummary":
+    def from_json(cls, value: JsonObject) -> "ShardSummary":
         """From what `dataclasses.asdict` and JSON made of one."""
         typed = {
             "labels": {int(label): count for label, count in value["labels"].items()},

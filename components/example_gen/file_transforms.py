@@ -141,7 +141,7 @@ def _count(labels: dict[int, int], value: Value) -> None:
 
 def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
     """An entry's values as features: texts as UTF-8, floats as floats, missing ones left out."""
-    encode: dict[str, Callable[[Any], Any]] = {"string": _text, "float": float}
+    encode: dict[str, Callable[[Any], bytes | float]] = {"string": _text, "float": float}
     features: dict[str, Any] = {}
     for column, value in zip(columns, values, strict=True):
         if isinstance(value, tuple):

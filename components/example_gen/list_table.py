@@ -8,10 +8,11 @@ A row that cannot be read ends the run: what files a damaged list means is nobod
 """
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet
@@ -60,12 +61,14 @@ class ListTable:
         """What a column holds, one value a row; None where there is none."""
         return [value for array in self._arrays(name) for value in array.to_pylist()]
 
-    def _arrays(self, name: str) -> Iterator[Any]:
+    def _arrays(self, name: str) -> Iterator[pa.Array]:
         for rows in self.parts:
             count = 0 if rows.records is None else len(rows.records)
             yield rows.columns.get(name, pa.nulls(count))
 
-    def typed(self, name: str, kind: str | None, *, trim: bool = False) -> Any:
+    def typed(
+        self, name: str, kind: str | None, *, trim: bool = False
+    ) -> tuple[Column, list[Value]] | None:
         """A column's type by all of its values, and these as examples keep them.
 
         Args:
@@ -89,7 +92,11 @@ class ListTable:
 
 
 def typed_values(
-    name: str, parts: Sequence[tuple[Any, bool]], *, kind: str | None, place: Any
+    name: str,
+    parts: Sequence[tuple[pa.Array, bool]],
+    *,
+    kind: str | None,
+    place: Callable[[int], str],
 ) -> tuple[Column, list[Value]] | None:
     """A column's type by all of its values, and these as examples keep them.
 
@@ -132,7 +139,7 @@ def typed_values(
     return column, [*lists]
 
 
-def _trimmed(array: Any) -> Any:
+def _trimmed(array: pa.Array) -> pa.Array:
     """Texts without spaces round them; null where nothing is left."""
     if not pa.types.is_string(array.type):
         return array
@@ -200,7 +207,7 @@ def _read_pieces(
     return parts
 
 
-def _records(parts: Sequence[Rows]) -> Any:
+def _records(parts: Sequence[Rows]) -> npt.NDArray[np.int64]:
     """The numbers of all rows in their file, those that are not blank counted."""
     before, records = 0, [np.zeros(0, np.int64)]
     for rows in parts:
@@ -209,7 +216,7 @@ def _records(parts: Sequence[Rows]) -> Any:
     return np.concatenate(records)
 
 
-def _without_empty(parts: Sequence[Rows]) -> tuple[list[Rows], Any]:
+def _without_empty(parts: Sequence[Rows]) -> tuple[list[Rows], npt.NDArray[np.bool_]]:
     """Rows of delimiters alone are none, as spreadsheets write them below a table."""
     masks = [np.zeros(0, np.bool_)]
     for rows in parts:

@@ -4,10 +4,10 @@ MediaSettings(images=ImageOptions(resize_shorter_side=256), audio=AudioOptions(s
 """
 
 import dataclasses
-from typing import Any
 
 from components.example_gen.settings import ExampleGenSettings
 from components.media.options import AudioOptions, ImageOptions
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import group
 
 __all__ = ["MediaSettings"]
@@ -23,7 +23,7 @@ class MediaSettings(ExampleGenSettings):
     images: ImageOptions = group(ImageOptions, only=())
     audio: AudioOptions = group(AudioOptions, only=())
 
-    def for_manifest(self) -> dict[str, Any]:
+    def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them, those of images and sounds among them."""
         config = super().for_manifest()
         for name in ("images", "audio"):

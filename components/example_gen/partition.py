@@ -9,13 +9,14 @@ import bisect
 import dataclasses
 import itertools
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from components.common.listing import Column, LeftOut
+from components.common.settings import ExecProperties
 from components.tables.vocabularies import label_column
 from trainer_utils.format import ConfigError, keyed_hash
 from trainer_utils.format.naming import check_split_name
@@ -115,7 +116,7 @@ class Partition:
         return self.split_of(left.name if self.feature == OWN_NAME else "", seed=seed)
 
 
-def partition_of(exec_properties: Mapping[str, Any]) -> Partition | None:
+def partition_of(exec_properties: ExecProperties) -> Partition | None:
     """The splits that output_config asks for; None where it leaves them to the inputs.
 
     Raises:

@@ -11,7 +11,6 @@ is all that a hash looks at.
 import collections
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -163,7 +162,7 @@ class Assignment:
             return [self.splits[0]] * len(records)
         return [self.splits[place] for place in self._by_hash(self._hashes(number, records))]
 
-    def _of_rows(self, number: int, records: npt.NDArray[np.int64], values: Any) -> Numbers:
+    def _of_rows(self, number: int, records: npt.NDArray[np.int64], values: pa.Array) -> Numbers:
         hashes = self._hashes(number, records)
         if values is not None and not pa.types.is_null(values.type):
             encoded = values.cast(pa.string()).dictionary_encode()
@@ -258,7 +257,7 @@ class Assignment:
                 self.rejects.append(Reject(self.splits[splits[row]], name, code, detail))
                 splits[row] = LEFT_OUT
 
-    def _read(self, number: int, column: Column) -> tuple[Any, npt.NDArray[np.int64]]:
+    def _read(self, number: int, column: Column) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         """A column as what it was decided to be; all missing where the piece has none."""
         columns, records = read_columns(self._folder, number, [column.name])
         return typed(columns.get(column.name, pa.nulls(len(records))), column), records
@@ -296,11 +295,11 @@ def _copy_back(splits: Numbers, assigned: Sequence[Numbers]) -> None:
         part[:] = whole
 
 
-def _one(array: Any) -> Any:
+def _one(array: pa.ChunkedArray) -> pa.Array:
     return array.chunk(0) if isinstance(array, pa.ChunkedArray) else array
 
 
-def _without_id(array: Any, ids: Any) -> npt.NDArray[np.bool_]:
+def _without_id(array: pa.Array, ids: pa.Array) -> npt.NDArray[np.bool_]:
     """Which rows have a label that got no id."""
     if not pa.types.is_list(array.type):
         mask = pc.and_(array.is_valid(), ids.is_null())

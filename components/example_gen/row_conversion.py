@@ -6,14 +6,14 @@ class TextConversion(RowConversion):
 
 import abc
 import collections
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 import apache_beam as beam
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import LeftOut
 from components.common.progress import Work, show_progress
+from components.common.settings import ExecProperties
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.common.worker_errors import raise_reported_error
 from components.example_gen.conclusion import check_outcome, locate_inputs
@@ -57,7 +57,7 @@ class RowConversion(Conversion[RowPlan]):
     def __init__(
         self,
         settings: ExampleGenSettings,
-        exec_properties: Mapping[str, Any],
+        exec_properties: ExecProperties,
         make_pipeline: Callable[[], beam.Pipeline],
     ) -> None:
         self.settings = settings

@@ -22,6 +22,7 @@ from components.tables.casting import typed
 from components.tables.pieces import Piece
 from components.tables.vocabularies import label_column, label_ids
 from trainer_utils.format import permute
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
 from trainer_utils.storage.paths import is_remote, join
 
@@ -46,7 +47,7 @@ class EncodingReport:
     lengths: dict[str, tuple[int, int]]
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "EncodingReport":
+    def from_json(cls, value: JsonObject) -> "EncodingReport":
         """From what `dataclasses.asdict` and JSON made of one."""
         labels = {
             split: {int(label): count for label, count in counts.items()}
@@ -107,7 +108,9 @@ def encode_piece(
     )
 
 
-def _ids(piece: Piece, records: npt.NDArray[np.int64], names: list[str] | None, first: int) -> Any:
+def _ids(
+    piece: Piece, records: npt.NDArray[np.int64], names: list[str] | None, first: int
+) -> pa.Array:
     if names is not None:
         return pa.array([os.fsencode(names[record]) for record in records.tolist()], pa.binary())
     numbers = pc.cast(pa.array(records + (first + 1)), pa.string())
@@ -115,7 +118,7 @@ def _ids(piece: Piece, records: npt.NDArray[np.int64], names: list[str] | None, 
     return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
 
 
-def _frames(features: Mapping[str, Any], rows: int) -> Any:
+def _frames(features: Mapping[str, pa.Array], rows: int) -> pa.Array:
     batches = [
         frame_batch(
             encode_batch({n: array.slice(start, _BATCH_ROWS) for n, array in features.items()})
@@ -142,7 +145,7 @@ def _places(
 
 
 def _label_counts(
-    plan: RowPlan, features: Mapping[str, Any], splits: npt.NDArray[np.uint8]
+    plan: RowPlan, features: Mapping[str, pa.Array], splits: npt.NDArray[np.uint8]
 ) -> dict[str, dict[int, int]]:
     place = label_column(plan.columns)
     if place is None or plan.columns[place].kind not in ("int", "label"):
@@ -159,7 +162,7 @@ def _label_counts(
     return counts
 
 
-def _lengths(features: Mapping[str, Any]) -> dict[str, tuple[int, int]]:
+def _lengths(features: Mapping[str, pa.Array]) -> dict[str, tuple[int, int]]:
     lengths = {}
     for name, array in features.items():
         if pa.types.is_list(array.type) and len(array):
@@ -175,7 +178,7 @@ def _path(folder: str, number: int) -> str:
 def _write_frames(
     folder: str,
     number: int,
-    frames: Any,
+    frames: pa.Array,
     buckets: npt.NDArray[np.int64],
     places: npt.NDArray[np.int64],
 ) -> None:
@@ -194,7 +197,7 @@ def _write_frames(
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 
-def read_frames(folder: str, number: int, bucket: int) -> Any:
+def read_frames(folder: str, number: int, bucket: int) -> pa.Array:
     """The batch of a bucket, or None."""
     path = _path(folder, number)
     source = pa.BufferReader(read_bytes(path)) if is_remote(path) else pa.memory_map(path)

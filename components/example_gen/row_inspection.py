@@ -24,6 +24,7 @@ from components.tables.reading import read_piece
 from components.tables.rows import NAMED_ENCODING, BadRow
 from components.tables.splits import MAYBE_SPLIT
 from components.tables.texts import TextRules, text_columns
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
 from trainer_utils.storage.paths import is_remote, join
 
@@ -61,7 +62,7 @@ class PieceReport:
     sums: list[Any]
 
     @classmethod
-    def from_json(cls, value: dict[str, Any]) -> "PieceReport":
+    def from_json(cls, value: JsonObject) -> "PieceReport":
         """From what `dataclasses.asdict` and JSON made of one."""
         typed = {
             "bad": [BadRow(**row) for row in value["bad"]],
@@ -124,7 +125,7 @@ def _stays_text(name: str, texts: Sequence[str], options: TableOptions) -> bool:
     return name in texts or options.columns.get(name) in ("string", "text", "label")
 
 
-def _values(array: Any) -> list[str]:
+def _values(array: pa.Array) -> list[str]:
     """The different values of a column of texts, or of lists of them."""
     if pa.types.is_list(array.type):
         array = array.flatten()
@@ -139,7 +140,7 @@ def _path(folder: str, number: int) -> str:
 
 
 def _write_columns(
-    folder: str, number: int, columns: dict[str, Any], records: npt.NDArray[np.int64]
+    folder: str, number: int, columns: dict[str, pa.Array], records: npt.NDArray[np.int64]
 ) -> None:
     make_folder(join(folder, "rows"))
     arrays = {_RECORD: pa.array(records, pa.int64())}
@@ -154,7 +155,7 @@ def _write_columns(
 
 def read_columns(
     folder: str, number: int, names: Sequence[str] | None = None
-) -> tuple[dict[str, Any], npt.NDArray[np.int64]]:
+) -> tuple[dict[str, pa.Array], npt.NDArray[np.int64]]:
     """The columns of a piece that was inspected, and its rows' numbers.
 
     Args:
@@ -174,7 +175,7 @@ def read_columns(
     return columns, batch.column(0).to_numpy()
 
 
-def _write_digests(folder: str, number: int, texts: Sequence[Any]) -> None:
+def _write_digests(folder: str, number: int, texts: Sequence[pa.Array]) -> None:
     lists = [array.to_pylist() for array in texts]
     digests = b"".join(
         hashlib.blake2b(repr(values).encode(), digest_size=16).digest()

@@ -41,7 +41,7 @@ def gather_bucket(number: int, *, plan: RowPlan, pieces: int, uri: str, gzip: bo
     ]
 
 
-def _together(arrays: Sequence[Any]) -> Any:
+def _together(arrays: Sequence[pa.Array]) -> pa.Array:
     """Binary arrays as one; Arrow would join them anew each time that some rows are taken."""
     if sum(array.nbytes for array in arrays) > _MOST_BYTES:  # offsets of 32 bits do not reach
         arrays = [array.cast(pa.large_binary()) for array in arrays]
@@ -51,7 +51,7 @@ def _together(arrays: Sequence[Any]) -> Any:
 def _write_shard(
     bucket: Bucket,
     shard_index: int,
-    frames: Any,
+    frames: pa.Array,
     order: npt.NDArray[np.int64],
     plan: RowPlan,
     *,
@@ -77,11 +77,11 @@ def _write_shard(
     return shard
 
 
-def _rows_a_write(frames: Any) -> int:
+def _rows_a_write(frames: pa.Array) -> int:
     return max(1, int(_WRITE_BYTES * len(frames) / max(1, frames.nbytes)))
 
 
-def _append(writer: ShardWriter, frames: Any) -> None:
+def _append(writer: ShardWriter, frames: pa.Array) -> None:
     kind = np.int64 if pa.types.is_large_binary(frames.type) else np.int32
     buffer: Any = np.frombuffer(frames.buffers()[1], kind)
     offsets = buffer[frames.offset :][: len(frames) + 1]

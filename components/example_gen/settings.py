@@ -12,6 +12,7 @@ from typing import Any, cast
 
 from components.common.settings import COMPRESSIONS, ComponentSettings
 from trainer_utils.format import ConfigError
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import number, one_of, setting
 
 __all__ = ["COLUMN_KINDS", "LISTS", "MEDIA", "ExampleGenSettings"]
@@ -151,7 +152,7 @@ class ExampleGenSettings(ComponentSettings):
         """Whether shards are compressed."""
         return self.compression == "gzip"
 
-    def for_manifest(self) -> dict[str, Any]:
+    def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
         config = dataclasses.asdict(self)
         del config["image_roots"]

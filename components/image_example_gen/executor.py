@@ -1,11 +1,11 @@
 """The engine of all ExampleGens of files, for images."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
+from components.common.settings import ExecProperties
 from components.example_gen.executor import ExampleGenExecutor
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.media_settings import MediaSettings
@@ -21,7 +21,7 @@ class Executor(ExampleGenExecutor):
 
     producer = "ImageExampleGen"
 
-    def conversion(self, exec_properties: Mapping[str, Any]) -> FileConversion:  # noqa: D102
+    def conversion(self, exec_properties: ExecProperties) -> FileConversion:  # noqa: D102
         return ImageConversion(exec_properties, self._make_beam_pipeline)
 
 

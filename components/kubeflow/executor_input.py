@@ -13,9 +13,9 @@ import json
 import os
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = [
     "KUBEFLOW_KEYS",
@@ -45,7 +45,7 @@ class StepArtifact:
 
     uri: str
     path: str
-    metadata: Mapping[str, Any]
+    metadata: Mapping[str, Json]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ class ExecutorInput:
         output_file: where the launcher looks for the metadata of the outputs.
     """
 
-    parameters: Mapping[str, Any]
+    parameters: Mapping[str, Json]
     inputs: Mapping[str, StepArtifact]
     outputs: Mapping[str, StepArtifact]
     output_file: str
@@ -92,7 +92,7 @@ class ExecutorInput:
                 f"{text[:200]!r} ({type(error).__name__}: {error})"
             ) from error
 
-    def write_output(self, metadata: Mapping[str, Mapping[str, Any]]) -> None:
+    def write_output(self, metadata: Mapping[str, Mapping[str, Json]]) -> None:
         """Hands metadata to the launcher, by output; the uris stay those that it gave."""
         artifacts = {
             name: {"artifacts": [{"metadata": short_metadata(values)}]}
@@ -102,7 +102,7 @@ class ExecutorInput:
 
 
 def _artifacts(
-    side: str, document: Mapping[str, Any], paths: Mapping[tuple[str, str], str]
+    side: str, document: Mapping[str, Json], paths: Mapping[tuple[str, str], str]
 ) -> dict[str, StepArtifact]:
     found = {}
     for name, group in document.get("artifacts", {}).items():
@@ -117,7 +117,7 @@ def _artifacts(
     return found
 
 
-def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def plain_metadata(metadata: Mapping[str, Json]) -> JsonObject:
     """An artifact's own metadata: without Kubeflow's, and lists and mappings unpacked.
 
     Kubeflow keeps a list as `{"list": […]}` and a mapping as `{"struct": {…}}`.
@@ -131,7 +131,7 @@ def plain_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     return plain
 
 
-def short_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def short_metadata(metadata: Mapping[str, Json]) -> JsonObject:
     """Metadata without long texts, such as vocabularies, which are in the dataset's files too.
 
     The next step gets the metadata of its inputs as one argument, for which Linux has 128 KiB.
@@ -143,7 +143,7 @@ def short_metadata(metadata: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _whole(value: Any) -> Any:
+def _whole(value: Json) -> Json:
     """A value of JSON, its whole numbers as int: Kubeflow holds all as float64."""
     if isinstance(value, dict):
         return {name: _whole(part) for name, part in value.items()}
@@ -167,7 +167,7 @@ def parse_paths(given: Iterable[Sequence[str]]) -> dict[tuple[str, str], str]:
     return {(side, name): path for side, name, path in given if not path.startswith(_UNFILLED)}
 
 
-def write_json(path: str, document: Mapping[str, Any]) -> None:
+def write_json(path: str, document: Mapping[str, Json]) -> None:
     """Writes a file in one go, and the folder that it is in."""
     folder = os.path.dirname(path)
     os.makedirs(folder, exist_ok=True)

@@ -5,17 +5,17 @@ check_input("/minio/…/balanced_examples", {"batch_size": 256, "workers": 8})
 
 import logging
 from collections.abc import Mapping
-from typing import Any
 
 from trainer_utils.dataset import open_dataset, read_shard_blocks
 from trainer_utils.format import CorruptShardError, DatasetError
+from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = ["check_input"]
 
 _IMAGE_SIZE = (224, 224)
 
 
-def check_input(uri: str, parameters: Mapping[str, Any]) -> dict[str, float]:
+def check_input(uri: str, parameters: Mapping[str, Json]) -> dict[str, float]:
     """Checks every record, plans an epoch and measures the input.
 
     Args:
@@ -60,7 +60,7 @@ def check_input(uri: str, parameters: Mapping[str, Any]) -> dict[str, float]:
     }
 
 
-def _check_records(uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _check_records(uri: str, options: Mapping[str, Json]) -> JsonObject:
     """Reads every record with its checksums.
 
     Returns:
@@ -89,7 +89,7 @@ def _check_records(uri: str, options: Mapping[str, Any]) -> dict[str, Any]:
     return {"image_size": _IMAGE_SIZE}
 
 
-def _value(value: Any) -> Any:
+def _value(value: Json) -> Json:
     """An option as `input_fn` takes it: JSON has no tuples, such as an `image_size` is."""
     if isinstance(value, list) and all(isinstance(part, (int, float)) for part in value):
         return tuple(value)

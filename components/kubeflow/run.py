@@ -14,13 +14,14 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from components.common.settings import ComponentSettings, without_empty
+from components.common.settings import ComponentSettings, ExecProperties, without_empty
 from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from trainer_utils.format import ConfigError, DatasetError, Manifest
+from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.storage import is_remote, join, read_text
 
@@ -50,7 +51,7 @@ def main(arguments: Sequence[str]) -> int:
     return 0
 
 
-def _example_gen(kind: str, step: ExecutorInput) -> dict[str, dict[str, Any]]:
+def _example_gen(kind: str, step: ExecutorInput) -> dict[str, JsonObject]:
     package = f"components.{kind}_example_gen"
     executor = importlib.import_module(f"{package}.executor").Executor
     settings = getattr(importlib.import_module(f"{package}.settings"), f"{kind.title()}Settings")
@@ -108,7 +109,7 @@ def _output_config(splits: Mapping[str, float], split_by: str) -> str:
     return proto_utils.proto_to_json(config)
 
 
-def _shard_balancer(step: ExecutorInput) -> dict[str, dict[str, Any]]:
+def _shard_balancer(step: ExecutorInput) -> dict[str, JsonObject]:
     from tfx.types import standard_artifacts
 
     from components.shard_balancer.executor import Executor
@@ -130,7 +131,7 @@ def _shard_balancer(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     )
 
 
-def _schema_export(step: ExecutorInput) -> dict[str, dict[str, Any]]:
+def _schema_export(step: ExecutorInput) -> dict[str, JsonObject]:
     from tfx.types import standard_artifacts
     from tfx.types.experimental import simple_artifacts
 
@@ -158,7 +159,7 @@ def _schema_export(step: ExecutorInput) -> dict[str, dict[str, Any]]:
     return {name: _metadata(artifact) for name, artifact in made.items()}
 
 
-def _train_input_check(step: ExecutorInput) -> dict[str, dict[str, Any]]:
+def _train_input_check(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.kubeflow.input_check import check_input
 
     return {"metrics": check_input(read_from(step.inputs["examples"].path), step.parameters)}
@@ -166,7 +167,7 @@ def _train_input_check(step: ExecutorInput) -> dict[str, dict[str, Any]]:
 
 def _fill_dataset(
     step: ExecutorInput, name: str, fill: Callable[[dict[str, list[Any]]], None]
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, JsonObject]:
     """Lets an executor write the dataset of output `name`; returns the output's metadata."""
     from tfx.types import standard_artifacts
 
@@ -197,7 +198,7 @@ def _tfx_artifact(kind: Any, given: StepArtifact) -> Any:
     return artifact
 
 
-def _metadata(artifact: Any) -> dict[str, Any]:
+def _metadata(artifact: Any) -> JsonObject:
     """The properties of a TFX artifact, TFX's own and the executor's."""
     held = artifact.mlmd_artifact
     return {
@@ -208,19 +209,19 @@ def _metadata(artifact: Any) -> dict[str, Any]:
     }
 
 
-def _given(parameters: Mapping[str, Any], settings: type[ComponentSettings]) -> dict[str, Any]:
+def _given(parameters: Mapping[str, Json], settings: type[ComponentSettings]) -> JsonObject:
     """What is given for a component: Kubeflow knows no parameter without a value."""
     given = without_empty(settings, parameters)
     return {name: value for name, value in given.items() if name not in _OF_THE_STEP}
 
 
-def _properties(settings: type[ComponentSettings], given: Mapping[str, Any]) -> dict[str, Any]:
+def _properties(settings: type[ComponentSettings], given: Mapping[str, Json]) -> ExecProperties:
     """Execution properties, checked before anything is looked for."""
     settings.from_arguments(given)
     return settings.to_properties(given)
 
 
-def _ordered(by_split: Mapping[str, Any]) -> list[str]:
+def _ordered(by_split: Iterable[str]) -> list[str]:
     """Splits in one order, since Kubeflow keeps none: TFX's usual three, then others by name."""
     known = {name: place for place, name in enumerate(_SPLIT_ORDER)}
     return sorted(by_split, key=lambda name: (known.get(name, len(known)), name))
@@ -232,7 +233,7 @@ def _count(name: str, value: object) -> int:
     return value
 
 
-_RUN: dict[str, Callable[[ExecutorInput], dict[str, dict[str, Any]]]] = {
+_RUN: dict[str, Callable[[ExecutorInput], dict[str, JsonObject]]] = {
     "audio_example_gen": functools.partial(_example_gen, "audio"),
     "image_example_gen": functools.partial(_example_gen, "image"),
     "schema_export": _schema_export,

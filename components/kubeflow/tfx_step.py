@@ -15,7 +15,6 @@ import os
 import sys
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
 from components.kubeflow.executor_input import (
@@ -25,6 +24,7 @@ from components.kubeflow.executor_input import (
     write_json,
 )
 from trainer_utils.format import DatasetError
+from trainer_utils.format.json_text import Json
 
 __all__ = ["DRIVER_FLAG", "PATH_FLAG", "ROOT_VARIABLE", "STEP_COMMAND", "TYPES_FLAG", "main"]
 
@@ -85,7 +85,7 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
 
 
 def _localize(
-    document: Mapping[str, Any], types: _Types, paths: Mapping[tuple[str, str], str], root: str
+    document: Mapping[str, Json], types: _Types, paths: Mapping[tuple[str, str], str], root: str
 ) -> dict[str, str]:
     """Sets type, path and metadata of each artifact; returns the datasets that go elsewhere."""
     elsewhere = {}
@@ -109,7 +109,7 @@ def _localize(
     return elsewhere
 
 
-def _take_over(document: Mapping[str, Any]) -> None:
+def _take_over(document: Mapping[str, Json]) -> None:
     """Gives the outputs the metadata, span and version, that TFX's driver found for them."""
     outputs = document["outputs"]
     with open(outputs["outputFile"], encoding="utf-8") as stream:

@@ -13,6 +13,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
 from components.common.publish import write_feature_files, write_schema
+from components.common.settings import ExecProperties
 from components.common.summaries import working_folder
 from components.common.tfmd import (
     adopt_shapes,
@@ -52,7 +53,7 @@ class Executor(base_executor.BaseExecutor):
         self,
         input_dict: dict[str, list[types.Artifact]],
         output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        exec_properties: ExecProperties,
     ) -> None:
         """Writes the schema.
 

@@ -11,6 +11,7 @@ from tfx.types import artifact_utils
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.fingerprint import add_facts
 from components.common.publish import describe_artifact, package_versions, publish_dataset
+from components.common.settings import ExecProperties
 from components.common.summaries import (
     check_finished,
     read_summaries,
@@ -25,6 +26,7 @@ from components.shard_balancer.survey import ShardSurvey, StoredSurveys, SurveyS
 from components.shard_balancer.transforms import STEPS, BalanceSplits
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard, combine_checksums
+from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.storage import join, write_atomically
 
 __all__ = ["Executor"]
@@ -39,7 +41,7 @@ class Executor(LocalFirstBeamExecutor):
         self,
         input_dict: dict[str, list[types.Artifact]],
         output_dict: dict[str, list[types.Artifact]],
-        exec_properties: dict[str, Any],
+        exec_properties: ExecProperties,
     ) -> None:
         """Writes the balanced dataset.
 
@@ -97,7 +99,7 @@ class Executor(LocalFirstBeamExecutor):
         }
 
 
-def _read_summaries(uri: str) -> list[dict[str, Any]]:
+def _read_summaries(uri: str) -> list[JsonObject]:
     """What all workers left; raises what one of them met."""
     summaries = read_summaries(working_folder(uri))
     raise_reported_error(summaries, STEPS)
@@ -124,7 +126,7 @@ def _plan(
 def _manifest(
     inputs: Inputs,
     plans: Sequence[SplitPlan],
-    summaries: Sequence[Mapping[str, Any]],
+    summaries: Sequence[Mapping[str, Json]],
     settings: BalancerSettings,
 ) -> Manifest:
     order = {plan.layout.split: place for place, plan in enumerate(plans)}
@@ -149,7 +151,7 @@ def _manifest(
     return manifest
 
 
-def _fingerprint(inputs: Inputs, summaries: Sequence[Mapping[str, Any]]) -> str:
+def _fingerprint(inputs: Inputs, summaries: Sequence[Mapping[str, Json]]) -> str:
     """Of the records of each split, in no order, and of what their labels are called.
 
     The same however the inputs are sharded and ordered, and whatever the settings.
@@ -164,7 +166,7 @@ def _fingerprint(inputs: Inputs, summaries: Sequence[Mapping[str, Any]]) -> str:
     )
 
 
-def _read(summaries: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], int]:
+def _read(summaries: Sequence[Mapping[str, Json]]) -> dict[tuple[str, int], int]:
     """The checksum of what was read, by split and number of the input."""
     sums: dict[tuple[str, int], int] = {}
     for summary in summaries:
@@ -175,7 +177,7 @@ def _read(summaries: Sequence[Mapping[str, Any]]) -> dict[tuple[str, int], int]:
 
 
 def _check_content(
-    inputs: Inputs, manifest: Manifest, summaries: Sequence[Mapping[str, Any]]
+    inputs: Inputs, manifest: Manifest, summaries: Sequence[Mapping[str, Json]]
 ) -> None:
     """Compares what was read with what inputs' manifests say, and what was written with both."""
     read = _read(summaries)
@@ -198,7 +200,7 @@ def _check_content(
             )
 
 
-def _facts(inputs: Inputs, summaries: Sequence[Mapping[str, Any]]) -> dict[int, DatasetFacts]:
+def _facts(inputs: Inputs, summaries: Sequence[Mapping[str, Json]]) -> dict[int, DatasetFacts]:
     """What was found out of the features of inputs that do not say."""
     facts = {number: DatasetFacts() for number in inputs.without_features}
     for summary in summaries:

@@ -34,7 +34,7 @@ _IN_LIST = re.compile(rf"{INT_TEXT}|{FLOAT_TEXT}|NaN|-?Infinity")  # the last tw
 _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
 
 
-def typed(array: Any, column: Column, *, floats: Any = None) -> Any:
+def typed(array: pa.Array, column: Column, *, floats: pa.Array | None = None) -> pa.Array:
     """A column of a piece as what it was decided to be; labels as texts.
 
     Args:
@@ -61,7 +61,7 @@ def typed(array: Any, column: Column, *, floats: Any = None) -> Any:
     return _scalars(array, kind)
 
 
-def _scalars(array: Any, kind: Any) -> Any:
+def _scalars(array: pa.Array, kind: pa.DataType) -> pa.Array:
     if array.type == kind or (pa.types.is_binary(array.type) and pa.types.is_string(kind)):
         return array
     if pa.types.is_null(array.type):
@@ -73,7 +73,7 @@ def _scalars(array: Any, kind: Any) -> Any:
     return array.cast(kind, safe=False)
 
 
-def numbers_of_texts(texts: Any, kind: Any) -> Any:
+def numbers_of_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:
     """Numbers of texts that are such, perhaps with spaces or a plus sign."""
     wide = pa.float64() if pa.types.is_floating(kind) else kind
     try:
@@ -84,7 +84,7 @@ def numbers_of_texts(texts: Any, kind: Any) -> Any:
     return numbers.cast(kind, safe=False)
 
 
-def lists_of_texts(array: Any) -> Any:
+def lists_of_texts(array: pa.Array) -> pa.Array:
     """Texts such as `[1, 2]` as lists, where every value is such; else None."""
     if not pc.all(pc.starts_with(array, "[")).as_py():
         return None

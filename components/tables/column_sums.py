@@ -7,7 +7,6 @@ of parts make that of the whole (`combine_crc32c`).
 """
 
 from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,7 +21,7 @@ _MISSING = -1  # in place of a length
 _Stream = tuple[str, bytes]
 
 
-def column_sums(table: Any) -> list[tuple[str, str, int, int]]:
+def column_sums(table: pa.Table) -> list[tuple[str, str, int, int]]:
     """Of each stream: its column, its name, how many bytes it has, and their CRC-32C."""
     return [
         (name, stream, len(data), extend_crc32c(0, data))
@@ -31,7 +30,7 @@ def column_sums(table: Any) -> list[tuple[str, str, int, int]]:
     ]
 
 
-def _streams(array: Any, within: str) -> Iterator[_Stream]:
+def _streams(array: pa.Array, within: str) -> Iterator[_Stream]:
     kind = array.type
     if pa.types.is_dictionary(kind):
         yield from _streams(array.dictionary_decode(), within)
@@ -58,12 +57,12 @@ _TEXTS = (
 _LISTS = (pa.types.is_list, pa.types.is_large_list)
 
 
-def _lengths(lengths: Any) -> bytes:
+def _lengths(lengths: pa.Array) -> bytes:
     filled = pc.fill_null(lengths.cast(pa.int64()), _MISSING)
     return bytes(filled.to_numpy(zero_copy_only=False).astype("<i8").tobytes())
 
 
-def _octets(array: Any) -> bytes:
+def _octets(array: pa.Array) -> bytes:
     if not len(array):
         return b""
     offsets = np.frombuffer(array.buffers()[1], np.int64)[array.offset :]

@@ -11,7 +11,7 @@ import csv
 import io
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -91,7 +91,7 @@ def find_pieces(
             ) from error
 
 
-def _count_lines(stream: Any, stop: int) -> int:
+def _count_lines(stream: BinaryIO, stop: int) -> int:
     lines = 0
     while stop > 0 and (block := stream.read(min(stop, 16 << 20))):
         lines += block.count(b"\n")
@@ -212,12 +212,12 @@ def _read(
     data: bytes,
     names: Sequence[str],
     delimiter: str,
-    kind: Any,
+    kind: pa.DataType,
     *,
     block_bytes: int,
-    bad_rows: list[Any] | None = None,
-) -> Any:
-    def leave_out(row: Any) -> str:
+    bad_rows: list[pyarrow.csv.InvalidRow] | None = None,
+) -> pa.Table:
+    def leave_out(row: pyarrow.csv.InvalidRow) -> str:
         assert bad_rows is not None
         bad_rows.append(row)
         return "skip"
@@ -243,7 +243,7 @@ def _read(
 
 def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
     """As `read`, with the bad rows found one by one."""
-    invalid: list[Any] = []
+    invalid: list[pyarrow.csv.InvalidRow] = []
     block_bytes = len(data) + 1
     table = _read(data, names, delimiter, pa.binary(), block_bytes=block_bytes, bad_rows=invalid)
     found = len(table) + len(invalid)

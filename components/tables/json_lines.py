@@ -7,7 +7,6 @@ finds a line that it cannot read, the piece is read line by line, and bad lines 
 import json
 import re
 from collections.abc import Collection, Iterator
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -24,6 +23,7 @@ from components.tables.json_objects import (
 )
 from components.tables.pieces import Piece, RowTooLong, cut
 from components.tables.rows import BadRow, Rows, not_utf8, one_array
+from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["find_pieces", "flatten", "read"]
 
@@ -84,7 +84,7 @@ def _is_safe(data: bytes) -> bool:
     )
 
 
-def _read(data: bytes, ignored: Collection[str]) -> Any:
+def _read(data: bytes, ignored: Collection[str]) -> pa.Table:
     data.decode("utf-8")  # Arrow does not look
     table = _parse(data, None)
     if any(_has_times(field.type) for field in table.schema):
@@ -98,7 +98,7 @@ def _read(data: bytes, ignored: Collection[str]) -> Any:
     return table.cast(pa.schema([(f.name, _without_booleans(f.type)) for f in table.schema]))
 
 
-def _parse(data: bytes, schema: Any) -> Any:
+def _parse(data: bytes, schema: pa.Schema | None) -> pa.Table:
     return pyarrow.json.read_json(
         pa.BufferReader(data),
         read_options=pyarrow.json.ReadOptions(block_size=_BLOCK_BYTES),
@@ -106,7 +106,7 @@ def _parse(data: bytes, schema: Any) -> Any:
     )
 
 
-def flatten(table: Any) -> Any:
+def flatten(table: pa.Table) -> pa.Table:
     """A table without structs: their fields are columns, names joined by dots."""
     while any(pa.types.is_struct(field.type) for field in table.schema):
         table = table.flatten()
@@ -115,13 +115,13 @@ def flatten(table: Any) -> Any:
     return table
 
 
-def _has_times(kind: Any) -> bool:
+def _has_times(kind: pa.DataType) -> bool:
     if kind.num_fields:
         return any(_has_times(kind.field(place).type) for place in range(kind.num_fields))
     return bool(pa.types.is_temporal(kind))
 
 
-def _without_times(kind: Any) -> Any:
+def _without_times(kind: pa.DataType) -> pa.DataType:
     """The type with texts instead of times."""
     if pa.types.is_struct(kind):
         fields = [kind.field(place) for place in range(kind.num_fields)]
@@ -131,14 +131,14 @@ def _without_times(kind: Any) -> Any:
     return pa.string() if pa.types.is_temporal(kind) else kind
 
 
-def _without_booleans(kind: Any) -> Any:
+def _without_booleans(kind: pa.DataType) -> pa.DataType:
     """The type with 0 and 1 for these, as they are read one by one."""
     if pa.types.is_list(kind):
         return pa.list_(_without_booleans(kind.value_type))
     return pa.int64() if pa.types.is_boolean(kind) else kind
 
 
-def _is_doubtful(column: Any) -> bool:
+def _is_doubtful(column: pa.ChunkedArray) -> bool:
     """Whether it holds doubles that may be large integers, or lists with nulls."""
     if pa.types.is_list(column.type):
         parts = [chunk.flatten() for chunk in column.chunks]
@@ -179,7 +179,7 @@ def _read_slowly(data: bytes, piece: Piece, ignored: Collection[str]) -> Rows:
     )
 
 
-def _object(text: bytes) -> dict[str, Any]:
+def _object(text: bytes) -> JsonObject:
     value = json.loads(text.decode("utf-8"), object_pairs_hook=without_twins)
     if not isinstance(value, dict):
         raise ValueError(f"got {type(value).__name__}")

@@ -6,16 +6,16 @@ columns["a"], mixed        # ["1", "x"], ['a']
 
 import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 
 from trainer_utils.format import InputError
+from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = ["columns_of_objects", "flat_object", "flatten_object", "is_ignored", "without_twins"]
 
 
-def flat_object(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
+def flat_object(fields: Iterable[tuple[str, Json]]) -> JsonObject:
     """Fields as a dictionary.
 
     Raises:
@@ -26,7 +26,7 @@ def flat_object(fields: Iterable[tuple[str, Any]]) -> dict[str, Any]:
     return flat
 
 
-def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
     """A dictionary of pairs.
 
     Raises:
@@ -40,7 +40,7 @@ def without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return value
 
 
-def flatten_object(value: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+def flatten_object(value: Mapping[str, Json], prefix: str = "") -> Iterator[tuple[str, Json]]:
     """The fields of nested objects, their names joined by dots."""
     for key, part in value.items():
         if isinstance(part, dict):
@@ -55,11 +55,11 @@ def is_ignored(name: str, ignored: Collection[str]) -> bool:
 
 
 def columns_of_objects(
-    objects: Sequence[Mapping[str, Any]],
+    objects: Sequence[Mapping[str, Json]],
     *,
     place: Callable[[int], str],
     ignored: Collection[str] = (),
-) -> tuple[dict[str, Any], list[str]]:
+) -> tuple[dict[str, pa.Array], list[str]]:
     """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
 
     They do where there are texts among them.
@@ -84,7 +84,7 @@ def columns_of_objects(
     return columns, mixed
 
 
-def _array(name: str, values: list[Any], place: Callable[[int], str]) -> Any:
+def _array(name: str, values: list[Json], place: Callable[[int], str]) -> pa.Array:
     if any(isinstance(value, list) for value in values):
         lists = [value if value is None or isinstance(value, list) else [value] for value in values]
         rows = [row for row, value in enumerate(lists) for _ in value or ()]
@@ -96,15 +96,22 @@ def _array(name: str, values: list[Any], place: Callable[[int], str]) -> Any:
     return pa.array([None if v is None else _READ[kind](v) for v in values], _TYPES[kind])
 
 
-def _text(part: Any) -> str:
+def _text(part: Json) -> str:
     return part if isinstance(part, str) else json.dumps(part)
 
 
 _TYPES = {"null": pa.null(), "int": pa.int64(), "float": pa.float64(), "string": pa.string()}
-_READ: dict[str, Callable[[Any], Any]] = {"int": int, "float": float, "string": _text, "null": bool}
+_READ: dict[str, Callable[[Json], Json]] = {
+    "int": int,
+    "float": float,
+    "string": _text,
+    "null": bool,
+}
 
 
-def _kind(name: str, parts: Sequence[Any], rows: Sequence[int], place: Callable[[int], str]) -> str:
+def _kind(
+    name: str, parts: Sequence[Json], rows: Sequence[int], place: Callable[[int], str]
+) -> str:
     """What all parts are, each of a row; a mixture of numbers and texts is of texts."""
     kinds = {type(part) for part in parts}
     if others := kinds - {bool, int, float, str}:

@@ -8,7 +8,6 @@ Source: `datum/generator/text.py` of datum 1.13.
 
 import json
 from collections.abc import Collection, Iterator
-from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
 from components.tables.json_entries import JsonEntries
@@ -21,6 +20,7 @@ from components.tables.json_objects import (
 from components.tables.pieces import Piece, RowTooLong, cut
 from components.tables.rows import BadRow, Rows, lines_of
 from trainer_utils.format import InputError
+from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = ["find_pieces", "read"]
 
@@ -119,7 +119,7 @@ def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
     )
 
 
-def _parsed(data: bytes, piece: Piece) -> Any:
+def _parsed(data: bytes, piece: Piece) -> Json:
     """The entries of a piece, as if it were a file by itself."""
     opener = piece.details["opener"].encode()
     body = data.strip()
@@ -149,16 +149,16 @@ def _parsed(data: bytes, piece: Piece) -> Any:
 class _Pairs:
     """An object as its pairs, so that a key that stands twice is seen."""
 
-    def __init__(self, pairs: list[tuple[str, Any]]) -> None:
+    def __init__(self, pairs: list[tuple[str, Json]]) -> None:
         self.pairs = pairs
 
 
-def _fields(entry: _Pairs) -> dict[str, Any]:
+def _fields(entry: _Pairs) -> JsonObject:
     fields = flatten_object(_plain(entry))
     return flat_object((name.removeprefix(_LABELS) or name, value) for name, value in fields)
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Json) -> Json:
     if isinstance(value, _Pairs):
         return without_twins([(key, _plain(part)) for key, part in value.pairs])
     if isinstance(value, list):

@@ -82,7 +82,9 @@ class ColumnFacts:
     too_large: Place | None = None
 
 
-def column_facts(array: Any, records: npt.NDArray[np.int64], *, are_texts: bool) -> ColumnFacts:
+def column_facts(
+    array: pa.Array, records: npt.NDArray[np.int64], *, are_texts: bool
+) -> ColumnFacts:
     """Looks at every value.
 
     Args:
@@ -115,7 +117,7 @@ def column_facts(array: Any, records: npt.NDArray[np.int64], *, are_texts: bool)
     return facts
 
 
-def _facts_of_texts(array: Any, records: npt.NDArray[np.int64]) -> ColumnFacts:
+def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFacts:
     facts = ColumnFacts(values=len(array) - array.null_count, bytes=array.nbytes)
     facts.numbers = _count(pc.match_substring_regex(array, _LIKE_NUMBER))
     if not facts.numbers:
@@ -141,11 +143,11 @@ def _facts_of_texts(array: Any, records: npt.NDArray[np.int64]) -> ColumnFacts:
     return facts
 
 
-def _count(mask: Any) -> int:
+def _count(mask: pa.Array) -> int:
     return pc.sum(mask).as_py() or 0
 
 
-def _too_large(array: Any, is_int: Any, records: npt.NDArray[np.int64]) -> Place | None:
+def _too_large(array: pa.Array, is_int: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
     """The first int that 64 bits do not hold."""
     try:
         numbers_of_texts(array.filter(is_int), pa.int64())
@@ -158,7 +160,7 @@ def _too_large(array: Any, is_int: Any, records: npt.NDArray[np.int64]) -> Place
     return None
 
 
-def _place(array: Any, mask: Any, records: npt.NDArray[np.int64]) -> Place | None:
+def _place(array: pa.Array, mask: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
     row = pc.index(mask, True).as_py()
     if row < 0:
         return None

@@ -2,7 +2,7 @@
 
 import datetime
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -49,7 +49,7 @@ def find_pieces(
         size += group_bytes
 
 
-def _open(stream: BinaryIO, source: str) -> Any:
+def _open(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
     try:
         return pyarrow.parquet.ParquetFile(stream)
     except (pa.ArrowException, OSError) as error:
@@ -91,7 +91,7 @@ def read(
     return Rows(columns, found=len(table), records=np.arange(len(table)), sums=column_sums(whole))
 
 
-def _plain(array: Any, name: str, source: str) -> Any:
+def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
     """An array of the few types that examples have."""
     kind = array.type
     if pa.types.is_dictionary(kind):
@@ -132,13 +132,13 @@ def _plain(array: Any, name: str, source: str) -> Any:
     )
 
 
-def _is_list(kind: Any) -> bool:
+def _is_list(kind: pa.DataType) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
     )
 
 
-def _variable(array: Any) -> Any:
+def _variable(array: pa.Array) -> pa.Array:
     """Lists of any form as lists of variable length, which Arrow does not cast all into."""
     kind = array.type
     if pa.types.is_fixed_size_list(kind):
@@ -149,7 +149,7 @@ def _variable(array: Any) -> Any:
     return array if pa.types.is_list(kind) else array.cast(pa.list_(kind.value_type))
 
 
-def _with_values(lists: Any, values: Any) -> Any:
+def _with_values(lists: pa.Array, values: pa.Array) -> pa.Array:
     """The same lists, of other values."""
     offsets = lists.offsets
     if lists.null_count:
@@ -162,7 +162,7 @@ def _with_values(lists: Any, values: Any) -> Any:
     return pa.ListArray.from_arrays(offsets, values)
 
 
-def _iso(value: Any) -> str | None:
+def _iso(value: object) -> str | None:
     if isinstance(value, (datetime.date, datetime.time)):
         return value.isoformat()
     return None if value is None else str(value)

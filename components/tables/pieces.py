@@ -9,10 +9,12 @@ quotes are as RFC 4180 has them, one by one where they are not.
 
 import dataclasses
 from collections.abc import Iterator, Mapping
-from typing import Any, BinaryIO, Protocol
+from typing import BinaryIO, Protocol
 
 import numpy as np
 import numpy.typing as npt
+
+from trainer_utils.format.json_text import Json
 
 __all__ = [
     "MAX_COLUMNS",
@@ -56,7 +58,7 @@ class Piece:
     start: int = 0
     stop: int = 0
     too_long: bool = False
-    details: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    details: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
     @property
     def size(self) -> int:

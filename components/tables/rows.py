@@ -61,7 +61,7 @@ class Rows:
             `column_sums`.
     """
 
-    columns: dict[str, Any]
+    columns: dict[str, pa.Array]
     found: int
     records: npt.NDArray[np.int64] | None = None
     bad: list[BadRow] = dataclasses.field(default_factory=list)
@@ -148,7 +148,7 @@ def lines_of(starts: Sequence[int], data: bytes) -> list[int]:
     return [int(line) for line in np.searchsorted(ends, starts)]
 
 
-def one_array(column: Any) -> Any:
+def one_array(column: pa.ChunkedArray) -> pa.Array:
     """A column of a table, which may be in chunks, as one array."""
     if column.num_chunks == 1:
         return column.chunk(0)

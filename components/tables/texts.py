@@ -86,7 +86,7 @@ class TextRules:
         return gone
 
 
-def _normalized(array: Any, form: Any) -> Any:
+def _normalized(array: pa.Array, form: Any) -> pa.Array:
     """By Python, since Arrow 10 leaves out the composition of NFC and NFKC."""
     others = pc.fill_null(pc.invert(pc.string_is_ascii(array)), False)
     if not pc.any(others).as_py():

@@ -6,7 +6,6 @@ label_ids(pa.array(["dog", None]), vocabularies["label"])               # [1, nu
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -71,7 +70,7 @@ def _check_vocabulary(name: str, labels: Sequence[str]) -> None:
             )
 
 
-def label_ids(array: Any, vocabulary: Sequence[str]) -> Any:
+def label_ids(array: pa.Array, vocabulary: Sequence[str]) -> pa.Array:
     """Texts, or lists of them, as places in a vocabulary; null where it lacks one."""
     values = pa.array(vocabulary, pa.string())
     if pa.types.is_list(array.type):

@@ -1,11 +1,12 @@
 """The engine of all ExampleGens, for texts and tables, and for tables whose rows name files."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import LeftOut
+from components.common.settings import ExecProperties
 from components.example_gen.conversion import Conversion
 from components.example_gen.executor import ExampleGenExecutor
 from components.example_gen.file_conversion import FileConversion
@@ -25,7 +26,7 @@ class Executor(ExampleGenExecutor):
 
     producer = "TextExampleGen"
 
-    def conversion(self, exec_properties: Mapping[str, Any]) -> Conversion[Any]:
+    def conversion(self, exec_properties: ExecProperties) -> Conversion[Any]:
         """Of rows, or of files where `columns` has images or sounds."""
         settings = TextSettings.from_properties(exec_properties)
         if settings.names_files:

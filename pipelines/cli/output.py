@@ -12,9 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
+
+from trainer_utils.format.json_text import Json
 
 if TYPE_CHECKING:
     from rich.progress import Progress
@@ -27,7 +29,7 @@ _PATIENCE_SECONDS = 2.0
 
 
 def print_facts(
-    to_json: Callable[[], Any], to_parts: Callable[[], "str | Sequence[Part]"], *, as_json: bool
+    to_json: Callable[[], Json], to_parts: Callable[[], "str | Sequence[Part]"], *, as_json: bool
 ) -> None:
     """Prints JSON or text on stdout. A reader that has gone, such as `head`, is no error.
 
@@ -50,7 +52,7 @@ def print_facts(
         os.close(nowhere)
 
 
-def _print_json(facts: Any) -> None:
+def _print_json(facts: Json) -> None:
     from trainer_utils.format.printable import printable_json  # brings numpy
 
     click.echo(printable_json(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)))

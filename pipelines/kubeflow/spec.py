@@ -29,6 +29,7 @@ from components.kubeflow.tfx_step import (
     TYPES_FLAG,
 )
 from trainer_utils.format import ConfigError
+from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = ["for_open_source", "mount_volumes"]
 
@@ -44,7 +45,7 @@ _SCHEMA_VERSION = "0.0.1"
 
 
 def for_open_source(
-    spec: Mapping[str, Any], pipeline: Any, *, pipeline_root: str, dataset_root: str | None = None
+    spec: Mapping[str, Json], pipeline: Any, *, pipeline_root: str, dataset_root: str | None = None
 ) -> Any:
     """The specification as open-source Kubeflow takes it.
 
@@ -57,7 +58,7 @@ def for_open_source(
     Raises:
         ConfigError: a number is too large for Kubeflow, or it has no such node.
     """
-    result: dict[str, Any] = copy.deepcopy(dict(spec))
+    result: JsonObject = copy.deepcopy(dict(spec))
     result["defaultPipelineRoot"] = pipeline_root
     executors = result["deploymentSpec"]["executors"]
     for name, component in result["components"].items():
@@ -84,7 +85,7 @@ def for_open_source(
     return result
 
 
-def mount_volumes(documents: Sequence[Any], volumes: Mapping[str, str]) -> list[Any]:
+def mount_volumes(documents: Sequence[JsonObject], volumes: Mapping[str, str]) -> list[JsonObject]:
     """A package whose containers mount volumes.
 
     Args:
@@ -107,13 +108,13 @@ def mount_volumes(documents: Sequence[Any], volumes: Mapping[str, str]) -> list[
     return [spec, platform]
 
 
-def _dags(spec: Mapping[str, Any]) -> Iterator[Any]:
+def _dags(spec: Mapping[str, Json]) -> Iterator[JsonObject]:
     for component in [spec["root"], *spec["components"].values()]:
         if "dag" in component:
             yield component["dag"]
 
 
-def _collapse_types(component: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+def _collapse_types(component: Mapping[str, Json]) -> dict[str, dict[str, str]]:
     """Replaces the types of artifacts; returns TFX's, by side and name."""
     types: dict[str, dict[str, str]] = {}
     for side in ("input", "output"):
@@ -124,7 +125,7 @@ def _collapse_types(component: Mapping[str, Any]) -> dict[str, dict[str, str]]:
     return types
 
 
-def _collapse_type(holder: dict[str, Any], key: str) -> str:
+def _collapse_type(holder: JsonObject, key: str) -> str:
     schema = holder[key]
     title = schema.get("schemaTitle") or yaml.safe_load(schema["instanceSchema"])["title"]
     system = _SYSTEM_TYPES.get(title, _OTHER_TYPE)
@@ -134,7 +135,7 @@ def _collapse_type(holder: dict[str, Any], key: str) -> str:
     return str(title)
 
 
-def _wrap(container: dict[str, Any], types: Mapping[str, Mapping[str, str]]) -> None:
+def _wrap(container: JsonObject, types: Mapping[str, Mapping[str, str]]) -> None:
     """Puts our step before TFX's arguments, which follow `--`."""
     arguments = [TYPES_FLAG, json.dumps(types, sort_keys=True)]
     for side, by_name in types.items():
@@ -146,7 +147,7 @@ def _wrap(container: dict[str, Any], types: Mapping[str, Mapping[str, str]]) -> 
     container["args"] = [*arguments, "--", *container.get("args", ())]
 
 
-def _check_constants(task_name: str, task: Mapping[str, Any]) -> None:
+def _check_constants(task_name: str, task: Mapping[str, Json]) -> None:
     for name, parameter in task.get("inputs", {}).get("parameters", {}).items():
         value = parameter.get("runtimeValue", {}).get("constant")
         # What was an int stands here as the float that is nearest, and int64 ends below 2^63.
@@ -157,7 +158,7 @@ def _check_constants(task_name: str, task: Mapping[str, Any]) -> None:
             )
 
 
-def _add_defaults(root: dict[str, Any], pipeline: Any) -> None:
+def _add_defaults(root: JsonObject, pipeline: Any) -> None:
     """Gives the run's parameters the defaults and descriptions that TFX leaves out."""
     parameters = root.get("inputDefinitions", {}).get("parameters", {})
     for component in pipeline.components:

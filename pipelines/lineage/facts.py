@@ -6,14 +6,13 @@ facts.to_json()["made_by"]["settings"]
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from pipelines.lineage.graph import Artifact, Execution, Graph
 from pipelines.lineage.location import Location
 from pipelines.lineage.record_trace import RecordStep
 from pipelines.lineage.source_files import SourceFile
-from pipelines.lineage.values import Json
 from trainer_utils.format import Manifest
+from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["LineageFacts"]
 
@@ -78,7 +77,7 @@ class LineageFacts:
         version = self.graph.artifacts[artifact].properties.get(_TFX_VERSION)
         return {} if version is None else {"tfx": str(version)}
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         """Plain JSON types: the artifact, `made_by`, `ancestors`, `descendants`, `record`."""
         found = self.artifact.id
         return {
@@ -93,7 +92,7 @@ class LineageFacts:
             "record": self._record_json(),
         }
 
-    def _artifact_json(self, artifact: int) -> Json:
+    def _artifact_json(self, artifact: int) -> JsonObject:
         makers = self.graph.makers(artifact)
         manifest = self.manifests.get(artifact)
         node = self.graph.artifacts[artifact]
@@ -114,14 +113,14 @@ class LineageFacts:
             "made_by": self._execution_json(makers[0]) if makers else None,
         }
 
-    def _execution_json(self, execution: Execution) -> Json:
-        ports: dict[str, Any] = {
+    def _execution_json(self, execution: Execution) -> JsonObject:
+        ports: JsonObject = {
             side: {name: list(ids) for name, ids in getattr(execution, side).items()}
             for side in ("inputs", "outputs")
         }
         return {**dataclasses.asdict(execution), **ports}
 
-    def _record_json(self) -> Json | None:
+    def _record_json(self) -> JsonObject | None:
         if self.record is None:
             return None
         return {

@@ -12,7 +12,7 @@ import dataclasses
 import functools
 from collections.abc import Iterable, Iterator, Mapping
 
-from pipelines.lineage.values import Json
+from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["Artifact", "Execution", "Graph", "Ports"]
 
@@ -39,7 +39,7 @@ class Artifact:
     name: str
     state: str
     created: str | None
-    properties: Json
+    properties: JsonObject
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class Execution:
     state: str
     started: str | None
     ended: str | None
-    settings: Json
+    settings: JsonObject
     inputs: Ports = dataclasses.field(default_factory=dict)
     outputs: Ports = dataclasses.field(default_factory=dict)
 

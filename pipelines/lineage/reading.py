@@ -6,7 +6,7 @@ executions = read_executions(store, execution_ids)
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ml_metadata import errors
 from ml_metadata.metadata_store import MetadataStore
@@ -18,6 +18,7 @@ from pipelines.lineage.values import properties_of, time_of
 __all__ = ["load_graph", "read_executions"]
 
 _Event: TypeAlias = metadata_store_pb2.Event
+_Events: TypeAlias = dict[str, list[_Event]]  # by the name of the input or output
 _INPUTS = {_Event.INPUT, _Event.DECLARED_INPUT, _Event.INTERNAL_INPUT}
 _OUTPUTS = {_Event.OUTPUT, _Event.DECLARED_OUTPUT}  # others are of what failed, or not its own
 _PIPELINES = {"pipeline", "system.Pipeline"}
@@ -58,7 +59,7 @@ def load_graph(store: MetadataStore, artifact: int) -> Graph:
 def read_executions(store: MetadataStore, ids: Iterable[int]) -> list[Execution]:
     """Executions, with their contexts and what they read and made, in the order of the ids."""
     ids = sorted(ids)
-    ports: dict[int, tuple[dict[str, Any], dict[str, Any]]] = {i: ({}, {}) for i in ids}
+    ports: dict[int, tuple[_Events, _Events]] = {i: ({}, {}) for i in ids}
     for event in _events(store.get_events_by_execution_ids, ids):
         for side, kinds in enumerate((_INPUTS, _OUTPUTS)):
             if event.type in kinds:

@@ -12,7 +12,7 @@ from ml_metadata.metadata_store import MetadataStore
 from pipelines.lineage.graph import Execution
 from pipelines.lineage.reading import read_executions
 from pipelines.lineage.store import opened_store, shown_metadata
-from pipelines.lineage.values import Json
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import as_text
 
 __all__ = ["Run", "Runs", "list_runs"]
@@ -53,7 +53,7 @@ class Run:
         """When the store was last told of one of its components."""
         return max((e.ended for e in self.executions if e.ended), default=None)
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         """Plain JSON types."""
         return {
             "run": self.name,
@@ -86,7 +86,7 @@ class Runs:
     metadata: str
     runs: Sequence[Run]
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         """Plain JSON types."""
         return {"metadata": self.metadata, "runs": [run.to_json() for run in self.runs]}
 

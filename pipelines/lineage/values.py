@@ -10,12 +10,12 @@ from typing import Any
 
 from google.protobuf import json_format
 
-__all__ = ["Json", "one_line", "properties_of", "time_of"]
+from trainer_utils.format.json_text import Json, JsonObject
 
-Json = dict[str, Any]
+__all__ = ["one_line", "properties_of", "time_of"]
 
 
-def properties_of(node: Any) -> Json:
+def properties_of(node: Any) -> JsonObject:
     """A node's properties, declared and custom ones, by name; those that TFX keeps for itself not.
 
     Texts that hold JSON objects or lists, as those of TFX's settings do, are parsed.
@@ -24,7 +24,7 @@ def properties_of(node: Any) -> Json:
     return {name: _value(values[name]) for name in sorted(values) if not name.startswith("__")}
 
 
-def _value(value: Any) -> Any:
+def _value(value: Any) -> Json:
     kind = value.WhichOneof("value")
     if kind is None:
         return None
@@ -50,12 +50,12 @@ def time_of(milliseconds: int) -> str | None:
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
 
 
-def one_line(properties: Json) -> str:
+def one_line(properties: JsonObject) -> str:
     """Properties on one line: `num_shards=8, seed=0`; long values are cut."""
     return ", ".join(f"{name}={_short(value)}" for name, value in properties.items())
 
 
-def _short(value: Any) -> str:
+def _short(value: Json) -> str:
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= 100 else f"{text[:97]}..."

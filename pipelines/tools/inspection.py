@@ -7,11 +7,10 @@ print(facts)
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.format import Feature, Manifest
-from trainer_utils.format.json_text import parse_json_object
+from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
 from trainer_utils.format.tfds import TFDS_INFO_FILE
 from trainer_utils.text_output import (
@@ -90,9 +89,9 @@ class DatasetFacts:
         """Whether any shard is compressed."""
         return any(s.path.endswith(".gz") for split in self.splits.values() for s in split.shards)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
-        facts: dict[str, Any] = {
+        facts: JsonObject = {
             "uri": self.uri,
             "writer": self.writer,
             "splits": {

@@ -10,13 +10,13 @@ input pipeline, ShardBalancer or a command, the answer is made here.
 
 import dataclasses
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.example_shapes import KINDS, Column, scan_examples
 from trainer_utils.format.image_size import ImageSize, image_size
+from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = ["DatasetFacts", "FeatureFacts", "ImageFacts", "features_of_facts"]
 
@@ -160,7 +160,7 @@ class DatasetFacts:
         )
 
     @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> "DatasetFacts":
+    def from_json(cls, value: Mapping[str, Json]) -> "DatasetFacts":
         """From what `dataclasses.asdict` and JSON made of one."""
         parts: list[dict[str, FeatureFacts]] = []
         for key in ("features", "lists"):
@@ -202,7 +202,7 @@ def _feature(facts: FeatureFacts, records: int) -> Feature:
 
 
 def _image(facts: ImageFacts) -> Feature:
-    extra: dict[str, Any] = {"sizes": "fixed" if facts.one_size else "mixed"}
+    extra: JsonObject = {"sizes": "fixed" if facts.one_size else "mixed"}
     if not DATUM_IMAGE_FORMATS.issuperset(facts.formats):
         extra["formats"] = facts.formats
     grey = facts.channels == [1]  # Datum decodes rank 2 to one channel and rank 3 to three

@@ -11,10 +11,9 @@ Keys that Datum does not know are kept in `Feature.extra`; Datum ignores them.
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.json_text import parse_json_object, render_json
+from trainer_utils.format.json_text import Json, parse_json_object, render_json
 
 __all__ = [
     "DATUM_IMAGE_FORMATS",
@@ -47,7 +46,7 @@ class Feature:
     type: str
     shape: tuple[int, ...] = ()
     dense: bool = True
-    extra: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    extra: Mapping[str, Json] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.type not in _TYPES:

@@ -8,17 +8,16 @@ Source: JSON Schema, draft 2020-12.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from trainer_utils.format.datum import Feature
-from trainer_utils.format.json_text import render_json
+from trainer_utils.format.json_text import Json, JsonObject, render_json
 
 __all__ = ["render_example_schema"]
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 _MOST_NAMED_CLASSES = 1000  # each is named, as far as a person might read it
 _INT64 = {"type": "integer", "minimum": -(2**63), "maximum": 2**63 - 1}
-_VALUES: dict[str, dict[str, Any]] = {
+_VALUES: dict[str, JsonObject] = {
     "int": _INT64,
     "float": {"type": "number"},
     "string": {"type": "string"},
@@ -49,7 +48,7 @@ def render_example_schema(
     return render_json(schema)
 
 
-def _property(feature: Feature, classes: Sequence[str] | None) -> dict[str, Any]:
+def _property(feature: Feature, classes: Sequence[str] | None) -> JsonObject:
     if feature.is_raw_image:
         return _array(_PIXEL, feature.extra["image_shape"])
     if feature.is_image:
@@ -66,7 +65,7 @@ def _property(feature: Feature, classes: Sequence[str] | None) -> dict[str, Any]
     return _array(value, (None,) * max(1, len(feature.shape)))
 
 
-def _array(value: Mapping[str, Any], shape: Sequence[int | None]) -> dict[str, Any]:
+def _array(value: Mapping[str, Json], shape: Sequence[int | None]) -> JsonObject:
     """Nested arrays; a size of None is any."""
     made = dict(value)
     for size in reversed(shape):

@@ -12,16 +12,18 @@ Source: RFC 8259, section 4 on names, 6 on numbers and 8.2 on characters.
 
 import json
 from collections.abc import Mapping
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeAlias
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["json_lines", "parse_json", "parse_json_object", "render_json"]
+__all__ = ["Json", "JsonObject", "json_lines", "parse_json", "parse_json_object", "render_json"]
 
+Json: TypeAlias = Any  # what `json.loads` makes: None, bool, int, float, str, list or dict
+JsonObject: TypeAlias = dict[str, Json]
 _MOST_DIGITS = 20  # of an integer of 64 bits, with its sign
 
 
-def parse_json(text: str, *, path: str) -> Any:
+def parse_json(text: str, *, path: str) -> Json:
     """What a text of JSON says.
 
     Raises:
@@ -43,7 +45,7 @@ def parse_json(text: str, *, path: str) -> Any:
     return value
 
 
-def parse_json_object(text: str, *, path: str) -> dict[str, Any]:
+def parse_json_object(text: str, *, path: str) -> JsonObject:
     """What a text of JSON says, which must be an object.
 
     Raises:
@@ -55,7 +57,7 @@ def parse_json_object(text: str, *, path: str) -> dict[str, Any]:
     return value
 
 
-def json_lines(text: str, *, path: str) -> list[dict[str, Any]]:
+def json_lines(text: str, *, path: str) -> list[JsonObject]:
     """The objects of a file with one a line.
 
     Lines end at a newline alone: `str.splitlines` also splits at characters that a name may hold.
@@ -72,13 +74,13 @@ def json_lines(text: str, *, path: str) -> list[dict[str, Any]]:
     ]
 
 
-def render_json(value: Mapping[str, Any], *, sort_keys: bool = True) -> str:
+def render_json(value: Mapping[str, Json], *, sort_keys: bool = True) -> str:
     """JSON as it lies in a dataset: UTF-8, two blanks a level, a newline at the end."""
     text = json.dumps(value, indent=2, sort_keys=sort_keys, ensure_ascii=False, allow_nan=False)
     return text + "\n"
 
 
-def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _without_twins(pairs: list[tuple[str, Json]]) -> JsonObject:
     value = dict(pairs)
     if len(value) < len(pairs):
         names = [name for name, _ in pairs]

@@ -13,10 +13,9 @@ for the eight digits of it. Version 1 had neither, and is still read.
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
 
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.json_text import parse_json_object, render_json
+from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
 from trainer_utils.format.multiset import combine_checksums
 from trainer_utils.format.naming import check_inner_path, check_split_name, index_file
 from trainer_utils.format.sealing import (
@@ -72,7 +71,7 @@ class Shard:
         if self.index_crc32c is not None:
             index_file(self.path)  # refuses a path that has none
 
-    def to_entry(self) -> dict[str, Any]:
+    def to_entry(self) -> JsonObject:
         """The shard as the manifest has it: sums in hexadecimal, without what is not known."""
         entry = {name: value for name, value in vars(self).items() if value is not None}
         return entry | {
@@ -80,7 +79,7 @@ class Shard:
         }
 
     @classmethod
-    def from_entry(cls, entry: Mapping[str, Any]) -> "Shard":
+    def from_entry(cls, entry: Mapping[str, Json]) -> "Shard":
         """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
         sums = {name: int(entry[name], 16) for name in _SUMS if name in entry}
         return cls(**{**entry, **sums})
@@ -145,7 +144,7 @@ class Manifest:
     shards: tuple[Shard, ...]
     accounting: Mapping[str, Accounting]
     producer: str
-    config: Mapping[str, Any]
+    config: Mapping[str, Json]
     input_fingerprint: str
     label_counts: Mapping[str, Mapping[str, int]] = dataclasses.field(default_factory=dict)
     conversions: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -209,7 +208,7 @@ class Manifest:
         value["files"] = {path: digest.to_entry() for path, digest in self.files.items()}
         return seal(render_json(value | {"checksum": NO_CHECKSUM}))
 
-    def _split_entry(self, split: str) -> dict[str, Any]:
+    def _split_entry(self, split: str) -> JsonObject:
         shards = self.shards_of(split)
         content = self.content_of(split)
         return {
@@ -258,7 +257,7 @@ class Manifest:
             ) from error
 
     @classmethod
-    def _from_value(cls, value: Mapping[str, Any]) -> "Manifest":
+    def _from_value(cls, value: Mapping[str, Json]) -> "Manifest":
         entries, files = value["splits"], value.get("files")
         if (files is None) != (value["format_version"] == _FIRST_VERSION):
             raise ValueError("files: expected those of format version 2, and of no other")
@@ -308,19 +307,19 @@ def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
-def _object(value: Any) -> Mapping[str, Any]:
+def _object(value: Json) -> Mapping[str, Json]:
     if not isinstance(value, dict):
         raise TypeError(f"expected an object, got {value!r}")
     return value
 
 
-def _counts(value: Any) -> Mapping[str, int]:
+def _counts(value: Json) -> Mapping[str, int]:
     if not all(map(_is_count, _object(value).values())):
         raise TypeError(f"expected counts, got {value!r}")
     return _object(value)
 
 
-def _texts(value: Any) -> list[str]:
+def _texts(value: Json) -> list[str]:
     if not isinstance(value, list) or not all(isinstance(text, str) for text in value):
         raise TypeError(f"expected a list of texts, got {value!r}")
     return value

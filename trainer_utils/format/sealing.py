@@ -9,10 +9,10 @@ The manifest's `checksum` is the CRC-32C of its bytes with zeros for the eight d
 import dataclasses
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import check_inner_path
 
 __all__ = ["NO_CHECKSUM", "ChangedManifestError", "FileDigest", "check_seal", "seal"]
@@ -38,12 +38,12 @@ class FileDigest:
         """Of a file's content."""
         return cls(len(data), extend_crc32c(0, data))
 
-    def to_entry(self) -> dict[str, Any]:
+    def to_entry(self) -> JsonObject:
         """As the manifest has it."""
         return {"bytes": self.size, "crc32c": f"{self.crc32c:08x}"}
 
     @classmethod
-    def from_entry(cls, path: str, entry: Mapping[str, Any]) -> "FileDigest":
+    def from_entry(cls, path: str, entry: Mapping[str, Json]) -> "FileDigest":
         """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
         check_inner_path(path)
         size = entry["bytes"]

@@ -18,7 +18,7 @@ from typing import Any
 
 from trainer_utils.format.datum import Feature
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.json_text import parse_json_object, render_json
+from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
 
 __all__ = [
     "TFDS_FEATURES_FILE",
@@ -70,7 +70,7 @@ def parse_tfds_splits(text: str, *, path: str) -> dict[str, dict[str, int]]:
         ) from error
 
 
-def _shards(info: Mapping[str, Any], split: Mapping[str, Any]) -> dict[str, int]:
+def _shards(info: Mapping[str, Json], split: Mapping[str, Json]) -> dict[str, int]:
     lengths = [int(number) for number in split.get("shardLengths", ())]
     count = len(lengths)
     if min(lengths, default=0) < 0:
@@ -118,7 +118,7 @@ def parse_tfds_features(text: str, *, path: str) -> dict[str, Feature] | None:
 
 
 def _collect(
-    name: str, entry: Mapping[str, Any], outer: tuple[int, ...], features: dict[str, Feature]
+    name: str, entry: Mapping[str, Json], outer: tuple[int, ...], features: dict[str, Feature]
 ) -> bool:
     """Adds what an entry holds; `outer` are the dimensions of the sequences round it."""
     if "featuresDict" in entry:
@@ -137,7 +137,7 @@ def _collect(
     return True
 
 
-def _leaf(entry: Mapping[str, Any]) -> tuple[str, tuple[int, ...], dict[str, Any]] | None:
+def _leaf(entry: Mapping[str, Json]) -> tuple[str, tuple[int, ...], JsonObject] | None:
     """Type, dimensions and, of an image, `{"image": (height, width, channels)}`."""
     if "classLabel" in entry:
         return "int", (), {}
@@ -162,7 +162,7 @@ def _add(
     name: str,
     kind: str,
     shape: tuple[int, ...],
-    extra: Mapping[str, Any],
+    extra: Mapping[str, Json],
     features: dict[str, Feature],
 ) -> None:
     if "image" in extra:
@@ -188,7 +188,7 @@ def _image(height: int, width: int, channels: int) -> Feature:
     return Feature(type="string", shape=shape, extra={"sizes": sizes})
 
 
-def _dimensions(entry: Mapping[str, Any]) -> tuple[int, ...]:
+def _dimensions(entry: Mapping[str, Json]) -> tuple[int, ...]:
     return tuple(int(size) for size in entry.get("shape", {}).get("dimensions", ()))
 
 
@@ -213,7 +213,7 @@ def render_tfds_features(
     return render_json(_of_kind("features_dict.FeaturesDict", featuresDict={"features": entries}))
 
 
-def _entry(feature: Feature, num_classes: int | None) -> dict[str, Any]:
+def _entry(feature: Feature, num_classes: int | None) -> JsonObject:
     if feature.is_image and feature.dense:
         fixed = feature.is_fixed_size
         size = feature.shape[:2] if fixed else (_UNKNOWN, _UNKNOWN)
@@ -234,16 +234,16 @@ def _entry(feature: Feature, num_classes: int | None) -> dict[str, Any]:
     return _of_kind("sequence_feature.Sequence", sequence=sequence)
 
 
-def _tensor(dtype: str, shape: tuple[int, ...]) -> dict[str, Any]:
+def _tensor(dtype: str, shape: tuple[int, ...]) -> JsonObject:
     tensor = {"dtype": dtype, "encoding": "none", "shape": _shape(shape)}
     return _of_kind("tensor_feature.Tensor", tensor=tensor)
 
 
-def _shape(shape: Sequence[int]) -> dict[str, Any]:
+def _shape(shape: Sequence[int]) -> JsonObject:
     return {"dimensions": [str(size) for size in shape]} if shape else {}
 
 
-def _of_kind(python_class: str, **content: Any) -> dict[str, Any]:
+def _of_kind(python_class: str, **content: Any) -> JsonObject:
     return {"pythonClassName": f"{_FEATURES}.{python_class}", **content}
 
 

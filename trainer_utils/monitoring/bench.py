@@ -18,6 +18,7 @@ import tensorflow as tf
 
 from trainer_utils.dataset.selection import mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.input_pipeline import InputPipeline
 from trainer_utils.machine import cpu_seconds, usable_cores
 from trainer_utils.options import choose_options
@@ -72,7 +73,7 @@ class InputReport:
     slowest: str
     step_seconds: float
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """All of it as JSON takes it."""
         return dataclasses.asdict(self)
 

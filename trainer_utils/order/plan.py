@@ -7,9 +7,9 @@ A plan that is impossible raises, with the setting to change.
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
 from trainer_utils.format.file_ranges import FileRange, cut
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.text_output import Part, as_text, make_table, quantity
 
@@ -63,7 +63,7 @@ class InputPlan:
         """Rows of weight 0 in an epoch."""
         return sum(worker.padded for worker in self.workers)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self) -> JsonObject:
         """The plan as what JSON can hold."""
         return {**dataclasses.asdict(self), "dropped": self.dropped, "padded": self.padded}
 

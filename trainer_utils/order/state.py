@@ -12,9 +12,9 @@ the exception: within an epoch the same number of workers must go on.
 
 import dataclasses
 import json
-from typing import Any
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.options import OrderOptions
 
@@ -194,7 +194,7 @@ def _check_singles(token: InputState, options: OrderOptions, layout: BatchLayout
 def _order_of(options: OrderOptions, layout: BatchLayout) -> str:
     """The settings that shape batches, each in one form, whatever it was given as."""
     weights = None if options.weights is None else [float(weight) for weight in options.weights]
-    settings: dict[str, Any] = {
+    settings: JsonObject = {
         "shuffle": options.shuffle,
         "weights": weights,
         "remainder": layout.remainder,

@@ -20,6 +20,7 @@ from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
 from components.example_gen.boxes import BOX_COLUMNS, relative_box
 from trainer_utils.format import InputError
+from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = ["COLUMNS", "KEYS", "Instances", "parse_instances"]
 
@@ -39,8 +40,8 @@ class Instances:
         has_keypoints: whether it is of COCO's task of keypoints, whose boxes are of persons.
     """
 
-    images: Mapping[int, Mapping[str, Any]]
-    annotations: Mapping[int, Sequence[Mapping[str, Any]]]
+    images: Mapping[int, Mapping[str, Json]]
+    annotations: Mapping[int, Sequence[Mapping[str, Json]]]
     names: Mapping[int, str]
     has_keypoints: bool
 
@@ -121,16 +122,16 @@ def parse_instances(text: str, *, path: str) -> Instances | None:
     )
 
 
-def _without_outlines(value: dict[str, Any]) -> dict[str, Any]:
+def _without_outlines(value: JsonObject) -> JsonObject:
     value.pop("segmentation", None)
     return value
 
 
 def _by_id(
-    path: str, what: str, parts: Sequence[dict[str, Any]], *, shown: str
-) -> dict[int, dict[str, Any]]:
+    path: str, what: str, parts: Sequence[JsonObject], *, shown: str
+) -> dict[int, JsonObject]:
     """Images or categories by id."""
-    by_id: dict[int, dict[str, Any]] = {}
+    by_id: dict[int, JsonObject] = {}
     for part in parts:
         number = part.get("id")
         if isinstance(number, float) and number.is_integer():
@@ -151,7 +152,7 @@ def _by_id(
     return by_id
 
 
-def _names(path: str, categories: Sequence[dict[str, Any]]) -> dict[int, str]:
+def _names(path: str, categories: Sequence[JsonObject]) -> dict[int, str]:
     """The categories' names by id. Two of one name are one label."""
     names: dict[int, str] = {}
     for number, category in _by_id(path, "category", categories, shown="name").items():
@@ -163,10 +164,10 @@ def _names(path: str, categories: Sequence[dict[str, Any]]) -> dict[int, str]:
 
 
 def _by_image(
-    path: str, annotations: Sequence[dict[str, Any]], images: Mapping[int, Any]
-) -> dict[Any, list[dict[str, Any]]]:
+    path: str, annotations: Sequence[JsonObject], images: Mapping[int, Mapping[str, Json]]
+) -> dict[Any, list[JsonObject]]:
     """The annotations by image. One of no image is an error: there is no input to leave out."""
-    found: dict[Any, list[dict[str, Any]]] = collections.defaultdict(list)
+    found: dict[Any, list[JsonObject]] = collections.defaultdict(list)
     for number, annotation in enumerate(annotations):
         image_id = annotation.get("image_id")
         if not isinstance(image_id, (int, float)) or image_id not in images:
@@ -179,20 +180,22 @@ def _by_image(
     return found
 
 
-def _bad(annotation: Mapping[str, Any], key: str, expected: str, got: Any) -> RejectedInputError:
+def _bad(
+    annotation: Mapping[str, Json], key: str, expected: str, got: object
+) -> RejectedInputError:
     place = f"annotation {annotation['id']!a:.50}: " if "id" in annotation else ""
     return RejectedInputError(
         "BAD_ANNOTATION", f"{place}{key}: expected {expected}, got {got!a:.99}"
     )
 
 
-def _is_number(value: Any) -> TypeGuard[float]:
+def _is_number(value: Json) -> TypeGuard[float]:
     """Whether it can be a place or length in an image; no nan is."""
     is_one = isinstance(value, (int, float)) and not isinstance(value, bool)
     return is_one and -_MOST <= value <= _MOST
 
 
-def _is_text(value: Any) -> TypeGuard[str]:
+def _is_text(value: object) -> TypeGuard[str]:
     """Whether it is a text that a file's name can be: JSON knows halves of characters too."""
     try:
         return isinstance(value, str) and bool(os.fsencode(value))

@@ -10,12 +10,12 @@ nested ones joined by dots. A field called as `cls` or `txt` are, beside these, 
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from components.common.listing import Column, Value
 from components.example_gen.list_table import typed_values
 from components.tables.json_objects import columns_of_objects, flatten_object
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = ["SIDECARS", "make_columns", "read_sidecar"]
 
@@ -24,7 +24,7 @@ SIDECARS = (*_COLUMN_OF, "json")
 _KINDS = ("int", "float", "string", "label", "ignore")
 
 
-def read_sidecar(kind: str, data: bytes, *, place: str) -> Any:
+def read_sidecar(kind: str, data: bytes, *, place: str) -> Json:
     """A file's text, None for an empty class, or the fields of its JSON object by name.
 
     Args:
@@ -50,7 +50,7 @@ def read_sidecar(kind: str, data: bytes, *, place: str) -> Any:
 
 
 def make_columns(
-    samples: Sequence[Mapping[str, Any]], *, given: Mapping[str, str], place: Callable[[int], str]
+    samples: Sequence[Mapping[str, Json]], *, given: Mapping[str, str], place: Callable[[int], str]
 ) -> tuple[tuple[Column, ...], list[tuple[Value, ...]]]:
     """The columns, typed by all samples, and each sample's values.
 
@@ -79,7 +79,7 @@ def make_columns(
     return tuple(columns), list(zip(*by_column, strict=True)) if columns else [()] * len(rows)
 
 
-def _fields(sample: Mapping[str, Any], own: set[str]) -> dict[str, Any]:
+def _fields(sample: Mapping[str, Json], own: set[str]) -> JsonObject:
     """A sample's values by column; `own` are those of `cls` and `txt`."""
     fields = {
         f"json.{name}" if name in own else name: value

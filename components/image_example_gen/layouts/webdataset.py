@@ -12,7 +12,7 @@ import dataclasses
 import posixpath
 import re
 import tarfile
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
 from absl import logging
 
@@ -23,6 +23,7 @@ from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns
 from components.image_example_gen.layouts.tar_headers import holes, read_headers
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["LOOKED_FOR", "is_archive", "is_here", "read"]
 
@@ -53,7 +54,7 @@ class _Sample:
     split: str | None
     members: dict[str, str] = dataclasses.field(default_factory=dict)
     image: Blob | None = None
-    sidecars: dict[str, Any] = dataclasses.field(default_factory=dict)
+    sidecars: JsonObject = dataclasses.field(default_factory=dict)
     is_counted: bool = False
 
     @property

@@ -13,7 +13,7 @@ import http.server
 import json
 import threading
 import urllib.parse
-from typing import Any
+from collections.abc import Mapping
 
 from pipelines.tools.browse.search import Query, find_examples
 from pipelines.tools.html import CONTENT_SECURITY_POLICY, load_template
@@ -179,14 +179,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def log_message(self, format: str, *args: Any) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         """Says nothing: what is asked for is the user's own."""
 
 
 _render_template = functools.partial(load_template, "pipelines.tools.browse")
 
 
-def _render(name: str, **values: Any) -> bytes:
+def _render(name: str, **values: object) -> bytes:
     return _render_template(name).render(**values).encode("utf-8", "backslashreplace")
 
 
@@ -194,7 +194,7 @@ def _is_long(value: Value) -> bool:
     return value.kind == "text" and max(map(len, value.texts)) > MOST_SHOWN
 
 
-def _card(example: Example) -> dict[str, Any]:
+def _card(example: Example) -> dict[str, object]:
     image = next((n for n, v in example.values.items() if v.kind == "image" and v.is_file), None)
     label = example.values.get("label")
     text = next((v for v in example.values.values() if v.kind == "text"), None)
@@ -212,5 +212,5 @@ def _file_link(example: Example, feature: str) -> str:
     return _link("/file", place)
 
 
-def _link(path: str, fields: dict[str, Any]) -> str:
+def _link(path: str, fields: Mapping[str, object]) -> str:
     return f"{path}?{urllib.parse.urlencode(fields)}"

@@ -19,6 +19,7 @@ from pipelines.tools.conversion.recognition import recognise
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion, check_places, prepare
 from pipelines.tools.inspection import inspect_dataset
 from trainer_utils.format import ConfigError, Manifest, keyed_hash
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
 
@@ -46,7 +47,7 @@ class Converted:
     metadata: str
     kind: str
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Where everything is, the accounting of the ExampleGen, and the balanced splits."""
         manifest = self._manifest()
         counts = {"total": manifest.total, **manifest.accounting}

@@ -27,6 +27,7 @@ from components.text_example_gen.executor import Executor as TextExecutor
 from pipelines.tools.conversion.pipeline import make_example_gen
 from pipelines.tools.conversion.settings import Conversion, prepare
 from trainer_utils.format import shard_bounds
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, as_text, human_bytes, make_table, quantity
 
@@ -85,7 +86,7 @@ class ConversionPlan:
     first_rejects: Mapping[str, str] = dataclasses.field(default_factory=dict)
     cures: Sequence[str] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
         return dataclasses.asdict(self)
 
@@ -185,7 +186,7 @@ def _plan_files(conversion: Conversion, steps: FileConversion) -> ConversionPlan
     )
 
 
-def _describe_rejects(rejects: Sequence[Reject], base: str) -> dict[str, Any]:
+def _describe_rejects(rejects: Sequence[Reject], base: str) -> JsonObject:
     """How many inputs would be rejected, the first of each code, and what to do about it."""
     counts = collections.Counter(reject.code for reject in rejects)
     firsts: dict[str, str] = {}

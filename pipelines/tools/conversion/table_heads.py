@@ -9,7 +9,7 @@ import itertools
 import json
 import posixpath
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 from components.example_gen.file_kinds import kind_of_bytes
 from components.tables.json_objects import flatten_object
@@ -19,6 +19,7 @@ from trainer_utils.storage.files import open_for_reading
 
 __all__ = ["kinds_in_table"]
 
+_Row: TypeAlias = dict[str, Any]  # by column
 _HEAD_BYTES = 256 << 10
 _ROWS = 50
 _NAMES = {"image_uri": "image", "image": "image", "audio_uri": "audio", "audio": "audio"}
@@ -56,7 +57,7 @@ def _kind_of(name: str, values: Sequence[Any]) -> str | None:
     return _NAMES.get(name.lower()) if all(" " not in value for value in given) else None
 
 
-def _rows(path: str) -> Iterator[dict[str, Any]]:
+def _rows(path: str) -> Iterator[_Row]:
     kind = SUFFIXES.get(posixpath.splitext(path.lower())[1])
     try:
         if kind == "parquet":
@@ -72,7 +73,7 @@ def _rows(path: str) -> Iterator[dict[str, Any]]:
         return
 
 
-def _csv_rows(text: str, kind: str) -> Iterator[dict[str, Any]]:
+def _csv_rows(text: str, kind: str) -> Iterator[_Row]:
     reader = csv.reader(io.StringIO(text, newline=""), delimiter="\t" if kind == "tsv" else ",")
     rows = [[field.strip() for field in row] for row in itertools.islice(reader, _ROWS) if row]
     if not rows:
@@ -84,7 +85,7 @@ def _csv_rows(text: str, kind: str) -> Iterator[dict[str, Any]]:
         yield dict(zip(names, row, strict=False))
 
 
-def _json_rows(text: str) -> Iterator[dict[str, Any]]:
+def _json_rows(text: str) -> Iterator[_Row]:
     for line in text.split("\n"):  # not splitlines(), which splits inside of texts too
         if line.strip():
             value = json.loads(line)
@@ -92,7 +93,7 @@ def _json_rows(text: str) -> Iterator[dict[str, Any]]:
                 yield dict(flatten_object(value))
 
 
-def _parquet_rows(path: str) -> Iterator[dict[str, Any]]:
+def _parquet_rows(path: str) -> Iterator[_Row]:
     import pyarrow as pa
     import pyarrow.parquet as pq
 

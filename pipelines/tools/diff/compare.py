@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 from pipelines.tools.diff.digests import Digests, content_at, read_digests, spill_digests
 from pipelines.tools.records import Example, ExampleReader
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import Part, as_text, make_table
 
 __all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
@@ -51,7 +52,7 @@ class Change:
     after: Place | None
     features: Sequence[str] = ()
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain JSON types."""
         return dataclasses.asdict(self)
 
@@ -77,7 +78,7 @@ class Difference:
         """Whether both hold the same records in the same splits, in whatever order."""
         return not any(self.counts[kind] for kind in KINDS)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain JSON types."""
         return {
             "before": self.uris[0],

@@ -20,6 +20,7 @@ from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_in
 from trainer_utils.format import RecordIndex, resolve_slices
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage.paths import is_remote
 
 __all__ = ["NAME_FEATURES", "Example", "ExampleReader", "Glance", "read_examples"]
@@ -58,7 +59,7 @@ class Example:
         texts = [value.texts[0] for value in named if value.kind == "text" and value.values]
         return texts[0] if texts else f"{self.split} {self.number}"
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """Plain JSON types."""
         values = {name: value.to_json() for name, value in self.values.items()}
         return {**vars(self), "values": values}

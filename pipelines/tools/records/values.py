@@ -13,6 +13,7 @@ from typing import Any
 
 from trainer_utils.format import Feature
 from trainer_utils.format.image_size import image_size
+from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import FORMATS, format_of
 
 __all__ = ["Value", "value_of"]
@@ -64,7 +65,7 @@ class Value:
         """The values of a text."""
         return [value.decode() for value in self.values]
 
-    def to_json(self) -> Any:
+    def to_json(self) -> Json:
         """Plain JSON types; a single value as itself; bytes that are no text as base64."""
         values = [_plain(value) for value in self.values]
         return values[0] if len(values) == 1 else values

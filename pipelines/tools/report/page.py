@@ -8,7 +8,6 @@ import json
 import os
 import uuid
 from collections.abc import Callable
-from typing import Any
 
 from pipelines.tools.doctor.dataset import dataset_checks
 from pipelines.tools.html import load_template
@@ -105,7 +104,7 @@ def _name(uri: str) -> str:
     return "/".join(parts[-3:] if parts[-1].isdigit() else parts[-1:])
 
 
-def _shard_bars(facts: DatasetFacts, split: str) -> dict[str, Any]:
+def _shard_bars(facts: DatasetFacts, split: str) -> dict[str, object]:
     sizes = [shard.bytes or 0 for shard in facts.splits[split].shards]
     most = max(sizes, default=0) or 1
     return {
@@ -120,7 +119,7 @@ def _histograms(found: FeatureSample) -> list[Histogram]:
     return [histogram(list(group)) for _, group in by_name]
 
 
-def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, Any]]:
+def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, object]]:
     """Counts by code, and some of each."""
     if facts.manifest is None or not facts.manifest.reject_counts:
         return []

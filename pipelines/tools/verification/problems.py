@@ -5,9 +5,9 @@ Problem.of(error, "Split-train/data_tfrecord-00000-of-00008")     # with what th
 """
 
 import dataclasses
-from typing import Any
 
 from trainer_utils.format import DatasetError
+from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["Problem"]
 
@@ -33,7 +33,7 @@ class Problem:
         """What an error says of a file."""
         return cls(path, str(error), error.record, error.offset)
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """With the number of the record and the byte, where they are known."""
         found = {"path": self.path, "message": self.message}
         places = {"record": self.record, "byte": self.offset}

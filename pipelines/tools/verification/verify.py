@@ -8,7 +8,6 @@ import dataclasses
 import multiprocessing
 import re
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 from pipelines.tools.verification.problems import Problem
 from pipelines.tools.verification.shards import ShardCheck, ShardOutcome, check_shard
@@ -21,6 +20,7 @@ from pipelines.tools.verification.whole import (
 )
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import human_bytes, quantity
@@ -60,7 +60,7 @@ class Verification:
         """Whether nothing is amiss."""
         return not self.problems
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
         return {
             "uri": self.uri,
