@@ -62,7 +62,7 @@ class Executor(GenericExecutor):
         super().Do(input_dict, output_dict, as_tfx_properties(exec_properties))
 
 
-def as_tfx_properties(exec_properties: ExecProperties) -> dict[str, Any]:
+def as_tfx_properties(exec_properties: ExecProperties) -> ExecProperties:
     """Execution properties with the batch size in `custom_config`, the steps in `train_args`."""
     properties = dict(exec_properties)
     given = {name: properties.pop(name, None) or 0 for name in ("batch_size", "train_steps")}

@@ -9,6 +9,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.dataset.location import Artifacts
 from trainer_utils.input_pipeline import input_fn
 from trainer_utils.options import InputOptions
 
@@ -17,7 +18,7 @@ __all__ = ["distribute"]
 
 def distribute(
     strategy: tf.distribute.Strategy,
-    artifact_uri: Any,
+    artifact_uri: Artifacts,
     split: str | None = None,
     *,
     options: InputOptions | None = None,

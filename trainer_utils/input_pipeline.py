@@ -12,6 +12,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.dataset.location import Artifacts
 from trainer_utils.dataset.selection import (
     Source,
     digest_of,
@@ -35,7 +36,7 @@ _logger = logging.getLogger(__name__)
 
 
 def input_fn(
-    artifact_uri: Any,
+    artifact_uri: Artifacts,
     split: str | None = None,
     *,
     options: InputOptions | None = None,

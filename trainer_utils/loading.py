@@ -9,6 +9,7 @@ from typing import Any
 import tensorflow as tf
 
 from trainer_utils.dataset import open_dataset, uri_of
+from trainer_utils.dataset.location import Artifacts
 from trainer_utils.format import DatasetError
 from trainer_utils.input_pipeline import input_fn
 from trainer_utils.options import InputOptions, choose_options
@@ -17,7 +18,7 @@ __all__ = ["load"]
 
 
 def load(
-    artifact_uri: Any, *, options: InputOptions | None = None, **settings: Any
+    artifact_uri: Artifacts, *, options: InputOptions | None = None, **settings: Any
 ) -> dict[str, tf.data.Dataset]:
     """Reads every split of a dataset.
 

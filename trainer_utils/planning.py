@@ -5,6 +5,7 @@ print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 
 from typing import Any
 
+from trainer_utils.dataset.location import Artifacts
 from trainer_utils.dataset.selection import digest_of, open_sources
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, plan_workers
@@ -14,7 +15,7 @@ __all__ = ["plan"]
 
 
 def plan(
-    artifact_uri: Any,
+    artifact_uri: Artifacts,
     split: str | None = None,
     *,
     workers: int = 1,

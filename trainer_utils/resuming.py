@@ -11,6 +11,7 @@ A process that is started anew then goes on with the batch after the last one sa
 """
 
 import posixpath
+from collections.abc import Mapping
 from typing import Any
 
 import tensorflow as tf
@@ -63,7 +64,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._since_saved = 0
         self._last_batch = 0
 
-    def on_train_begin(self, logs: Any = None) -> None:
+    def on_train_begin(self, logs: Mapping[str, object] | None = None) -> None:
         """Refuses what Keras would cut short.
 
         Raises:
@@ -76,12 +77,12 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
                 setting="steps_per_epoch",
             )
 
-    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """Tells the dataset its epoch."""
         if self._dataset.input_steps:
             self._dataset.input_epoch.assign(self._dataset.state(self._step).epoch)
 
-    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: Mapping[str, object] | None = None) -> None:
         """Counts, as `BackupAndRestore` does, and saves with it."""
         taken = batch + 1 if batch <= self._last_batch else batch - self._last_batch
         self._last_batch = batch
@@ -91,7 +92,7 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
             self._since_saved = 0
             self._save()
 
-    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """Saves, if it is to."""
         self._last_batch = 0
         if self._save_freq == "epoch":

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeAlias, Union
+from typing import TYPE_CHECKING, TypeAlias, Union
 
 from trainer_utils.format.printable import printable
 
@@ -51,11 +51,11 @@ def list_counts(counts: Mapping[str, int]) -> str:
 
 def make_table(
     header: Sequence[str] | None,
-    rows: Iterable[Sequence[Any]],
+    rows: Iterable[Sequence[object]],
     *,
     right: Collection[str] = (),
     indent: int = 0,
-    styles: Mapping[Any, str] | None = None,
+    styles: Mapping[str, str] | None = None,
 ) -> Table:
     """Rows in columns: numbers to the right, texts to the left.
 
@@ -87,7 +87,7 @@ def make_table(
     return table
 
 
-def _cell(value: Any) -> str:
+def _cell(value: object) -> str:
     if value is None:
         return "?"
     if isinstance(value, int):

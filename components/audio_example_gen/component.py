@@ -4,10 +4,9 @@ sounds = AudioExampleGen(input_base="clips/", sample_rate=16_000)
 sounds.outputs["examples"]
 """
 
-from typing import Any
-
 from tfx import types
 from tfx.dsl.components.base import executor_spec
+from tfx.types import component_spec
 
 from components.audio_example_gen.executor import Executor
 from components.audio_example_gen.settings import AudioSettings
@@ -23,7 +22,7 @@ class AudioExampleGenSpec(types.ComponentSpec):
     """The component's parameters and output."""
 
     PARAMETERS = {**TFX_PARAMETERS, **parameters_of(AudioSettings)}
-    INPUTS: dict[str, Any] = {}
+    INPUTS: dict[str, component_spec.ChannelParameter] = {}
     OUTPUTS = {"examples": examples_channel()}
 
 

@@ -12,7 +12,6 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable
-from typing import Any
 
 from tfx.orchestration import data_types
 from tfx.types import component_spec, standard_artifacts
@@ -27,17 +26,19 @@ __all__ = ["Runtime", "channel", "examples_channel", "parameters_of", "takes_set
 Runtime = data_types.RuntimeParameter
 
 
-def channel(kind: type, *, optional: bool = False) -> Any:
+def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelParameter:
     """An input or output of a spec."""
     return component_spec.ChannelParameter(type=kind, optional=optional)
 
 
-def examples_channel() -> Any:
+def examples_channel() -> component_spec.ChannelParameter:
     """An input or output of TFX's `Examples`."""
     return channel(standard_artifacts.Examples)
 
 
-def parameters_of(settings: type[ComponentSettings]) -> dict[str, Any]:
+def parameters_of(
+    settings: type[ComponentSettings],
+) -> dict[str, component_spec.ExecutionParameter]:
     """A spec's parameters: settings as `to_properties` makes them."""
     return {
         name: component_spec.ExecutionParameter(
@@ -67,7 +68,7 @@ def takes_settings(settings: type[ComponentSettings]) -> Callable[..., Callable[
 
     def decorate(make: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(make)
-        def construct(self: Any, *arguments: Any, **given: Any) -> None:
+        def construct(self: object, *arguments: object, **given: object) -> None:
             component = type(self).__name__
             check_names(component, given, names)
             try:

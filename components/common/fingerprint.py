@@ -6,7 +6,6 @@ A sum in no order: it does not matter how the inputs were listed, or on which wo
 """
 
 from collections.abc import Mapping
-from typing import Any
 
 from trainer_utils.format import keyed_hash
 
@@ -15,7 +14,7 @@ __all__ = ["add_facts"]
 _BITS = 128
 
 
-def add_facts(facts: Mapping[tuple[Any, ...], Any]) -> str:
+def add_facts(facts: Mapping[tuple[object, ...], object]) -> str:
     """The sum of what is known of each input, by its identity, as 32 hexadecimal digits.
 
     Args:

@@ -8,9 +8,9 @@ import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
-from typing import Any
 
 from absl import logging
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
@@ -75,7 +75,7 @@ def write_feature_files(
     records_by_shard: Mapping[str, Mapping[str, int]],
     *,
     vocabularies: Mapping[str, Sequence[str]],
-    schema: Any = None,
+    schema: schema_pb2.Schema | None = None,
     others: Mapping[str, str] | None = None,
 ) -> dict[str, FileDigest]:
     """Writes vocabularies, Datum's two JSON files and `schema.pbtxt`, by way of a working folder.
@@ -109,7 +109,7 @@ def write_feature_files(
     return _write_texts(uri, texts | dict(others or {}))
 
 
-def write_schema(uri: str, schema: Any) -> None:
+def write_schema(uri: str, schema: schema_pb2.Schema) -> None:
     """Writes `schema.pbtxt`, by way of a working folder, for TFX components to read."""
     _write_texts(uri, {SCHEMA_FILE: render_schema(schema)})
 

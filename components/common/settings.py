@@ -85,7 +85,7 @@ class ComponentSettings(Settings):
         )
 
     @classmethod
-    def to_properties(cls, values: Mapping[str, Any]) -> dict[str, Any]:
+    def to_properties(cls, values: Mapping[str, Any]) -> ExecProperties:
         """Execution properties of all settings, from the constructor's arguments.
 
         Args:
@@ -149,8 +149,8 @@ def _is_known_later(value: object) -> bool:
 
 
 def add_settings(
-    function: Callable[..., Any],
-    template: Callable[..., Any],
+    function: Callable[..., object],
+    template: Callable[..., object],
     settings: type[Settings],
     make_parameter: Callable[[Setting], inspect.Parameter],
 ) -> None:

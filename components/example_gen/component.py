@@ -26,7 +26,7 @@ from trainer_utils.format import ConfigError
 __all__ = ["TFX_PARAMETERS", "FilesExampleGen"]
 
 _parameter = component_spec.ExecutionParameter
-TFX_PARAMETERS: dict[str, Any] = {  # they mean what they mean there
+TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
     standard_component_specs.INPUT_BASE_KEY: _parameter(type=str),
     standard_component_specs.INPUT_CONFIG_KEY: _parameter(type=example_gen_pb2.Input),
     standard_component_specs.OUTPUT_CONFIG_KEY: _parameter(type=example_gen_pb2.Output),

@@ -25,7 +25,6 @@ are read to be converted; only what was rejected before that is read for the sum
 import concurrent.futures
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 from components.common.blobs import BlobReader
 from components.common.fingerprint import add_facts
@@ -67,7 +66,7 @@ def fingerprint_of_files(
     unread += [b for b in left_out if b.path not in skipped and sizes.get(b.path) is not None]
     sums |= _read_sums(located.base, unread)
     name_of = _names(located)
-    facts: dict[tuple[Any, ...], Any] = {
+    facts: dict[tuple[object, ...], object] = {
         (name_of(blob.path), *blob[1:]): sums.get(blob) for blob in [*left_out, *entries]
     }
     return add_facts(facts | {("read", name): crc for name, crc in listing.contents.items()})
@@ -122,7 +121,7 @@ def fingerprint_of_rows(
     for path, read in parts.items():
         size = sizes.get(path) or 0
         files[Blob(path, size)] = _whole(join(located.base, path), size, sorted(read))
-    facts: dict[tuple[Any, ...], Any] = {(b.path, *b[1:]): crc for b, crc in files.items()}
+    facts: dict[tuple[object, ...], object] = {(b.path, *b[1:]): crc for b, crc in files.items()}
     return add_facts(facts | columns)
 
 

@@ -253,7 +253,7 @@ def _trimmed(value: Any) -> Any:
 
 
 def _split(
-    inputs: LayoutInputs, table: ListTable, column: str, position: int, word: Any
+    inputs: LayoutInputs, table: ListTable, column: str, position: int, word: object
 ) -> str | None:
     """The split that a row names, or its pattern or list; None where the hash decides."""
     if inputs.split is not None:

@@ -37,7 +37,7 @@ def _different_texts(name: str, values: Any) -> Any:
     return values
 
 
-def _kinds_by_column(name: str, columns: Any) -> Any:
+def _kinds_by_column(name: str, columns: object) -> object:
     if not isinstance(columns, Mapping):
         raise ConfigError.of(name, columns, allowed="kinds by column")
     for column, kind in columns.items():
@@ -45,13 +45,13 @@ def _kinds_by_column(name: str, columns: Any) -> Any:
     return columns
 
 
-def _column_name(name: str, value: Any) -> Any:
+def _column_name(name: str, value: object) -> object:
     if not (value and isinstance(value, str)):
         raise ConfigError.of(name, value, allowed="the name of a column")
     return value
 
 
-def _labels_by_feature(name: str, given: Any) -> dict[str, tuple[str, ...]]:
+def _labels_by_feature(name: str, given: object) -> dict[str, tuple[str, ...]]:
     if isinstance(given, Mapping):
         by_feature = given
     else:

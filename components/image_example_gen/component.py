@@ -4,10 +4,9 @@ images = ImageExampleGen(input_base="photos/")
 images.outputs["examples"]
 """
 
-from typing import Any
-
 from tfx import types
 from tfx.dsl.components.base import executor_spec
+from tfx.types import component_spec
 
 from components.common.component import examples_channel, parameters_of, takes_settings
 from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen
@@ -23,7 +22,7 @@ class ImageExampleGenSpec(types.ComponentSpec):
     """The component's parameters and output."""
 
     PARAMETERS = {**TFX_PARAMETERS, **parameters_of(ImageSettings)}
-    INPUTS: dict[str, Any] = {}
+    INPUTS: dict[str, component_spec.ChannelParameter] = {}
     OUTPUTS = {"examples": examples_channel()}
 
 

@@ -15,7 +15,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING
 
 from components.common.settings import ComponentSettings, ExecProperties, without_empty
 from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
@@ -24,6 +24,9 @@ from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.storage import is_remote, join, read_text
+
+if TYPE_CHECKING:
+    from tfx.types import Artifact
 
 __all__ = ["main"]
 
@@ -166,7 +169,7 @@ def _train_input_check(step: ExecutorInput) -> dict[str, JsonObject]:
 
 
 def _fill_dataset(
-    step: ExecutorInput, name: str, fill: Callable[[dict[str, list[Any]]], None]
+    step: ExecutorInput, name: str, fill: Callable[[dict[str, list["Artifact"]]], None]
 ) -> dict[str, JsonObject]:
     """Lets an executor write the dataset of output `name`; returns the output's metadata."""
     from tfx.types import standard_artifacts
@@ -192,13 +195,13 @@ def _fill_dataset(
     return {name: metadata}
 
 
-def _tfx_artifact(kind: Any, given: StepArtifact) -> Any:
+def _tfx_artifact(kind: "type[Artifact]", given: StepArtifact) -> "Artifact":
     artifact = kind()
     artifact.uri = read_from(given.path)
     return artifact
 
 
-def _metadata(artifact: Any) -> JsonObject:
+def _metadata(artifact: "Artifact") -> JsonObject:
     """The properties of a TFX artifact, TFX's own and the executor's."""
     held = artifact.mlmd_artifact
     return {

@@ -5,9 +5,9 @@ import os
 import posixpath
 import re
 from collections.abc import Mapping
-from typing import Any
 
 from absl import logging
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
@@ -128,7 +128,9 @@ def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
     return source, facts, False
 
 
-def _own_schema(source: Dataset, features: Mapping[str, Feature], facts: DatasetFacts) -> Any:
+def _own_schema(
+    source: Dataset, features: Mapping[str, Feature], facts: DatasetFacts
+) -> schema_pb2.Schema:
     classes = {
         name: len(values)
         for name, values in source.vocabularies.items()

@@ -3,7 +3,6 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from tfx import types
 from tfx.types import artifact_utils
@@ -157,7 +156,7 @@ def _fingerprint(inputs: Inputs, summaries: Sequence[Mapping[str, Json]]) -> str
     The same however the inputs are sharded and ordered, and whatever the settings.
     """
     read = _read(summaries)
-    facts: dict[tuple[Any, ...], Any] = {
+    facts: dict[tuple[object, ...], object] = {
         ("split", split): combine_checksums(c for (s, _), c in read.items() if s == split)
         for split in inputs.shards
     }

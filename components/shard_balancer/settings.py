@@ -5,7 +5,6 @@ BalancerSettings(num_shards={"train": 8, "eval": 2})
 
 import dataclasses
 from collections.abc import Collection, Mapping
-from typing import Any
 
 from components.common.settings import COMPRESSIONS, ComponentSettings
 from trainer_utils.format import ConfigError, num_shards_for
@@ -19,7 +18,7 @@ _RUNNER_BYTES = 32 << 20  # Beam's own, and the planner's; measured: 20 to 30 Mi
 _BUFFERS = 10  # blocks that are being read, cut up, joined, written and read back, of some two each
 
 
-def _shards(name: str, value: Any) -> Any:
+def _shards(name: str, value: object) -> object:
     if not isinstance(value, Mapping):
         return number(1)(name, value)
     for split, shards in value.items():
@@ -27,7 +26,7 @@ def _shards(name: str, value: Any) -> Any:
     return value
 
 
-def _feature(name: str, value: Any) -> Any:
+def _feature(name: str, value: object) -> object:
     if not isinstance(value, str):
         raise ConfigError.of(name, value, allowed="a feature's name")
     return value

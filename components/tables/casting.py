@@ -5,13 +5,13 @@ typed(pa.array(["5", "4.5"]), Column("stars", "float"))     # [5.0, 4.5]
 
 import json
 import re
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.listing import Column
+from trainer_utils.format.json_text import Json
 
 __all__ = [
     "DOUBTFUL_TEXT",
@@ -107,7 +107,7 @@ def lists_of_texts(array: pa.Array) -> pa.Array:
         return None
 
 
-def _list_of_text(text: str) -> list[Any] | None:
+def _list_of_text(text: str) -> list[Json] | None:
     """The list that a text is in JSON; None for one that is none.
 
     A list of numbers is one only where these are written as programs write them.
@@ -119,7 +119,7 @@ def _list_of_text(text: str) -> list[Any] | None:
     return value if isinstance(value, list) and _is_as_written(text, value) else None
 
 
-def _is_as_written(text: str, values: list[Any]) -> bool:
+def _is_as_written(text: str, values: list[Json]) -> bool:
     """Whether the numbers of a list stand in its text as they would be written again."""
     if not values or not all(type(value) in (int, float) for value in values):
         return True

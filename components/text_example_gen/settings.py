@@ -24,7 +24,7 @@ _ONLY_FOR_TEXTS = (
 )
 
 
-def _delimiter(name: str, value: Any) -> Any:
+def _delimiter(name: str, value: Any) -> object:
     is_one = isinstance(value, str) and len(value) == 1 and value.isascii()
     if not is_one or value in '"\r\n\0':
         allowed = "one ASCII character that is no quote and no line end"

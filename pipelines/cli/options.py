@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import click
 
@@ -14,15 +14,17 @@ from pipelines.cli.process import quiet_libraries
 
 __all__ = ["dataset_argument", "json_option", "verbose_option"]
 
+Command: TypeAlias = Callable[..., Any]  # a function, or what click has made of one
 
-def json_option(command: Callable[..., Any]) -> Callable[..., Any]:
+
+def json_option(command: Command) -> Command:
     """`--json`, as `as_json`."""
     return click.option(
         "--json", "as_json", is_flag=True, help="Print one JSON document in place of text."
     )(command)
 
 
-def verbose_option(command: Callable[..., Any]) -> Callable[..., Any]:
+def verbose_option(command: Command) -> Command:
     """`--verbose`; without it the logs of TensorFlow and TFX stay off the terminal."""
 
     def set_up(ctx: click.Context, _: click.Parameter, verbose: bool) -> None:
@@ -41,9 +43,7 @@ def verbose_option(command: Callable[..., Any]) -> Callable[..., Any]:
     )(command)
 
 
-def dataset_argument(
-    command: Callable[..., Any] | None = None, *, required: bool = True
-) -> Callable[..., Any]:
+def dataset_argument(command: Command | None = None, *, required: bool = True) -> Command:
     """`URI`: of a dataset, or the folder that `convert` was given for its output."""
     decorate = click.argument("uri", required=required, callback=_find_dataset)
     return decorate if command is None else decorate(command)

@@ -73,7 +73,7 @@ def quiet_libraries() -> None:
         absl_logging.get_absl_logger().addFilter(_is_ours)
 
 
-def _ignore(_: Any) -> None:
+def _ignore(_: object) -> None:
     """Takes what Python cannot raise and would print, as `Exception ignored in …`."""
 
 

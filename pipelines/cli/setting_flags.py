@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from pipelines.cli.values import Bytes, Choices, Counts, Names, Pair
+from trainer_utils.format.settings import Setting
 
 __all__ = ["CommandWithSettings", "given_settings"]
 
@@ -85,7 +86,7 @@ class CommandWithSettings(click.Command):
         return record[0]
 
 
-def _flag(name: str, one: Any) -> click.Option:
+def _flag(name: str, one: Setting) -> click.Option:
     spelling = _FLAGS.get(name, f"--{name.replace('_', '-')}")
     if bool in one.kinds:
         if one.default is not False:
@@ -94,19 +95,19 @@ def _flag(name: str, one: Any) -> click.Option:
     return click.Option([spelling, name], **_OTHER_KINDS.get(name, {"type": _type(one)}))
 
 
-def _type(one: Any) -> click.ParamType:
+def _type(one: Setting) -> click.ParamType:
     """What a flag takes; whether the value is allowed the setting itself says."""
     if one.is_collection:
         return Names()
     if one.kinds == (str,) and one.choices:
-        return Choices([choice for choice in one.choices if choice is not None])
+        return Choices([str(choice) for choice in one.choices if choice is not None])
     if one.name.endswith("_bytes"):
         return Bytes()
     kinds: dict[type, click.ParamType] = {int: click.INT, float: click.FLOAT}
     return kinds.get(one.kinds[0], click.STRING)
 
 
-def _help(one: Any) -> str:
+def _help(one: Setting) -> str:
     sentence = (one.sentence[0].upper() + one.sentence[1:]).replace("`", "")
     return f"{sentence} Default: {one.shown_default}." if one.default else sentence
 

@@ -8,9 +8,10 @@ parse_json_or_text("columns={\"age\": \"float\"}")      # ('columns', {'age': 'f
 import csv
 import json
 import re
-from typing import Any
 
 import click
+
+from trainer_utils.format.json_text import Json
 
 __all__ = ["Bytes", "Choices", "Counts", "Names", "Pair", "Size", "parse_json_or_text"]
 
@@ -26,7 +27,9 @@ class Bytes(click.ParamType):
 
     name = "bytes"
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+    def convert(
+        self, value: str | int, param: click.Parameter | None, ctx: click.Context | None
+    ) -> int:
         """The number."""
         if isinstance(value, int):
             return value
@@ -42,7 +45,9 @@ class Bytes(click.ParamType):
 class Choices(click.Choice[str]):
     """One of some words, for the help and the shell's completion: others are for who takes them."""
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
         """The word as it is."""
         return str(value)
 
@@ -53,7 +58,7 @@ class Names(click.ParamType):
     name = "NAME,…"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: str | list[str], param: click.Parameter | None, ctx: click.Context | None
     ) -> list[str]:
         """The texts."""
         if isinstance(value, list):
@@ -67,7 +72,7 @@ class Pair(click.ParamType):
     name = "NAME=KIND"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: str | tuple[str, str], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[str, str]:
         """Both texts."""
         if isinstance(value, tuple):
@@ -84,7 +89,7 @@ class Size(click.ParamType):
     name = "HxW"
 
     def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+        self, value: str | tuple[int, int], param: click.Parameter | None, ctx: click.Context | None
     ) -> tuple[int, int]:
         """Both numbers."""
         if isinstance(value, tuple):
@@ -103,7 +108,9 @@ class Counts(click.ParamType):
     def __init__(self, *, bare: bool = False) -> None:
         self._bare = bare
 
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> object:
         """A dict, or the number alone."""
         if not isinstance(value, str):
             return value
@@ -119,7 +126,7 @@ class Counts(click.ParamType):
         return counts
 
 
-def parse_json_or_text(setting: str) -> tuple[str, Any]:
+def parse_json_or_text(setting: str) -> tuple[str, Json]:
     """Name and value of `NAME=VALUE`; a value that is JSON is what it says, else a text."""
     name, found, value = setting.partition("=")
     if not found or not name.isidentifier():

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tfx import v1 as tfx
+from tfx.dsl.components.base.base_component import BaseComponent
+from tfx.orchestration.data_types import RuntimeParameter
 
 from components import SchemaExport, ShardBalancer
 from components.common.beam import IN_PROCESS_RUNNER
@@ -27,14 +29,14 @@ BEAM_ARGUMENTS = (f"--runner={IN_PROCESS_RUNNER}",)
 
 
 def training_components(
-    example_gen: Any,
+    example_gen: BaseComponent,
     *,
     run_fn: Callable[[Any], None],
     balancing: Mapping[str, Any],
     training: Mapping[str, Any] | None = None,
-    batch_size: Any = 0,
-    train_steps: Any = 0,
-) -> list[Any]:
+    batch_size: int | RuntimeParameter = 0,
+    train_steps: int | RuntimeParameter = 0,
+) -> list[BaseComponent]:
     """The ExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport, Trainer.
 
     Args:
@@ -63,7 +65,7 @@ def training_components(
 
 
 def create_training_pipeline(
-    example_gen: Any,
+    example_gen: BaseComponent,
     root: str,
     *,
     name: str,

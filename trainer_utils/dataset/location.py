@@ -6,13 +6,26 @@ newest_dataset("out/")                     # 'out/artifacts/ShardBalancer/balanc
 
 import os
 import re
-from typing import Any
+from collections.abc import Sequence
+from typing import Protocol, TypeAlias
 
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFIX
 from trainer_utils.storage import is_remote
 
-__all__ = ["LATEST", "newest_dataset", "split_of", "uri_of"]
+__all__ = ["LATEST", "Artifact", "Artifacts", "newest_dataset", "split_of", "uri_of"]
+
+
+class Artifact(Protocol):
+    """What has a uri, as artifacts of TFX do."""
+
+    @property
+    def uri(self) -> str:
+        """Where it lies."""
+
+
+Artifacts: TypeAlias = str | Artifact | Sequence[str | Artifact]
+"""One dataset or several, by uri, by artifact, or by a pattern of TFX's `fn_args.train_files`."""
 
 LATEST = "latest"
 """A conversion's link to its newest dataset, beside the artifacts of all its runs."""
@@ -20,7 +33,7 @@ LATEST = "latest"
 _SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
 
 
-def uri_of(artifact: Any) -> str:
+def uri_of(artifact: str | Artifact) -> str:
     """The uri of a TFX artifact, of a str, or of a pattern in TFX's `fn_args.train_files`.
 
     Raises:
@@ -32,7 +45,7 @@ def uri_of(artifact: Any) -> str:
     return _SPLIT_PATTERN.sub("", uri.rstrip("/"))
 
 
-def split_of(artifact: Any) -> str | None:
+def split_of(artifact: str | Artifact) -> str | None:
     """The split that a pattern in TFX's `fn_args.train_files` names; of a uri None."""
     found = _SPLIT_PATTERN.search(artifact.rstrip("/")) if isinstance(artifact, str) else None
     return found[1] if found else None

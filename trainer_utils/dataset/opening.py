@@ -10,11 +10,10 @@ import dataclasses
 import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
-from trainer_utils.dataset.location import newest_dataset, uri_of
+from trainer_utils.dataset.location import Artifact, newest_dataset, uri_of
 from trainer_utils.dataset.shards import is_gzip, open_records, read_shard_blocks
 from trainer_utils.format import (
     DatasetError,
@@ -212,7 +211,7 @@ def check_count(shard: ShardFile, records: int) -> None:
         )
 
 
-def open_dataset(artifact: Any, *, inspect: bool = True) -> Dataset:
+def open_dataset(artifact: str | Artifact, *, inspect: bool = True) -> Dataset:
     """Reads what says what a dataset holds, and compares it with the files that are there.
 
     Args:

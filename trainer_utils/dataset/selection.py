@@ -7,9 +7,9 @@ sources[0].ranges       # the parts of files that hold its records
 import dataclasses
 import hashlib
 from collections.abc import Sequence
-from typing import Any
+from typing import cast
 
-from trainer_utils.dataset.location import split_of, uri_of
+from trainer_utils.dataset.location import Artifact, Artifacts, split_of, uri_of
 from trainer_utils.dataset.merging import merge_descriptions
 from trainer_utils.dataset.opening import Dataset, open_dataset
 from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
@@ -52,7 +52,7 @@ class Source:
         return sum(shard.bytes for shard in shards) / records
 
 
-def open_sources(artifact_uri: Any, split: str | None) -> list[Source]:
+def open_sources(artifact_uri: Artifacts, split: str | None) -> list[Source]:
     """Opens what `input_fn` was asked for.
 
     Args:
@@ -63,7 +63,8 @@ def open_sources(artifact_uri: Any, split: str | None) -> list[Source]:
     Raises:
         DatasetError, ConfigError: as `input_fn`.
     """
-    artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
+    is_list = isinstance(artifact_uri, (list, tuple))
+    artifacts = cast(Sequence[str | Artifact], artifact_uri if is_list else [artifact_uri])
     if not artifacts:
         raise ConfigError(
             "artifact_uri: expected a uri or a list of them, got an empty list",
@@ -139,7 +140,7 @@ def merged_features(
     }
 
 
-def _likeness(feature: Feature) -> tuple[Any, ...]:
+def _likeness(feature: Feature) -> tuple[object, ...]:
     """What must be the same for examples of two datasets to be batched together."""
     shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
     stored = [

@@ -81,7 +81,7 @@ class DatasetError(ValueError):
     def __str__(self) -> str:
         return printable(super().__str__())
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), self.args, {name: _portable(v) for name, v in vars(self).items()}
 
 
@@ -130,7 +130,7 @@ class InputError(DatasetError):
     """The raw input cannot be turned into a dataset: missing, empty, or too much of it is bad."""
 
 
-def error_to_json(error: DatasetError) -> dict[str, Any]:
+def error_to_json(error: DatasetError) -> dict[str, object]:
     """An error as plain JSON types: its class, message and data."""
     data = {name: _plain(value) for name, value in vars(error).items() if value is not None}
     return {"class": type(error).__name__, "message": "".join(map(str, error.args)), "data": data}

@@ -79,7 +79,7 @@ class Setting:
         return any(kind.__module__ == collections.abc.__name__ for kind in self.kinds)
 
     @property
-    def choices(self) -> tuple[Any, ...]:
+    def choices(self) -> tuple[object, ...]:
         """The values that there are, where they are few."""
         return self.rule.choices if isinstance(self.rule, _OneOf) else ()
 
@@ -97,7 +97,7 @@ class Setting:
         return "" if self.default in (None, (), {}) else shown(self.default)
 
 
-def setting(default: Any, rule: Rule, help: str) -> Any:
+def setting(default: object, rule: Rule, help: str) -> Any:
     """A field of a settings class.
 
     Args:
@@ -169,7 +169,7 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if is_union else (kind,)
 
 
-def shown(value: Any) -> str:
+def shown(value: object) -> str:
     """A value for people: `128 MiB`, `89,478,485`, `0.01`, `(0.08, 1)`."""
     for bits, unit in ((30, "GiB"), (20, "MiB")):
         if isinstance(value, int) and value and not value % (1 << bits):
@@ -183,9 +183,9 @@ def shown(value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True)
 class _OneOf:
-    choices: tuple[Any, ...]
+    choices: tuple[object, ...]
 
-    def __call__(self, name: str, value: Any) -> Any:
+    def __call__(self, name: str, value: object) -> object:
         if value not in self.choices:
             allowed = f"one of {', '.join(map(str, self.choices))}"
             advice = did_you_mean(value, self.choices).strip()
@@ -220,7 +220,7 @@ class _Number:
         return f"From {shown(self.least)} to {shown(self.most)}."
 
 
-def one_of(*choices: Any) -> _OneOf:
+def one_of(*choices: object) -> _OneOf:
     """A rule: the value is one of these."""
     return _OneOf(choices)
 

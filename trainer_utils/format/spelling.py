@@ -38,7 +38,7 @@ def _plain(name: str) -> str:
 
 def check_names(
     taker: str,
-    given: Mapping[str, Any],
+    given: Mapping[str, object],
     known: Collection[str],
     *,
     also: Iterable[str] = (),

@@ -16,6 +16,7 @@ from typing import Any
 
 import tensorflow as tf
 
+from trainer_utils.dataset.location import Artifacts
 from trainer_utils.dataset.selection import mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
@@ -117,7 +118,7 @@ _CURES = {
 
 
 def measure_input(
-    artifact_uri: Any,
+    artifact_uri: Artifacts,
     split: str = "train",
     *,
     batch_size: int = 64,

@@ -13,10 +13,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import tensorflow as tf
 from PIL import Image, ImageDraw, ImageFont
 
 from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.reading.raw_ops import Element
 
 __all__ = ["preview"]
 
@@ -59,7 +61,7 @@ def preview(
     for name, value in (("rows", rows), ("columns", columns)):
         if not isinstance(value, int) or value < 1:
             raise ConfigError.of(name, value, allowed="a number of at least 1")
-    pictures: list[np.ndarray[Any, Any]] = []
+    pictures: list[npt.NDArray[np.uint8]] = []
     texts: list[str] = []
     for element in dataset:
         images, marks = _images_and_labels(element, image, label)
@@ -89,7 +91,9 @@ def preview(
     return png
 
 
-def _images_and_labels(element: Any, image: str | None, label: str | None) -> tuple[Any, Any]:
+def _images_and_labels(
+    element: Element, image: str | None, label: str | None
+) -> tuple[tf.Tensor, tf.Tensor]:
     """The images of one element as a list, and as many labels, or none."""
     inputs, target = (element[0], element[1]) if isinstance(element, tuple) else (element, None)
     if not isinstance(inputs, Mapping):
@@ -110,7 +114,7 @@ def _images_and_labels(element: Any, image: str | None, label: str | None) -> tu
     return images, [marks] if is_one else list(marks)
 
 
-def _image_name(inputs: Mapping[str, Any]) -> str:
+def _image_name(inputs: Mapping[str, tf.Tensor]) -> str:
     names = [
         name
         for name, value in inputs.items()
@@ -121,7 +125,7 @@ def _image_name(inputs: Mapping[str, Any]) -> str:
     return "image" if "image" in names else names[0]
 
 
-def _as_rgb(image: tf.Tensor) -> np.ndarray[Any, Any]:
+def _as_rgb(image: tf.Tensor) -> npt.NDArray[np.uint8]:
     pixels = image.numpy()
     if pixels.dtype != np.uint8:
         least, most = float(pixels.min()), float(pixels.max())
@@ -145,7 +149,7 @@ def _text(label: Any, labels: Sequence[str] | None) -> str:
 
 
 def _grid(
-    pictures: Sequence[np.ndarray[Any, Any]], texts: Sequence[str], columns: int
+    pictures: Sequence[npt.NDArray[np.uint8]], texts: Sequence[str], columns: int
 ) -> Image.Image:
     """Cells of one size, each picture in the middle of its own, its text below."""
     height = max(picture.shape[0] for picture in pictures)

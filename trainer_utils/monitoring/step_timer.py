@@ -11,7 +11,7 @@ It works with Keras 3 and with tf-keras, for datasets of `input_fn` (of others:
 import time
 import warnings
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -63,18 +63,18 @@ class StepTimer(_Callback):
         self._window: _Window | None = None
         self._epoch: _Window | None = None
 
-    def on_epoch_begin(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_begin(self, epoch: int, logs: dict[str, object] | None = None) -> None:
         """Keras calls it."""
         # What lies between epochs, say validation, is not a step.
         self._window = self._epoch = None
 
-    def on_train_batch_begin(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_begin(self, batch: int, logs: dict[str, object] | None = None) -> None:
         """Keras calls it."""
         if self._steps >= _WARM_UP:
             self._window = self._window or self._open()
             self._epoch = self._epoch or self._window
 
-    def on_train_batch_end(self, batch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_train_batch_end(self, batch: int, logs: dict[str, object] | None = None) -> None:
         """Keras calls it."""
         self._steps += 1
         if self._window is not None:
@@ -83,7 +83,7 @@ class StepTimer(_Callback):
                 self._close(self._window)
                 self._window = None
 
-    def on_epoch_end(self, epoch: int, logs: dict[str, Any] | None = None) -> None:
+    def on_epoch_end(self, epoch: int, logs: dict[str, object] | None = None) -> None:
         """Keras calls it."""
         if self._epoch is not None and logs is not None:
             logs["input_wait"] = self._measure(self._epoch).share

@@ -8,7 +8,7 @@ batches = make_batches(
 
 import dataclasses
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
@@ -16,7 +16,7 @@ from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.machine import usable_cores
 from trainer_utils.reading.decoding_threads import batches_at_once
 from trainer_utils.reading.parsing import ExampleParser
-from trainer_utils.reading.raw_ops import map_elements, unbatch
+from trainer_utils.reading.raw_ops import Element, map_elements, unbatch
 
 if TYPE_CHECKING:
     from trainer_utils.options import Callback, InputOptions
@@ -36,7 +36,7 @@ def make_batches(
     are_full: bool = True,
     spare: bytes | None = None,
     epoch_seed: tf.Tensor | None = None,
-    finish: Callable[[dict[str, tf.Tensor]], Any],
+    finish: Callable[[dict[str, tf.Tensor]], Element],
 ) -> tf.data.Dataset:
     """Parses an epoch's records and batches them.
 
@@ -57,7 +57,7 @@ def make_batches(
     before = callback_of("pre_batching_callback", options.pre_batching_callback, split_names)
     change = map_elements if before is None else _map_unknown
 
-    def parse_batch(records: tf.Tensor, *mask: tf.Tensor) -> Any:
+    def parse_batch(records: tf.Tensor, *mask: tf.Tensor) -> Element:
         parsed = parser.batch(records, _seed_of(parser, epoch_seed))
         return finish(_with_mask(parsed, mask, options.mask))
 
@@ -69,7 +69,7 @@ def make_batches(
             tensors = parser.with_image_shapes(tensors)  # padding is for lists, not for images
         return _with_mask(tensors, mask, options.mask if are_full else _IS_ROW)
 
-    def finish_batch(tensors: dict[str, tf.Tensor]) -> Any:
+    def finish_batch(tensors: dict[str, tf.Tensor]) -> Element:
         return finish(tensors if are_full else _without_filling(tensors))
 
     parallel = usable_cores() + 2  # a slow image must not hold up the order
@@ -106,7 +106,9 @@ def _without_filling(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return {name: value[:size] for name, value in tensors.items() if name != _IS_ROW}
 
 
-def _map_unknown(dataset: tf.data.Dataset, change: Callable[..., Any], *, parallel: int) -> Any:
+def _map_unknown(
+    dataset: tf.data.Dataset, change: Callable[..., Element], *, parallel: int
+) -> Element:
     """`Dataset.map`, for what we did not write: there may be something to optimize."""
     return dataset.map(change, num_parallel_calls=parallel, deterministic=True)
 
@@ -197,11 +199,11 @@ class Arrangement:
             mask=mask,
         )
 
-    def arrange(self, tensors: dict[str, tf.Tensor]) -> Any:
+    def arrange(self, tensors: dict[str, tf.Tensor]) -> Element:
         """Features; or these with the label; or with weights too."""
         weights = self._weights(tensors)
         if isinstance(self.features, str):
-            inputs: Any = tensors[self.features]
+            inputs: Element = tensors[self.features]
         elif self.features is not None:
             inputs = {name: tensors[name] for name in self.features}
         else:

@@ -12,7 +12,6 @@ import collections
 import math
 import weakref
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -31,7 +30,7 @@ class Buffers:
         # sizes, as of an epoch's last batch, none are kept for long.
         self._spare: collections.deque[npt.NDArray[np.uint8]] = collections.deque(maxlen=_MOST_KEPT)
 
-    def take(self, shape: Sequence[int], dtype: Any) -> npt.NDArray[Any]:
+    def take(self, shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[np.generic]:
         """An array of whatever values."""
         num_bytes = math.prod(shape) * np.dtype(dtype).itemsize
         memory = self._any_spare()
@@ -42,7 +41,7 @@ class Buffers:
         owner = np.frombuffer(memory.data, np.uint8)
         weakref.finalize(owner, self._spare.append, memory).atexit = False
         begin = -memory.ctypes.data % _ALIGNMENT
-        array: npt.NDArray[Any] = owner[begin : begin + num_bytes].view(dtype).reshape(shape)
+        array: npt.NDArray[np.generic] = owner[begin : begin + num_bytes].view(dtype).reshape(shape)
         return array
 
     def _any_spare(self) -> npt.NDArray[np.uint8] | None:

@@ -8,7 +8,7 @@ op costs a microsecond or two, which counts where a whole image takes 600. Of nu
 or `(images, 2)`, numpy's are made: one geometry for all decoders.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import tensorflow as tf
@@ -25,6 +25,7 @@ __all__ = [
     "random_box",
 ]
 
+Vector: TypeAlias = Any  # a tensor, or an array of numpy
 DCT_RATIOS = (1, 2, 4, 8)  # those of libjpeg's that TensorFlow offers
 _ATTEMPTS = 20  # at a crop of the area and aspect drawn; then the whole image is taken
 
@@ -32,10 +33,10 @@ _ATTEMPTS = 20  # at a crop of the area and aspect drawn; then the whole image i
 class CropBox(NamedTuple):
     """A part of an image: its upper left corner, its height and width."""
 
-    begin: Any
-    extent: Any
+    begin: Vector
+    extent: Vector
 
-    def at_scale(self, ratio: Any) -> "CropBox":
+    def at_scale(self, ratio: Vector) -> "CropBox":
         """The same part of the image decoded at 1 / `ratio`: its corners to the nearest pixel."""
         if isinstance(ratio, int) and ratio == 1:
             return self
@@ -44,7 +45,7 @@ class CropBox(NamedTuple):
         return CropBox(begin, end - begin)
 
 
-def centre_box(extent: Any, target: tuple[int, int]) -> CropBox:
+def centre_box(extent: Vector, target: tuple[int, int]) -> CropBox:
     """The largest box in the middle with the aspect of `target`.
 
     Args:
@@ -61,7 +62,7 @@ def centre_box(extent: Any, target: tuple[int, int]) -> CropBox:
 
 
 def random_box(
-    shape: Any, seed: Any, area: tuple[float, float], aspect: tuple[float, float]
+    shape: Vector, seed: Vector, area: tuple[float, float], aspect: tuple[float, float]
 ) -> CropBox:
     """A box of a random share of the image, of a random aspect, at a random place.
 
@@ -88,7 +89,7 @@ def random_box(
     return CropBox(begin[:2], extent[:2])
 
 
-def inner_extent(extent: Any, target: tuple[int, int]) -> Any:
+def inner_extent(extent: Vector, target: tuple[int, int]) -> Vector:
     """The largest extent of an image's own aspect that fits into `target`, at least 1 by 1.
 
     Source: rounded down as `tf.image.resize_with_pad` does.
@@ -97,7 +98,7 @@ def inner_extent(extent: Any, target: tuple[int, int]) -> Any:
     return _clip(extent * times // extent[..., ::-1], 1, most)
 
 
-def dct_ratio_index(extent: Any, target: Any) -> Any:
+def dct_ratio_index(extent: Vector, target: Vector) -> Vector:
     """The place in `DCT_RATIOS` of the largest ratio that leaves more than `target` both ways."""
     extent, target = _alike(extent, target)
     ratios = (extent - 1) // target  # the largest whole ones, of height and width
@@ -113,12 +114,12 @@ def is_mirrored(seed: tf.Tensor) -> tf.Tensor:
     return raw_ops.random_uniform(seed ^ 1) < 0.5
 
 
-def _alike(extent: Any, *others: Any) -> list[Any]:
+def _alike(extent: Vector, *others: Vector) -> list[Vector]:
     """All as numpy arrays, or all as tensors."""
     convert = np.asarray if isinstance(extent, np.ndarray) else tf.convert_to_tensor
     return [convert(part) for part in (extent, *others)]
 
 
-def _clip(value: Any, least: Any, most: Any) -> Any:
+def _clip(value: Vector, least: Vector, most: Vector) -> Vector:
     clip = np.clip if isinstance(value, np.ndarray) else tf.clip_by_value
     return clip(value, least, most)

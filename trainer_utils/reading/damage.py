@@ -11,8 +11,8 @@ elements = without_unreadable(
 """
 
 from collections.abc import Callable
-from typing import Any
 
+import numpy as np
 import tensorflow as tf
 
 from trainer_utils.reading.raw_ops import map_elements
@@ -59,7 +59,7 @@ def without_unreadable(
     if keeps_rows or keeps_elements:
         return cleaned
 
-    def leave_out(number: Any) -> bool:
+    def leave_out(number: np.int64) -> bool:
         report_lost(int(number))
         return False
 

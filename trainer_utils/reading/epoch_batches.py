@@ -21,7 +21,7 @@ from trainer_utils.reading.batching import Arrangement, callback_of, make_batche
 from trainer_utils.reading.damage import without_unreadable
 from trainer_utils.reading.ordered_records import ordered_records, rebatch_to_shares
 from trainer_utils.reading.parsing import ExampleParser
-from trainer_utils.reading.raw_ops import flat_map, map_elements
+from trainer_utils.reading.raw_ops import Element, flat_map, map_elements
 from trainer_utils.reading.readers import readers_of
 from trainer_utils.reading.records import columns_of, read_pieces
 
@@ -183,7 +183,7 @@ class EpochBatches:
             self._readers.sums.finish()
             return True
 
-        def checked(index: tf.Tensor, element: Any) -> Any:
+        def checked(index: tf.Tensor, element: Element) -> Element:
             is_good = tf.cond(
                 tf.equal(index, last),
                 lambda: tf.ensure_shape(tf.numpy_function(finish, [], tf.bool), ()),
@@ -198,7 +198,7 @@ class EpochBatches:
     def _report_skipped(self, epoch: tf.Tensor) -> tf.data.Dataset:
         """No vectors, which come last, and a line of the log on records that were skipped."""
 
-        def report(epoch: Any) -> npt.NDArray[Any]:
+        def report(epoch: np.int64) -> npt.NDArray[np.object_]:
             self._readers.shards.warn_of_unreadable(epoch, self._strategy.layout.num_records)
             self._readers.sums.finish()  # fewer come than `_checked_at_end` waits for
             return np.array([], object)

@@ -11,11 +11,11 @@ of an epoch has been taken, because Keras makes iterators that it drops after on
 import dataclasses
 import itertools
 from collections.abc import Callable
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import tensorflow as tf
 
-from trainer_utils.reading.raw_ops import Counter, flat_map, map_elements
+from trainer_utils.reading.raw_ops import Counter, Element, flat_map, map_elements
 
 __all__ = ["EpochCounter", "EpochSequence", "EpochStart", "Finish", "ReadEpoch"]
 
@@ -127,7 +127,7 @@ class EpochSequence:
         consumed = self._in_first(epoch, self._start.consumed_elements)
         moves_at = tf.minimum(consumed + _BEGUN_AFTER, self._elements - 1)
 
-        def count(index: tf.Tensor, element: Any) -> Any:
+        def count(index: tf.Tensor, element: Element) -> Element:
             is_begun = tf.equal(index + consumed, moves_at)
             moved = self.counter.assign(tf.where(is_begun, epoch + 1, self.counter.read()))
             with tf.control_dependencies([moved]):

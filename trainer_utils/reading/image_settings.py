@@ -149,7 +149,7 @@ class ImageSettings:
         return self.augment is None and self.resize == "pad"
 
 
-def _is_any_of(value: Any, *allowed: Any) -> bool:
+def _is_any_of(value: object, *allowed: object) -> bool:
     """Not by equality, in which True is 1."""
     return any(value is one for one in allowed)
 

@@ -10,7 +10,6 @@ the resize most of its memory traffic.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any
 
 import tensorflow as tf
 
@@ -109,7 +108,7 @@ class ImageReading(ImageSettings):
             pixels = to(pixels)
         return self._finish(self._fit(pixels, seed, label_map), seed, label_map)
 
-    def box_of(self, shape: Any, seed: tf.Tensor | None) -> CropBox:
+    def box_of(self, shape: tf.Tensor, seed: tf.Tensor | None) -> CropBox:
         """What is kept of an image of `shape`."""
         assert self.size is not None
         if self.augment:
@@ -119,7 +118,7 @@ class ImageReading(ImageSettings):
             return centre_box(shape[:2], self.size)
         return CropBox([0, 0], shape[:2])
 
-    def _target(self, box: CropBox) -> Any:
+    def _target(self, box: CropBox) -> tf.Tensor:
         """What that is resized to."""
         assert self.size is not None
         return inner_extent(box.extent, self.size) if self.pads else self.size
@@ -167,7 +166,7 @@ class ImageReading(ImageSettings):
             pixels = pixels[..., top:bottom, left:right, :]
         return self._pad(_resize(pixels, target, nearest=label_map), target)
 
-    def _pad(self, pixels: tf.Tensor, target: Any) -> tf.Tensor:
+    def _pad(self, pixels: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
         assert self.size is not None
         shape = [*pixels.shape[:-3], *self.size, pixels.shape[-1]]
         if self.pads:
@@ -204,7 +203,9 @@ def _decode_whole(encoded: tf.Tensor, channels: int, formats: Sequence[str]) -> 
     return tf.io.decode_jpeg(encoded, channels=channels, dct_method=_EXACT)
 
 
-def _resize(pixels: tf.Tensor, target: tuple[Any, Any], *, nearest: bool = False) -> tf.Tensor:
+def _resize(
+    pixels: tf.Tensor, target: tuple[tf.Tensor, tf.Tensor], *, nearest: bool = False
+) -> tf.Tensor:
     """Float32, but for the nearest or what fits."""
     if isinstance(target, tuple) and pixels.shape[-3:-1].as_list() == list(target):
         return pixels

@@ -36,8 +36,8 @@ NORMALIZATIONS: Mapping[str, tuple[Any, Any]] = {
 class Normalization:
     """(value - mean) / deviation, each `(1,)` or `(channels,) float64`."""
 
-    mean: npt.NDArray[Any]
-    deviation: npt.NDArray[Any]
+    mean: npt.NDArray[np.float64]
+    deviation: npt.NDArray[np.float64]
     dtype: str = "float32"
 
     @classmethod
@@ -61,7 +61,7 @@ class Normalization:
         offset = (-self.mean / self.deviation).astype(np.float32)
         return tf.cast(tf.cast(pixels, tf.float32) * scale + offset, self.dtype)
 
-    def write(self, pixels: npt.NDArray[np.uint8], *, to: npt.NDArray[Any]) -> None:
+    def write(self, pixels: npt.NDArray[np.uint8], *, to: npt.NDArray[np.generic]) -> None:
         """Of `(height, width, channels) uint8` into an array of that shape and of `dtype`.
 
         A photo of 224 x 224 takes 50 us with OpenCV, decoding it some 900.
@@ -93,7 +93,7 @@ class Normalization:
         return np.ascontiguousarray(np.broadcast_to(bits, (1, 256, channels)))
 
 
-def is_normalization(value: Any) -> bool:
+def is_normalization(value: object) -> bool:
     """Whether `Normalization.of` takes it."""
     if value is None or isinstance(value, str):
         return value is None or value in NORMALIZATIONS

@@ -9,7 +9,7 @@ of a graph again for each new iterator, which would take longer than to start re
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -120,7 +120,7 @@ class _WindowedReading:
         # Step by step, so that there is no second copy of the whole window.
         return map_elements(steps, lambda begin, end: tf.gather(records, rows[begin:end]))
 
-    def _places(self, epoch: Any, window: Any) -> tuple[Positions, Positions]:
+    def _places(self, epoch: np.int64, window: np.int64) -> tuple[Positions, Positions]:
         return self._strategy.places(int(epoch), int(window))
 
 
@@ -138,7 +138,7 @@ class _GlobalReading:
         steps = tf.data.Dataset.range(step, self._strategy.layout.steps)
         return map_elements(steps, rows, parallel=usable_cores())
 
-    def _read(self, epoch: Any, step: Any) -> npt.NDArray[Any]:
+    def _read(self, epoch: np.int64, step: np.int64) -> npt.NDArray[np.generic]:
         names = self._strategy.records(int(epoch), int(step))
         records = np.empty(len(names), object)
         for index, (path, number) in enumerate(names):
@@ -153,7 +153,7 @@ def _planned(
 ) -> tuple[Piece, tf.Tensor]:
     """Calls a plan when the graph runs: the parts' columns, and the numbers, `(any,) int64`."""
 
-    def call(epoch: Any, step: Any) -> list[npt.NDArray[Any]]:
+    def call(epoch: np.int64, step: np.int64) -> list[npt.NDArray[np.generic]]:
         ranges, numbers = plan(int(epoch), int(step))
         return [*columns_of(ranges).values(), np.asarray(numbers, np.int64)]
 

@@ -124,7 +124,7 @@ class ExampleParser:
         hashed = tf.strings.to_hash_bucket_fast(serialized, 2**62)
         return tf.stack([hashed, tf.broadcast_to(epoch_seed, tf.shape(hashed))], axis=-1)
 
-    def undecoded(self, serialized: tf.Tensor) -> dict[str, Any]:
+    def undecoded(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         """Parses `(batch,) string` and decodes nothing, to see what parsing alone costs."""
         if lists := self._list_spec():
             context, steps, sizes = tf.io.parse_sequence_example(serialized, self._spec(), lists)
@@ -134,7 +134,7 @@ class ExampleParser:
                     for name, size in sizes.items()
                 }
             return {**context, **steps}
-        parsed: dict[str, Any] = tf.io.parse_example(serialized, self._spec())
+        parsed: dict[str, tf.Tensor] = tf.io.parse_example(serialized, self._spec())
         return parsed
 
     def with_image_shapes(self, tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
@@ -176,7 +176,7 @@ class ExampleParser:
         }
 
     def _restore(
-        self, name: str, parsed: Mapping[str, Any], seed: tf.Tensor | None = None
+        self, name: str, parsed: Mapping[str, tf.Tensor], seed: tf.Tensor | None = None
     ) -> tf.Tensor:
         feature, value = self.features[name], parsed[name]
         if feature.is_sequence:

@@ -46,6 +46,7 @@ __all__ = [
 ]
 
 Spec: TypeAlias = Any  # a nest of `tf.TypeSpec`
+Element: TypeAlias = Any  # of a dataset: a nest of `tf.Tensor`
 Traced: TypeAlias = Any  # TensorFlow's `ConcreteFunction`, which has no public name
 
 _LIGHT = {"experimental_ints_on_device": True}
@@ -66,7 +67,7 @@ def plain_ops() -> Iterator[None]:
 
 
 def map_elements(
-    dataset: tf.data.Dataset, change: Callable[..., Any], *, parallel: int | None = None
+    dataset: tf.data.Dataset, change: Callable[..., Element], *, parallel: int | None = None
 ) -> tf.data.Dataset:
     """As `Dataset.map`, in order.
 
@@ -209,7 +210,7 @@ def read_tfrecords(path: tf.Tensor, compression: tf.Tensor, buffer_bytes: int) -
     return tf.data.experimental.from_variant(variant, tf.TensorSpec((), tf.string))
 
 
-def resize_images(images: tf.Tensor, size: Any, *, nearest: bool = False) -> tf.Tensor:
+def resize_images(images: tf.Tensor, size: tf.Tensor, *, nearest: bool = False) -> tf.Tensor:
     """As `tf.image.resize` of `(batch, height, width, channels)`: bilinear, or nearest."""
     name = "ResizeNearestNeighbor" if nearest else "ResizeBilinear"
     resized = _raw(name, images=images, size=size, half_pixel_centers=True)
@@ -224,7 +225,9 @@ def random_uniform(seed: tf.Tensor) -> tf.Tensor:
     return tf.random.stateless_uniform((), seed) if number is None else number
 
 
-def random_box(image_size: tf.Tensor, seed: tf.Tensor, **settings: Any) -> tuple[Any, Any]:
+def random_box(
+    image_size: tf.Tensor, seed: tf.Tensor, **settings: Any
+) -> tuple[tf.Tensor, tf.Tensor]:
     """As `tf.image.stateless_sample_distorted_bounding_box`: begin and size, `(3,) int32` each."""
     arguments = {"bounding_boxes": tf.zeros((1, 0, 4)), "seed": seed, **settings}
     name = "StatelessSampleDistortedBoundingBox"
@@ -246,7 +249,7 @@ class Counter:
     def __init__(self, name: str, dtype: tf.DType, shape: tuple[int, ...] = ()) -> None:
         self._name, self._dtype, self._shape = name, dtype, shape
 
-    def assign(self, value: Any) -> tf.Operation:
+    def assign(self, value: tf.Tensor) -> tf.Operation:
         """Sets it."""
         with tf.device(_CPU):
             value = tf.cast(value, self._dtype)
@@ -288,7 +291,7 @@ def _warn_of_missing(name: str, reason: str) -> None:
     _logger.warning("TensorFlow's op %s is not as expected; input is slower: %s", name, reason)
 
 
-def _traced(change: Callable[..., Any], spec: Spec) -> Traced:
+def _traced(change: Callable[..., Element], spec: Spec) -> Traced:
     signature = spec if isinstance(spec, tuple) else (spec,)
     function = tf.function(
         lambda *element: change(*element),
@@ -303,7 +306,7 @@ def _traced_dataset(make: Callable[..., tf.data.Dataset], spec: Spec) -> tuple[T
     """The function, and what an element of its dataset is."""
     specs = []
 
-    def variant(*element: Any) -> tf.Tensor:
+    def variant(*element: tf.Tensor) -> tf.Tensor:
         dataset = make(*element)
         specs.append(dataset.element_spec)
         return tf.data.experimental.to_variant(dataset)
@@ -324,7 +327,7 @@ def _types(spec: Spec) -> dict[str, Any]:
     }
 
 
-def _dataset_of(variant: tf.Tensor, spec: Spec, *needed: Any) -> tf.data.Dataset:
+def _dataset_of(variant: tf.Tensor, spec: Spec, *needed: tf.Tensor) -> tf.data.Dataset:
     """A dataset that keeps what it needs alive, as tf.data's own do."""
     dataset = tf.data.experimental.from_variant(variant, spec)
     graph = tf.compat.v1.get_default_graph()

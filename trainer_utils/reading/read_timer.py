@@ -10,11 +10,11 @@ the pipeline, nothing is captured, and the pipeline may be sharded and copied to
 devices, or where batches are copied to a device ahead, what waits is the thread that copies.
 """
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
-from trainer_utils.reading.raw_ops import Counter, map_elements
+from trainer_utils.reading.raw_ops import Counter, Element, map_elements
 
 __all__ = ["ReadTime", "add_read_timer", "time_in_reads"]
 
@@ -50,6 +50,6 @@ def time_in_reads() -> ReadTime:
     return ReadTime(float(batches), float(seconds))
 
 
-def _count(started: tf.Tensor, batch: Any) -> Any:
+def _count(started: tf.Tensor, batch: Element) -> Element:
     _total.add(tf.stack([tf.ones((), tf.float64), tf.timestamp() - started]))
     return batch

@@ -9,7 +9,7 @@ Records come many at a time, since each one alone costs as much as 100 bytes of 
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -52,7 +52,7 @@ PIECE_COLUMNS = {
 ReadPiece: TypeAlias = Callable[[Piece], tf.data.Dataset]
 
 
-def columns_of(ranges: Sequence[FileRange]) -> dict[str, npt.NDArray[Any]]:
+def columns_of(ranges: Sequence[FileRange]) -> dict[str, npt.NDArray[np.generic]]:
     """What `Piece` lists, `(parts,)` each, for `tf.data.Dataset.from_tensor_slices`."""
     gzip = [b"GZIP" if part.path.endswith(".gz") else b"" for part in ranges]
     return {

@@ -8,11 +8,12 @@ Both take single examples as `input_fn` gives them with `batch_size=None`.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
+from trainer_utils.reading.raw_ops import Element
 
 __all__ = ["bucket_by_length", "pack", "pack_rows"]
 
@@ -61,7 +62,7 @@ def bucket_by_length(
         )
     _feature(examples.element_spec, feature)  # refused here, where the caller is
 
-    def length(*example: Any) -> tf.Tensor:
+    def length(*example: Element) -> tf.Tensor:
         return tf.shape(_feature(example[0], feature))[0]
 
     return examples.bucket_by_sequence_length(
@@ -111,7 +112,7 @@ def pack(
     for name in named:
         _feature(examples.element_spec, name or None)  # refused here, where the caller is
 
-    def sequences(*example: Any) -> dict[str, tf.Tensor]:
+    def sequences(*example: Element) -> dict[str, tf.Tensor]:
         parts = {name: _feature(example[0], name or None) for name in named}
         return {name: tf.ensure_shape(part, [None]) for name, part in parts.items()}
 
@@ -167,7 +168,9 @@ def _first_fit(sizes: tf.Tensor, limits: tf.Tensor) -> _Placed:
     """Places `(sequences, features)` sizes in the first row where all features have room."""
     count = tf.shape(sizes)[0]
 
-    def place(index: Any, used: Any, segments: Any, placed: Any) -> Any:
+    def place(
+        index: tf.Tensor, used: tf.Tensor, segments: tf.Tensor, placed: tf.TensorArray
+    ) -> Element:
         size = sizes[index]
         row = tf.argmax(tf.reduce_all(used + size <= limits, axis=1), output_type=tf.int32)
         segment = segments[row] + 1
@@ -197,7 +200,7 @@ def _split(sequences: tf.RaggedTensor, length: int) -> tf.RaggedTensor:
     return tf.RaggedTensor.from_row_lengths(sequences.values, tf.minimum(left, length))
 
 
-def _feature(example: Any, name: str | None) -> tf.Tensor:
+def _feature(example: Element, name: str | None) -> tf.Tensor:
     if isinstance(example, tuple):
         example = example[0]
     if isinstance(example, Mapping) is (name is None):
@@ -210,5 +213,5 @@ def _feature(example: Any, name: str | None) -> tf.Tensor:
     return example[name]
 
 
-def _is_count(value: Any) -> bool:
+def _is_count(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= 1

@@ -74,7 +74,7 @@ class ShardReader:
     def read_blocks(self, at_once: int) -> Callable[[dict[str, tf.Tensor]], tf.data.Dataset]:
         """How to read a piece (see `trainer_utils.reading.records`) past damage."""
 
-        def block(path: bytes, first: Any, count: Any) -> npt.NDArray[Any]:
+        def block(path: bytes, first: np.int64, count: np.int64) -> npt.NDArray[np.object_]:
             numbers = range(int(first), int(first) + int(count))
             return np.array(self.read(path.decode(), numbers), object)
 
@@ -98,7 +98,7 @@ class ShardReader:
                     return record
         return None
 
-    def warn_of_unreadable(self, epoch: Any, records: int) -> None:
+    def warn_of_unreadable(self, epoch: np.int64, records: int) -> None:
         """Says how many records were skipped so far, and the first few of them."""
         if bad := sorted(self.unreadable.items()):
             first = "; ".join(reason for _, reason in bad[:3])

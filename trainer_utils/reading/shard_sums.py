@@ -12,7 +12,6 @@ no file a second time while it stays as it is.
 import queue
 import threading
 from collections.abc import Mapping
-from typing import Any
 
 from trainer_utils.dataset.shards import open_records
 from trainer_utils.format import (
@@ -30,7 +29,9 @@ __all__ = ["ShardSums"]
 
 _READ_BYTES = 1 << 18  # 256 KiB, which stay in the cache of a core
 
-_good: set[tuple[Any, ...]] = set()  # files that were found to be what they should, by their state
+_good: set[tuple[object, ...]] = (
+    set()
+)  # files that were found to be what they should, by their state
 _jobs: "queue.SimpleQueue[_Check]" = queue.SimpleQueue()
 _lock = threading.Lock()
 _worker: threading.Thread | None = None

@@ -98,8 +98,8 @@ class TurboDecoder:
         return tf.ensure_shape(pixels, [encoded.shape[0], *size, self._channels])
 
     def _decoded(
-        self, encoded: npt.NDArray[Any], seeds: npt.NDArray[np.int64] | None = None
-    ) -> npt.NDArray[Any]:
+        self, encoded: npt.NDArray[np.object_], seeds: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.generic]:
         images = encoded.tolist()
         plans = self._planner.of(images, seeds)
         if seeds is None:
@@ -136,7 +136,7 @@ def normalize_images(pixels: tf.Tensor, normalization: Normalization) -> tf.Tens
     buffers = Buffers()
     dtype = tf.as_dtype(normalization.dtype)
 
-    def normalize(images: Pixels) -> npt.NDArray[Any]:
+    def normalize(images: Pixels) -> npt.NDArray[np.generic]:
         batch = buffers.take(images.shape, dtype.as_numpy_dtype)
         run_in_threads(lambda: lambda n: normalization.write(images[n], to=batch[n]), len(images))
         return batch
@@ -154,7 +154,13 @@ class _Worker:
         self._decoded = np.empty(0, np.uint8)
         self._fitted, self._turned = np.empty((2, *shape), np.uint8)
 
-    def decode(self, data: bytes, plan: DecodePlan, seed: Any, row: npt.NDArray[Any]) -> None:
+    def decode(
+        self,
+        data: bytes,
+        plan: DecodePlan,
+        seed: npt.NDArray[np.int64],
+        row: npt.NDArray[Any],
+    ) -> None:
         """Decodes one image into its row of the batch."""
         import cv2
 

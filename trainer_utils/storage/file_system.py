@@ -6,7 +6,7 @@ class MyFiles:      # a FileSystem, for `register_file_system("mine", MyFiles())
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple, Protocol
 
 __all__ = [
     "FileRefusedError",
@@ -25,7 +25,7 @@ class FileRefusedError(OSError):
         super().__init__(detail)
         self.code = code
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.code, str(self))
 
 

@@ -174,7 +174,7 @@ def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
     return files, path
 
 
-def _version(info: Mapping[str, Any]) -> str:
+def _version(info: Mapping[str, object]) -> str:
     return next((str(info[key]) for key in _VERSIONS if info.get(key) is not None), "")
 
 

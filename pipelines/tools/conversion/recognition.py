@@ -11,7 +11,6 @@ import dataclasses
 import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
 
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
@@ -67,7 +66,7 @@ class Recognised:
     seen: str
 
 
-def recognise(source: str, options: Mapping[str, Any]) -> Recognised:
+def recognise(source: str, options: Mapping[str, object]) -> Recognised:
     """Looks at an input.
 
     Args:
@@ -117,7 +116,7 @@ def check_source(source: str) -> tuple[list[str], bool]:
     return names, is_all
 
 
-def _kind_by_options(options: Mapping[str, Any]) -> str | None:
+def _kind_by_options(options: Mapping[str, object]) -> str | None:
     columns = options.get("columns")
     kinds = columns.values() if isinstance(columns, Mapping) else ()
     for kind in ("image", "audio"):

@@ -120,7 +120,7 @@ def prepare(
     )
 
 
-def _check_options(options: Mapping[str, Any], *, kind: str | None = None) -> None:
+def _check_options(options: Mapping[str, object], *, kind: str | None = None) -> None:
     """Refuses options that the components do not have.
 
     Args:
@@ -148,7 +148,7 @@ def _check_options(options: Mapping[str, Any], *, kind: str | None = None) -> No
             raise ConfigError.of(name, value, allowed="TFX's own message")
 
 
-def _check_splits(splits: Mapping[str, int] | None, options: Mapping[str, Any]) -> None:
+def _check_splits(splits: Mapping[str, int] | None, options: Mapping[str, object]) -> None:
     if splits is None:
         return
     if "output_config" in options:

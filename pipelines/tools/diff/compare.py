@@ -13,7 +13,7 @@ import collections
 import dataclasses
 import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from pipelines.tools.diff.digests import Digests, content_at, read_digests, spill_digests
 from pipelines.tools.records import Example, ExampleReader
@@ -193,7 +193,7 @@ def _matched(
     olds: list[Row], news: list[Row], same: Sequence[str]
 ) -> Generator[Pair, None, tuple[list[Row], list[Row]]]:
     """Pairs that are equal in some fields; returns what is left of both."""
-    waiting: dict[tuple[Any, ...], collections.deque[Row]] = {}
+    waiting: dict[tuple[object, ...], collections.deque[Row]] = {}
     for row in news:
         waiting.setdefault(
             tuple(getattr(row, field) for field in same), collections.deque()

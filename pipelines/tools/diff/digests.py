@@ -48,7 +48,7 @@ def spill_digests(
         DatasetError: a record is no `tf.train.Example`.
     """
     os.makedirs(folder)
-    waiting: list[tuple[Any, ...]] = []
+    waiting: list[tuple[object, ...]] = []
     for split in reader.splits:
         place = splits.index(split)
         names = NAME_FEATURES if _has_names(reader, split) else None
@@ -98,7 +98,7 @@ def _as_bytes(value: Any) -> bytes | memoryview:
     return value if isinstance(value, memoryview) else repr(value).encode()
 
 
-def _write(digests: list[tuple[Any, ...]], folder: str, buckets: int) -> None:
+def _write(digests: list[tuple[object, ...]], folder: str, buckets: int) -> None:
     records = np.array(digests, _DIGEST)
     # The first two bytes of a hash are as random as any.
     heads = np.frombuffer(records["name"].tobytes(), "<u2")[:: 16 // 2]

@@ -116,7 +116,7 @@ def _png(pixels: bytes, shape: Sequence[int]) -> bytes:
     return stream.getvalue()
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: object) -> Json:
     if isinstance(value, float):
         return value if abs(value) < float("inf") else str(value)  # JSON has neither NaN nor inf
     if not isinstance(value, bytes):

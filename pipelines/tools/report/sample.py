@@ -8,7 +8,6 @@ import collections
 import dataclasses
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -236,7 +235,7 @@ def _class_of(example: Example) -> str:
 
 
 def _statistics(numbers: Mapping[tuple[str, str], Sequence[float]]) -> list[Statistics]:
-    by_name: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    by_name: dict[str, dict[str, npt.NDArray[np.float64]]] = {}
     for (name, split), values in numbers.items():
         array = np.asarray(values, np.float64)
         array = array[np.isfinite(array)]
@@ -247,7 +246,7 @@ def _statistics(numbers: Mapping[tuple[str, str], Sequence[float]]) -> list[Stat
     ]
 
 
-def _of_splits(name: str, splits: Mapping[str, npt.NDArray[Any]]) -> list[Statistics]:
+def _of_splits(name: str, splits: Mapping[str, npt.NDArray[np.float64]]) -> list[Statistics]:
     everything = np.concatenate(list(splits.values()))
     edges = np.histogram_bin_edges(everything, bins=min(_BINS, len(np.unique(everything))))
     return [
