@@ -31,7 +31,7 @@ __all__ = [
 _Settings = TypeVar("_Settings", bound="ComponentSettings")
 COMPRESSIONS = ("none", "gzip")
 ExecProperties: TypeAlias = dict[str, Any]
-"""Execution properties by name: int, float or str, or what will be one only in a run."""
+"""Execution properties by name: int, float, str or None, or what only a run will fill in."""
 
 _WIDTH = 92  # of a docstring's line, without its indentation
 

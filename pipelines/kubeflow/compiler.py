@@ -19,6 +19,7 @@ import yaml
 from components.kubeflow.elsewhere import check_dataset_root
 from components.kubeflow.images import using_image
 from trainer_utils.format import ConfigError
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.spelling import did_you_mean
 
 __all__ = ["compile_pipeline"]
@@ -194,7 +195,7 @@ def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str) -> An
     return made
 
 
-def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str) -> Any:
+def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str) -> JsonObject:
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
 
     if name is not None:
@@ -210,7 +211,8 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
             f"pipeline {made.pipeline_info.pipeline_name!r}: TFX cannot compile it for Kubeflow: "
             f"{type(error).__name__}: {error}"
         ) from error
-    return compiled["pipelineSpec"]
+    spec: JsonObject = compiled["pipelineSpec"]
+    return spec
 
 
 def _check_modules(made: Any, pipeline_root: str) -> None:
@@ -226,7 +228,7 @@ def _check_modules(made: Any, pipeline_root: str) -> None:
                 )
 
 
-def _compile_native(made: Any, name: str | None, pipeline_root: str) -> list[Any]:
+def _compile_native(made: Any, name: str | None, pipeline_root: str) -> list[JsonObject]:
     from kfp import compiler
 
     with tempfile.TemporaryDirectory() as folder:

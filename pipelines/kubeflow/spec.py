@@ -46,7 +46,7 @@ _SCHEMA_VERSION = "0.0.1"
 
 def for_open_source(
     spec: Mapping[str, Json], pipeline: Any, *, pipeline_root: str, dataset_root: str | None = None
-) -> Any:
+) -> JsonObject:
     """The specification as open-source Kubeflow takes it.
 
     Args:

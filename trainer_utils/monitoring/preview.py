@@ -93,7 +93,7 @@ def preview(
 
 def _images_and_labels(
     element: Element, image: str | None, label: str | None
-) -> tuple[tf.Tensor, tf.Tensor]:
+) -> tuple[list[tf.Tensor], list[tf.Tensor | None]]:
     """The images of one element as a list, and as many labels, or none."""
     inputs, target = (element[0], element[1]) if isinstance(element, tuple) else (element, None)
     if not isinstance(inputs, Mapping):
@@ -133,7 +133,7 @@ def _as_rgb(image: tf.Tensor) -> npt.NDArray[np.uint8]:
     return np.broadcast_to(pixels, (*pixels.shape[:2], 3))
 
 
-def _text(label: Any, labels: Sequence[str] | None) -> str:
+def _text(label: tf.Tensor | None, labels: Sequence[str] | None) -> str:
     if label is None:
         return ""
     values = np.asarray(label.numpy()).ravel()[:4].tolist()

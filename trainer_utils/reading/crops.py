@@ -18,6 +18,7 @@ from trainer_utils.reading import raw_ops
 __all__ = [
     "DCT_RATIOS",
     "CropBox",
+    "Vector",
     "centre_box",
     "dct_ratio_index",
     "inner_extent",
@@ -25,7 +26,7 @@ __all__ = [
     "random_box",
 ]
 
-Vector: TypeAlias = Any  # a tensor, or an array of numpy
+Vector: TypeAlias = Any  # a tensor, an array of numpy, or two numbers
 DCT_RATIOS = (1, 2, 4, 8)  # those of libjpeg's that TensorFlow offers
 _ATTEMPTS = 20  # at a crop of the area and aspect drawn; then the whole image is taken
 

@@ -17,6 +17,7 @@ from trainer_utils.format.media_formats import JPEG
 from trainer_utils.reading.crops import (
     DCT_RATIOS,
     CropBox,
+    Vector,
     centre_box,
     dct_ratio_index,
     inner_extent,
@@ -118,7 +119,7 @@ class ImageReading(ImageSettings):
             return centre_box(shape[:2], self.size)
         return CropBox([0, 0], shape[:2])
 
-    def _target(self, box: CropBox) -> tf.Tensor:
+    def _target(self, box: CropBox) -> Vector:
         """What that is resized to."""
         assert self.size is not None
         return inner_extent(box.extent, self.size) if self.pads else self.size
@@ -166,7 +167,7 @@ class ImageReading(ImageSettings):
             pixels = pixels[..., top:bottom, left:right, :]
         return self._pad(_resize(pixels, target, nearest=label_map), target)
 
-    def _pad(self, pixels: tf.Tensor, target: tf.Tensor) -> tf.Tensor:
+    def _pad(self, pixels: tf.Tensor, target: Vector) -> tf.Tensor:
         assert self.size is not None
         shape = [*pixels.shape[:-3], *self.size, pixels.shape[-1]]
         if self.pads:
@@ -203,9 +204,7 @@ def _decode_whole(encoded: tf.Tensor, channels: int, formats: Sequence[str]) -> 
     return tf.io.decode_jpeg(encoded, channels=channels, dct_method=_EXACT)
 
 
-def _resize(
-    pixels: tf.Tensor, target: tuple[tf.Tensor, tf.Tensor], *, nearest: bool = False
-) -> tf.Tensor:
+def _resize(pixels: tf.Tensor, target: Vector, *, nearest: bool = False) -> tf.Tensor:
     """Float32, but for the nearest or what fits."""
     if isinstance(target, tuple) and pixels.shape[-3:-1].as_list() == list(target):
         return pixels

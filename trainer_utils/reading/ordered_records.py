@@ -138,7 +138,7 @@ class _GlobalReading:
         steps = tf.data.Dataset.range(step, self._strategy.layout.steps)
         return map_elements(steps, rows, parallel=usable_cores())
 
-    def _read(self, epoch: np.int64, step: np.int64) -> npt.NDArray[np.generic]:
+    def _read(self, epoch: np.int64, step: np.int64) -> npt.NDArray[np.object_]:
         names = self._strategy.records(int(epoch), int(step))
         records = np.empty(len(names), object)
         for index, (path, number) in enumerate(names):

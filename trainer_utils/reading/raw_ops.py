@@ -210,7 +210,9 @@ def read_tfrecords(path: tf.Tensor, compression: tf.Tensor, buffer_bytes: int) -
     return tf.data.experimental.from_variant(variant, tf.TensorSpec((), tf.string))
 
 
-def resize_images(images: tf.Tensor, size: tf.Tensor, *, nearest: bool = False) -> tf.Tensor:
+def resize_images(
+    images: tf.Tensor, size: tf.Tensor | tuple[int, int], *, nearest: bool = False
+) -> tf.Tensor:
     """As `tf.image.resize` of `(batch, height, width, channels)`: bilinear, or nearest."""
     name = "ResizeNearestNeighbor" if nearest else "ResizeBilinear"
     resized = _raw(name, images=images, size=size, half_pixel_centers=True)
@@ -249,7 +251,7 @@ class Counter:
     def __init__(self, name: str, dtype: tf.DType, shape: tuple[int, ...] = ()) -> None:
         self._name, self._dtype, self._shape = name, dtype, shape
 
-    def assign(self, value: tf.Tensor) -> tf.Operation:
+    def assign(self, value: tf.Tensor | int) -> tf.Operation:
         """Sets it."""
         with tf.device(_CPU):
             value = tf.cast(value, self._dtype)

@@ -29,9 +29,8 @@ __all__ = ["ShardSums"]
 
 _READ_BYTES = 1 << 18  # 256 KiB, which stay in the cache of a core
 
-_good: set[tuple[object, ...]] = (
-    set()
-)  # files that were found to be what they should, by their state
+# Files that were found to be what they should, by their state.
+_good: set[tuple[object, ...]] = set()
 _jobs: "queue.SimpleQueue[_Check]" = queue.SimpleQueue()
 _lock = threading.Lock()
 _worker: threading.Thread | None = None

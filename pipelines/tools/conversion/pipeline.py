@@ -4,9 +4,9 @@ run_pipeline(conversion, "/data/out", "tfx-shards-convert", "/data/out/metadata.
 """
 
 import os
-from typing import Any
 
 # `tfx.v1` would bring Vertex AI's client: three seconds.
+from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import example_gen_pb2
@@ -18,14 +18,15 @@ from pipelines.tools.conversion.settings import Conversion
 __all__ = ["make_example_gen", "run_pipeline"]
 
 
-def make_example_gen(conversion: Conversion) -> Any:
+def make_example_gen(conversion: Conversion) -> BaseComponent:
     """The ExampleGen of a conversion, as a component."""
     options = dict(conversion.example_gen)
     if conversion.splits is not None:
         options["output_config"] = example_gen_pb2.Output()
         for name, share in conversion.splits.items():
             options["output_config"].split_config.splits.add(name=name, hash_buckets=share)
-    return conversion.component(input_base=conversion.source, **options)
+    made: BaseComponent = conversion.component(input_base=conversion.source, **options)
+    return made
 
 
 def run_pipeline(
