@@ -173,9 +173,9 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	  --output-file requirements-tfx.lock
 	$(COMPILE) requirements.in requirements-tfx116.in --python-version 3.10 --python-platform linux \
 	  --extra tfx116 --extra turbo --extra demo --extra dev --output-file requirements-tfx116.lock
-	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx \
+	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx --extra s3 \
 	  --output-file requirements-image.lock
-	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --output-file requirements-trainer.lock
+	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --extra gcs --extra s3 --output-file requirements-trainer.lock
 
 $(READY): $(LOCKED) pyproject.toml
 	@exec 9< scripts/make_venv  # which locks itself, for makes that run at the same time

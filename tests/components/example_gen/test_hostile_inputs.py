@@ -225,8 +225,8 @@ STEPS = [
     (images, "frames_of"),
     (images, "orientation_of"),
     (images, "in_plain_colours"),
-    (images, "encoded"),
-    (file_transforms, "described"),
+    (images, "encode_image"),
+    (file_transforms, "describe_media"),
     (file_transforms, "encode_values"),
     (file_transforms, "encode_example"),
 ]

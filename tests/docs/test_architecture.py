@@ -1,0 +1,43 @@
+"""ARCHITECTURE.md names rooms and files that are there, and leaves no room out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[2]
+TEXT = (REPOSITORY / "ARCHITECTURE.md").read_text()
+PACKAGES = ("trainer_utils", "components", "pipelines")
+FILES = {
+    str(path.relative_to(REPOSITORY))
+    for name in PACKAGES
+    for path in (REPOSITORY / name).rglob("*.py")
+}
+
+
+def expand(name: str) -> list[str]:
+    """`a/{b,c}/` as `a/b/` and `a/c/`."""
+    head, brace, rest = name.partition("{")
+    inner, _, tail = rest.partition("}")
+    return [head + one.strip() + tail for one in inner.split(",")] if brace else [name]
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`([\w/]+\.py)`", TEXT))))
+def test_every_file_is_there(name):
+    assert [path for path in FILES if path == name or path.endswith(f"/{name}")]
+
+
+def test_every_room_is_named():
+    rows = re.findall(r"^\| (`.*) \|", TEXT.partition("## The rooms")[2], re.MULTILINE)
+    folders = [part.strip() for row in rows for part in re.split(r"`, `|`", row) if part.strip()]
+    named: set[str] = set()
+    for folder in (path for row in folders for path in expand(row)):
+        roots = ("", *(f"{package}/" for package in PACKAGES))  # a row names its package once
+        named |= {f"{root}{folder}".rstrip("/") for root in roots}
+    rooms = {
+        str(path.parent.relative_to(REPOSITORY))
+        for package in PACKAGES
+        for path in (REPOSITORY / package).glob("*/__init__.py")
+    }
+    assert rooms
+    assert not rooms - named
