@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import itertools
 import json
 import os
 from collections.abc import Mapping

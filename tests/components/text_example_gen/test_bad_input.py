@@ -5,8 +5,6 @@ import io
 import itertools
 import json
 import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
-from components import TextExampleGen
 from components.example_gen import row_columns
 from components.tables import delimited, pieces
 from trainer_utils.format import ConfigError, InputError
-
-REPOSITORY = Path(__file__).parents[3]
 
 
 def parquet_of(columns: dict[str, Any], **options: Any) -> bytes:
@@ -416,60 +411,6 @@ def test_a_damaged_parquet_file_is_named(convert, damage):
         convert({"t.parquet": damage(data)})
 
 
-def small_pieces(monkeypatch, *, piece_bytes: int = 1, block_bytes: int = 64) -> None:
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", piece_bytes)
-    monkeypatch.setattr(pieces, "_BLOCK_BYTES", block_bytes)
-
-
-@pytest.mark.parametrize("form", ["by key", "list"])
-def test_a_file_of_json_is_cut_between_its_entries_and_gives_the_same_rows(
-    convert, monkeypatch, form
-):
-    entries = [{"text": f'a "{n}", {{\\', "label": {"n": n}, "x": [n, n]} for n in range(40)]
-    value = {f"k{n},": entry for n, entry in enumerate(entries)} if form == "by key" else entries
-    data = json.dumps(value, indent=1).encode()
-    whole = convert({"t.json": data}).by_id()
-    small_pieces(monkeypatch)
-    assert convert({"t.json": data}).by_id() == whole
-    assert convert({"t.json.gz": gzip.compress(data)}).texts().keys() == {
-        name.replace("t.json", "t.json.gz") for name in whole
-    }
-
-
-def test_a_key_that_stands_twice_in_a_large_file_is_rejected_the_second_time(convert, monkeypatch):
-    entries = "".join(f'"{n % 20}": {{"text": "t{n}"}},\n' for n in range(40))
-    data = f'{{{entries}"end": {{"text": "e"}}}}'
-    for block_bytes in (1 << 20, 64, 7):
-        small_pieces(monkeypatch, block_bytes=block_bytes)
-        dataset = convert({"t.json": data}, max_reject_fraction=0.5)
-        expected = {f"t.json:{n}": f"t{n}" for n in range(20)} | {"t.json:end": "e"}
-        assert dataset.texts() == expected
-        assert [line["code"] for line in dataset.rejects] == ["DUPLICATE_KEY"] * 20
-
-
-@pytest.mark.parametrize("end", ["", "}", "]}", "},", "}}}", ",}", '"', "]", '}, "b": 1 2}'])
-def test_a_file_of_json_that_is_not_whole_is_refused_in_pieces_too(convert, monkeypatch, end):
-    data = '{"a": {"text": "x", "n": [1]}, "c": {"text": "y"' + end
-    with pytest.raises(ValueError, match=r".") as truth:
-        json.loads(data)
-    assert truth
-    for block_bytes in (1 << 20, 8):
-        small_pieces(monkeypatch, block_bytes=block_bytes)
-        with pytest.raises(InputError, match=r"'t\.json': expected JSON"):
-            convert({"t.json": data})
-
-
-def test_an_entry_of_json_that_is_too_long_is_rejected_and_the_others_are_read(
-    convert, monkeypatch
-):
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "max_row_bytes", 2000)
-    small_pieces(monkeypatch, block_bytes=500)
-    data = json.dumps({"a": {"text": "x"}, "b": {"text": "y" * 9000}, "c": {"text": "z"}})
-    dataset = convert({"t.json": data}, max_reject_fraction=0.5)
-    assert dataset.texts() == {"t.json:a": "x", "t.json:c": "z"}
-    assert [line["code"] for line in dataset.rejects] == ["TOO_LARGE"]
-
-
 def test_more_columns_than_can_be_meant_are_refused(convert, monkeypatch):
     for module in (row_columns, delimited):
         monkeypatch.setattr(module, "MAX_COLUMNS", 3)
@@ -620,214 +561,6 @@ def test_one_reject_of_a_hundred_is_allowed_unless_none_is(convert):
     }
     with pytest.raises(InputError, match="1 of 100 inputs"):
         convert({"t.csv": text}, max_reject_fraction=0)
-
-
-LONG = "x" * (3 << 20)  # more than Arrow reads at a time
-
-
-@pytest.mark.parametrize(
-    ("name", "data"),
-    [
-        ("t.csv", f'text,n\na,1\n"{LONG}",2\n'),
-        ("t.jsonl", f'{{"text": "a"}}\n{{"text": "{LONG}"}}\n'),
-        ("train.txt", f"a\n{LONG}\n"),
-    ],
-    ids=["csv", "jsonl", "lines"],
-)
-def test_a_long_row_is_read_and_a_longer_one_is_rejected(convert, monkeypatch, name, data):
-    assert convert({name: data}).texts() == {f"{name}:1": "a", f"{name}:2": LONG}
-    monkeypatch.setitem(pieces.cut.__kwdefaults__, "max_row_bytes", 2 << 20)
-    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 1 << 20)
-    dataset = convert({name: data}, max_reject_fraction=0.5)
-    assert dataset.texts() == {f"{name}:1": "a"}
-    (reject,) = dataset.rejects
-    assert (reject["source"], reject["code"]) == (f"{name}:2", "TOO_LARGE")
-    line = data[: data.index("xx")].count("\n") + 1
-    assert reject["detail"].startswith(f"line {line}: ")
-
-
-GIANTS = """
-import gzip, json, resource, sys
-from pathlib import Path
-import apache_beam as beam
-from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
-from tfx.types import standard_artifacts
-from components.text_example_gen.executor import Executor
-
-def run(base, uri, **settings):
-    artifact = standard_artifacts.Examples()
-    artifact.uri = str(uri)
-    config = '{"splits": [{"name": "all", "pattern": "*"}]}'
-    properties = {"input_base": str(base), "input_config": config, "output_config": "{}",
-                  "max_reject_fraction": 0.9, **settings}
-    Executor().Do({}, {"examples": [artifact]}, properties)
-    return json.loads((uri / "manifest.json").read_text())
-
-def peak():
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
-
-folder = Path(sys.argv[1])
-block = b"x" * (1 << 20)
-
-def write(path, before, after, opener=open):
-    path.parent.mkdir(parents=True)
-    with opener(path, "wb") as stream:
-        stream.write(before)
-        for _ in range(200):
-            stream.write(block)
-        stream.write(after)
-    return path
-
-cases = {
-    "t.csv": (b"text,n\\na,1\\n", b",2\\nb,3\\n"),
-    "q.csv": (b'text,n\\na,1\\n"', b'\\n",2\\nb,3\\n'),
-    "t.jsonl": (b'{"text": "a"}\\n{"text": "', b'"}\\n{"text": "b"}\\n'),
-    "train.txt": (b"a\\n", b"\\nb\\n"),
-    "train.txt.gz": (b"a\\n", b"\\nb\\n"),
-}
-small = folder / "small"
-small.mkdir()
-(small / "t.csv").write_bytes(b"text,n\\na,1\\nb,2\\n")
-run(small, folder / "small-out")
-before, results = peak(), {}
-for name, (start, end) in cases.items():
-    opener = gzip.open if name.endswith(".gz") else open
-    path = write(folder / name / name, start, end, opener)
-    manifest = run(path, folder / f"{name}-out")
-    results[name] = [manifest["total"], manifest["rejects"], peak() - before]
-    path.unlink()
-print(json.dumps(results))
-"""
-
-
-@pytest.mark.slow
-def test_a_line_of_200_mb_is_rejected_in_bounded_memory(tmp_path):
-    output = subprocess.run(
-        [sys.executable, "-c", GIANTS, str(tmp_path)],
-        cwd=REPOSITORY,
-        capture_output=True,
-        check=True,
-        text=True,
-    ).stdout
-    results = json.loads(output.splitlines()[-1])
-    assert results.keys() == {"t.csv", "q.csv", "t.jsonl", "train.txt", "train.txt.gz"}
-    for name, (total, codes, extra_bytes) in results.items():
-        assert (total["found"], total["written"], codes) == (3, 2, {"TOO_LARGE": 1}), name
-        assert extra_bytes < 100 << 20, name
-
-
-# What Arrow's reader of JSON does not survive is read in a process of its own.
-CRASHES = """
-import json, sys
-from components.tables import json_lines
-from components.tables.pieces import Piece
-
-piece = Piece(path="", source="t.jsonl", layout="jsonl")
-rows = json_lines.read(sys.stdin.buffer.read(), piece)
-print(json.dumps([rows.found, rows.columns["text"].to_pylist(), [row.line for row in rows.bad]]))
-"""
-
-
-@pytest.mark.e2e
-@pytest.mark.parametrize(
-    ("data", "expected"),
-    [
-        ('null\n{"text": "a"}\n', [2, ["a"], [0]]),
-        ('{"text": "a"}\n null \n{"text": "b"}\n', [3, ["a", "b"], [1]]),
-        ('{"text": "a"}\n' + '{"a":' * 10**6 + "1" + "}" * 10**6 + "\n", [2, ["a"], [1]]),
-        ('{"text": "a"}\n' + "[" * 10**6 + "\n", [2, ["a"], [1]]),
-    ],
-    ids=["null first", "null", "objects in objects", "lists in lists"],
-)
-def test_a_line_of_json_that_arrow_does_not_survive_is_rejected(data, expected):
-    done = subprocess.run(
-        [sys.executable, "-c", CRASHES],
-        cwd=REPOSITORY,
-        input=data.encode(),
-        capture_output=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:].decode()
-    assert json.loads(done.stdout) == expected
-
-
-# Settings -----------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"layout": "xml"}, "layout: expected one of auto, .*got 'xml'"),
-        ({"columns": {"a": "integer"}}, r"columns\['a'\]: expected one of .*got 'integer'"),
-        ({"columns": ["a"]}, "columns: expected kinds by column"),
-        ({"column_names": ["a", "a"]}, "column_names: expected each once"),
-        ({"column_names": "ab"}, "column_names: expected a list of texts"),
-        ({"column_names": ["a", ""]}, "column_names: expected a list of texts"),
-        ({"delimiter": "::"}, "delimiter: expected one ASCII character.*'::'"),
-        ({"delimiter": ""}, "delimiter: expected one ASCII character"),
-        ({"delimiter": '"'}, "delimiter: expected one ASCII character"),
-        ({"delimiter": "\n"}, "delimiter: expected one ASCII character"),
-        ({"delimiter": "§"}, "delimiter: expected one ASCII character.*'§'"),
-        ({"encoding": "klingon"}, "encoding: expected one that Python knows.*'klingon'"),
-        ({"encoding": "base64"}, "encoding: expected one that Python knows.*'base64'"),
-        ({"encoding": "rot13"}, "encoding: expected one that Python knows.*'rot13'"),
-        ({"normalize": "nfc"}, "normalize: expected one of .*'nfc'"),
-        ({"lowercase": "yes"}, "lowercase: expected one of .*'yes'"),
-        ({"deduplicate": 2}, "deduplicate: expected one of .*2"),
-        ({"min_chars": -1}, "min_chars: expected int at least 0, got -1"),
-        ({"max_chars": 0}, "max_chars: expected int at least 1, got 0"),
-        ({"min_chars": 5, "max_chars": 4}, "max_chars: expected int at least 5, got 4"),
-        ({"min_chars": 1.5}, "min_chars: expected int"),
-        ({"stratify": "yes"}, "stratify: expected one of"),
-        ({"group_by": ""}, "group_by: expected the name of a column"),
-        ({"seed": 2**63}, "seed: expected int from"),
-        ({"target_shard_bytes": 0}, "target_shard_bytes: expected int at least 1"),
-        ({"compression": "zip"}, "compression: expected one of none, gzip, got 'zip'"),
-        ({"max_reject_fraction": 1.5}, "max_reject_fraction: expected float from 0 to 1"),
-        ({"vocabulary": ["a", "a"]}, "vocabulary.*'a' twice"),
-        ({"vocabulary": {"label": []}}, r"vocabulary\['label'\]: expected labels, got \[\]"),
-    ],
-    ids=str,
-)
-def test_a_bad_setting_is_named_with_its_value_where_the_component_is_made(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        TextExampleGen(input_base="texts/", **settings)
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        (
-            {"columns": {"nope": "int"}},
-            r"columns: expected columns .*\(words, n, label\), got 'nope'",
-        ),
-        ({"columns": {"n": "split", "words": "split"}}, "columns: expected one 'split', got"),
-        ({"group_by": "nope"}, "group_by: expected one of .*words, n, label, got 'nope'"),
-        (
-            {"vocabulary": {"n": ["1"]}},
-            r"vocabulary\['n'\]: expected a feature of labels \(label\)",
-        ),
-        ({"lowercase": True}, r"expected a column with the texts, got words, n, label.*'text'"),
-        ({"deduplicate": True}, r"expected a column with the texts"),
-        ({"column_names": ["a"]}, "expected 1 fields"),
-    ],
-    ids=str,
-)
-def test_a_setting_that_does_not_fit_the_inputs_is_named(convert, settings, message):
-    files = {"t.csv": "words,n,label\na,1,x\nb,2,y\n"}
-    with pytest.raises((ConfigError, InputError), match=message):
-        convert(files, **settings)
-
-
-def test_classes_cannot_keep_their_shares_where_there_are_none(convert):
-    with pytest.raises(ConfigError, match="stratify"):
-        convert({"t.csv": "text,n\na,1\n"}, stratify=True)
-
-
-def test_splits_of_the_inputs_and_of_a_setting_are_refused_together(convert, output_config):
-    files = {"train.csv": "text,n\na,1\n", "test.csv": "text,n\nb,1\n"}
-    with pytest.raises(ConfigError, match=r"output_config.*test, train"):
-        convert(files, output_config=output_config(a=1, b=1))
 
 
 def test_what_is_not_there_is_named(run_text, tmp_path):
