@@ -13,6 +13,10 @@ def parquet_of(columns: dict[str, Any], **options: Any) -> bytes:
     return stream.getvalue()
 
 
+def keyed(*entries: str) -> str:
+    return "{" + ", ".join(entries) + "}"
+
+
 def numbered(name: str, rows: dict[int, Any]) -> dict[str, Any]:
     return {f"{name}:{number}": row for number, row in rows.items()}
 

@@ -3,16 +3,17 @@
 import json
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
+
+REPOSITORY = Path(__file__).parents[3]
 
 # What Arrow's reader of JSON does not survive is read in a process of its own.
 CRASHES = """
 import json, sys
 from components.tables import json_lines
 from components.tables.pieces import Piece
-
-REPOSITORY = Path(__file__).parents[3]
 
 piece = Piece(path="", source="t.jsonl", layout="jsonl")
 rows = json_lines.read(sys.stdin.buffer.read(), piece)
