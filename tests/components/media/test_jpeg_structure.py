@@ -20,6 +20,7 @@ from components.media.jpeg_structure import scan_jpeg
 from components.media.images import store_image
 from components.media.options import ImageOptions
 from tests.components.media.variants import jpegs
+
 NAMES = ("JPEG 2", "JPEG, progressive", "JPEG, grey", "JPEG, lossless", "JPEG, lossless grey",
          "JPEG in RGB", "JPEG in CMYK, Adobe 2")
 OPTIONS = [ImageOptions(resize_shorter_side=4), ImageOptions(),

@@ -1,6 +1,13 @@
-"""EXIF that cannot turn an image."""
+"""Images turned upright, as Pillow turns them, and EXIF that cannot turn one."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image, ImageOps
 
 from components.media.jpeg_structure import scan_jpeg
+from components.media.orientation import turn_back, turn_image
 from tests.components.media import variants
 
 VARIANTS = variants.variants()
@@ -17,3 +24,17 @@ def test_exif_that_cannot_turn_an_image_is_told_without_reading_it():
     assert scan_jpeg(
         variants.after_start(VARIANTS["JPEG 2"], variants.app1_exif(exif))
     ).has_metadata
+
+
+@pytest.mark.parametrize("orientation", range(10))
+def test_an_image_is_turned_as_pillow_turns_it_and_back(orientation):
+    pixels = np.arange(5 * 7 * 3, dtype=np.uint8).reshape(5, 7, 3)
+    image = Image.fromarray(pixels)
+    stream = io.BytesIO()
+    exif = Image.Exif()
+    exif[0x0112] = orientation
+    image.save(stream, "PNG", exif=exif)
+    expected = ImageOps.exif_transpose(Image.open(stream))
+    turned = turn_image(image, orientation)
+    np.testing.assert_array_equal(np.asarray(turned), np.asarray(expected))
+    np.testing.assert_array_equal(np.asarray(turn_back(turned, orientation)), pixels)
