@@ -110,9 +110,6 @@ THROUGH = {
     "tests/pipelines/tools/conversion/test_convert.py": [
         "pipelines/tools/conversion/local_runs.py"
     ],
-    "tests/pipelines/tools/conversion/test_recognition.py": [
-        "pipelines/tools/conversion/table_heads.py"
-    ],
     "tests/pipelines/tools/diff/test_compare.py": ["pipelines/tools/diff/digests.py"],
     "tests/pipelines/tools/report/test_page.py": [
         "pipelines/tools/report/pictures.py",
