@@ -118,8 +118,8 @@ THROUGH = {
     "tests/pipelines/tools/verification/test_verify.py": ["pipelines/tools/verification/shards.py"],
     # The input as a trainer sees it.
     "tests/pipelines/tools/test_dataset_files.py": ["trainer_utils/dataset/files.py"],
-    "tests/trainer_utils/dataset/test_opening.py": ["trainer_utils/dataset/selection.py"],
     "tests/trainer_utils/test_input_pipeline.py": [
+        "trainer_utils/dataset/selection.py",
         "trainer_utils/options.py",
         "trainer_utils/order/options.py",
         "trainer_utils/reading/batching.py",
@@ -135,7 +135,6 @@ THROUGH = {
         "trainer_utils/reading/decoding_threads.py",
         "trainer_utils/reading/image_plans.py",
     ],
-    "tests/trainer_utils/reading/test_damaged_shards.py": ["trainer_utils/reading/shard_sums.py"],
 }
 
 
