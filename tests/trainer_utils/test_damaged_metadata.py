@@ -1,47 +1,21 @@
 """What stands beside the shards, and gzip, damaged in many ways: our errors name the file."""
 
 import contextlib
-import json
 import os
 import random
 import re
 import shutil
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import tensorflow as tf
 
-import trainer_utils
-from trainer_utils import ConfigError, DatasetError, input_fn, plan
+from tests.trainer_utils.three_layouts import FEATURES
+from trainer_utils import DatasetError, input_fn, plan
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import Feature
 
-FEATURES = {"id": Feature(type="int"), "text": Feature(type="string")}
 MUTATIONS = 120  # of each file
-TFDS_INFO = {
-    "fileFormat": "tfrecord",
-    "name": "set",
-    "splits": [
-        {
-            "name": "train",
-            "shardLengths": ["6"],
-            "filepathTemplate": "{DATASET}-{SPLIT}.{FILEFORMAT}-{SHARD_X_OF_Y}",
-        }
-    ],
-}
-TFDS_FEATURES = {
-    "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
-    "featuresDict": {
-        "features": {
-            "id": {
-                "pythonClassName": "tensorflow_datasets.core.features.scalar.Scalar",
-                "tensor": {"shape": {}, "dtype": "int64", "encoding": "none"},
-            }
-        }
-    },
-}
 WRONG = [
     b"null",
     b"-1",
@@ -77,25 +51,6 @@ def mutations(data: bytes, seed: int) -> Iterator[bytes]:
                 data[:start] + source.choice(WRONG) + data[stop:],
             ]
         )
-
-
-@pytest.fixture
-def layouts(tmp_path, write_dataset, serialize) -> dict[str, Path]:
-    """One dataset as we write it, as Datum does, and as TFDS does."""
-    rows = [{"id": [n], "text": [b"text"]} for n in range(6)]
-    ours, datum, tfds = (tmp_path / name for name in ("ours", "datum", "tfds"))
-    write_dataset(ours, {"train": [rows]}, FEATURES)
-    shutil.copytree(ours, datum)
-    (datum / "manifest.json").unlink()
-    tfds.mkdir()
-    with tf.io.TFRecordWriter(str(tfds / "set-train.tfrecord-00000-of-00001")) as writer:
-        for row in rows:
-            writer.write(serialize(**row))
-    (tfds / "dataset_info.json").write_text(json.dumps(TFDS_INFO, indent=1))
-    (tfds / "features.json").write_text(json.dumps(TFDS_FEATURES, indent=1))
-    for uri in (ours, datum, tfds):
-        assert open_dataset(str(uri)).records == {"train": 6}
-    return {"ours": ours, "datum": datum, "tfds": tfds}
 
 
 @pytest.mark.parametrize(
@@ -201,36 +156,3 @@ def test_a_scheme_that_cannot_be_read_says_what_is_missing(scheme, cure, monkeyp
     for read in (input_fn, plan, open_dataset):
         with pytest.raises(DatasetError, match=f"{scheme}://bucket/set.*{cure}"):
             read(f"{scheme}://bucket/set")
-
-
-# --- The cache of this user ---
-
-
-def test_the_cache_on_disk_is_this_users_own(layouts, tmp_path, monkeypatch):
-    temporary = tmp_path / "tmp"
-    temporary.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(temporary))
-    uri = str(layouts["ours"])
-    assert len(list(input_fn(uri, batch_size=2, cache="disk"))) == 3
-    (own,) = temporary.iterdir()
-    assert own.stat().st_mode & 0o777 == 0o700
-    assert len(list(input_fn(uri, batch_size=2, cache="disk"))) == 3
-    own.chmod(0o777)
-    with pytest.raises(ConfigError, match=rf"cache: expected '{own}' .* \(mode 777\)"):
-        input_fn(uri, cache="disk")
-    shutil.move(own, tmp_path / "theirs")
-    own.symlink_to(tmp_path / "theirs")
-    with pytest.raises(ConfigError, match=r"cache: .* got no folder"):
-        input_fn(uri, cache="disk")
-    own.unlink()
-    own.write_bytes(b"")
-    with pytest.raises(ConfigError, match=r"cache: .* got no folder"):
-        input_fn(uri, cache="disk")
-
-
-def test_the_cache_on_disk_of_somebody_else_is_refused(layouts, tmp_path, monkeypatch):
-    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    monkeypatch.setattr("os.getuid", lambda: 4_000_000)
-    (tmp_path / "tfx-shards-4000000").mkdir(mode=0o700)
-    with pytest.raises(ConfigError, match=r"cache: .* got one of user"):
-        trainer_utils.input_fn(str(layouts["ours"]), cache="disk")

@@ -1,7 +1,7 @@
 """Going on with another number of workers: every record once an epoch, in the batches of one.
 
 Read by the real `input_fn`, one context a worker; thousands of plans alone are tried in
-`test_order_plans.py`.
+`order/test_plan.py`.
 """
 
 import collections
@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.trainer_utils.order.test_order_plans import true_sizes
+from tests.trainer_utils.order.test_plan import true_sizes
 from trainer_utils import ConfigError, input_fn
 from trainer_utils.format import Feature
 

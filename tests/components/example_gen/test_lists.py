@@ -3,8 +3,6 @@
 import csv
 import datetime
 import io
-from pathlib import Path
-from typing import Any
 
 import pandas as pd
 import pyarrow as pa
@@ -12,46 +10,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.layout_inputs import ImageRoot, LayoutInputs
-from components.common.listing import Column, Listing
+from components.common.listing import Column
 from components.example_gen.list_table import typed_values
-from components.image_example_gen.layouts import read_layout
 from components.tables.json_objects import columns_of_objects
+from tests.components.example_gen.list_files import IMAGES, folder, found, listed
 from trainer_utils.format import ConfigError, InputError
-from trainer_utils.storage import list_files
-
-IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
-
-
-def listed(base: Path, *, layout: str = "auto", roots: tuple[Path, ...] = (), **columns: str):
-    """Reads a folder whose images are stand-ins: a list never opens them."""
-    return read_layout(
-        LayoutInputs(
-            base=str(base),
-            root="",
-            files={file.path: file for file in list_files(str(base))},
-            columns=columns,
-            image_roots=tuple(
-                ImageRoot(str(root), {file.path: file for file in list_files(str(root))})
-                for root in roots
-            ),
-        ),
-        layout=layout,
-    )
-
-
-def folder(base: Path, images: tuple[str, ...] = IMAGES, **texts: str) -> Path:
-    for name in images:
-        (base / name).parent.mkdir(parents=True, exist_ok=True)
-        (base / name).write_bytes(b"an image")
-    for name, text in texts.items():
-        (base / name.replace("__", ".")).write_text(text)
-    return base
-
-
-def found(listing: Listing) -> dict[str, Any]:
-    return {entry.name: (entry.split, *entry.values) for entry in listing.entries}
-
 
 LABEL = Column("label", "label")
 FORMS = {
@@ -198,82 +161,6 @@ def test_a_name_of_two_files_is_refused(tmp_path):
         listed(base)
 
 
-BOXES = """TRAIN,1.jpg,cat,0.25,0.5,,,0.75,1,,
-TRAIN,1.jpg,dog,0,0,0.5,0,0.5,0.25,0,0.25
-TEST,2.jpg,,,,,,,,,
-"""
-
-
-def test_rows_of_boxes_are_put_together_by_image(tmp_path):
-    listing = listed(folder(tmp_path, list__csv=BOXES))
-    assert [column.name for column in listing.columns] == [
-        "xmin",
-        "xmax",
-        "ymin",
-        "ymax",
-        "area",
-        "labels",
-    ]
-    assert all(column.is_list and column.length is None for column in listing.columns)
-    assert found(listing) == {
-        "1.jpg": (
-            "train",
-            (0.25, 0.0),
-            (0.75, 0.5),
-            (0.5, 0.0),
-            (1.0, 0.25),
-            (0.25, 0.125),
-            ("cat", "dog"),
-        ),
-        "2.jpg": ("test", (), (), (), (), (), ()),
-    }
-
-
-@pytest.mark.parametrize(
-    "row",
-    [
-        "TRAIN,1.jpg,cat,0.75,0.5,,,0.25,1,,",
-        "TRAIN,1.jpg,cat,0.25,0.5,,,1.25,1,,",
-        "TRAIN,1.jpg,cat,0.25,0.5,,,0.5,,,",
-        "TRAIN,1.jpg,,0.25,0.5,,,0.5,1,,",
-        "TRAIN,1.jpg,cat,nan,0.5,,,0.5,1,,",
-    ],
-)
-def test_a_box_that_is_none_is_refused_with_its_line(tmp_path, row):
-    with pytest.raises(InputError, match=r"'list.csv'.*\(line 4\)"):
-        listed(folder(tmp_path, list__csv=f"{BOXES}{row}\n"))
-
-
-def test_an_image_of_two_splits_is_refused(tmp_path):
-    with pytest.raises(InputError, match=r"'TRAIN' \(line 1\) and 'TEST' \(line 4\)"):
-        listed(folder(tmp_path, list__csv=f"{BOXES}TEST,1.jpg,cat,0,0,,,1,1,,\n"))
-
-
-def test_images_in_parquet_are_found_without_being_read(tmp_path):
-    frame = pd.DataFrame(
-        {"image": [b"x" * 1000, b"y" * 3000], "label": ["cat", "dog"], "split": ["train", "test"]}
-    )
-    frame.to_parquet(tmp_path / "list.parquet")
-    listing = listed(tmp_path)
-    assert found(listing) == {
-        "list.parquet/00000000": ("train", "cat"),
-        "list.parquet/00000001": ("test", "dog"),
-    }
-    blobs = [entry.blobs[0] for entry in listing.entries]
-    assert [(blob.path, blob.row, blob.column) for blob in blobs] == [
-        ("list.parquet", 0, "image"),
-        ("list.parquet", 1, "image"),
-    ]
-
-
-def test_structs_of_bytes_and_path_are_named_by_the_path(tmp_path):
-    images = [{"bytes": b"abc", "path": "first.jpg"}, {"bytes": b"de", "path": "second.jpg"}]
-    pd.DataFrame({"image": images, "label": [0, 1]}).to_parquet(tmp_path / "x.parquet")
-    listing = listed(tmp_path)
-    assert found(listing) == {"first.jpg": (None, 0), "second.jpg": (None, 1)}
-    assert {entry.blobs[0].column for entry in listing.entries} == {"image.bytes"}
-
-
 def test_paths_may_lead_to_other_roots_and_no_further(tmp_path):
     base = folder(tmp_path / "in", ("1.jpg",))
     root = folder(tmp_path / "elsewhere", ("2.jpg", "deep/3.jpg"))
@@ -290,43 +177,6 @@ def test_paths_may_lead_to_other_roots_and_no_further(tmp_path):
         ("http://x/y.jpg", "UNKNOWN_SCHEME"),
         ("../in2/z.jpg", "OUTSIDE_INPUT_BASE"),
     ]
-
-
-AUTOML = {
-    "split, uri, label": "TRAIN,{}1.jpg,cat\nTEST,{}2.jpg,dog\n",
-    "uri, label": "{}1.jpg,cat\n{}2.jpg,dog\n",
-    "uri alone": "{}1.jpg\n{}2.jpg\n",
-    "uri, labels": "{}1.jpg,cat,red\n{}2.jpg,dog\n",
-    "split, uri": ",{}1.jpg\nTRAIN,{}2.jpg\n",
-}
-
-
-@pytest.mark.parametrize("whole", [False, True])
-@pytest.mark.parametrize("form", AUTOML)
-def test_a_list_of_automl_s_has_no_header(tmp_path, form, whole):
-    base = folder(tmp_path / "in")
-    (base / "list.csv").write_text(AUTOML[form].replace("{}", f"{base}/" if whole else ""))
-    listing = listed(base)
-    assert [entry.name for entry in listing.entries] == ["1.jpg", "2.jpg"]
-    splits = {"split, uri, label": ["train", "test"], "split, uri": [None, "train"]}
-    assert [entry.split for entry in listing.entries] == splits.get(form, [None, None])
-    labels = {"uri, labels": [("cat", "red"), ("dog",)], "uri alone": None, "split, uri": None}
-    expected = labels.get(form, ["cat", "dog"])
-    assert [entry.values[0] for entry in listing.entries if expected] == (expected or [])
-
-
-def test_a_list_in_another_order_asks_and_takes_the_answer(tmp_path):
-    base = folder(tmp_path, list__csv="cat,1.jpg\ndog,2.jpg\n")
-    with pytest.raises(InputError, match=r"'list\.csv'.*column_names=.*--columns"):
-        listed(base)
-    inputs = LayoutInputs(
-        base=str(base),
-        root="",
-        files={file.path: file for file in list_files(str(base))},
-        column_names=["label", "image"],
-    )
-    listing = read_layout(inputs, layout="auto")
-    assert found(listing) == {"1.jpg": (None, "cat"), "2.jpg": (None, "dog")}
 
 
 def test_files_of_one_name_below_two_roots_are_two_inputs(tmp_path):

@@ -7,7 +7,6 @@ from google.protobuf import json_format
 from kfp.local.placeholder_utils import resolve_io_placeholders
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
 from components.kubeflow.executor_input import (
     ExecutorInput,
     parse_paths,
@@ -116,19 +115,3 @@ def test_the_launcher_of_the_tests_fills_placeholders_as_kfp_does(text, tmp_path
     for placeholder, value in placeholders(given, Pod(tmp_path)).items():
         filled = filled.replace(placeholder, value)
     assert filled == resolve_io_placeholders(given, text)
-
-
-def test_a_dataset_is_kept_in_the_artifact_or_elsewhere(tmp_path):
-    uri, path = "minio://b/run/examples", str(tmp_path)
-    assert place_dataset(path, uri, "") == path
-    assert place_dataset(path, uri, "/mnt/data") == "/mnt/data/b/run/examples"
-    assert place_dataset(path, uri, "gs://c/d") == "gs://c/d/b/run/examples"
-    assert read_from(path) == path
-    leave_reference(path, "gs://c/d/b/run/examples")
-    assert read_from(path) == "gs://c/d/b/run/examples"
-
-
-@pytest.mark.parametrize("root", ["data", "./data", "s3://b", "minio://b"])
-def test_a_place_that_no_step_could_write_to_is_refused(root):
-    with pytest.raises(ConfigError, match=f"dataset_root: .* got '{root}'"):
-        place_dataset("/x", "gs://b/x", root)

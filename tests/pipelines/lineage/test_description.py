@@ -12,10 +12,10 @@ import pytest
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from pipelines.lineage import describe_artifact
-from trainer_utils.format import InputError
+
+BALANCED = "ShardBalancer/balanced_examples/2"
 
 REPOSITORY = Path(__file__).parents[3]
-BALANCED = "ShardBalancer/balanced_examples/2"
 
 
 def ids(entries) -> list[int]:
@@ -64,118 +64,9 @@ def test_a_model_leads_back_to_the_raw_files(like_tfx, tmp_path):
     assert "files in photos/" in str(lineage)
 
 
-def test_the_text_is_a_tree(like_tfx, tmp_path):
-    text = str(describe_artifact(str(tmp_path / BALANCED)))
-    assert text == "\n".join(
-        [
-            f"Examples 2  {tmp_path}/{BALANCED}",
-            f"  made {describe_artifact(str(tmp_path / BALANCED)).artifact.created}",
-            "  versions: tfx=1.16.0",
-            "",
-            "Made by ShardBalancer (execution 2) in run 2026-01-01 of photos",
-            *[line for line in text.split("\n") if line.startswith("  started ")],
-            '  settings: num_shards={"train": 8}',
-            "  used again by ShardBalancer (execution 5, CACHED) in run 2026-02-01 of photos",
-            "",
-            "Made from",
-            f"  └─ examples: Examples 1  {tmp_path}/ImageExampleGen/examples/1",
-            "     │  fingerprint of the inputs abc",
-            "     │  by ImageExampleGen (execution 1) in run 2026-01-01 of photos",
-            "     └─ files in photos/",
-            "",
-            "Made of it",
-            "  ├─ Trainer (execution 3) in run 2026-01-01 of photos",
-            f"  │  ├─ model: Model 3  {tmp_path}/Trainer/model/3",
-            f"  │  └─ model_run: ModelRun 4  {tmp_path}/Trainer/model_run/3",
-            "  └─ Trainer (execution 6) in run 2026-02-01 of photos",
-            f"     └─ model: Model 5  {tmp_path}/Trainer/model/6",
-            "",
-            "Models that came of it",
-            f"  Model 3  {tmp_path}/Trainer/model/3",
-            f"  Model 5  {tmp_path}/Trainer/model/6",
-        ]
-    )
-
-
 def test_the_json_is_plain(like_tfx, tmp_path):
     told = describe_artifact(str(tmp_path / BALANCED)).to_json()
     assert json.loads(json.dumps(told)) == told
-
-
-# How the uri may be spelled -----------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        "{folder}/ShardBalancer/balanced_examples/2",
-        "{folder}/ShardBalancer/balanced_examples/2/",
-        "{folder}/ShardBalancer/../ShardBalancer/balanced_examples/2",
-        "ShardBalancer/balanced_examples/2",
-        "{folder}/ShardBalancer/balanced_examples/2/Split-train",
-        "{folder}/ShardBalancer/balanced_examples/2/Split-train/data_tfrecord-00000-of-00001",
-        "{folder}/ShardBalancer/balanced_examples/2/manifest.json",
-    ],
-)
-def test_an_artifact_is_found_by_any_spelling_and_by_what_is_in_it(
-    like_tfx, tmp_path, monkeypatch, spelling
-):
-    monkeypatch.chdir(tmp_path)
-    (tmp_path / BALANCED / "Split-train").mkdir(parents=True)
-    (tmp_path / BALANCED / "manifest.json").write_text("{}")
-    found = describe_artifact(spelling.format(folder=tmp_path))
-    assert found.artifact.id == like_tfx["balanced"]
-
-
-def test_an_artifact_through_a_link_is_found(like_tfx, tmp_path):
-    (tmp_path / BALANCED).mkdir(parents=True)
-    (tmp_path / "linked").symlink_to(tmp_path / BALANCED)
-    assert describe_artifact(str(tmp_path / "linked")).artifact.id == like_tfx["balanced"]
-
-
-@pytest.mark.parametrize("stored", ["runs/a", "/elsewhere/runs/a"], ids=["relative", "moved"])
-def test_a_store_that_moved_with_its_artifacts_is_read(tmp_path, make_store, write_dataset, stored):
-    maker = make_store()
-    raw = maker.artifact("Examples", f"{stored}/Gen/examples/1")
-    balanced = maker.artifact("Examples", f"{stored}/Balancer/balanced_examples/2")
-    maker.execution("Balancer", {"examples": [raw]}, {"balanced_examples": [balanced]})
-    for place in ("Gen/examples/1", "Balancer/balanced_examples/2"):
-        write_dataset(tmp_path / "runs/a" / place, {"train": [[{"label": [1]}]]}, {})
-    told = describe_artifact(str(tmp_path / "runs/a/Balancer/balanced_examples/2")).to_json()
-    assert told["artifact"]["id"] == balanced
-    assert told["artifact"]["path"] == str(tmp_path / "runs/a/Balancer/balanced_examples/2")
-    assert told["ancestors"][0]["artifact"]["path"] == str(tmp_path / "runs/a/Gen/examples/1")
-    assert told["ancestors"][0]["splits"]["train"]["written"] == 1
-
-
-def test_a_uri_that_two_moved_artifacts_could_be_is_none(tmp_path, make_store):
-    maker = make_store()
-    for root in ("/one", "/two"):
-        maker.artifact("Examples", f"{root}/Gen/examples/1")
-    with pytest.raises(InputError, match=r"which has 2\. The newest: /two/Gen.*, /one/Gen"):
-        describe_artifact(str(tmp_path / "Gen/examples/1"))
-
-
-def test_another_uri_is_an_error_that_names_the_newest_artifacts(like_tfx, tmp_path):
-    with pytest.raises(InputError, match=r"/nowhere'.*which has 5\. The newest: .*Trainer/model/6"):
-        describe_artifact(str(tmp_path / "nowhere"))
-
-
-def test_remote_datasets_are_looked_into(tmp_path, make_store, write_dataset, in_memory):
-    write_dataset(tmp_path / "e", {"train": [[{"filename": [b"a"]}]]}, {})
-    uri = in_memory(tmp_path / "e", "lineage/e")
-    make_store().artifact("Examples", uri)
-    told = describe_artifact(uri, metadata=str(tmp_path), record="a").to_json()
-    assert told["splits"]["train"]["written"] == 1
-    assert told["record"]["steps"][0]["outcome"] == "found"
-
-
-def test_remote_uris_are_compared_as_they_are(tmp_path, make_store):
-    made = make_store().artifact("Model", "gs://bucket/model/1/")
-    metadata = str(tmp_path / "metadata.sqlite")
-    assert describe_artifact("gs://bucket/model/1", metadata=metadata).artifact.id == made
-    with pytest.raises(InputError, match="gs://bucket/model/2"):
-        describe_artifact("gs://bucket/model/2", metadata=metadata)
 
 
 def test_of_several_artifacts_at_one_uri_the_last_that_was_made_is_told(tmp_path, make_store):

@@ -1,15 +1,12 @@
 """TFRecord framing against TensorFlow's own writer and reader."""
 
 import io
-import random
 import struct
 import tracemalloc
 
-import google_crc32c
-import numpy as np
 import pytest
-import tensorflow as tf
 
+from tests.trainer_utils.format.tfrecord_files import RECORDS, written_by_tensorflow
 from trainer_utils.format import (
     CorruptShardError,
     count_records,
@@ -18,41 +15,7 @@ from trainer_utils.format import (
     read_records,
 )
 from trainer_utils.format.crc32c import masked_crc32c
-from trainer_utils.format.framing import (
-    RECORD_OVERHEAD_BYTES,
-    footers_of,
-    frame_footers,
-    frame_headers,
-    unframe,
-)
 from trainer_utils.format.tfrecord import scan_until_damage
-
-RECORDS = {
-    "none": [],
-    "an empty one": [b""],
-    "several": [b"first", b"", b"third record", bytes(100)],
-    "large": [random.Random(0).randbytes(1 << 20), b"x", random.Random(1).randbytes(300_000)],
-    "many": [b"%d" % number * (number % 7) for number in range(20_000)],
-}
-
-
-def written_by_tensorflow(path, records) -> bytes:
-    with tf.io.TFRecordWriter(str(path)) as writer:
-        for record in records:
-            writer.write(record)
-    return path.read_bytes()
-
-
-@pytest.mark.parametrize("records", RECORDS.values(), ids=RECORDS)
-def test_framed_records_are_the_bytes_that_tensorflow_writes(tmp_path, records):
-    assert frame_records(records) == written_by_tensorflow(tmp_path / "records", records)
-
-
-@pytest.mark.parametrize("records", RECORDS.values(), ids=RECORDS)
-def test_tensorflow_reads_what_is_framed(tmp_path, records):
-    path = tmp_path / "records"
-    path.write_bytes(frame_records(records))
-    assert list(tf.data.TFRecordDataset(str(path)).as_numpy_iterator()) == records
 
 
 @pytest.mark.parametrize("block_bytes", [1, 13, 1000, 1 << 23])
@@ -155,26 +118,3 @@ def test_a_scan_stops_at_the_first_flipped_length_and_passes_over_flipped_payloa
             assert error is None
         found = FRAGILE if error is None else FRAGILE[:number]
         assert lengths.tolist() == [len(record) for record in found]
-
-
-def test_headers_and_footers_of_many_records_are_those_that_tensorflow_writes(tmp_path):
-    block = written_by_tensorflow(tmp_path / "records", [b"a" * n for n in range(300)])
-    (read,) = read_blocks(io.BytesIO(block), path="x")
-    crcs = np.array([google_crc32c.value(record) for record in read.records()], np.uint32)
-    headers, footers = frame_headers(read.lengths), frame_footers(crcs)
-    parts = zip(headers, read.records(), footers, strict=True)
-    assert b"".join(h.tobytes() + r + f.tobytes() for h, r, f in parts) == block
-    ends = read.starts + read.lengths + RECORD_OVERHEAD_BYTES
-    assert footers_of(block, ends).tolist() == read.payload_crcs.tolist()
-
-
-def test_one_frame_is_taken_apart_or_refused_with_its_place():
-    frame = frame_records([b"payload"])
-    assert unframe(frame, path="x", offset=5) == b"payload"
-    for place in range(len(frame)):
-        flipped = bytearray(frame)
-        flipped[place] ^= 1
-        for bad in (bytes(flipped), frame[:place], frame + frame[: place + 1]):
-            with pytest.raises(CorruptShardError) as found:
-                unframe(bad, path="x", record=3, offset=5)
-            assert (found.value.path, found.value.record, found.value.offset) == ("x", 3, 5)

@@ -8,13 +8,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from tests.trainer_utils.reading.one_shard import IDS, shard
 from trainer_utils import input_fn
-from trainer_utils.dataset.record_index import indexed_offsets
-from trainer_utils.format import CorruptShardError, Feature, RecordIndex
-from trainer_utils.format.tfrecord import scan_until_damage
-from trainer_utils.reading.shard_reader import UNREADABLE, ShardReader
-
-IDS = {"id": Feature(type="int")}
 
 
 @pytest.fixture
@@ -24,10 +19,6 @@ def damaged(tmp_path, write_dataset) -> str:
     uri = write_dataset(tmp_path / "damaged", {"train": shards}, IDS)
     flip(shard(uri, 1), record=4)
     return uri
-
-
-def shard(uri: str, index: int) -> Path:
-    return sorted(Path(uri, "Split-train").iterdir())[index]
 
 
 def flip(path: Path, *, record: int) -> None:
@@ -142,50 +133,3 @@ def test_a_cached_dataset_is_read_from_its_source_once(tmp_path, write_dataset, 
         for index in range(2):
             shard(uri, index).write_bytes(b"no longer read")
     assert epochs == expected
-
-
-# --- Single records ---
-
-
-@pytest.mark.parametrize("gzip", [False, True])
-def test_records_by_number_are_those_that_tensorflow_reads(tmp_path, write_dataset, gzip):
-    rows = [{"id": [n], "text": [bytes(n * 997)]} for n in range(40)]
-    features = {**IDS, "text": Feature(type="string")}
-    uri = write_dataset(tmp_path, {"train": [rows]}, features, gzip=gzip)
-    path = str(shard(uri, 0))
-    theirs = list(tf.data.TFRecordDataset(path, "GZIP" if gzip else "").as_numpy_iterator())
-    numbers = [39, 0, 17, 17, 3]
-    assert ShardReader().read(path, numbers) == [theirs[number] for number in numbers]
-    with pytest.raises(CorruptShardError, match="record 40, byte"):
-        ShardReader().read(path, [40])
-    assert ShardReader(skips=True).read(path, [40]) == [UNREADABLE]
-
-
-def test_offsets_are_where_the_frames_begin(tmp_path):
-    lengths = [0, 1, 5_000_000, 7, 1 << 20]
-    with tf.io.TFRecordWriter(str(tmp_path / "shard")) as writer:
-        for length in lengths:
-            writer.write(bytes(length))
-    expected = np.cumsum([0, *(length + 16 for length in lengths)])
-    with (tmp_path / "shard").open("rb") as stream:
-        found, damage = scan_until_damage(stream, path="shard")
-    assert RecordIndex(found).offsets.tolist() == expected.tolist()
-    assert damage is None
-
-
-def test_an_index_says_where_records_lie_unless_it_is_of_another_file(tmp_path):
-    from trainer_utils.format import frame_records
-    from trainer_utils.format.naming import index_file
-
-    name = "Split-train/data_tfrecord-00000-of-00001"
-    records = [b"", b"one", b"x" * 300]
-    shard, index = tmp_path / name, tmp_path / index_file(name)
-    assert indexed_offsets(str(shard), size=355) is None
-    index.parent.mkdir(parents=True)
-    index.write_bytes(RecordIndex(np.array([0, 3, 300])).to_bytes())
-    size = len(frame_records(records))
-    assert indexed_offsets(str(shard), size=size).tolist() == [0, 16, 35, size]
-    assert indexed_offsets(str(shard), size=size + 1) is None
-    index.write_bytes(b"no index")
-    assert indexed_offsets(str(shard), size=size) is None
-    assert indexed_offsets("elsewhere.tfrecord", size=size) is None

@@ -1,8 +1,6 @@
 """The turbo decoder against TensorFlow's: the same pixels, crops and errors."""
 
 import gc
-import io
-import itertools
 import subprocess
 import sys
 import threading
@@ -13,64 +11,16 @@ from typing import Any
 import numpy as np
 import pytest
 import tensorflow as tf
-from PIL import Image
 
+from tests.trainer_utils.reading.jpegs import LARGE, ODD, PLAIN, encode
 from trainer_utils import ConfigError, InputOptions, input_fn
 from trainer_utils.format import Feature
 from trainer_utils.reading import decoding_threads
-from trainer_utils.reading.buffers import Buffers
 from trainer_utils.reading.images import ImageReading
-from trainer_utils.reading.jpeg_head import JpegHead
 
-simplejpeg = pytest.importorskip("simplejpeg")
 pytest.importorskip("cv2")
 
 REPOSITORY = Path(__file__).parents[3]
-
-
-def encode(pixels: np.ndarray, kind: str = "JPEG", mode: str | None = None, **options) -> bytes:
-    stream = io.BytesIO()
-    image = Image.fromarray(pixels)
-    (image if mode is None else image.convert(mode)).save(stream, kind, **options)
-    return stream.getvalue()
-
-
-def cuts(sizes: list[tuple[int, int]]) -> list[np.ndarray]:
-    """Parts of real photos of these sizes, with a sensor's noise."""
-    from sklearn.datasets import load_sample_images
-
-    rng = np.random.default_rng(5)
-    photos = load_sample_images().images
-    parts = []
-    for number, (height, width) in enumerate(sizes):
-        part = photos[number % 2][:height, :width].astype(float)
-        parts.append((part + rng.normal(0, 6, part.shape)).clip(0, 255).astype(np.uint8))
-    return parts
-
-
-SIZES = [(1, 1), (2, 3), (7, 5), (8, 8), (15, 40), (17, 16), (90, 120), (333, 500), (375, 427)]
-KINDS: list[dict[str, Any]] = [
-    {"subsampling": 2, "quality": 75},
-    {"subsampling": 2, "quality": 96},
-    {"subsampling": 1, "quality": 90},
-    {"subsampling": 0, "quality": 92},
-    {"subsampling": 2, "quality": 85, "progressive": True},
-    {"subsampling": 2, "quality": 90, "restart_marker_blocks": 3},
-    {"mode": "L", "quality": 90},
-]
-PLAIN = [encode(part, **kind) for part, kind in itertools.product(cuts(SIZES), KINDS)]
-LARGE = [encode(part, **kind) for part, kind in itertools.product(cuts(SIZES[-3:]), KINDS)]
-PIXELS = cuts([(60, 80)])[0]
-ODD = {
-    "PNG": encode(PIXELS, "PNG"),
-    "GIF": encode(PIXELS[:, :, 0], "GIF"),
-    "CMYK": encode(PIXELS, mode="CMYK"),
-    "RGB JPEG": encode(PIXELS, keep_rgb=True),
-    "grey PNG": encode(PIXELS[:, :, 0], "PNG"),
-    "end missing": encode(PIXELS)[:-2],
-    "more after its end": encode(PIXELS) + b"and more",
-    "JPEG": encode(PIXELS),
-}
 
 
 def seeds_of(count: int) -> np.ndarray:
@@ -431,59 +381,3 @@ def test_a_process_ends_with_an_iterator_half_way(uri):
     )
     ended = subprocess.run([sys.executable, "-c", code], cwd=REPOSITORY, check=False, timeout=300)
     assert ended.returncode == 7
-
-
-def test_memory_is_used_again_once_nobody_holds_it():
-    buffers = Buffers()
-    first = buffers.take((3, 5, 7), np.float32)
-    address = first.ctypes.data
-    assert address % 64 == 0
-    part = first[1:]
-    second = buffers.take((3, 5, 7), np.float32)
-    del first
-    assert part.base is not None
-    assert second.ctypes.data != address
-    del part
-    gc.collect()
-    assert buffers.take((3, 5, 7), np.float32).ctypes.data == address
-
-
-def test_memory_that_a_part_still_shows_is_not_given_out():
-    buffers = Buffers()
-    part = buffers.take((4, 16), np.uint8)[1:]
-    part[:] = 7
-    for _ in range(8):
-        buffers.take((4, 16), np.uint8)[:] = 0
-    assert (part == 7).all()
-
-
-# --- Heads ---
-
-
-def test_a_head_has_the_size_and_components():
-    for data in PLAIN:
-        head, image = JpegHead.of(data), Image.open(io.BytesIO(data))
-        assert (head.width, head.height) == image.size
-        assert head.components == len(image.getbands())
-        assert head.is_one_scan != bool(image.info.get("progressive"))
-
-
-@pytest.mark.parametrize("data", LARGE[7:14], ids=lambda data: str(len(data)))
-def test_an_image_that_is_cut_has_the_upper_rows(data):
-    head = JpegHead.of(data)
-    whole = simplejpeg.decode_jpeg(data)
-    for rows in (3, 16, 50, head.height - 1):
-        cut = head.cut_to(data, rows)
-        if not head.is_one_scan:
-            assert cut is data
-            continue
-        got = simplejpeg.decode_jpeg(cut, strict=False)
-        assert len(got) == rows
-        np.testing.assert_array_equal(got[: rows - 2], whole[: rows - 2])
-    assert head.cut_to(data, head.height) is data
-    assert head.cut_to(data[:-1], 5) is not None
-
-
-@pytest.mark.parametrize("data", [b"", b"\xff\xd8", b"GIF89a", ODD["PNG"], LARGE[0][:200]])
-def test_what_has_no_whole_head_has_none(data):
-    assert JpegHead.of(data) is None

@@ -4,7 +4,6 @@ import json
 import os
 import re
 from types import SimpleNamespace
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,24 +12,9 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import Reject, render_rejects
 from components.example_gen.boxes import BOX_COLUMNS
 from components.image_example_gen.layouts import read_layout
+from tests.components.image_example_gen.layouts.voc_files import annotation, one
 from trainer_utils.format import InputError
 from trainer_utils.storage import list_files
-
-
-def annotation(*objects: tuple, size: tuple[int, int] = (500, 375)) -> bytes:
-    root = ElementTree.Element("annotation")
-    sizes = ElementTree.SubElement(root, "size")
-    for name, value in zip(("width", "height"), size, strict=True):
-        ElementTree.SubElement(sizes, name).text = str(value)
-    for label, xmin, ymin, xmax, ymax in objects:
-        thing = ElementTree.SubElement(root, "object")
-        for name, text in (("name", label), ("pose", "Left"), ("truncated", "1")):
-            ElementTree.SubElement(thing, name).text = text
-        ElementTree.SubElement(thing, "difficult").text = "0"
-        box = ElementTree.SubElement(thing, "bndbox")
-        for name, value in (("xmin", xmin), ("ymin", ymin), ("xmax", xmax), ("ymax", ymax)):
-            ElementTree.SubElement(box, name).text = str(value)
-    return ElementTree.tostring(root)
 
 
 @pytest.fixture
@@ -188,14 +172,6 @@ def test_both_layouts_in_one_folder_can_be_had_by_name(pairs, read, write):
     assert read(pairs, "segmentation").blobs == (("image", "image"), ("label", "label_map"))
 
 
-# From here on: sets, names, hostile files, and the count of all inputs.
-
-
-def one(tmp_path, write, text: bytes, name: str = "a"):
-    files = {f"JPEGImages/{name}.jpg": b"image", f"Annotations/{name}.xml": text}
-    return write(tmp_path / "in", **files)
-
-
 def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
     from datum.generator.image import DetDatumGenerator
 
@@ -235,87 +211,6 @@ def test_parts_are_no_objects_and_optional_tags_have_defaults(tmp_path, read, wr
     assert found["labels"] == ("person",)
     assert found["pose"] == ("unspecified",)
     assert (found["is_truncated"], found["labels_difficult"]) == ((0,), (0,))
-
-
-SETS = {
-    "of VOC": ({"Main/train.txt": "a\n", "Main/val.txt": "b\n"}, ["train", "eval"]),
-    "of Datum": ({"train.txt": "a\n", "test.txt": "b\n"}, ["train", "test"]),
-    "Main before the folder above": ({"Main/val.txt": "a\nb\n", "train.txt": "a\n"}, ["eval"] * 2),
-    "other spellings": ({"Training.TXT": "a\n", "validation.txt": "b\n"}, ["train", "eval"]),
-    "written on Windows": ({"train.txt": "\ufeffa\r\n\r\nb\r\n"}, ["train", "train"]),
-    "without a last newline": ({"train.txt": "a", "val.txt": "\n  b\n\n"}, ["train", "eval"]),
-    "trainval alone": ({"Main/trainval.txt": "a\nb\n"}, [None, None]),
-    "of a class called train": (
-        {"Main/train_train.txt": "a  1\n", "Main/train_val.txt": "b -1\n"},
-        [None, None],
-    ),
-    "of a class by its second field": ({"Main/train.txt": "a  1\nb -1\n"}, [None, None]),
-    "none": ({}, [None, None]),
-}
-
-
-@pytest.mark.parametrize(("sets", "splits"), SETS.values(), ids=SETS)
-def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, read, write, sets, splits):
-    base = one(tmp_path, write, annotation())
-    write(base, **{"JPEGImages/b.jpg": b"", "Annotations/b.xml": annotation()})
-    write(base, **{f"ImageSets/{name}": text for name, text in sets.items()})
-    listing = read(base)
-    assert [entry.split for entry in listing.entries] == splits
-    assert listing.left_out == ()
-
-
-def test_a_name_that_looks_like_a_class_line_is_a_name_if_there_is_such_an_image(
-    tmp_path, read, write
-):
-    base = one(tmp_path, write, annotation(), "a 1")
-    write(base, **{"JPEGImages/a.jpg": b"", "Annotations/a.xml": annotation()})
-    write(base, **{"ImageSets/Main/train.txt": "a 1\n", "ImageSets/Main/val.txt": "a\ngone 0\n"})
-    listing = read(base)
-    assert {e.name: e.split for e in listing.entries} == {
-        "JPEGImages/a 1.jpg": "train",
-        "JPEGImages/a.jpg": "eval",
-    }
-    assert [(o.name, o.code) for o in listing.left_out] == [("gone 0", "FILE_NOT_FOUND")]
-
-
-ODD_NAMES = [
-    b"a [b] *?",
-    "emoji \U0001f415".encode(),
-    b"not \xff\xfe UTF-8",
-    b"blank at the end ",
-    "\u2028 and \x0b, \x85 and \x1c".encode(),
-    b"in/folders/below",
-    b"dots.in.it",
-    b"-1",
-]
-
-
-@pytest.mark.parametrize("name", ODD_NAMES)
-def test_an_odd_name_is_taken_from_its_set(tmp_path, read, name):
-    base = tmp_path / "in"
-    for path, content in (
-        (b"JPEGImages/%s.jpg", b"image"),
-        (b"Annotations/%s.xml", annotation(("dog", 1, 1, 2, 2))),
-        (b"ImageSets/Main/val%.0s.txt", name + b"\n"),
-    ):
-        full = os.path.join(os.fsencode(base), path % name)
-        os.makedirs(os.path.dirname(full), exist_ok=True)
-        with open(full, "wb") as stream:
-            stream.write(content)
-    (entry,) = read(base).entries
-    assert os.fsencode(entry.name) == b"JPEGImages/%s.jpg" % name
-    assert (entry.split, entry.values[5]) == ("eval", ("dog",))
-
-
-def test_a_newline_in_a_name_does_no_harm(tmp_path, read, write):
-    base = one(tmp_path, write, annotation(), "a\nb")
-    assert [entry.name for entry in read(base).entries] == ["JPEGImages/a\nb.jpg"]
-    write(base, **{"ImageSets/Main/train.txt": "a\nb\n"})
-    assert {(o.name, o.code) for o in read(base).left_out} == {
-        ("JPEGImages/a\nb.jpg", None),
-        ("a", "FILE_NOT_FOUND"),
-        ("b", "FILE_NOT_FOUND"),
-    }
 
 
 def test_every_input_is_counted_and_every_reject_can_be_written(tmp_path, read, write):
@@ -422,21 +317,6 @@ def test_a_link_that_leads_out_is_not_followed(tmp_path, read, write):
     (base / "ImageSets/train.txt").symlink_to(tmp_path / "secret.txt")
     with pytest.raises(InputError, match=r"'ImageSets/train.txt'.*leads out"):
         read(base, "voc")
-
-
-@pytest.mark.parametrize(
-    ("sets", "match"),
-    [
-        ({"Main/train.txt": b"a\nx\na\n"}, r"'a'.*train.txt \(line 1\).*train.txt \(line 3\)"),
-        ({"val.txt": b"a\n", "dev.txt": b"\na\n"}, r"'a'.*dev.txt \(line 2\).*val.txt \(line 1\)"),
-        ({"train.txt": "a\n".encode("utf-16")}, r"'ImageSets/train.txt'.*zero \(byte 3\)"),
-    ],
-)
-def test_a_bad_image_set_is_refused(tmp_path, read, write, sets, match):
-    base = one(tmp_path, write, annotation())
-    write(base, **{f"ImageSets/{name}": text for name, text in sets.items()})
-    with pytest.raises(InputError, match=match):
-        read(base)
 
 
 def test_two_annotations_of_one_name_are_refused(tmp_path, read, write):

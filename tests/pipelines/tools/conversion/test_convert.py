@@ -3,43 +3,13 @@
 import os
 import shutil
 
-import numpy as np
 import pytest
+
+from tests.pipelines.tools.conversion.published import manifest_of
 
 pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines
-from pipelines.tools.conversion.dry_run import plan_conversion
-from trainer_utils.format import ConfigError, InputError, Manifest
-
-
-def manifest_of(uri):
-    return Manifest.from_json(open(os.path.join(uri, "manifest.json")).read(), path=uri)
-
-
-@pytest.fixture(scope="module")
-def clips(tmp_path_factory):
-    """12 sounds in two class folders."""
-    import soundfile
-
-    folder = tmp_path_factory.mktemp("clips")
-    for number in range(12):
-        path = folder / ("yes" if number % 2 else "no") / f"{number}.wav"
-        path.parent.mkdir(exist_ok=True)
-        soundfile.write(path, np.sin(np.arange(800) * (number + 1) / 50), 8000)
-    return folder
-
-
-@pytest.fixture(scope="module")
-def pictures(tmp_path_factory, photos):
-    """30 photos in three class folders."""
-    from PIL import Image
-
-    folder = tmp_path_factory.mktemp("pictures")
-    for number, photo in enumerate(photos):
-        path = folder / f"class{number % 3}" / f"{number}.png"
-        path.parent.mkdir(exist_ok=True)
-        Image.fromarray(photo).save(path)
-    return folder
+from trainer_utils.format import ConfigError, InputError
 
 
 @pytest.fixture(scope="module")
@@ -127,47 +97,3 @@ def test_a_place_that_cannot_be_written_to_is_refused(pictures, tmp_path):
         pipelines.convert(pictures, "gs://bucket/out")
     with pytest.raises(InputError, match="expected a file or a folder, found none"):
         pipelines.convert(tmp_path / "none", str(tmp_path / "out"))
-
-
-def test_a_dry_run_of_images_says_what_a_run_then_makes(pictures, tmp_path):
-    planned = plan_conversion(pictures, num_shards={"train": 3, "eval": 1}, seed=5)
-    assert (planned.kind, planned.layout, planned.found) == ("image", "folder", 30)
-    assert planned.classes == {"label": 3}
-    uri = pipelines.convert(
-        pictures, str(tmp_path / "out"), num_shards={"train": 3, "eval": 1}, seed=5
-    )
-    manifest = manifest_of(uri)
-    for name, split in planned.splits.items():
-        shards = manifest.shards_of(name)
-        assert split.num_shards == len(shards)
-        assert split.shard_records == (
-            min(s.records for s in shards),
-            max(s.records for s in shards),
-        )
-        assert split.bytes == pytest.approx(sum(shard.bytes for shard in shards), rel=0.1)
-
-
-def test_a_dry_run_of_texts_counts_rows_and_leaves_nothing(tmp_path, monkeypatch):
-    import tempfile
-
-    work, source = tmp_path / "tmp", tmp_path / "source"
-    work.mkdir()
-    source.mkdir()
-    monkeypatch.setattr(tempfile, "tempdir", str(work))
-    rows = "".join(f"text {number},{number % 2}\n" for number in range(100))
-    (source / "a.csv").write_text(f"text,label\n{rows}a,b,c\n")
-    planned = plan_conversion(source)
-    assert (planned.kind, planned.layout, planned.found) == ("text", "csv", 101)
-    assert sum(split.records for split in planned.splits.values()) == 100
-    assert sum(split.rejected for split in planned.splits.values()) == 1
-    assert planned.features == {"text": "string", "label": "int"}
-    assert list(work.iterdir()) == []
-    assert os.listdir(source) == ["a.csv"]
-    assert "train" in str(planned)
-
-
-def test_a_dry_run_of_sounds(clips):
-    planned = plan_conversion(clips, splits={"a": 1, "b": 1})
-    assert (planned.kind, planned.layout) == ("audio", "folder")
-    assert set(planned.splits) == {"a", "b"}
-    assert planned.to_json()["splits"]["a"]["num_shards"] == 1

@@ -1,7 +1,6 @@
 """The pages of `browse`, asked for over HTTP."""
 
 import io
-import os
 import re
 import signal
 import subprocess
@@ -15,36 +14,6 @@ import pytest
 from PIL import Image
 
 from pipelines.tools.browse import make_server
-from pipelines.tools.browse.search import Query, find_examples
-from pipelines.tools.records import ExampleReader
-from trainer_utils.format import Feature
-
-HOSTILE = "<script>alert(1)</script>\x1b[31m\"'{{7*7}}"
-
-
-@pytest.fixture(scope="module")
-def dataset(photos, write_dataset, tmp_path_factory):
-    def example(n):
-        stream = io.BytesIO()
-        Image.fromarray(photos[n % 30]).save(stream, "PNG")
-        return {
-            "image": [stream.getvalue()],
-            "label": [n % 2],
-            "filename": [f"{'Dog' if n % 2 else 'cat'}/{n:04d}.png".encode()],
-            "note": [HOSTILE.encode()],
-            "vector": [float(n), 2.0],
-        }
-
-    examples = [example(n) for n in range(100)]
-    uri = write_dataset(
-        tmp_path_factory.mktemp("browse") / "dataset",
-        {"train": [examples[:30], examples[30:90]], "eval": [examples[90:]]},
-        {"label": Feature(type="int")},
-    )
-    os.mkdir(f"{uri}/vocab")
-    with open(f"{uri}/vocab/label.txt", "w") as stream:
-        stream.write("cat\ndog\n")
-    return uri
 
 
 @pytest.fixture(scope="module")
@@ -65,36 +34,6 @@ def get(server):
             return answer.read(), answer.headers
 
     return get
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        (Query(split="train"), list(range(48))),
-        (Query(split="train", start=80), list(range(80, 90))),
-        (Query(split="train", start=200), []),
-        (Query(split="train", label="dog", start=60), list(range(61, 90, 2))),
-        (Query(split="train", label="0", start=80), list(range(80, 90, 2))),
-        (Query(split="eval", text="DOG/"), list(range(1, 10, 2))),
-        (Query(split="train", text="0042"), [42]),
-        (Query(split="train", label="dog", text="0042"), []),
-        (Query(split="train", label="cat"), list(range(0, 90, 2))),
-    ],
-    ids=str,
-)
-def test_a_query_finds_its_records(dataset, query, expected):
-    found = find_examples(ExampleReader(dataset), query, most=48)
-    assert [example.number for example in found.examples] == expected
-
-
-def test_going_on_finds_each_record_once(dataset):
-    reader, query, seen = ExampleReader(dataset), Query(split="train", label="dog"), []
-    start = 0
-    while start is not None:
-        found = find_examples(reader, Query(**{**vars(query), "start": start}), most=7)
-        seen += [example.number for example in found.examples]
-        start = found.next_start
-    assert seen == list(range(1, 90, 2))
 
 
 def test_the_list_links_to_records_and_their_files(get, photos):

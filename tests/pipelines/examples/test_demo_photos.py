@@ -1,13 +1,11 @@
-"""What the demonstrations start from: real data, the same from the same seed."""
+"""The photos of the demo are those of their seed."""
 
-import csv
 import hashlib
 
 import pytest
 from PIL import Image, UnidentifiedImageError
 
 from pipelines.examples.demo_photos import REGIONS, make_photos
-from pipelines.examples.demo_texts import make_texts
 
 
 def digests(folder):
@@ -38,17 +36,3 @@ def test_three_of_the_photos_are_broken(tmp_path):
     assert sorted(broken) == ["empty.jpg", "notes.jpg", "truncated.jpg"]
     assert len(good) == 600
     assert {path.parent.name for path in good} == set(REGIONS)
-
-
-def test_texts_are_those_of_their_seed_with_three_bad_rows(tmp_path):
-    for name, seed in (("a", 0), ("again", 0), ("b", 1)):
-        make_texts(str(tmp_path / name), most=20, seed=seed)
-    assert (tmp_path / "a").read_bytes() == (tmp_path / "again").read_bytes()
-    assert (tmp_path / "a").read_bytes() != (tmp_path / "b").read_bytes()
-    text = (tmp_path / "a").read_text(errors="surrogateescape")
-    *rows, short, not_utf8, no_label = list(csv.DictReader(text.splitlines(keepends=True)))
-    assert {row["label"] for row in rows} == {"python", "numpy", "licence", "readme"}
-    assert all(int(row["words"]) == len(row["text"].split()) for row in rows)
-    assert short["label"] is None
-    assert "\udcff" in not_utf8["text"]
-    assert no_label["label"] == ""

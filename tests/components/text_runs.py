@@ -6,12 +6,11 @@ import functools
 import itertools
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
-import pytest
 import tensorflow as tf
 from tfx.components.example_gen import utils
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
@@ -161,60 +160,22 @@ def run(
     return dataset
 
 
-@pytest.fixture(scope="session")
-def run_text() -> Callable[..., Dataset]:
-    """`run(base, uri, **settings)`: the dataset made of a folder or file."""
-    return run
+def input_config(**patterns: str) -> str:
+    """TFX's property: `input_config(train=pattern, …)`."""
+    splits = [
+        example_gen_pb2.Input.Split(name=name, pattern=pattern)
+        for name, pattern in patterns.items()
+    ]
+    return proto_utils.proto_to_json(example_gen_pb2.Input(splits=splits))
 
 
-@pytest.fixture
-def convert(tmp_path) -> Callable[..., Dataset]:
-    """`convert(files, **settings)`: the dataset made of files, `{path: text or bytes}`.
-
-    `base=` names the file or folder below them to start from. Each call has folders of its own.
-    """
-    numbers = itertools.count()
-
-    def convert(files: Mapping[str, bytes | str], *, base: str = "", **settings: Any) -> Dataset:
-        folder = tmp_path / f"run-{next(numbers)}"
-        write_files(folder / "in", files)
-        return run(folder / "in" / base, folder / "out", **settings)
-
-    return convert
-
-
-@pytest.fixture(scope="session")
-def write() -> Callable[..., Path]:
-    """`write(base, files)`: writes files, `{path: text or bytes}`."""
-    return write_files
-
-
-@pytest.fixture(scope="session")
-def input_config() -> Callable[..., str]:
-    """`input_config(train=pattern, …)`: TFX's property."""
-
-    def make(**patterns: str) -> str:
-        splits = [
-            example_gen_pb2.Input.Split(name=name, pattern=pattern)
-            for name, pattern in patterns.items()
-        ]
-        return proto_utils.proto_to_json(example_gen_pb2.Input(splits=splits))
-
-    return make
-
-
-@pytest.fixture(scope="session")
-def output_config() -> Callable[..., str]:
-    """`output_config(train=2, eval=1)`: TFX's property."""
-
-    def make(*, partition_feature_name: str = "", **shares: int) -> str:
-        splits = [
-            example_gen_pb2.SplitConfig.Split(name=name, hash_buckets=share)
-            for name, share in shares.items()
-        ]
-        config = example_gen_pb2.SplitConfig(
-            splits=splits, partition_feature_name=partition_feature_name
-        )
-        return proto_utils.proto_to_json(example_gen_pb2.Output(split_config=config))
-
-    return make
+def output_config(*, partition_feature_name: str = "", **shares: int) -> str:
+    """TFX's property: `output_config(train=2, eval=1)`."""
+    splits = [
+        example_gen_pb2.SplitConfig.Split(name=name, hash_buckets=share)
+        for name, share in shares.items()
+    ]
+    config = example_gen_pb2.SplitConfig(
+        splits=splits, partition_feature_name=partition_feature_name
+    )
+    return proto_utils.proto_to_json(example_gen_pb2.Output(split_config=config))

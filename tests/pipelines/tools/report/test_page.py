@@ -14,8 +14,6 @@ from PIL import Image
 
 from pipelines.cli.app import app
 from pipelines.report import render_report, write_report
-from pipelines.tools.report.charts import balance_of, shift_of
-from pipelines.tools.report.sample import spread
 from trainer_utils.format import DatasetError, Feature
 
 HOSTILE = "</style><script>alert(1)</script><img src=x onerror=alert(2)>\x1b[31m\u202e\"'{{7*7}}"
@@ -144,24 +142,6 @@ def test_the_command_writes_the_file(dataset, tmp_path):
     result = CliRunner().invoke(app, ["report", dataset, "-o", str(tmp_path / "r.html")])
     assert result.exit_code == 0, result.output
     assert "8 records of train" in re.sub(r"\s+", " ", (tmp_path / "r.html").read_text())
-
-
-@pytest.mark.parametrize(
-    ("count", "most", "expected"),
-    [(0, 5, []), (3, 5, [0, 1, 2]), (10, 5, [0, 2, 4, 6, 8]), (7, 3, [0, 2, 4])],
-)
-def test_a_sample_is_spread_over_all(count, most, expected):
-    assert spread(count, most) == expected
-
-
-def test_shift_and_balance():
-    labels = {"train": {"a": 3, "b": 1}, "eval": {"a": 1, "b": 1}, "test": {"c": 5}}
-    assert shift_of(labels, "train", "eval") == 0.25
-    assert shift_of(labels, "train", "train") == 0
-    assert shift_of(labels, "train", "test") == 1
-    assert balance_of([2, 2, 2]) == 1
-    assert balance_of([1, 3]) == 1.5
-    assert balance_of([]) is None
 
 
 @pytest.mark.slow

@@ -1,0 +1,187 @@
+"""AudioExampleGen on lists of sounds: CSV, JSON lines and Parquet, with paths or bytes."""
+
+import io
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from tests.components.audio_example_gen.audio_runs import (
+    FEATURES,
+    FRAMES,
+    by_name,
+    check_law,
+    convert,
+    delimited,
+    feature_of,
+    output_config,
+    placed,
+    read,
+    sound,
+    vocabulary,
+    write_sounds,
+    write_tree,
+)
+from trainer_utils.format import InputError
+
+# Lists --------------------------------------------------------------------------------------------
+
+NAMES = ["1.wav", "more/2.flac", "3.ogg"]
+ROWS = list(zip(NAMES, ["TRAIN", "VALIDATION", "TEST"], ["yes", "no", "yes"], strict=True))
+OF_ROWS = {"1.wav": ("train", "yes"), "more/2.flac": ("eval", "no"), "3.ogg": ("test", "yes")}
+
+
+def json_lines(rows: Iterable[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row) + "\n" for row in rows)
+
+
+def parquet(frame: dict[str, Any]) -> bytes:
+    stream = io.BytesIO()
+    pd.DataFrame(frame).to_parquet(stream, row_group_size=2)
+    return stream.getvalue()
+
+
+def records(column: str) -> list[dict[str, Any]]:
+    return [{column: name, "split": split, "label": label} for name, split, label in ROWS]
+
+
+LISTS: dict[str, tuple[str, str | bytes]] = {
+    "CSV": ("list.csv", delimited([["audio", "split", "label"], *ROWS])),
+    "CSV of clips": ("list.csv", delimited([["clip", "split", "label"], *ROWS])),
+    "CSV of paths": ("list.csv", delimited([["path", "set", "class"], *ROWS])),
+    "CSV with no header": ("list.csv", delimited([[s, name, x] for name, s, x in ROWS])),
+    "AudioFolder's CSV": ("metadata.csv", delimited([["file_name", "split", "label"], *ROWS])),
+    "TSV": ("list.tsv", delimited([["audio", "split", "label"], *ROWS], "\t")),
+    "Common Voice's TSV": ("list.tsv", delimited([["path", "split", "label"], *ROWS], "\t")),
+    "JSON lines": ("list.jsonl", json_lines(records("audio_uri"))),
+    "AudioFolder's JSON lines": ("metadata.jsonl", json_lines(records("file_name"))),
+    "Parquet": ("list.parquet", parquet(pd.DataFrame(records("audio")).to_dict("list"))),
+}
+
+
+@pytest.mark.parametrize(("name", "content"), LISTS.values(), ids=LISTS)
+def test_a_list_gives_split_and_label(tmp_path, name, content):
+    write_tree(write_sounds(tmp_path / "in", NAMES), {name: content})
+    manifest = convert(tmp_path / "in", tmp_path / "out")
+    check_law(manifest, tmp_path / "out")
+    found = by_name(tmp_path / "out")
+    label = next(iter({"label", "class"} & {*found["1.wav"]}))
+    labels = vocabulary(tmp_path / "out", label)
+    assert {n: (v["split"], labels[v[label]]) for n, v in found.items()} == OF_ROWS
+    assert all(values.keys() == {*FEATURES, label, "split"} for values in found.values())
+    assert found["1.wav"]["audio"] == sound(0)
+    assert manifest["conversions"] == {"FLAC": 1, "OGG": 1}
+
+
+@pytest.mark.parametrize("layout", ["csv", "tsv", "jsonl", "parquet", "folder"])
+def test_a_forced_layout_that_is_not_there_says_so(tmp_path, layout):
+    base = write_sounds(tmp_path / "in", ["yes/1.wav"])
+    if layout == "folder":
+        convert(base, tmp_path / "out", layout=layout)
+        assert placed(tmp_path / "out")["yes/1.wav"][1] == "yes"
+        return
+    with pytest.raises(InputError, match=f"layout='{layout}'"):
+        convert(base, tmp_path / "out", layout=layout)
+
+
+def test_other_columns_are_features(tmp_path):
+    rows = [
+        {"audio": f"{n}.wav", "age": n, "weight": n / 4, "said": f"wört {n}", "x": {"y": [n, 1]}}
+        for n in range(4)
+    ]
+    write_sounds(tmp_path / "in", [row["audio"] for row in rows])
+    write_tree(tmp_path / "in", {"list.jsonl": json_lines(rows)})
+    convert(tmp_path / "in", tmp_path / "out", output_config=output_config(train=1))
+    found = {
+        example["filename"][0].decode(): example for example in read(tmp_path / "out")["train"]
+    }
+    for n in range(4):
+        example = found[f"{n}.wav"]
+        assert example.keys() == {*FEATURES, "age", "weight", "said", "x.y"}
+        assert (example["age"], example["weight"], example["x.y"]) == ([n], [n / 4], [n, 1])
+        assert example["said"] == [f"wört {n}".encode()]
+
+
+def test_columns_name_and_type_the_columns(tmp_path):
+    rows = [
+        ["take", "grade", "who", "note"],
+        *[[f"{n}.wav", n, "ab"[n % 2], "?"] for n in range(4)],
+    ]
+    write_sounds(tmp_path / "in", [row[0] for row in rows[1:]])
+    write_tree(tmp_path / "in", {"list.csv": delimited(rows)})
+    columns = {"take": "audio", "grade": "float", "who": "label", "note": "ignore"}
+    convert(tmp_path / "in", tmp_path / "out", columns=columns)
+    found = by_name(tmp_path / "out")
+    for n in range(4):
+        values = found[f"{n}.wav"]
+        assert values.keys() == {*FEATURES, "grade", "who", "split"}
+        assert (values["grade"], values["who"]) == (float(n), n % 2)
+    assert feature_of(tmp_path / "out", "grade")["type"] == "float"
+    assert vocabulary(tmp_path / "out", "who") == ["a", "b"]
+
+
+def test_a_column_never_takes_the_place_of_what_is_measured(tmp_path):
+    rows = [["audio", "sample_rate", "num_frames"], ["1.wav", 1, 2]]
+    write_tree(write_sounds(tmp_path / "in", ["1.wav"]), {"list.csv": delimited(rows)})
+    convert(tmp_path / "in", tmp_path / "out")
+    values = by_name(tmp_path / "out")["1.wav"]
+    assert (values["sample_rate"], values["num_frames"]) == (8000, FRAMES)
+
+
+EMBEDDED = {
+    "bytes": ([sound(n) for n in range(5)], [f"list.parquet/{n:08d}" for n in range(5)]),
+    "Hugging Face's": (
+        [{"bytes": sound(n), "path": f"{n}.wav"} for n in range(5)],
+        [f"{n}.wav" for n in range(5)],
+    ),
+    "Hugging Face's, with no paths": (
+        [{"bytes": sound(n), "path": None} for n in range(5)],
+        [f"list.parquet/{n:08d}" for n in range(5)],
+    ),
+}
+
+
+@pytest.mark.parametrize(("values", "names"), EMBEDDED.values(), ids=EMBEDDED)
+@pytest.mark.parametrize("column", ["audio", "speech"])
+def test_sounds_may_be_in_the_parquet_file_itself(tmp_path, values, names, column):
+    table = {column: values, "label": ["a", "b", "a", "b", "a"]}
+    write_tree(tmp_path / "in", {"list.parquet": parquet(table)})
+    manifest = convert(tmp_path / "in", tmp_path / "out")
+    check_law(manifest, tmp_path / "out")
+    found = by_name(tmp_path / "out")
+    assert {name: (found[name]["audio"], found[name]["label"]) for name in found} == {
+        name: (sound(n), n % 2) for n, name in enumerate(names)
+    }
+
+
+def test_a_row_without_bytes_is_a_reject(tmp_path):
+    table = {"audio": [sound(0), None, b"", b"junk", sound(4)]}
+    write_tree(tmp_path / "in", {"list.parquet": parquet(table)})
+    manifest = convert(tmp_path / "in", tmp_path / "out", max_reject_fraction=0.9)
+    check_law(manifest, tmp_path / "out")
+    assert manifest["rejects"] == {"EMPTY_FILE": 2, "NOT_AUDIO": 1}
+
+
+def test_a_list_may_point_into_other_folders(tmp_path):
+    write_sounds(tmp_path / "clips", ["deep/1.wav"])
+    write_tree(tmp_path / "in", {"list.csv": "audio\ndeep/1.wav\n"})
+    roots = [str(tmp_path / "clips")]
+    convert(tmp_path / "in", tmp_path / "out", image_roots=roots)
+    assert by_name(tmp_path / "out")["deep/1.wav"]["audio"] == sound(0)
+
+
+def test_a_sound_that_is_listed_twice_is_refused_by_name(tmp_path):
+    write_tree(write_sounds(tmp_path / "in", ["1.wav"]), {"list.csv": "audio\n1.wav\n1.wav\n"})
+    with pytest.raises(InputError, match=r"1\.wav.*lines 2 and 3") as caught:
+        convert(tmp_path / "in", tmp_path / "out")
+    assert "image" not in str(caught.value)
+
+
+def test_two_lists_are_refused_in_words_for_sounds(tmp_path):
+    lists = {"a.csv": "audio\n1.wav\n", "b.csv": "audio\n1.wav\n"}
+    write_tree(write_sounds(tmp_path / "in", ["1.wav"]), lists)
+    with pytest.raises(InputError, match=r"a\.csv, b\.csv") as caught:
+        convert(tmp_path / "in", tmp_path / "out")
+    assert "image" not in str(caught.value)

@@ -1,0 +1,64 @@
+"""What tests of texts and tables share: TextExampleGen run on files that a test writes.
+
+The functions are in `text_runs`, which imports TFX: only a test that asks for one waits for that.
+"""
+
+import itertools
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from tests.components.text_runs import Dataset
+
+
+@pytest.fixture(scope="session")
+def run_text() -> "Callable[..., Dataset]":
+    """`run_text(base, uri, **settings)`: the dataset made of a folder or file."""
+    from tests.components import text_runs
+
+    return text_runs.run
+
+
+@pytest.fixture
+def convert(tmp_path) -> "Callable[..., Dataset]":
+    """`convert(files, **settings)`: the dataset made of files, `{path: text or bytes}`.
+
+    `base=` names the file or folder below them to start from. Each call has folders of its own.
+    """
+    from tests.components import text_runs
+
+    numbers = itertools.count()
+
+    def convert(files: Mapping[str, bytes | str], *, base: str = "", **settings: Any) -> "Dataset":
+        folder = tmp_path / f"run-{next(numbers)}"
+        text_runs.write_files(folder / "in", files)
+        return text_runs.run(folder / "in" / base, folder / "out", **settings)
+
+    return convert
+
+
+@pytest.fixture(scope="session")
+def write() -> Callable[..., Path]:
+    """`write(base, files)`: writes files, `{path: text or bytes}`."""
+    from tests.components import text_runs
+
+    return text_runs.write_files
+
+
+@pytest.fixture(scope="session")
+def input_config() -> Callable[..., str]:
+    """`input_config(train=pattern, …)`: TFX's property."""
+    from tests.components import text_runs
+
+    return text_runs.input_config
+
+
+@pytest.fixture(scope="session")
+def output_config() -> Callable[..., str]:
+    """`output_config(train=2, eval=1)`: TFX's property."""
+    from tests.components import text_runs
+
+    return text_runs.output_config

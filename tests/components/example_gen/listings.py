@@ -1,0 +1,26 @@
+"""Listings of files, and the plans made of them."""
+
+from components.common.listing import Blob, Column, Entry, Listing
+from components.example_gen.file_plan import plan_shards
+from components.example_gen.partition import Partition
+from components.image_example_gen.settings import ImageSettings
+
+LABEL = Column("label", "label")
+
+
+def listing(labels: list, *, splits: dict[int, str] | None = None, **columns: list) -> Listing:
+    """Entries `0.jpg`, `1.jpg` and so on, of 1,000 bytes each."""
+    entries = tuple(
+        Entry(
+            f"{number}.jpg",
+            (splits or {}).get(number),
+            (Blob(f"{number}.jpg", 1000),),
+            (label, *(values[number] for values in columns.values())),
+        )
+        for number, label in enumerate(labels)
+    )
+    return Listing(entries, columns=(LABEL, *(Column(name, "string") for name in columns)))
+
+
+def plan(given: Listing, partition: Partition | None = None, **settings: object):
+    return plan_shards(given, partition=partition, settings=ImageSettings(**settings))

@@ -1,0 +1,85 @@
+"""Splits of files: by group, by class and by hash."""
+
+import collections
+import hashlib
+
+import pytest
+
+from components.common.listing import Blob, Entry, Listing
+from components.example_gen.partition import Partition
+from tests.components.example_gen.listings import listing, plan
+from trainer_utils.format import ConfigError
+
+
+def splits_of(made) -> dict[str, str]:
+    return {entry.name: task.split for task in made.tasks for entry in task.entries}
+
+
+def test_what_is_grouped_shares_a_split():
+    patients = [f"patient {number % 40}" for number in range(400)]
+    made = splits_of(plan(listing(["x"] * 400, patient=patients), group_by="patient"))
+    by_patient = collections.defaultdict(set)
+    for number, patient in enumerate(patients):
+        by_patient[patient].add(made[f"{number}.jpg"])
+    assert all(len(splits) == 1 for splits in by_patient.values())
+    assert set.union(*by_patient.values()) == {"train", "eval"}
+
+
+@pytest.mark.parametrize("shares", [(2, 1), (8, 1, 1), (1, 1)])
+def test_stratified_splits_keep_each_class_in_its_share_to_within_one(shares):
+    labels = ["rare"] * 10 + ["common"] * 1000 + ["some"] * 100
+    names = ("train", "eval", "test")[: len(shares)]
+    partition = Partition(tuple(zip(names, shares, strict=True)))
+    made = splits_of(plan(listing(labels), partition, stratify=True))
+    for label in set(labels):
+        numbers = [number for number, other in enumerate(labels) if other == label]
+        counts = collections.Counter(made[f"{number}.jpg"] for number in numbers)
+        for name, share in partition.buckets:
+            assert abs(counts[name] - len(numbers) * share / sum(shares)) <= 1
+
+
+def test_stratified_remainders_of_many_classes_even_out():
+    labels = [f"class {number // 2}" for number in range(2000)]
+    counts = collections.Counter(splits_of(plan(listing(labels), stratify=True)).values())
+    # Two thirds of 2,000; a class of two gives one or two, standard deviation 15.
+    assert abs(counts["train"] - 1333) < 75
+
+
+def test_another_seed_stratifies_in_another_way():
+    given = listing(["a"] * 50 + ["b"] * 50)
+    first, second = (splits_of(plan(given, stratify=True, seed=seed)) for seed in (0, 1))
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"group_by": "hospital"}, ["group_by", "filename, label", "'hospital'"]),
+        ({"group_by": "label", "stratify": True}, ["stratify", "'label'"]),
+    ],
+)
+def test_a_setting_that_the_inputs_cannot_follow_is_named(settings, words):
+    with pytest.raises(ConfigError) as caught:
+        plan(listing(["a"]), **settings)
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize("settings", [{"group_by": "label"}, {"stratify": True}])
+def test_splits_of_the_inputs_leave_nothing_to_a_setting(settings):
+    (name,) = settings
+    with pytest.raises(ConfigError, match=f"{name}.*train"):
+        plan(listing(["a", "b"], splits={0: "train", 1: "train"}), **settings)
+
+
+def test_stratifying_needs_labels():
+    with pytest.raises(ConfigError, match="stratify"):
+        plan(Listing((Entry("a", None, (Blob("a", 1),)),)), stratify=True)
+
+
+def test_the_split_is_the_keyed_hash_of_the_name():
+    made = splits_of(plan(listing(["x"] * 30), seed=5))
+    for name, split in made.items():
+        digest = hashlib.blake2b(
+            name.encode(), digest_size=16, key=(5).to_bytes(8, "little"), person=b"split"
+        ).digest()
+        assert split == ("train" if int.from_bytes(digest, "little") % 3 < 2 else "eval")

@@ -1,0 +1,195 @@
+"""Inputs and settings that make no dataset: each is one clear error."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components import ImageExampleGen
+from tests.components.image_example_gen.image_runs import (
+    convert,
+    input_config,
+    photo,
+    write_photos,
+    write_tree,
+)
+from trainer_utils.format import ConfigError, InputError
+
+# Sentences ----------------------------------------------------------------------------------------
+
+
+def no_folder(base: Path) -> dict[str, object]:
+    base.rmdir()
+    return {}
+
+
+def empty_folder(base: Path) -> dict[str, object]:
+    return {}
+
+
+def empty_folders(base: Path) -> dict[str, object]:
+    (base / "train/cat").mkdir(parents=True)
+    return {}
+
+
+def text_alone(base: Path) -> dict[str, object]:
+    write_tree(base, {"a.txt": b"no photo", "b.txt": b"no photo"})
+    return {"max_reject_fraction": 1}
+
+
+def hidden_alone(base: Path) -> dict[str, object]:
+    write_tree(base, {".DS_Store": b"x"})
+    return {}
+
+
+def hidden_and_text(base: Path) -> dict[str, object]:
+    write_tree(base, {".DS_Store": b"x", "a.txt": b"no photo"})
+    return {"max_reject_fraction": 1}
+
+
+def unknown_folder_beside_splits(base: Path) -> dict[str, object]:
+    write_photos(base, "train/1.jpg", "test/2.jpg", "holdout/3.jpg")
+    return {}
+
+
+def csv_of(text: str) -> Callable[[Path], dict[str, object]]:
+    """A CSV in Latin-1 beside 1.jpg and 2.jpg."""
+
+    def make(base: Path) -> dict[str, object]:
+        write_photos(base, "1.jpg", "2.jpg")
+        (base / "list.csv").write_bytes(text.encode("latin-1"))
+        return {}
+
+    return make
+
+
+def two_csv_files(base: Path) -> dict[str, object]:
+    write_tree(base, {"1.jpg": photo(1), "one.csv": b"TRAIN,1.jpg,a\n", "two.csv": b""})
+    return {}
+
+
+def no_csv_file(base: Path) -> dict[str, object]:
+    write_photos(base, "1.jpg")
+    return {"layout": "csv"}
+
+
+def pattern_of_nothing(base: Path) -> dict[str, object]:
+    write_photos(base, "1.jpg")
+    return {"input_config": input_config(train="nothing-here/*")}
+
+
+def patterns_that_overlap(base: Path) -> dict[str, object]:
+    write_photos(base, "a/1.jpg", "b/2.jpg")
+    return {"input_config": input_config(train="*", test="b/*")}
+
+
+NO_DATASET = {
+    "no folder": (no_folder, ["{base}", "found none"]),
+    "an empty folder": (empty_folder, ["{base}", "empty"]),
+    "empty folders": (empty_folders, ["{base}", "empty"]),
+    "text alone": (text_alone, ["{base}", "none that can be read"]),
+    "hidden alone": (hidden_alone, ["{base}", "none that can be read"]),
+    "hidden and text": (hidden_and_text, ["{base}", "none that can be read"]),
+    "an unknown folder beside splits": (
+        unknown_folder_beside_splits,
+        ["{base}", "train", "test", "holdout"],
+    ),
+    "an unknown split": (
+        csv_of("TRAIN,1.jpg,a\nHOLDOUT,2.jpg,a\n"),
+        ["list.csv", "'HOLDOUT'", "line 2"],
+    ),
+    "a photo twice": (
+        csv_of("TRAIN,1.jpg,a\nTEST,./1.jpg,b\n"),
+        ["list.csv", "'./1.jpg'", "lines 1 and 2"],
+    ),
+    "a column too few": (
+        csv_of("TRAIN,1.jpg,a\nTRAIN,2.jpg\n"),
+        ["list.csv", "3 columns", "got 2", "line 2"],
+    ),
+    "Latin-1": (csv_of("TRAIN,1.jpg,caf\xe9\n"), ["list.csv", "UTF-8", "byte 15"]),
+    "an open quote": (csv_of('TRAIN,1.jpg,"a\n'), ["list.csv", "line 1"]),
+    "a label of two lines": (csv_of('TRAIN,1.jpg,"a\nb"\n'), ["'a\\nb'", "one line"]),
+    "a header alone": (csv_of("split,image_uri,label\n"), ["list.csv", "found none"]),
+    "an empty CSV": (csv_of(""), ["list.csv", "found none"]),
+    "two CSV files": (two_csv_files, ["{base}", "one.csv, two.csv"]),
+    "no CSV file": (no_csv_file, ["{base}", "layout='csv'"]),
+    "a pattern of nothing": (pattern_of_nothing, ["{base}", "'nothing-here/*'"]),
+    "patterns that overlap": (patterns_that_overlap, ["'b/2.jpg'", "two"]),
+}
+
+
+@pytest.mark.parametrize(("make", "words"), NO_DATASET.values(), ids=NO_DATASET)
+def test_input_that_makes_no_dataset_is_refused_in_one_clear_sentence(tmp_path, make, words):
+    base = tmp_path / "in"
+    base.mkdir()
+    properties = make(base)
+    with pytest.raises(InputError) as caught:
+        convert(base, tmp_path / "out", **properties)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert [word for word in words if word.format(base=base) not in message] == []
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_one_image_is_no_input_base(tmp_path):
+    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg")
+    with pytest.raises(InputError, match=r"in/1\.jpg"):
+        convert(base / "1.jpg", tmp_path / "out")
+
+
+# Settings -----------------------------------------------------------------------------------------
+
+BAD_SETTINGS = [
+    ("layout", "nonsense"),
+    ("seed", 2**63),
+    ("seed", -(2**63) - 1),
+    ("seed", 1.5),
+    ("seed", "1"),
+    ("seed", True),
+    ("target_shard_bytes", 0),
+    ("target_shard_bytes", -1),
+    ("target_shard_bytes", 0.5),
+    ("target_shard_bytes", True),
+    ("compression", "zip"),
+    ("compression", ""),
+    ("max_reject_fraction", -0.01),
+    ("max_reject_fraction", 1.01),
+    ("max_reject_fraction", float("nan")),
+    ("max_reject_fraction", "0.5"),
+    ("max_reject_fraction", True),
+]
+
+
+@pytest.mark.parametrize(("name", "wrong"), BAD_SETTINGS)
+def test_the_executor_refuses_a_wrong_setting_before_it_writes(tmp_path, name, wrong):
+    base = write_photos(tmp_path / "in", "1.jpg")
+    with pytest.raises(ConfigError, match=f"^{name}: ") as caught:
+        convert(base, tmp_path / "out", **{name: wrong})
+    assert repr(wrong) in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("name", "wrong"), BAD_SETTINGS)
+def test_the_component_refuses_a_wrong_setting_where_it_is_made(name, wrong):
+    with pytest.raises(ConfigError, match=f"^{name}: ") as caught:
+        ImageExampleGen("photos/", **{name: wrong})
+    assert repr(wrong) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"seed": 2**63 - 1},
+        {"seed": -(2**63)},
+        {"target_shard_bytes": 1},
+        {"target_shard_bytes": 1 << 50},
+        {"max_reject_fraction": 0},
+        {"max_reject_fraction": 1.0},
+        {"layout": "folder"},
+    ],
+)
+def test_a_setting_at_its_bound_is_allowed(tmp_path, settings):
+    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg")
+    manifest = convert(base, tmp_path / "out", **settings)
+    assert manifest["total"]["written"] == 2
+    assert manifest["config"].items() >= settings.items()

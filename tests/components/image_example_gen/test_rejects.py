@@ -1,0 +1,344 @@
+"""What ImageExampleGen rejects or skips, and how many rejects a run may have."""
+
+import json
+import os
+import shutil
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.components.image_example_gen.image_runs import (
+    accounting,
+    convert,
+    labels_of,
+    output_config,
+    photo,
+    read,
+    rejects_in,
+    run,
+    splits_of,
+    write_photos,
+    write_tree,
+)
+from trainer_utils import input_fn
+from trainer_utils.format import DatasetError, InputError
+
+# Accounting ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("target_shard_bytes", [1, 1 << 30])
+def test_every_input_is_counted_in_manifest_artifact_and_last_log_line(
+    tmp_path, caplog, target_shard_bytes
+):
+    files = {
+        **{f"train/cat/{number}.jpg": photo(number) for number in range(7)},
+        **{f"train/dog/{number}.jpg": photo(10 + number) for number in range(4)},
+        "train/dog/empty.jpg": b"",
+        "train/dog/half.png": photo(20, "PNG")[:300],
+        "train/stray.jpg": photo(21),
+        "train/.hidden/1.jpg": photo(22),
+        "train/cat/.DS_Store": b"x",
+        "eval/cat/1.jpg": photo(23),
+        "eval/cat/2.jpg": b"text",
+        "eval/cat/Thumbs.db": b"x",
+        "test/dog/1.jpg": photo(24),
+    }
+    caplog.set_level("INFO")
+    artifact = run(
+        write_tree(tmp_path / "in", files),
+        tmp_path / "out",
+        max_reject_fraction=0.5,
+        target_shard_bytes=target_shard_bytes,
+    )
+    expected = {
+        "train": dict(found=16, written=11, rejected=3, skipped=2),
+        "eval": dict(found=3, written=1, rejected=1, skipped=1),
+        "test": dict(found=1, written=1, rejected=0, skipped=0),
+    }
+    total = dict(found=20, written=13, rejected=4, skipped=3)
+    manifest = json.loads((tmp_path / "out/manifest.json").read_text())
+    assert {name: accounting(entry) for name, entry in manifest["splits"].items()} == expected
+    assert accounting(manifest["total"]) == total
+    records = {split: len(examples) for split, examples in read(tmp_path / "out").items()}
+    assert records == {"train": 11, "eval": 1, "test": 1}
+    lines = Counter(line["split"] for line in rejects_in(tmp_path / "out/rejects.jsonl"))
+    assert lines == {"train": 3, "eval": 1}
+    codes = {"EMPTY_FILE": 1, "TRUNCATED_IMAGE": 1, "NO_LABEL": 1, "NOT_AN_IMAGE": 1}
+    assert manifest["rejects"] == codes
+    assert manifest["splits"]["train"]["labels"] == {"cat": 7, "dog": 4}
+    for prefix, counts in {"": total, **{f"{name}_": n for name, n in expected.items()}}.items():
+        for name, count in counts.items():
+            assert artifact.get_int_custom_property(prefix + name) == count
+    assert "20 found = 13 written + 4 rejected + 3 skipped" in caplog.records[-1].getMessage()
+
+
+CLUTTER = [
+    ".DS_Store",
+    ".hidden.jpg",
+    "cat/.thumb.jpg",
+    ".git/objects/ab",
+    "cat/.cache/1.jpg",
+    "Thumbs.db",
+    "cat/Thumbs.db",
+    "desktop.ini",
+    "__MACOSX/cat/1.jpg",
+]
+
+
+@pytest.mark.parametrize("name", CLUTTER)
+def test_hidden_and_system_files_are_skipped_and_counted(tmp_path, name):
+    base = write_photos(tmp_path / "in", "cat/1.jpg", "dog/2.jpg", name)
+    manifest = convert(base, tmp_path / "out", max_reject_fraction=0)
+    assert labels_of(tmp_path / "out") == {"cat/1.jpg": "cat", "dog/2.jpg": "dog"}
+    assert accounting(manifest["total"]) == dict(found=3, written=2, rejected=0, skipped=1)
+    assert not (tmp_path / "out/rejects.jsonl").exists()
+
+
+# Rejects ------------------------------------------------------------------------------------------
+
+
+def flipped(data: bytes, place: int) -> bytes:
+    return data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :]
+
+
+BAD_FILES = {
+    "empty": (b"", "EMPTY_FILE"),
+    "text": (b"These are notes, not a photo.\n", "NOT_AN_IMAGE"),
+    "zeros": (b"\0" * 1000, "NOT_AN_IMAGE"),
+    "half a JPEG": (photo(1)[: len(photo(1)) // 2], "TRUNCATED_IMAGE"),
+    "JPEG without its end": (photo(1)[:-2], "TRUNCATED_IMAGE"),
+    "JPEG of ten bytes": (photo(1)[:10], "TRUNCATED_IMAGE"),
+    "half a PNG": (photo(1, "PNG")[: len(photo(1, "PNG")) // 2], "TRUNCATED_IMAGE"),
+    "PNG without its end": (photo(1, "PNG")[:-4], "TRUNCATED_IMAGE"),
+    "PNG of twelve bytes": (photo(1, "PNG")[:12], "TRUNCATED_IMAGE"),
+    "PNG with a flipped bit": (flipped(photo(1, "PNG"), 200), "DAMAGED_IMAGE"),
+    "PPM": (photo(1, "PPM"), "UNSUPPORTED_FORMAT"),
+}
+
+
+@pytest.mark.parametrize(("data", "code"), BAD_FILES.values(), ids=BAD_FILES)
+def test_a_bad_file_is_a_line_of_rejects_with_one_code(tmp_path, data, code):
+    base = write_tree(tmp_path / "in", {"train/a/good.jpg": photo(0), "train/a/bad.jpg": data})
+    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.5)
+    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert line.pop("detail")
+    assert line == {"source": "train/a/bad.jpg", "code": code, "split": "train"}
+    assert manifest["rejects"] == {code: 1}
+    assert splits_of(tmp_path / "out") == {"train/a/good.jpg": "train"}
+
+
+def link_to_nowhere(path: Path, base: Path) -> None:
+    path.symlink_to("nowhere.jpg")
+
+
+def link_to_itself(path: Path, base: Path) -> None:
+    path.symlink_to(path.name)
+
+
+def link_out(path: Path, base: Path) -> None:
+    path.symlink_to(write_photos(base.parent / "elsewhere", "1.jpg") / "1.jpg")
+
+
+def link_to_a_folder_whose_name_begins_alike(path: Path, base: Path) -> None:
+    path.symlink_to(write_photos(Path(f"{base}-2"), "1.jpg") / "1.jpg")
+
+
+def link_to_a_folder(path: Path, base: Path) -> None:
+    path.symlink_to(base, target_is_directory=True)
+
+
+def pipe(path: Path, base: Path) -> None:
+    os.mkfifo(path)
+
+
+@pytest.mark.parametrize("folder", ["", "train/a/"], ids=["at the top", "in a class"])
+@pytest.mark.parametrize(
+    ("make", "code"),
+    [
+        (link_to_nowhere, "UNREADABLE"),
+        (link_to_itself, "UNREADABLE"),
+        (link_out, "OUTSIDE_INPUT_BASE"),
+        (link_to_a_folder_whose_name_begins_alike, "OUTSIDE_INPUT_BASE"),
+        (link_to_a_folder, "NOT_A_FILE"),
+        (pipe, "NOT_A_FILE"),
+    ],
+)
+def test_what_is_no_file_of_the_input_base_is_rejected(tmp_path, make, code, folder):
+    base = write_photos(tmp_path / "in", f"{folder}good.jpg")
+    make(base / f"{folder}bad.jpg", base)
+    convert(base, tmp_path / "out", max_reject_fraction=0.5)
+    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert (line["source"], line["code"]) == (f"{folder}bad.jpg", code)
+    assert splits_of(tmp_path / "out").keys() == {f"{folder}good.jpg"}
+
+
+def test_a_link_within_the_input_base_is_an_input_of_its_own(tmp_path):
+    base = write_photos(tmp_path / "in", "a/1.jpg")
+    (base / "b").mkdir()
+    (base / "b/link.jpg").symlink_to("../a/1.jpg")
+    convert(base, tmp_path / "out")
+    assert labels_of(tmp_path / "out") == {"a/1.jpg": "a", "b/link.jpg": "b"}
+
+
+def test_a_linked_input_base_is_like_the_folder_itself(tmp_path):
+    write_photos(tmp_path / "in", "a/1.jpg", "b/2.jpg")
+    (tmp_path / "link").symlink_to("in")
+    convert(tmp_path / "link", tmp_path / "out")
+    assert labels_of(tmp_path / "out") == {"a/1.jpg": "a", "b/2.jpg": "b"}
+
+
+@pytest.mark.parametrize(
+    ("names", "expected"),
+    [
+        (["train/a/1.jpg", "b.jpg"], {"b.jpg": "NO_SPLIT"}),
+        (["train/a/1.jpg", "train/b.jpg"], {"train/b.jpg": "NO_LABEL"}),
+        (["a/1.jpg", "b.jpg"], {"b.jpg": "NO_LABEL"}),
+    ],
+)
+def test_a_photo_beside_the_folders_is_rejected(tmp_path, names, expected):
+    base = write_photos(tmp_path / "in", *names)
+    convert(base, tmp_path / "out", max_reject_fraction=0.5)
+    lines = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert {line["source"]: line["code"] for line in lines} == expected
+    assert labels_of(tmp_path / "out") == {names[0]: "a"}
+
+
+def remove(path: Path) -> None:
+    path.unlink()
+
+
+def make_a_folder_of(path: Path) -> None:
+    path.unlink()
+    path.mkdir()
+
+
+def empty(path: Path) -> None:
+    path.write_bytes(b"")
+
+
+def remove_its_folder(path: Path) -> None:
+    shutil.rmtree(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        (remove, "VANISHED"),
+        (remove_its_folder, "VANISHED"),
+        (make_a_folder_of, "UNREADABLE"),
+        (empty, "EMPTY_FILE"),
+    ],
+)
+def test_what_changes_between_listing_and_reading_is_rejected(tmp_path, change, code):
+    base = write_photos(tmp_path / "in", "train/a/1.jpg", "train/b/2.jpg")
+    convert(
+        base,
+        tmp_path / "out",
+        between=lambda: change(base / "train/b/2.jpg"),
+        max_reject_fraction=0.5,
+    )
+    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert (line["source"], line["code"]) == ("train/b/2.jpg", code)
+    assert splits_of(tmp_path / "out").keys() == {"train/a/1.jpg"}
+
+
+@pytest.mark.parametrize("size", [(80, 60), (10, 10)], ids=["larger", "smaller"])
+def test_a_photo_of_another_size_than_was_listed_is_rejected(tmp_path, size):
+    base, other = write_photos(tmp_path / "in", "1.jpg", "2.jpg"), photo(7, "PNG", size=size)
+    convert(
+        base,
+        tmp_path / "out",
+        between=lambda: (base / "1.jpg").write_bytes(other),
+        max_reject_fraction=0.5,
+    )
+    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert (line["source"], line["code"]) == ("1.jpg", "CHANGED_FILE")
+    assert f"got {len(other)}" in line["detail"]
+    assert splits_of(tmp_path / "out").keys() == {"2.jpg"}
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads every file")
+def test_a_file_without_permission_is_rejected(tmp_path):
+    base = write_photos(tmp_path / "in", "1.jpg", "2.jpg")
+    (base / "2.jpg").chmod(0)
+    convert(base, tmp_path / "out", max_reject_fraction=0.5)
+    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert (line["source"], line["code"]) == ("2.jpg", "UNREADABLE")
+
+
+def test_rejects_are_utf_8_lines_of_json_whatever_the_names(tmp_path):
+    names = ['a"b\\.jpg', "line\nbreak.jpg", "tab\t.jpg", "日本 \u2028.jpg", "byte-\udce9.jpg"]
+    files = {f"train/a/{name}": b"" for name in names}
+    base = write_tree(tmp_path / "in", {"train/a/good.jpg": photo(0), **files})
+    convert(base, tmp_path / "out", max_reject_fraction=0.9)
+    data = (tmp_path / "out/rejects.jsonl").read_bytes()
+    sources = [json.loads(line)["source"] for line in data.decode("utf-8").split("\n")[:-1]]
+    shown = [os.fsencode(name).decode("utf-8", "backslashreplace") for name in files]
+    assert sorted(sources) == sorted(shown)
+
+
+# Too many rejects ---------------------------------------------------------------------------------
+
+
+def mixture(base: Path, good: int, bad: int) -> Path:
+    files = {f"{number:03d}.jpg": photo(number) for number in range(good)}
+    return write_tree(base, {**files, **{f"bad-{number:03d}.jpg": b"" for number in range(bad)}})
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "settings"),
+    [
+        (20, 0, {"max_reject_fraction": 0}),
+        (10, 10, {"max_reject_fraction": 0.5}),
+        (1, 9, {"max_reject_fraction": 1}),
+        (99, 1, {}),
+    ],
+)
+def test_as_many_rejects_as_allowed_are_no_failure(tmp_path, good, bad, settings):
+    manifest = convert(mixture(tmp_path / "in", good, bad), tmp_path / "out", **settings)
+    counts = dict(found=good + bad, written=good, rejected=bad, skipped=0)
+    assert accounting(manifest["total"]) == counts
+
+
+@pytest.mark.parametrize(
+    ("good", "bad", "settings", "allowed"),
+    [
+        (20, 1, {"max_reject_fraction": 0}, "0"),
+        (10, 12, {"max_reject_fraction": 0.5}, "0.5"),
+        (98, 1, {}, "0.01"),
+    ],
+)
+def test_more_rejects_than_allowed_fail_with_count_first_ten_and_list(
+    tmp_path, good, bad, settings, allowed
+):
+    base = mixture(tmp_path / "in", good, bad)
+    one_split = output_config(("all", 1))  # rejects are listed split by split
+    with pytest.raises(InputError) as caught:
+        convert(base, tmp_path / "out", output_config=one_split, **settings)
+    message = str(caught.value)
+    assert message.startswith(f"{bad} of {good + bad} inputs were rejected ({bad} EMPTY_FILE), ")
+    assert f"max_reject_fraction={allowed} " in message
+    shown = [f"bad-{number:03d}.jpg" in message for number in range(bad)]
+    assert shown == [True] * min(bad, 10) + [False] * max(bad - 10, 0)
+    (listed,) = (Path(word.rstrip(".")) for word in message.split() if ".jsonl" in word)
+    assert [line["source"] for line in rejects_in(listed)] == [
+        f"bad-{number:03d}.jpg" for number in range(bad)
+    ]
+    assert {line["code"] for line in rejects_in(listed)} == {"EMPTY_FILE"}
+
+
+def test_a_failed_run_leaves_no_dataset(tmp_path):
+    with pytest.raises(InputError, match="1 of 4 inputs"):
+        convert(mixture(tmp_path / "in", 3, 1), tmp_path / "out")
+    assert not (tmp_path / "out/manifest.json").exists()
+    with pytest.raises(DatasetError, match="out"):
+        input_fn(str(tmp_path / "out"))
+
+
+def test_the_list_of_a_failed_run_is_there_when_tfx_has_removed_its_output(tmp_path):
+    with pytest.raises(InputError) as caught:
+        convert(mixture(tmp_path / "in", 3, 1), tmp_path / "out")
+    shutil.rmtree(tmp_path / "out")
+    (listed,) = (Path(word.rstrip(".")) for word in str(caught.value).split() if ".jsonl" in word)
+    assert len(rejects_in(listed)) == 1

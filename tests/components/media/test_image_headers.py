@@ -1,0 +1,52 @@
+"""What headers of images say, against the channels that TensorFlow decodes."""
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from components.common.rejects import RejectedInputError
+from components.media.image_headers import channels_of, open_image
+
+RGB = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
+
+
+def encoded(kind: str, mode: str) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(RGB).convert(mode).save(stream, kind)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode"),
+    [("PNG", "L"), ("PNG", "LA"), ("PNG", "RGB"), ("PNG", "RGBA"), ("JPEG", "L"),
+     ("JPEG", "RGB"), ("BMP", "RGB"), ("GIF", "L")],
+)  # fmt: skip
+def test_what_may_stay_has_the_channels_that_tensorflow_gives(kind, mode):
+    data = encoded(kind, mode)
+    channels, reason = channels_of(data, open_image(data, max_pixels=54))
+    assert reason is None
+    assert channels == tf.io.decode_image(data).shape[-1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "mode", "reason"),
+    [("PNG", "1", "BIT_DEPTH"), ("PNG", "P", "PALETTE"), ("JPEG", "CMYK", "CMYK"),
+     ("WEBP", "RGB", "WEBP"), ("TIFF", "RGB", "TIFF")],
+)  # fmt: skip
+def test_what_must_be_converted_says_why(kind, mode, reason):
+    data = encoded(kind, mode)
+    assert channels_of(data, open_image(data, max_pixels=54))[1] == reason
+
+
+@pytest.mark.parametrize(
+    ("data", "code"),
+    [(encoded("PNG", "RGB"), "TOO_MANY_PIXELS"), (b"not an image", "NOT_AN_IMAGE"),
+     (encoded("PNG", "RGB")[:20], "TRUNCATED_IMAGE")],
+)  # fmt: skip
+def test_what_is_refused_says_why(data, code):
+    with pytest.raises(RejectedInputError) as caught:
+        open_image(data, max_pixels=53)
+    assert caught.value.code == code

@@ -1,0 +1,99 @@
+"""The structure of JPEG files with any bytes: an answer or a reject, never a crash."""
+
+import os
+import subprocess
+import sys
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.common.rejects import RejectedInputError
+from components.media.jpeg_structure import scan_jpeg
+from tests.components.media import variants
+
+VARIANTS = variants.variants()
+
+_SWEEP = """
+import random, sys
+from components.common.rejects import RejectedInputError
+from components.media.jpeg_structure import scan_jpeg
+from components.media.images import store_image
+from components.media.options import ImageOptions
+from tests.components.media.variants import jpegs
+
+NAMES = ("JPEG 2", "JPEG, progressive", "JPEG, grey", "JPEG, lossless", "JPEG, lossless grey",
+         "JPEG in RGB", "JPEG in CMYK, Adobe 2")
+OPTIONS = [ImageOptions(resize_shorter_side=4), ImageOptions(),
+           ImageOptions(encoding="raw", resize_shorter_side=3)]
+FACTORS = (0, 0x11, 0x21, 0x12, 0x22, 0x41, 0x14, 0x44, 0x31, 0x13, 0x51, 0xFF)
+chance = random.Random(0)
+tried = stored = 0
+
+
+def attempt(data):
+    global tried, stored
+    for options in OPTIONS:
+        tried += 1
+        try:
+            store_image(data, options, filename="x")
+            stored += 1
+        except RejectedInputError:
+            pass
+
+
+for name, data in jpegs():
+    if name not in NAMES:
+        continue
+    frame = min(p for m in (0xC0, 0xC2, 0xC3) if (p := data.find(bytes([0xFF, m]))) > 0)
+    components = data[frame + 9]
+    for marker in range(0xC0, 0xD0):
+        for precision in (0, 7, 8, 12, 16):
+            changed = bytearray(data)
+            changed[frame + 1], changed[frame + 4] = marker, precision
+            attempt(bytes(changed))
+    for marker in (0xC0, 0xC1, 0xC2, 0xC3, 0xC9, 0xCA, 0xCB):
+        for _ in range(60):
+            changed = bytearray(data)
+            changed[frame + 1] = marker
+            for number in range(components):
+                changed[frame + 11 + 3 * number] = chance.choice(FACTORS)
+            if chance.random() < 0.5:
+                edges = (0, 1, 2, 30, 45, 60, 90, 255, 1000)
+                size = [chance.choice(edges), chance.choice(edges)]
+                changed[frame + 5 : frame + 9] = b"".join(n.to_bytes(2, "big") for n in size)
+            attempt(bytes(changed))
+print(tried, stored)
+"""
+
+
+def test_no_header_of_a_jpeg_ends_the_process():
+    """Processes, frames and precisions of every kind, resized, raw and as they are."""
+    done = subprocess.run(
+        [sys.executable, "-c", _SWEEP],
+        env=os.environ | {"MALLOC_CHECK_": "3", "MALLOC_PERTURB_": "165"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    tried, stored = map(int, done.stdout.split()[-2:])
+    assert tried > 5000
+    assert stored > 300
+
+
+@settings(max_examples=400)
+@given(
+    st.sampled_from([data for data in VARIANTS.values() if data[:2] == b"\xff\xd8"]),
+    st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.binary(max_size=9)), max_size=4),
+)
+def test_whatever_bytes_a_jpeg_has_its_scan_ends_with_a_structure_or_a_reject(data, inserted):
+    for place, more in inserted:
+        cut = int(place * len(data))
+        data = data[:cut] + more + data[cut:]
+    for stop in (len(data), len(data) // 2, 700, 30):
+        try:
+            structure = scan_jpeg(data[:stop])
+        except RejectedInputError:
+            continue
+        assert structure.width > 0 < structure.height
+        assert structure.components in (1, 3, 4)

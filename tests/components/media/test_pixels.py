@@ -1,0 +1,58 @@
+"""Pixels in plain colours, and whole or damaged, against numpy and Pillow."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.common.rejects import RejectedInputError
+from components.media.pixels import ImageBytes, encode_image, in_plain_colours, load
+
+CHANCE = np.random.default_rng(0)
+RGB = CHANCE.integers(0, 256, (5, 7, 3), np.uint8)
+
+
+@pytest.mark.parametrize(
+    ("mode", "plain"),
+    [("1", "L"), ("L", "L"), ("LA", "LA"), ("P", "RGB"), ("RGB", "RGB"), ("RGBA", "RGBA"),
+     ("CMYK", "RGB"), ("YCbCr", "RGB")],
+)  # fmt: skip
+def test_colours_are_those_that_pillow_makes(mode, plain):
+    image = Image.fromarray(RGB).convert(mode)
+    made = in_plain_colours(image)
+    assert made.mode == plain
+    np.testing.assert_array_equal(np.asarray(made), np.asarray(image.convert(plain)))
+
+
+def test_of_16_bits_the_upper_8_are_kept():
+    values = CHANCE.integers(0, 1 << 16, (5, 7)).astype(np.uint16)
+    made = in_plain_colours(Image.fromarray(values))
+    np.testing.assert_array_equal(np.asarray(made), values // 256)
+
+
+def test_a_palette_with_transparency_has_an_alpha_channel():
+    image = Image.fromarray(RGB).quantize(4)
+    image.info["transparency"] = 2
+    made = in_plain_colours(image)
+    assert made.mode == "RGBA"
+    is_clear = np.asarray(image) == 2
+    np.testing.assert_array_equal(np.asarray(made)[..., 3], np.where(is_clear, 0, 255))
+
+
+@pytest.mark.parametrize("kind", ["PNG", "JPEG"])
+def test_an_image_that_is_cut_is_told_from_one_that_is_damaged(kind):
+    large = CHANCE.integers(0, 256, (64, 64, 3), np.uint8)
+    data = encode_image(Image.fromarray(large), kind)
+    load(Image.open(ImageBytes(data)))
+    with pytest.raises(RejectedInputError) as caught:
+        load(Image.open(ImageBytes(data[: len(data) // 2])))
+    assert caught.value.code == "TRUNCATED_IMAGE"
+
+
+def test_nothing_but_pixels_is_encoded():
+    image = Image.fromarray(RGB)
+    image.info.update(comment=b"private", exif=b"Exif\0\0MM\0*\0\0\0\x08\0\0")
+    data = encode_image(image, "PNG")
+    assert Image.open(io.BytesIO(data)).info == {}
+    np.testing.assert_array_equal(np.asarray(Image.open(io.BytesIO(data))), RGB)

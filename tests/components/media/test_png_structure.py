@@ -1,0 +1,55 @@
+"""PNG files' chunks, against what Pillow wrote."""
+
+import io
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from components.common.rejects import RejectedInputError
+from components.media.png_structure import scan_png
+
+RGB = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
+
+
+def png(mode: str = "RGB", **options) -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(RGB).convert(mode).save(stream, "PNG", **options)
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("mode", "bit_depth", "colour"),
+    [("1", 1, 0), ("L", 8, 0), ("RGB", 8, 2), ("P", 8, 3), ("LA", 8, 4), ("RGBA", 8, 6)],
+)
+def test_the_header_is_what_the_standard_says_of_the_mode(mode, bit_depth, colour):
+    found = scan_png(png(mode))
+    assert (found.width, found.height) == (9, 6)
+    assert (found.bit_depth, found.colour, found.doubt) == (bit_depth, colour, None)
+    assert not found.has_metadata
+
+
+def test_exif_is_seen():
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    assert scan_png(png(exif=exif)).has_metadata
+
+
+def test_a_file_cut_anywhere_is_refused():
+    data = png()
+    for end in range(8, len(data)):
+        with pytest.raises(RejectedInputError) as caught:
+            scan_png(data[:end])
+        assert caught.value.code in ("TRUNCATED_IMAGE", "DAMAGED_IMAGE")
+
+
+def test_each_flipped_bit_behind_the_signature_is_refused_or_doubted():
+    data = png()
+    for place in range(8, len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[place] ^= 1 << bit
+            try:
+                assert scan_png(bytes(damaged)).doubt is not None, (place, bit)
+            except RejectedInputError:
+                continue

@@ -1,0 +1,25 @@
+"""Tables that say the same in every form, and the columns they hold."""
+
+import io
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet
+
+
+def parquet_of(columns: dict[str, Any], **options: Any) -> bytes:
+    stream = io.BytesIO()
+    pyarrow.parquet.write_table(pa.table(columns), stream, **options)
+    return stream.getvalue()
+
+
+def keyed(*entries: str) -> str:
+    return "{" + ", ".join(entries) + "}"
+
+
+def numbered(name: str, rows: dict[int, Any]) -> dict[str, Any]:
+    return {f"{name}:{number}": row for number, row in rows.items()}
+
+
+def in_order(rows: dict[str, Any]) -> dict[str, Any]:
+    return dict(sorted(rows.items(), key=lambda item: int(item[0].rpartition(":")[2])))

@@ -1,0 +1,59 @@
+"""Tables of delimited texts: headers, delimiters, quotes and empty fields."""
+
+import pytest
+
+
+def test_the_first_row_names_the_columns_whatever_stands_round_it(convert):
+    dataset = convert({"t.csv": '\n\r\n text ,"the ""best"" label",größe\na,b,1\n'})
+    assert dataset.by_id() == {
+        "t.csv:1": {"text": [b"a"], 'the "best" label': [b"b"], "größe": [1]}
+    }
+
+
+@pytest.mark.parametrize("delimiter", [";", "\t", " ", "\x01"])
+def test_a_table_may_have_any_delimiter(convert, delimiter):
+    text = f'text{delimiter}n\n"a{delimiter}b"{delimiter}1\nc,d{delimiter}2\n'
+    dataset = convert({"t.csv": text}, delimiter=delimiter)
+    assert dataset.by_id() == {
+        "t.csv:1": {"text": [f"a{delimiter}b".encode()], "n": [1]},
+        "t.csv:2": {"text": [b"c,d"], "n": [2]},
+    }
+
+
+def test_column_names_stand_for_a_header(convert):
+    dataset = convert({"t.csv": "good,pos\nbad,neg\n"}, column_names=["review", "label"])
+    assert dataset.by_id() == {
+        "t.csv:1": {"review": [b"good"], "label": [1]},
+        "t.csv:2": {"review": [b"bad"], "label": [0]},
+    }
+
+
+def test_blank_lines_of_a_table_are_no_rows(convert):
+    dataset = convert({"t.csv": "text,n\n\na,1\n\r\n\nb,2\n\n"})
+    assert dataset.texts() == {"t.csv:1": "a", "t.csv:2": "b"}
+
+
+def test_an_empty_field_is_missing_and_a_quoted_one_is_an_empty_text(convert):
+    dataset = convert({"t.csv": 'a,b,n\n,x,1\n"",y,2\n'})
+    assert dataset.by_id() == {
+        "t.csv:1": {"b": [b"x"], "n": [1]},
+        "t.csv:2": {"a": [b""], "b": [b"y"], "n": [2]},
+    }
+
+
+def test_words_that_elsewhere_mean_missing_are_words(convert):
+    words = ["NA", "null", "NULL", "None", "N/A", "true", "nope"]
+    dataset = convert({"t.csv": "text,n\n" + "".join(f"{word},1\n" for word in words)})
+    assert sorted(dataset.texts().values()) == sorted(words)
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+def test_the_last_row_needs_no_line_end(convert, end):
+    assert convert({"t.csv": f"text,n\na,1{end}"}).texts() == {"t.csv:1": "a"}
+    assert convert({"t.jsonl": f'{{"text": "a"}}{end}'}).texts() == {"t.jsonl:1": "a"}
+    assert convert({"train.txt": f"a{end}"}).texts() == {"train.txt:1": "a"}
+
+
+def test_quotes_inside_an_unquoted_field_are_characters_of_it(convert):
+    dataset = convert({"t.csv": 'text,n\n5" disk,1\nsay "a, b" 2,x\n'}, max_reject_fraction=0.5)
+    assert dataset.texts() == {"t.csv:1": '5" disk'}

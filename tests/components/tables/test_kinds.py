@@ -1,0 +1,203 @@
+"""Of which kind a column is, decided by all of its values."""
+
+import csv
+import io
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from components.tables import pieces
+from tests.components.tables.table_files import in_order, numbered, parquet_of
+
+
+def as_typed(values: list[Any]) -> list[Any]:
+    """Values with their types: 1 and 1.0 are not the same."""
+    return [v and [(type(part).__name__, part) for part in v] for v in values]
+
+
+def check_columns(rows: dict[str, Any], columns: dict[str, tuple[list[Any], list[Any]]]) -> None:
+    """Each of some columns, whose values were written one below the other, is as expected."""
+    found = {
+        name: [row.get(name) for row in list(rows.values())[: len(expected)]]
+        for name, (_, expected) in columns.items()
+    }
+    assert {name: as_typed(values) for name, values in found.items()} == {
+        name: as_typed(expected) for name, (_, expected) in columns.items()
+    }
+
+
+def as_rows(columns: dict[str, tuple[list[Any], list[Any]]]) -> list[dict[str, Any]]:
+    """The values of columns as rows; those of short columns are missing at the end."""
+    count = max(len(values) for values, _ in columns.values())
+    padded = {
+        name: [*values, *[None] * (count - len(values))] for name, (values, _) in columns.items()
+    }
+    return [{"n": row} | {name: padded[name][row] for name in padded} for row in range(count)]
+
+
+TINY = float(np.float32(1e-5))
+TEXT_COLUMNS: dict[str, tuple[list[str], list[Any]]] = {
+    "ints": (["1", "-2", "0", "40"], [[1], [-2], [0], [40]]),
+    "wide": (["9223372036854775807", "-9223372036854775808"], [[2**63 - 1], [-(2**63)]]),
+    "exact": (["9007199254740993", "1"], [[2**53 + 1], [1]]),
+    "late float": (["1", "2", "3", "2.5"], [[1.0], [2.0], [3.0], [2.5]]),
+    "floats": (["1", "1e3", "-0.50", "1e-05"], [[1.0], [1000.0], [-0.5], [TINY]]),
+    "infinite": (["1.5", "inf", "-inf"], [[1.5], [float("inf")], [float("-inf")]]),
+    "too wide for ints": (["9223372036854775808", "0.5"], [[b"9223372036854775808"], [b"0.5"]]),
+    "words": (["a", "2", "b"], [[b"a"], [b"2"], [b"b"]]),
+    "int lists": (["[1, 2]", "[]", "[-3]"], [[1, 2], None, [-3]]),
+    "float lists": (["[1, 2.5]", "[3]"], [[1.0, 2.5], [3.0]]),
+    "almost lists": (["[1", "[2]"], [[b"[1"], [b"[2]"]]),
+    "text lists": (['["a", "b"]', '["c"]'], [[b"a", b"b"], [b"c"]]),
+    "times": (["2020-01-02", "2020-01-02 03:04"], [[b"2020-01-02"], [b"2020-01-02 03:04"]]),
+    "booleans": (["true", "False"], [[b"true"], [b"False"]]),
+}
+
+
+@pytest.mark.parametrize("layout", ["csv", "json"])
+def test_a_column_of_texts_is_what_all_of_its_values_are(convert, layout):
+    rows = as_rows(TEXT_COLUMNS)
+    if layout == "csv":
+        stream = io.StringIO(newline="")
+        writer = csv.DictWriter(stream, rows[0], lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+        data = stream.getvalue()
+    else:
+        data = json.dumps({number: {"label": row} for number, row in enumerate(rows)})
+    check_columns(in_order(convert({f"t.{layout}": data}).by_id()), TEXT_COLUMNS)
+
+
+# Texts that some reader of numbers takes, but that no program writes for a number.
+CODES = [
+    *("08123", "007", "-01", "00", "+5", " 5 ", "5 ", "\u00a05", "1_000", "1,000", "0x10", "0b1"),
+    *("1e5", "12E3", "nan", "NaN", "inf", "Infinity", "-0", ".5", "5.", "+0.5", "00.5", "1.2.3"),
+    *(
+        "9223372036854775808",
+        "-9223372036854775809",
+        "\uff11\uff12",
+        "\u0663",
+        "555-1234",
+        "2020-01-02",
+    ),
+]
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_what_would_not_be_written_so_again_is_text_and_so_is_its_whole_column(convert, code):
+    values = ["12", code, "7", "-40"]
+    expected = {n: {"m": [n], "x": [value.encode()]} for n, value in enumerate(values, 1)}
+    rows = [{"m": n, "x": value} for n, value in enumerate(values, 1)]
+    tables = {
+        "t.csv": "m,x\n" + "".join(f'{row["m"]},"{row["x"]}"\n' for row in rows),
+        "t.tsv": "m\tx\n" + "".join(f"{row['m']}\t{row['x']}\n" for row in rows),
+        "t.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
+        "t.json": json.dumps(rows),
+        "t.parquet": parquet_of({"m": [1, 2, 3, 4], "x": values}),
+    }
+    for name, data in tables.items():
+        dataset = convert({name: data})
+        assert dataset.by_id() == numbered(name, expected), name
+        assert dataset.features["x"]["type"] == "string"
+
+
+@pytest.mark.parametrize("parts", ["007", "1, 02", "+1", "1_000", "0x10", "1e5", "1, 1.e5"])
+def test_lists_of_codes_are_texts(convert, parts):
+    rows = convert({"t.csv": f'm,x\n1,"[{parts}]"\n2,"[3]"\n'}).by_id()
+    assert rows == numbered(
+        "t.csv", {1: {"m": [1], "x": [f"[{parts}]".encode()]}, 2: {"m": [2], "x": [b"[3]"]}}
+    )
+
+
+def test_a_code_in_a_later_piece_keeps_the_earlier_numbers_as_they_stand(convert, monkeypatch):
+    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
+    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 8)
+    values = ["12", "7", "1.50", "3", "08123", "5"]
+    text = "text,zip\n" + "".join(f"a,{value}\n" for value in values)
+    assert sorted(convert({"t.csv": text}).texts("zip").values()) == sorted(values)
+
+
+# What Arrow's reader takes for what it is, or for something near.
+JSON_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
+    "mixed numbers": ([1, 2.5], [[1.0], [2.5]]),
+    "exact": ([2**53 + 1, -(2**53) - 1], [[2**53 + 1], [-(2**53) - 1]]),
+    "wide": ([2**63 - 1, -(2**63)], [[2**63 - 1], [-(2**63)]]),
+    "booleans": ([True, False, None], [[1], [0], None]),
+    "boolean lists": ([[True, False], []], [[1, 0], None]),
+    "days": (["2020-01-02", "2021-12-31"], [[b"2020-01-02"], [b"2021-12-31"]]),
+    "times": (["2020-01-02T03:04:05", None], [[b"2020-01-02T03:04:05"], None]),
+    "spaced": (["2020-01-02 03:04:05.678Z"], [[b"2020-01-02 03:04:05.678Z"]]),
+    "lists of days": ([["2020-01-02"], []], [[b"2020-01-02"], None]),
+    "texts of digits": (["1", "2"], [[b"1"], [b"2"]]),
+    "texts like lists": (["[1]", "[2]"], [[b"[1]"], [b"[2]"]]),
+    "late list": ([[], [1]], [None, [1]]),
+    "late number": ([None, None, 3], [None, None, [3]]),
+    "escapes": (["\U0001f600", "é", '"\\\n'], [["😀".encode()], ["é".encode()], [b'"\\\n']]),
+}
+# And what it cannot read, or not exactly.
+MIXED_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
+    "number first": ([1, "a"], [[b"1"], [b"a"]]),
+    "text first": (["a", 1.5], [[b"a"], [b"1.5"]]),
+    "list first": ([[1], 2], [[1], [2]]),
+    "large int among floats": ([[1, 2.5], [2**60]], [[1.0, 2.5], [2.0**60]]),
+    "past 32 bits": ([1e300, 0.5], [[float("inf")], [0.5]]),
+    "nul": (["\0", "a\u0000b"], [[b"\0"], [b"a\0b"]]),
+    "infinite": ([float("inf"), -float("inf")], [[float("inf")], [-float("inf")]]),
+}
+
+
+@pytest.mark.parametrize(
+    ("columns", "end"),
+    [
+        (JSON_COLUMNS, "\n"),
+        (JSON_COLUMNS, "\n\n"),  # which Arrow is not asked to count
+        *(({name: column}, "\n") for name, column in MIXED_COLUMNS.items()),
+        (JSON_COLUMNS | MIXED_COLUMNS, "\n"),
+    ],
+    ids=["plain", "blank lines", *MIXED_COLUMNS, "all"],
+)
+def test_a_field_of_lines_of_json_is_what_all_of_its_values_are(convert, columns, end):
+    lines = "".join(json.dumps(row) + end for row in as_rows(columns))
+    check_columns(in_order(convert({"t.jsonl": lines}).by_id()), columns)
+
+
+def test_empty_lists_say_nothing_of_what_a_column_holds(convert, monkeypatch):
+    monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)  # a piece a row
+    monkeypatch.setattr(pieces, "_BLOCK_BYTES", 1)
+    expected = {1: {"n": [1]}, 2: {"n": [2]}, 3: {"n": [3], "x": [b"a"]}, 4: {"n": [4]}}
+    csv_text = 'n,x\n1,[]\n2,[]\n3,"[""a""]"\n4,\n'
+    assert convert({"t.csv": csv_text}).by_id() == numbered("t.csv", expected)
+    values = [[], [], ["a"], None]
+    lines = "".join(json.dumps({"n": n, "x": value}) + "\n" for n, value in enumerate(values, 1))
+    assert convert({"t.jsonl": lines}).by_id() == numbered("t.jsonl", expected)
+
+
+def test_what_a_column_is_may_be_said(convert):
+    text = "words,stars,zip,code,note,mood\na,1,007,5,x,1\nb,2,123,6,y,2\n"
+    kinds = {
+        "words": "text",
+        "stars": "float",
+        "zip": "string",
+        "code": "label",
+        "note": "ignore",
+    }
+    dataset = convert({"t.csv": text}, columns=kinds, lowercase=True)
+    assert dataset.by_id() == {
+        "t.csv:1": {
+            "words": [b"a"],
+            "stars": [1.0],
+            "zip": [b"007"],
+            "code": [0],
+            "mood": [1],
+        },
+        "t.csv:2": {
+            "words": [b"b"],
+            "stars": [2.0],
+            "zip": [b"123"],
+            "code": [1],
+            "mood": [2],
+        },
+    }
+    assert dataset.vocabulary("code") == ["5", "6"]

@@ -1,0 +1,62 @@
+"""Columns of Parquet files keep their types."""
+
+import datetime
+import json
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+from tests.components.tables.table_files import in_order, parquet_of
+from trainer_utils.format import InputError
+
+DAY = datetime.datetime(2020, 1, 2, 3, 4, 5)
+PARQUET_COLUMNS: dict[str, tuple[Any, list[Any]]] = {
+    "bytes": (pa.array([1, None, 255], pa.uint8()), [[1], None, [255]]),
+    "wide": (pa.array([2**63 - 1, 0, None], pa.uint64()), [[2**63 - 1], [0], None]),
+    "booleans": (pa.array([True, None, False]), [[1], None, [0]]),
+    "floats": (pa.array([0.5, None, 1], pa.float32()), [[0.5], None, [1.0]]),
+    "doubles": (pa.array([0.1, None, 1e300]), [[np.float32(0.1)], None, [float("inf")]]),
+    "dictionary": (pa.array(["a", "b", None]).dictionary_encode(), [[b"a"], [b"b"], None]),
+    "binary": (pa.array([b"\xff\0", b"", None]), [[b"\xff\0"], [b""], None]),
+    "fixed binary": (pa.array([b"ab", b"cd", None], pa.binary(2)), [[b"ab"], [b"cd"], None]),
+    "days": (pa.array([DAY.date(), None, None]), [[b"2020-01-02"], None, None]),
+    "times": (
+        pa.array([DAY, None, DAY]),
+        [[b"2020-01-02T03:04:05"], None, [b"2020-01-02T03:04:05"]],
+    ),
+    "lists": (pa.array([[1, 2], None, []], pa.list_(pa.int32())), [[1, 2], None, None]),
+    "fixed lists": (
+        pa.array([[1, 2], [3, 4], [5, 6]], pa.list_(pa.int64(), 2)),
+        [[1, 2], [3, 4], [5, 6]],
+    ),
+    "text lists": (pa.array([["a"], ["b", "c"], None]), [[b"a"], [b"b", b"c"], None]),
+    "digits": (pa.array(["1", "2", None]), [[b"1"], [b"2"], None]),
+}
+
+
+@pytest.mark.parametrize(
+    "names", [["fixed lists"], sorted({*PARQUET_COLUMNS} - {"fixed lists"})], ids=len
+)
+def test_a_column_of_parquet_keeps_its_type(convert, names):
+    columns = {name: PARQUET_COLUMNS[name] for name in names}
+    data = parquet_of({name: array for name, (array, _) in columns.items()})
+    rows = in_order(convert({"t.parquet": data}).by_id())
+    found = {name: [row.get(name) for row in rows.values()] for name in names}
+    assert found == {name: expected for name, (_, expected) in columns.items()}
+
+
+@pytest.mark.parametrize("values", [[[1, None], [2]], [["a"], [None, "b"]]], ids=str)
+@pytest.mark.parametrize("layout", ["jsonl", "parquet", "json"])
+def test_a_value_that_is_missing_in_a_list_is_an_error_that_names_the_column(
+    convert, layout, values
+):
+    data = {
+        "jsonl": "".join(json.dumps({"n": 1, "x": value}) + "\n" for value in values),
+        "parquet": parquet_of({"n": [1, 2], "x": values}),
+        "json": json.dumps({n: {"label": {"x": value}} for n, value in enumerate(values)}),
+    }
+    with pytest.raises(InputError, match="column 'x'"):
+        convert({f"t.{layout}": data[layout]})

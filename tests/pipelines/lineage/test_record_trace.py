@@ -1,0 +1,113 @@
+"""A record followed from the raw file through every dataset."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pipelines.lineage import describe_artifact
+from trainer_utils.format import ConfigError, Feature, InputError
+
+NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
+
+# Along the chain ----------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chain(tmp_path, make_store, write_dataset) -> Path:
+    """Photos, a table of texts, and a dataset and a balanced one of them; and a schema."""
+    photos = tmp_path / "photos"
+    (photos / "cat").mkdir(parents=True)
+    (photos / "cat/1.jpg").touch()
+    (photos / "more.tar").touch()
+    names = [b"cat/1.jpg", b"cat/2.jpg", b"more.tar/3.jpg"]
+    rows = [{"filename": [name]} for name in names]
+    write_dataset(tmp_path / "raw", {"train": [rows[:1]], "eval": [rows[1:]]}, NAMES)
+    write_dataset(tmp_path / "balanced", {"train": [[], rows[:1]], "eval": [rows[:0:-1]]}, NAMES)
+    (tmp_path / "raw/rejects.jsonl").write_text(
+        '{"split": "train", "source": "cat/bad.jpg", "code": "EMPTY_FILE", "detail": "0 bytes"}\n'
+    )
+    maker = make_store()
+    raw = maker.artifact("Examples", str(tmp_path / "raw"))
+    balanced = maker.artifact("Examples", str(tmp_path / "balanced"))
+    model = maker.artifact("Model", str(tmp_path / "model"))
+    maker.execution("ImageExampleGen", outputs={"examples": [raw]}, input_base=str(photos))
+    maker.execution("ShardBalancer", {"examples": [raw]}, {"balanced_examples": [balanced]})
+    maker.execution("Trainer", {"examples": [balanced]}, {"model": [model]})
+    return tmp_path
+
+
+def record_of(chain: Path, artifact: str, name: str) -> dict:
+    found = describe_artifact(str(chain / artifact), metadata=str(chain), record=name)
+    told = found.to_json()
+    assert json.loads(json.dumps(told)) == told
+    return told["record"]
+
+
+def test_a_record_is_followed_from_the_file_through_each_dataset(chain):
+    record = record_of(chain, "model", "cat/2.jpg")
+    assert [
+        (Path(step["uri"]).name, p["split"], p["shard"], p["record"])
+        for step in record["steps"]
+        for p in step["places"]
+    ] == [
+        ("raw", "eval", "Split-eval/data_tfrecord-00000-of-00001", 0),
+        ("balanced", "eval", "Split-eval/data_tfrecord-00000-of-00001", 1),
+    ]
+    assert record["source"] == {
+        "path": str(chain / "photos/cat/2.jpg"),
+        "exists": False,
+        "member": None,
+        "row": None,
+    }
+
+
+def test_only_what_an_artifact_was_made_from_is_searched(chain):
+    assert len(record_of(chain, "raw", "cat/1.jpg")["steps"]) == 1
+
+
+def test_a_member_of_an_archive_leads_to_the_archive(chain):
+    source = record_of(chain, "balanced", "more.tar/3.jpg")["source"]
+    assert (source["path"], source["member"]) == (str(chain / "photos/more.tar"), "3.jpg")
+
+
+def test_a_record_may_be_given_by_the_path_of_its_file(chain, monkeypatch):
+    monkeypatch.chdir(chain)
+    for name in ("photos/cat/1.jpg", str(chain / "photos/cat/1.jpg")):
+        record = record_of(chain, "balanced", name)
+        assert [step["outcome"] for step in record["steps"]] == ["found", "found"]
+        assert record["source"]["path"] == str(chain / "photos/cat/1.jpg")
+
+
+def test_a_rejected_file_is_told_as_such(chain):
+    record = record_of(chain, "balanced", "cat/bad.jpg")
+    assert [step["outcome"] for step in record["steps"]] == ["rejected", "not found"]
+    lineage = describe_artifact(str(chain / "balanced"), metadata=str(chain), record="cat/bad.jpg")
+    assert "split train: EMPTY_FILE (0 bytes)" in str(lineage)
+    assert "bad.jpg (which is not there any more)" in str(lineage)
+
+
+def test_a_row_of_a_table_leads_to_the_table(tmp_path, make_store, write_dataset):
+    (tmp_path / "reviews.csv").touch()
+    write_dataset(tmp_path / "raw", {"train": [[{"id": [b"reviews.csv:17"]}]]}, NAMES)
+    maker = make_store()
+    raw = maker.artifact("Examples", str(tmp_path / "raw"))
+    maker.execution("Gen", outputs={"examples": [raw]}, input_base=str(tmp_path / "reviews.csv"))
+    source = record_of(tmp_path, "raw", "reviews.csv:17")["source"]
+    assert (source["path"], source["row"]) == (str(tmp_path / "reviews.csv"), 17)
+
+
+def test_a_record_that_is_nowhere_is_an_error_that_names_each_dataset(chain):
+    with pytest.raises(InputError, match=r"'dog\.jpg'.*raw: not found.*balanced: not found"):
+        record_of(chain, "model", "dog.jpg")
+
+
+def test_without_a_dataset_on_the_way_there_is_no_record(tmp_path, make_store):
+    make_store().artifact("Schema", str(tmp_path / "schema"))
+    with pytest.raises(InputError, match=r"expected a dataset among what .*schema"):
+        record_of(tmp_path, "schema", "a")
+
+
+def test_an_empty_name_is_refused(chain):
+    with pytest.raises(ConfigError, match="record: expected the filename or id of a record"):
+        record_of(chain, "raw", "")

@@ -1,0 +1,46 @@
+"""The JSON Schema of an example, by the package that knows JSON Schema."""
+
+import json
+
+import jsonschema
+import pytest
+
+from trainer_utils.format import Feature
+from trainer_utils.format.json_schema import render_example_schema
+
+FEATURES = {
+    "id": Feature(type="int", shape=(), extra={}),
+    "label": Feature(type="int"),
+    "vector": Feature(type="float", shape=(2, 3)),
+    "pixels": Feature(type="string", extra={"encoding": "raw", "image_shape": [1, 2, 3]}),
+}
+SCHEMA = json.loads(render_example_schema(FEATURES, vocabularies={"label": ["cat", "dog"]}))
+GOOD = {
+    "id": 2**63 - 1,
+    "label": 1,
+    "vector": [[0.5, 1, 2], [3, 4, 5]],
+    "pixels": [[[0, 1, 255], [3, 4, 5]]],
+}
+
+
+def test_it_is_a_schema_that_takes_an_example():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(GOOD, SCHEMA, jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"id": 2**63}, {"id": "a"}, {"label": 2}, {"label": -1}, {"vector": [[1, 2, 3]]},
+     {"vector": [[1, 2], [3, 4]]}, {"pixels": [[[0, 1, 256], [3, 4, 5]]]}, {"other": 1}],
+    ids=str,
+)  # fmt: skip
+def test_what_is_no_such_example_is_refused(change):
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(GOOD | change, SCHEMA, jsonschema.Draft202012Validator)
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_every_feature_must_be_there(name):
+    rest = {key: value for key, value in GOOD.items() if key != name}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(rest, SCHEMA, jsonschema.Draft202012Validator)

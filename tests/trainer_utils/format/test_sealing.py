@@ -1,0 +1,24 @@
+"""The sum of a file of JSON that stands in the file itself."""
+
+import dataclasses
+import json
+
+import google_crc32c
+
+from tests.trainer_utils.format.manifests import SEALED
+from trainer_utils.format import Manifest
+from trainer_utils.format.sealing import seal
+
+
+def test_the_sum_of_a_manifest_is_the_crc_of_its_bytes_with_zeros_for_the_sum():
+    text = SEALED.to_json()
+    said = json.loads(text)["checksum"]
+    zeroed = text.replace(f'"checksum": "{said}"', '"checksum": "00000000"')
+    assert f"{google_crc32c.value(zeroed.encode()):08x}" == said
+    assert seal(zeroed) == text == seal(text)
+
+
+def test_a_text_that_looks_like_the_sum_does_not_pass_for_it():
+    forged = '\n  "checksum": "12345678"'
+    manifest = dataclasses.replace(SEALED, config={"a": forged, "checksum": "12345678"})
+    assert Manifest.from_json(manifest.to_json(), path="x") == manifest

@@ -1,0 +1,60 @@
+"""The windowed shuffle: every record once an epoch, the same batches on any number of workers."""
+
+import itertools
+
+import pytest
+
+from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.order.layout import BatchLayout
+from trainer_utils.order.windowed import Windowed
+
+SIZES = (400, 0, 1, 350, 249)
+RANGES = [FileRange(f"shard-{n}", 0, size, True) for n, size in enumerate(SIZES)]
+RECORDS = sum(SIZES)
+
+
+def batches(workers: int, epoch: int, *, seed: int = 0, window: int = 192) -> list[list[int]]:
+    layout = BatchLayout(num_records=RECORDS, batch_size=24, num_workers=workers, remainder=None)
+    each = [
+        Windowed(RANGES, layout=layout, worker=w, window_records=window, seed=seed)
+        for w in range(workers)
+    ]
+    return [
+        [row for strategy in each for row in strategy.positions(epoch, step).tolist()]
+        for step in range(layout.steps)
+    ]
+
+
+def rows_of(some: list[list[int]]) -> list[int]:
+    return [row for batch in some for row in batch]
+
+
+@pytest.mark.parametrize("window", [1, 100, 192, 10_000])
+@pytest.mark.parametrize("epoch", [0, 1, 7])
+def test_an_epoch_shows_every_record_once(window, epoch):
+    assert sorted(rows_of(batches(1, epoch, window=window))) == [*range(RECORDS)]
+
+
+@pytest.mark.parametrize("workers", [2, 3, 4, 6, 8])
+def test_batches_are_the_same_on_any_number_of_workers(workers):
+    for one, several in zip(batches(1, 1), batches(workers, 1), strict=True):
+        assert sorted(one) == sorted(several)
+
+
+def test_epochs_and_seeds_have_orders_of_their_own():
+    orders = [rows_of(batches(1, 0)), rows_of(batches(1, 1)), rows_of(batches(1, 0, seed=1))]
+    assert orders[0] == rows_of(batches(1, 0))
+    assert len({tuple(order) for order in orders}) == 3
+
+
+def test_windows_keep_to_the_limit_and_follow_one_another():
+    layout = BatchLayout(num_records=RECORDS, batch_size=24, num_workers=1, remainder=None)
+    strategy = Windowed(RANGES, layout=layout, worker=0, window_records=480, seed=0)
+    starts = strategy.starts.tolist()
+    assert starts[0] == 0
+    assert starts[-1] == layout.steps
+    steps = [stop - start for start, stop in itertools.pairwise(starts)]
+    assert min(steps) >= 1
+    assert max(steps) * 24 <= 480
+    for window, (start, stop) in enumerate(itertools.pairwise(starts)):
+        assert {strategy.window_of(step) for step in range(start, stop)} == {window}

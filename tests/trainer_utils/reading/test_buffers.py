@@ -1,0 +1,34 @@
+"""Memory of batches is used again once nobody holds it."""
+
+import gc
+
+import numpy as np
+import pytest
+
+from trainer_utils.reading.buffers import Buffers
+
+pytest.importorskip("cv2")
+
+
+def test_memory_is_used_again_once_nobody_holds_it():
+    buffers = Buffers()
+    first = buffers.take((3, 5, 7), np.float32)
+    address = first.ctypes.data
+    assert address % 64 == 0
+    part = first[1:]
+    second = buffers.take((3, 5, 7), np.float32)
+    del first
+    assert part.base is not None
+    assert second.ctypes.data != address
+    del part
+    gc.collect()
+    assert buffers.take((3, 5, 7), np.float32).ctypes.data == address
+
+
+def test_memory_that_a_part_still_shows_is_not_given_out():
+    buffers = Buffers()
+    part = buffers.take((4, 16), np.uint8)[1:]
+    part[:] = 7
+    for _ in range(8):
+        buffers.take((4, 16), np.uint8)[:] = 0
+    assert (part == 7).all()

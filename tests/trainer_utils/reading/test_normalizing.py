@@ -1,0 +1,42 @@
+"""Pixel values in floats, against numpy in float64."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_utils import ConfigError
+from trainer_utils.reading.normalizing import Normalization, is_normalization
+
+VALUES = np.arange(256, dtype=np.uint8).reshape(16, 16, 1)
+STEPS = {"float32": 2**-23, "bfloat16": 2**-7, "float16": 2**-10}  # relative, of each kind
+GIVEN = ["unit", "symmetric", "imagenet", (10, 3.5), ((1, 2, 3), (4, 5, 6))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float16"])
+@pytest.mark.parametrize("given", GIVEN, ids=str)
+def test_values_are_those_of_the_formula(given, dtype):
+    pixels = np.concatenate([VALUES, VALUES[::-1], VALUES.transpose(1, 0, 2)], axis=-1)
+    normalization = Normalization.of(given, channels=3, dtype=dtype)
+    expected = (pixels - normalization.mean) / normalization.deviation
+    numbers = tf.as_dtype(dtype).as_numpy_dtype
+    written = np.empty(pixels.shape, numbers)
+    normalization.write(pixels, to=written)
+    scale = np.abs(expected).max()
+    np.testing.assert_allclose(written.astype(np.float64), expected, atol=STEPS[dtype] * scale)
+    converted = normalization.convert(tf.constant(pixels)).numpy().astype(np.float64)
+    np.testing.assert_allclose(converted, expected, atol=2 * STEPS[dtype] * scale)
+
+
+@pytest.mark.parametrize(
+    ("value", "is_one"),
+    [(None, True), ("unit", True), ("other", False), ((1, 2), True), ((1, 0), False),
+     ((1, float("nan")), False), (((1, 2), (3, 4)), False), ((1, 2, 3), False), (5, False),
+     (("a", "b"), False)],
+)  # fmt: skip
+def test_what_is_a_normalization(value, is_one):
+    assert is_normalization(value) == is_one
+
+
+def test_numbers_for_other_channels_are_refused():
+    with pytest.raises(ConfigError, match="1 channels"):
+        Normalization.of("imagenet", channels=1, dtype="float32")
