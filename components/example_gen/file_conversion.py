@@ -21,16 +21,16 @@ from components.common.summaries import (
     working_folder,
 )
 from components.example_gen import lists
-from components.example_gen.conclusion import locate_inputs
 from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_reports import ShardSummary
 from components.example_gen.file_transforms import WriteMediaShards
 from components.example_gen.fingerprint import fingerprint_of_files
+from components.example_gen.image_roots import refuse_outside
 from components.example_gen.inputs import layout_inputs, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.outside import refuse_outside
+from components.example_gen.outcome import locate_inputs
 from components.example_gen.partition import partition_of
 from components.example_gen.plan import Written
 from components.example_gen.simple_layouts import read_simple, without_reserved

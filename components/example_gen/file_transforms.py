@@ -13,8 +13,8 @@ from typing import Any
 import apache_beam as beam
 
 from components.common.blobs import BlobReader
-from components.common.guard import one_input
 from components.common.listing import Column, Entry, Value
+from components.common.reject_errors import one_input
 from components.common.rejects import Reject, RejectedInputError
 from components.common.shards import verify_shard, write_shard
 from components.common.summaries import check_shared, working_folder, write_summary

@@ -16,11 +16,11 @@ from components.common.listing import LeftOut
 from components.common.progress import Work, show_progress
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.common.worker_errors import raise_reported_error
-from components.example_gen.conclusion import check_outcome, locate_inputs
 from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import layout_inputs, refuse_overlap
+from components.example_gen.outcome import check_outcome, locate_inputs
 from components.example_gen.partition import partition_of
 from components.example_gen.plan import Written
 from components.example_gen.row_encoding import EncodingReport

@@ -18,7 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from components.common.settings import ComponentSettings, without_empty
-from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
+from components.kubeflow.dataset_location import leave_reference, place_dataset, read_from
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE

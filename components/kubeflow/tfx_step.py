@@ -17,7 +17,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
+from components.kubeflow.dataset_location import leave_reference, place_dataset, read_from
 from components.kubeflow.executor_input import (
     parse_paths,
     plain_metadata,

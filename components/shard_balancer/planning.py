@@ -26,9 +26,9 @@ from components.shard_balancer.layout import (
     permute_places,
     plan_tasks,
 )
-from components.shard_balancer.moves import MovedRecords
 from components.shard_balancer.partition import deal_places, equal_byte_bounds
 from components.shard_balancer.records import OBJECT_BYTES
+from components.shard_balancer.scatter_gather import MovedRecords
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, survey_shard
 from trainer_utils.format import shard_bounds

@@ -15,7 +15,8 @@ import apache_beam as beam
 from components.common.summaries import check_shared, working_folder, write_summary
 from components.common.worker_errors import report_errors
 from components.shard_balancer.layout import Task
-from components.shard_balancer.moves import (
+from components.shard_balancer.planning import SplitPlan
+from components.shard_balancer.scatter_gather import (
     Reading,
     RunPart,
     gather_task,
@@ -23,7 +24,6 @@ from components.shard_balancer.moves import (
     read_together,
     scatter_records,
 )
-from components.shard_balancer.planning import SplitPlan
 from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.format import Shard
 

@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from components.common.blobs import BlobReader
-from components.common.guard import one_input
 from components.common.listing import Blob
+from components.common.reject_errors import one_input
 from components.common.rejects import RejectedInputError
 from components.tables.pieces import MAX_ROW_BYTES, Piece
 from components.tables.rows import BadRow, Rows, checked_texts

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.column_sums import column_sums
+from components.tables.column_checksums import column_sums
 from components.tables.json_lines import flatten
 from components.tables.json_objects import is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece

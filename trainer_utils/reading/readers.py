@@ -12,8 +12,8 @@ import tensorflow as tf
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
 from trainer_utils.reading import memory_files as memory_files  # serves ram:// for `cache="memory"`
 from trainer_utils.reading.records import ReadPiece, read_where_located, reader, records_at_once
+from trainer_utils.reading.shard_checksums import ShardSums
 from trainer_utils.reading.shard_reader import ShardReader
-from trainer_utils.reading.shard_sums import ShardSums
 from trainer_utils.storage.cache import make_locator
 
 if TYPE_CHECKING:

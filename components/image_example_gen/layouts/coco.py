@@ -12,7 +12,6 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs, readable
 from components.common.listing import (
     Blob,
@@ -22,6 +21,7 @@ from components.common.listing import (
     join_listings,
     with_left_out,
 )
+from components.common.reject_errors import one_input
 from components.common.rejects import RejectedInputError
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.coco_instances import COLUMNS, KEYS, parse_instances

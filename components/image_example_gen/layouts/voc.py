@@ -13,9 +13,9 @@ from typing import Any
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
-from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value
+from components.common.reject_errors import one_input
 from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
 from components.example_gen.boxes import BOX_COLUMNS, relative_box

@@ -16,8 +16,8 @@ from typing import Any
 from components.audio_example_gen.executor import Executor as AudioExecutor
 from components.common.rejects import Reject
 from components.example_gen.file_conversion import FileConversion
+from components.example_gen.image_roots import OUTSIDE, command_for, suggest_roots
 from components.example_gen.inputs import layout_inputs
-from components.example_gen.outside import OUTSIDE, command_for, suggest_roots
 from components.example_gen.row_conversion import RowConversion
 from components.example_gen.simple_layouts import name_simple
 from components.image_example_gen.executor import Executor as ImageExecutor

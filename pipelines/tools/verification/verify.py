@@ -10,15 +10,15 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from pipelines.tools.verification.problems import Problem
-from pipelines.tools.verification.shards import ShardCheck, ShardOutcome, check_shard
-from pipelines.tools.verification.whole import (
+from pipelines.tools.verification.metadata_checks import (
     check_labels,
     check_no_manifest,
     check_small_files,
     label_features,
     unchecked_files,
 )
+from pipelines.tools.verification.problems import Problem
+from pipelines.tools.verification.shards import ShardCheck, ShardOutcome, check_shard
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file

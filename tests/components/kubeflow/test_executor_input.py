@@ -7,7 +7,7 @@ from google.protobuf import json_format
 from kfp.local.placeholder_utils import resolve_io_placeholders
 from kfp.pipeline_spec import pipeline_spec_pb2
 
-from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
+from components.kubeflow.dataset_location import leave_reference, place_dataset, read_from
 from components.kubeflow.executor_input import (
     ExecutorInput,
     parse_paths,

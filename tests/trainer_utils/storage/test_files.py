@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from components.common.blobs import BlobReader
-from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
+from components.common.reject_errors import one_input
 from components.common.rejects import RejectedInputError
 from trainer_utils.storage import find_file, list_files, open_for_reading
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from components.common.listing import LeftOut, Listing
-from components.example_gen.outside import refuse_outside, suggest_roots
+from components.example_gen.image_roots import refuse_outside, suggest_roots
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import InputError
 
