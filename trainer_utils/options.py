@@ -101,7 +101,7 @@ class InputOptions(DecodeOptions, OrderOptions):
             ("start_step", 0),
             ("on_corrupt", "raise"),
         ):
-            rule = f"{rest!r}, since a data service deals out shards in no fixed order"
+            rule = f"{rest!r}, since a data service hands out shards in no fixed order"
             check_setting(self, name, getattr(self, name) == rest, rule)
         no_global = self.shuffle != "global"
         check_setting(self, "shuffle", no_global, "no 'global' with a data service")

@@ -27,7 +27,7 @@ from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_reports import ShardSummary
 from components.example_gen.file_transforms import WriteMediaShards
 from components.example_gen.fingerprint import fingerprint_of_files
-from components.example_gen.image_roots import refuse_outside
+from components.example_gen.image_roots import check_image_roots
 from components.example_gen.inputs import layout_inputs, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.outcome import locate_inputs
@@ -118,7 +118,7 @@ class FileConversion(Conversion[FilePlan]):
 
     def check(self, plan: FilePlan, uri: str) -> None:
         """Refuses lists whose files lie outside of the inputs: one setting cures it."""
-        refuse_outside(self.listing, self.settings, base=self.located.base)
+        check_image_roots(self.listing, self.settings, base=self.located.base)
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""

@@ -14,7 +14,7 @@ import apache_beam as beam
 
 from components.common.blobs import BlobReader
 from components.common.listing import Column, Entry, Value
-from components.common.reject_errors import one_input
+from components.common.reject_errors import reject_errors
 from components.common.rejects import Reject, RejectedInputError
 from components.common.shards import verify_shard, write_shard
 from components.common.summaries import check_shared, working_folder, write_summary
@@ -101,7 +101,7 @@ def write_media_shard(
         for entry, blobs, sums in _read_ahead(task.entries, base, settings.image_roots):
             summary.sums += sums
             try:
-                with one_input():
+                with reject_errors():
                     media = store_media(entry, blobs, plan.blobs, settings)
                     example = _encoded(entry, media, plan)
             except RejectedInputError as error:
@@ -193,7 +193,7 @@ def _groups(entries: Sequence[Entry], group_files: int) -> Iterator[Sequence[Ent
 
 def _read(reader: BlobReader, entry: Entry) -> _Read:
     try:
-        with one_input():
+        with reject_errors():
             blobs = [reader.read(blob) for blob in entry.blobs]
     except RejectedInputError as error:
         return entry, error, [None] * len(entry.blobs)

@@ -29,7 +29,7 @@ from components.common.listing import (
     BlobColumn,
     Column,
     Entry,
-    LeftOut,
+    ExcludedInput,
     Listing,
     Value,
     join_listings,
@@ -207,17 +207,17 @@ def _listing(
     label = next(
         (n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list), None
     )
-    entries, left_out = [], []
+    entries, excluded = [], []
     for position, split, values, source in parts:
         place = table.place(position)
         if isinstance(source, RejectedInputError):
             detail = f"{place}: {source.detail}"
-            left_out.append(LeftOut(source.name, split, source.code, detail))
+            excluded.append(ExcludedInput(source.name, split, source.code, detail))
         elif label is not None and values[label] is None:
-            left_out.append(LeftOut(source[0], split, "NO_LABEL", place))
+            excluded.append(ExcludedInput(source[0], split, "NO_LABEL", place))
         else:
             entries.append(Entry(source[0], split, source[1], values))
-    return Listing(tuple(entries), tuple(left_out), tuple(columns), blobs)
+    return Listing(tuple(entries), tuple(excluded), tuple(columns), blobs)
 
 
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:

@@ -112,5 +112,5 @@ def check_outcome(
     except InputError as error:
         write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
         if settings.layout == "auto" and not written:
-            raise InputError(f"{error} {conversion.looked_for(list_names(base))}") from None
+            raise InputError(f"{error} {conversion.describe_search(list_names(base))}") from None
         raise

@@ -12,7 +12,7 @@ from typing import Any
 import apache_beam as beam
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import LeftOut
+from components.common.listing import ExcludedInput
 from components.common.progress import Work, show_progress
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.common.worker_errors import raise_reported_error
@@ -79,40 +79,40 @@ class RowConversion(Conversion[RowPlan]):
     @abc.abstractmethod
     def find_pieces(
         self, inputs: LayoutInputs, *, folder: str
-    ) -> tuple[list[Piece], list[LeftOut]]:
+    ) -> tuple[list[Piece], list[ExcludedInput]]:
         """Recognises the layout and cuts the files into pieces; `folder` is for copies in UTF-8."""
 
     def plan(self, uri: str) -> RowPlan:
         """Reads every row once, and lays out the shards."""
         start_working(uri)
-        self.pieces, left_out = self._find_all_pieces(uri)
+        self.pieces, excluded = self._find_all_pieces(uri)
         self._reports = self._inspect(uri)
         return plan_rows(
             self.pieces,
             self._reports,
-            left_out,
+            excluded,
             folder=working_folder(uri),
             partition=self._partition,
             settings=self.settings,
             deduplicate=self._rules.deduplicate,
         )
 
-    def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[LeftOut]]:
+    def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
         pieces: list[Piece] = []
-        left_out: list[LeftOut] = []
+        excluded: list[ExcludedInput] = []
         for inputs in layout_inputs(self.located, columns=self.settings.columns):
             some, others = self.find_pieces(inputs, folder=working_folder(uri))
             if pieces:
                 refuse_overlap([*_sources(pieces), *_sources(some)])
             pieces += some
-            left_out += others
+            excluded += others
         if not self._options.header:
             headers = {p.source: p.details for p in pieces if p.details.get("header")}
             check_agreement(
                 {source: details["names"] for source, details in headers.items()},
                 shown=[s for s, details in headers.items() if details["header"] == "shown"],
             )
-        return pieces, left_out
+        return pieces, excluded
 
     def _inspect(self, uri: str) -> list[PieceReport]:
         work = {
@@ -154,7 +154,7 @@ class RowConversion(Conversion[RowPlan]):
             features=features_of_rows(plan, encoded),
             label_counts=_label_counts(encoded),
             fingerprint=fingerprint_of_rows(
-                self.located, self.pieces, self._reports, plan.left_out
+                self.located, self.pieces, self._reports, plan.excluded
             ),
         )
 

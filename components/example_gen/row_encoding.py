@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.example_batch import encode_batch, frame_batch
-from components.example_gen.row_assignment import LEFT_OUT
+from components.example_gen.row_assignment import EXCLUDED
 from components.example_gen.row_inspection import read_columns
 from components.example_gen.row_plan import RowPlan, read_assignment
 from components.tables.casting import typed
@@ -94,7 +94,7 @@ def encode_piece(
     }
     own_id = id_feature(features)
     features[own_id] = _ids(piece, records, names, plan.first_records[number])
-    kept = splits != LEFT_OUT
+    kept = splits != EXCLUDED
     if not kept.all():
         features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
         records, splits = records[kept], splits[kept]

@@ -34,8 +34,8 @@ __all__ = [
     "frame_records",
     "headers_of",
     "lengths_in",
+    "raise_bad_checksum",
     "read_record_at",
-    "refuse_sum",
     "unframe",
 ]
 
@@ -118,7 +118,7 @@ def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) 
     if len(frame) >= RECORD_OVERHEAD_BYTES and frame[:HEADER_BYTES] == header:
         if frame[-FOOTER_BYTES:] == footer:
             return payload
-        refuse_sum("payload", path, record, offset)
+        raise_bad_checksum("payload", path, record, offset)
     check_header(frame, path, record, offset)
     raise CorruptShardError.at(
         path,
@@ -155,10 +155,10 @@ def check_header(data: bytes, path: str, record_number: int | None, offset: int)
     if len(data) < HEADER_BYTES:
         return
     if masked_crc32c(data[:LENGTH_BYTES]) != _CRC.unpack_from(data, LENGTH_BYTES)[0]:
-        refuse_sum("length", path, record_number, offset)
+        raise_bad_checksum("length", path, record_number, offset)
 
 
-def refuse_sum(what: str, path: str, record_number: int | None, offset: int) -> NoReturn:
+def raise_bad_checksum(what: str, path: str, record_number: int | None, offset: int) -> NoReturn:
     """Raises CorruptShardError: the sum of a record's length or payload does not agree."""
     raise CorruptShardError.at(
         path,

@@ -85,4 +85,4 @@ class Sequential(ShuffleStrategy):
         """The position that an epoch begins at."""
         if not self._rotates:
             return 0
-        return epoch * self.layout.left_out % max(self.layout.num_records, 1)
+        return epoch * self.layout.num_dropped % max(self.layout.num_records, 1)

@@ -124,7 +124,7 @@ class Windowed(ShuffleStrategy):
     def places(self, epoch: int, window: int) -> WindowPlaces:
         """Where each row of the steps of a window is from; in a step, rows are permuted too.
 
-        Each lane's records are permuted within that lane, whoever reads it, and dealt to the
+        Each lane's records are permuted within that lane, whoever reads it, and assigned to the
         steps. The place in a batch then tells nothing of the place in the files.
         """
         layout = self.layout

@@ -12,7 +12,7 @@ import tensorflow as tf
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
 from trainer_utils.reading import memory_files as memory_files  # serves ram:// for `cache="memory"`
 from trainer_utils.reading.records import ReadPiece, read_where_located, reader, records_at_once
-from trainer_utils.reading.shard_checksums import ShardSums
+from trainer_utils.reading.shard_checksums import ShardChecksums
 from trainer_utils.reading.shard_reader import ShardReader
 from trainer_utils.storage.cache import make_locator
 
@@ -27,7 +27,7 @@ class Readers(NamedTuple):
 
     read: ReadPiece
     shards: ShardReader
-    sums: ShardSums
+    sums: ShardChecksums
 
 
 def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
@@ -38,7 +38,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
         shard for source in sources for group in source.dataset.shards.values() for shard in group
     ]
     entries = {shard.path: shard.entry for shard in files if shard.entry is not None}
-    sums = ShardSums(entries, skips=skips)
+    sums = ShardChecksums(entries, skips=skips)
     cache = options.cache
     if cache is None and not all(map(_can_read, (shard.path for shard in files))):
         cache = "disk"

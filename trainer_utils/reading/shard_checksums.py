@@ -1,6 +1,6 @@
 """Whether shards are the files that the manifest names: their whole sums, beside the reading.
 
-    sums = ShardSums({path: entry}, skips=False)
+    sums = ShardChecksums({path: entry}, skips=False)
     sums.begin(path)         # as a shard is opened; returns at once
     sums.finish()            # before the last batch of an epoch; raises where one is another
 
@@ -26,7 +26,7 @@ from trainer_utils.format import (
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.storage import file_version, open_for_reading, remove_file
 
-__all__ = ["ShardSums"]
+__all__ = ["ShardChecksums"]
 
 _READ_BYTES = 1 << 18  # 256 KiB, which stay in the cache of a core
 
@@ -36,7 +36,7 @@ _lock = threading.Lock()
 _worker: threading.Thread | None = None
 
 
-class ShardSums:
+class ShardChecksums:
     """Compares shards with the manifest; from several threads at once.
 
     Args:

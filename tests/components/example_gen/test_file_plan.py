@@ -5,7 +5,7 @@ import hashlib
 
 import pytest
 
-from components.common.listing import Blob, Column, Entry, LeftOut, Listing, join_listings
+from components.common.listing import Blob, Column, Entry, ExcludedInput, Listing, join_listings
 from components.example_gen.file_plan import plan_shards
 from components.example_gen.partition import Partition
 from components.image_example_gen.settings import ImageSettings
@@ -151,7 +151,7 @@ def test_rows_of_a_table_stay_in_their_order():
 
 
 def test_listings_join_with_missing_values_for_the_columns_of_others():
-    one = Listing((Entry("a", "x", (), ("cat",)),), (LeftOut("b", "x", None, ""),), (LABEL,))
+    one = Listing((Entry("a", "x", (), ("cat",)),), (ExcludedInput("b", "x", None, ""),), (LABEL,))
     two = Listing((Entry("c", "y", ()),))
     joined = join_listings([one, two])
     assert [entry.values for entry in joined.entries] == [("cat",), (None,)]

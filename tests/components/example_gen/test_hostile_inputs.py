@@ -308,18 +308,18 @@ def test_whatever_an_annotation_raises_is_one_reject(tmp_path, monkeypatch, erro
     for number in (1, 2):
         write(base, {f"JPEGImages/{number}.jpg": b"", f"Annotations/{number}.xml": _XML})
     fails_once(monkeypatch, voc, "_parse", error)
-    assert left_out(base, "voc") == ["INTERNAL"]
+    assert excluded(base, "voc") == ["INTERNAL"]
     base = write(tmp_path / "coco", {"annotations/instances_train.json": _COCO})
     write(base, {"images/1.jpg": b"", "images/2.jpg": b""})
     fails_once(monkeypatch, coco_instances.Instances, "values", error)
-    assert left_out(base, "coco") == ["INTERNAL"]
+    assert excluded(base, "coco") == ["INTERNAL"]
 
 
-def left_out(base: Path, layout: str) -> list[str | None]:
+def excluded(base: Path, layout: str) -> list[str | None]:
     files = {file.path: file for file in list_files(str(base))}
     listing = read_layout(LayoutInputs(base=str(base), root="", files=files), layout=layout)
     assert listing.found == 2
-    return [left.code for left in listing.left_out]
+    return [left.code for left in listing.excluded]
 
 
 @pytest.mark.parametrize("executor", [ImageExecutor, AudioExecutor])

@@ -102,7 +102,7 @@ def test_a_key_without_an_image_and_what_is_no_file_are_left_out(tmp_path, read)
         archive.addfile(link)
     listing = read(tmp_path)
     assert [entry.name for entry in listing.entries] == ["x.tar/1.jpg"]
-    assert {(left.name, left.code) for left in listing.left_out} == {
+    assert {(left.name, left.code) for left in listing.excluded} == {
         ("x.tar/2", "NO_IMAGE"),
         ("x.tar/../3.jpg", "NOT_A_FILE"),
         ("x.tar/4.jpg", "NOT_A_FILE"),
@@ -211,7 +211,7 @@ def test_every_member_is_counted_and_every_reject_can_be_written(tmp_path, read)
     listing = read(tmp_path)
     assert [entry.name for entry in listing.entries] == ["train-0.tar/1.jpg"]
     assert {
-        os.fsencode(o.name).removeprefix(b"train-0.tar/"): o.code for o in listing.left_out
+        os.fsencode(o.name).removeprefix(b"train-0.tar/"): o.code for o in listing.excluded
     } == {
         b"2": "NO_IMAGE",
         b"3": "NO_IMAGE",
@@ -222,8 +222,8 @@ def test_every_member_is_counted_and_every_reject_can_be_written(tmp_path, read)
         b"__meta__": None,
         **{b"%d.jpg" % number: "NOT_A_FILE" for number in range(4, 9)},
     }
-    assert {left.split for left in listing.left_out} == {"train"}
-    rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.left_out if o.code]
+    assert {left.split for left in listing.excluded} == {"train"}
+    rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.excluded if o.code]
     assert len(render_rejects(rejects).encode().splitlines()) == 8
 
 
@@ -233,7 +233,7 @@ def test_an_image_that_is_a_link_is_one_reject_whatever_lies_beside_it(tmp_path,
         link = tarfile.TarInfo("2.jpg")
         link.type, link.linkname = tarfile.LNKTYPE, "1.jpg"
         archive.addfile(link)
-    assert [(o.name, o.code) for o in read(tmp_path).left_out] == [("x.tar/2.jpg", "NOT_A_FILE")]
+    assert [(o.name, o.code) for o in read(tmp_path).excluded] == [("x.tar/2.jpg", "NOT_A_FILE")]
 
 
 def test_files_that_are_not_used_are_logged_once_an_extension(tmp_path, read, caplog):
@@ -322,7 +322,7 @@ def test_an_archive_among_photos_does_not_hide_them(tmp_path, read, write, photo
     write_tar(tmp_path / "cat/backup.tar", {"old.jpg": b"x"})
     write(tmp_path, **{photo: b"x"})
     listing = read(tmp_path)
-    assert photo in {each.name for each in (*listing.entries, *listing.left_out)}
+    assert photo in {each.name for each in (*listing.entries, *listing.excluded)}
     assert [e.name for e in read(tmp_path, "tar").entries] == ["cat/backup.tar/old.jpg"]
 
 
@@ -495,7 +495,7 @@ def test_a_sparse_image_is_left_out_and_those_beside_it_are_read(tmp_path, read)
         assert archive.getmember("2.bmp").issparse()
     listing = read(tmp_path)
     assert [in_archive(tmp_path, entry) for entry in listing.entries] == [b"before", b"after"]
-    ((name, code, detail),) = [(o.name, o.code, o.detail) for o in listing.left_out]
+    ((name, code, detail),) = [(o.name, o.code, o.detail) for o in listing.excluded]
     assert (name, code) == ("x.tar/2.bmp", "SPARSE_MEMBER")
     assert "without -S" in detail
 
