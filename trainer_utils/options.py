@@ -124,5 +124,5 @@ def choose_options(
         ConfigError: there is no such setting, or it has a value that is not allowed.
     """
     known = [field.name for field in dataclasses.fields(InputOptions)]
-    check_names(of, settings, known, also=arguments)
+    check_names(of, settings, known, alternatives=arguments)
     return (options or InputOptions()).replace(**settings)

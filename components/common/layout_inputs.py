@@ -27,7 +27,7 @@ from trainer_utils.storage import (
     read_bytes_of_size,
 )
 
-__all__ = ["ImageRoot", "LayoutInputs", "readable", "unreadable_folders"]
+__all__ = ["ImageRoot", "LayoutInputs", "select_readable", "unreadable_folders"]
 
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -191,7 +191,7 @@ class LayoutInputs:
             yield root.base, root.files, ""
 
 
-def readable(
+def select_readable(
     inputs: LayoutInputs, paths: Sequence[str], what: str
 ) -> tuple[list[str], list[ExcludedInput]]:
     """Those files that can be opened, in order; others that are unreadable or gone are left out.

@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from components.common.blobs import BlobReader
-from components.common.fingerprint import add_facts
+from components.common.fingerprint import combine_facts
 from components.common.listing import Blob, ExcludedInput, Listing
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_plan import FilePlan
@@ -70,7 +70,7 @@ def fingerprint_of_files(
     facts: dict[tuple[Any, ...], Any] = {
         (name_of(blob.path), *blob[1:]): sums.get(blob) for blob in [*excluded, *entries]
     }
-    return add_facts(facts | {("read", name): crc for name, crc in listing.contents.items()})
+    return combine_facts(facts | {("read", name): crc for name, crc in listing.contents.items()})
 
 
 def _sums_as_read(plan: FilePlan, summaries: Sequence[ShardSummary]) -> dict[Blob, int | None]:
@@ -123,7 +123,7 @@ def fingerprint_of_rows(
         size = sizes.get(path) or 0
         files[Blob(path, size)] = _whole(join(located.base, path), size, sorted(read))
     facts: dict[tuple[Any, ...], Any] = {(b.path, *b[1:]): crc for b, crc in files.items()}
-    return add_facts(facts | columns)
+    return combine_facts(facts | columns)
 
 
 def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:

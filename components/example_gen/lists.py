@@ -142,7 +142,7 @@ def _of_rows(inputs: LayoutInputs, path: str, rows: Sequence[Row]) -> Listing:
     positions = [image.position for image in images]
     table = ListTable(path, (), (), tuple(positions), "line")
     splits = [_split(inputs, table, "split", image.position, image.split) for image in images]
-    by_row = [boxes.values(image.boxes) for image in images]
+    by_row = [boxes.box_values(image.boxes) for image in images]
     uris = [(image.position, image.uri) for image in images]
     sources = joined_sources(positions, [file_sources(inputs, table, uris, are_alone=True)])
     parts = zip(positions, splits, by_row, sources, strict=True)
@@ -169,7 +169,7 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> Listing:
         if name in table.embedded or roles[name] in (*MEDIA, "split"):
             continue
         is_label = roles[name] == "label" or name.lower() in LABEL_NAMES
-        if (found := table.typed(name, roles[name], trim=is_label)) is not None:
+        if (found := table.cast_column(name, roles[name], trim=is_label)) is not None:
             columns.append(found[0])
             features.append(found[1])
     by_row = list(zip(*features, strict=True)) if features else [()] * len(table.positions)

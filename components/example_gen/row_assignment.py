@@ -26,10 +26,10 @@ from components.example_gen.partition import (
     check_partition,
     order_splits,
 )
-from components.example_gen.row_columns import own_split_column, running
+from components.example_gen.row_columns import count_before, own_split_column
 from components.example_gen.row_inspection import PieceReport, read_columns, read_digests
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.casting import typed
+from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.splits import refuse_word, split_of_word
 from components.tables.vocabularies import label_column, label_ids
@@ -74,8 +74,8 @@ class Assignment:
         self._columns, self._vocabularies = columns, vocabularies
         self._folder, self._settings = folder, settings
         self._deduplicate = deduplicate
-        self.first_records = running([report.found for report in reports], pieces)
-        self._first_lines = running([report.lines for report in reports], pieces)
+        self.first_records = count_before([report.found for report in reports], pieces)
+        self._first_lines = count_before([report.lines for report in reports], pieces)
         self.rejects: list[Reject] = []
         self.skipped: collections.Counter[str] = collections.Counter()
         own, some_have_none = self._own_splits()
@@ -261,7 +261,7 @@ class Assignment:
     def _read(self, number: int, column: Column) -> tuple[Any, npt.NDArray[np.int64]]:
         """A column as what it was decided to be; all missing where the piece has none."""
         columns, records = read_columns(self._folder, number, [column.name])
-        return typed(columns.get(column.name, pa.nulls(len(records))), column), records
+        return cast_column(columns.get(column.name, pa.nulls(len(records))), column), records
 
     def _stratify(self, assigned: Sequence[Numbers]) -> None:
         """Gives each class to the splits in their shares, to within one, by its rows' hashes."""

@@ -29,7 +29,7 @@ from components.example_gen.row_plan import RowPlan, plan_rows
 from components.example_gen.row_transforms import InspectPieces, WriteRows, summary_name
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.headers import check_agreement
-from components.tables.options import TableOptions, chosen
+from components.tables.options import TableOptions, select_settings
 from components.tables.pieces import Piece
 from components.tables.texts import TextRules
 from trainer_utils.format import Shard
@@ -61,7 +61,8 @@ class RowConversion(Conversion[RowPlan]):
         make_pipeline: Callable[[], beam.Pipeline],
     ) -> None:
         self.settings = settings
-        self._options, self._rules = chosen(TableOptions, settings), chosen(TextRules, settings)
+        self._options = select_settings(TableOptions, settings)
+        self._rules = select_settings(TextRules, settings)
         self._make_pipeline = make_pipeline
         self._partition = partition_of(exec_properties)
         self._reports: list[PieceReport] = []

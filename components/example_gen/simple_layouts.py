@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs, readable
+from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.listing import Listing, with_excluded, without_column
 from components.example_gen import folder, lists
 from components.example_gen.media import DESCRIPTIONS
@@ -39,7 +39,7 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
     if layout != "folder":
         found = lists.find(inputs, kind=layout if layout in LISTS else None)
         if found:
-            good, excluded = readable(inputs, found, "a list")
+            good, excluded = select_readable(inputs, found, "a list")
             return with_excluded(lists.read(inputs, good), excluded)
     if layout not in ("auto", "folder"):
         refuse_layout(inputs, layout, f"a {layout.upper()} file")

@@ -100,7 +100,7 @@ class Reading:
         return cls(facts={source: DatasetFacts() for source in infer})
 
     def merge(self, other: "Reading", *, where: str) -> None:
-        """Takes in what was read elsewhere; `where` goes into an error of facts that differ."""
+        """Adds what another worker or thread read; `where` goes into an error of facts that differ."""
         for source, content in other.content.items():
             self.content[source] = combine_checksums([self.content.get(source, 0), content])
         for source, facts in other.facts.items():
@@ -114,7 +114,7 @@ def read_group(
 
     Args:
         group: the shards.
-        reading: is told what was read; where it has facts of an input, they grow.
+        reading: what was read is added to it, and to its facts of an input where it has some.
         block_bytes: about how much is read at a time.
 
     Raises:
@@ -148,7 +148,7 @@ def read_group(
 def read_groups(
     groups: Sequence[ShardGroup], reading: Reading, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[_Placed]:
-    """As `read_group` for all that goes into memory: some shards at a time, in their order."""
+    """Like `read_group`, for groups that fit into memory: reads several shards at a time, in order."""
     parts = [ShardGroup(group.layout, (item,)) for group in groups for item in group.shards]
     readings = [Reading.of(reading.facts) for _ in parts]
 
@@ -176,7 +176,7 @@ def scatter_records(
     Args:
         group: what to read.
         tasks: of its split.
-        reading: is told what was read.
+        reading: what was read is added to it.
         uri: of the new dataset, in whose working folder the runs go.
         memory_bytes: of a run.
         block_bytes: about how much is read or joined at a time.

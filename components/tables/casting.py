@@ -1,6 +1,6 @@
 """Makes columns what they were decided to be, and tells what a number looks like in a text.
 
-typed(pa.array(["5", "4.5"]), Column("stars", "float"))     # [5.0, 4.5]
+cast_column(pa.array(["5", "4.5"]), Column("stars", "float"))     # [5.0, 4.5]
 """
 
 import json
@@ -17,9 +17,9 @@ __all__ = [
     "DOUBTFUL_TEXT",
     "FLOAT_TEXT",
     "INT_TEXT",
+    "cast_column",
     "lists_of_texts",
     "numbers_of_texts",
-    "typed",
 ]
 
 # Numbers as programs write them: no zeros before them, no plus sign, no spaces.
@@ -34,7 +34,7 @@ _IN_LIST = re.compile(rf"{INT_TEXT}|{FLOAT_TEXT}|NaN|-?Infinity")  # the last tw
 _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
 
 
-def typed(array: Any, column: Column, *, floats: Any = None) -> Any:
+def cast_column(array: Any, column: Column, *, floats: Any = None) -> Any:
     """A column of a piece as what it was decided to be; labels as texts.
 
     Args:

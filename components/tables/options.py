@@ -7,13 +7,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["TableOptions", "chosen"]
+__all__ = ["TableOptions", "select_settings"]
 
 _Options = TypeVar("_Options")
 
 
-def chosen(kind: type[_Options], settings: object) -> _Options:
-    """The fields of a dataclass from the settings of those names; its defaults where there is none.
+def select_settings(kind: type[_Options], settings: object) -> _Options:
+    """Makes a dataclass from the settings of its fields' names; its defaults where there is none.
 
     Args:
         kind: the dataclass.

@@ -12,11 +12,11 @@ from typing import Any
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs, readable, unreadable_folders
+from components.common.layout_inputs import LayoutInputs, select_readable, unreadable_folders
 from components.common.listing import ExcludedInput, Listing
 from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter
-from components.tables.options import TableOptions, chosen
+from components.tables.options import TableOptions, select_settings
 from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
 from components.text_example_gen.settings import TextSettings
@@ -75,10 +75,10 @@ def find_pieces(
         return pieces, list(listing.excluded)
     if layout not in DELIMITERS:
         _check_unused(settings, layout, ("column_names", "header", "delimiter"))
-    options = chosen(TableOptions, settings)
+    options = select_settings(TableOptions, settings)
     splits = _splits(inputs, paths)
     found: list[Piece] = []
-    good, excluded = readable(inputs, paths, "a table")
+    good, excluded = select_readable(inputs, paths, "a table")
     excluded = [dataclasses.replace(left, split=splits[left.name]) for left in excluded]
     excluded += unreadable_folders(inputs)
     for path in good:
@@ -156,7 +156,7 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
     """`jsonl` for files called .json that hold an object a line."""
     if kind != "json" or layout == "json":
         return kind
-    good, _ = readable(inputs, paths, "a table")
+    good, _ = select_readable(inputs, paths, "a table")
     with inputs.open(good[0]) as stream:
         head = stream.read(_HEAD_BYTES)
     first, _, rest = head.partition(b"\n")

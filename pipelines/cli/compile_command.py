@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from pipelines.cli.options import verbose_option
-from pipelines.cli.output import say
+from pipelines.cli.output import print_messages
 from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["compile"]
@@ -61,7 +61,7 @@ def compile(
         compile_pipeline(
             pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
         )
-    say(f"Written: {output}")
+    print_messages(f"Written: {output}")
 
 
 def _volume(text: str) -> tuple[str, str]:

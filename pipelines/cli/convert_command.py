@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipelines.cli.options import json_option, verbose_option
-from pipelines.cli.output import print_facts, say
+from pipelines.cli.output import print_facts, print_messages
 from pipelines.cli.process import quiet, require_tfx
 from pipelines.cli.setting_flags import CommandWithSettings, given_settings
 from pipelines.cli.values import Counts, parse_json_or_text
@@ -74,10 +74,10 @@ def convert(
     if out is not None:
         check_places(conversion.source, out, metadata)
     if kind is None:
-        say(f"{source}: {conversion.seen}")
+        print_messages(f"{source}: {conversion.seen}")
     if ctx.find_root().meta.get("verbose"):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")  # so that its import is heard as well
-    say("Starting TFX (some seconds) …")
+    print_messages("Starting TFX (some seconds) …")
     with quiet(ctx):
         if dry_run:
             from pipelines.tools.conversion.dry_run import plan_prepared
@@ -91,7 +91,7 @@ def convert(
         print_facts(planned.to_json, planned.parts, as_json=as_json)
         return
     if not as_json:
-        say(*str(made).split("\n"))
+        print_messages(*str(made).split("\n"))
     print_facts(made.to_json, lambda: made.uri, as_json=as_json)
 
 

@@ -3,7 +3,7 @@
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts, say
+from pipelines.cli.output import print_facts, print_messages
 
 __all__ = ["show"]
 
@@ -47,7 +47,7 @@ def show(uri: str, split: str | None, count: int, folder: str | None, as_json: b
     examples = read_examples(uri, split, count=count)
     if folder is not None:
         written = export_examples(examples, folder)
-        say(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")
+        print_messages(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")
         return
     print_facts(
         lambda: [example.to_json() for example in examples],

@@ -13,7 +13,7 @@ from pipelines.lineage.graph import Graph
 from pipelines.lineage.location import Location, locate
 from pipelines.lineage.reading import load_graph
 from pipelines.lineage.record_trace import trace_record
-from pipelines.lineage.store import find_metadata, opened_store, shown_metadata
+from pipelines.lineage.store import find_metadata, open_store, without_password
 from pipelines.lineage.text import render_lineage
 from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
@@ -52,11 +52,11 @@ def describe_artifact(
             "record: expected the filename or id of a record, got ''", setting="record"
         )
     metadata = find_metadata(uri) if metadata is None else metadata
-    with opened_store(metadata) as store:
-        location = locate(store, uri, metadata=shown_metadata(metadata))
+    with open_store(metadata) as store:
+        location = locate(store, uri, metadata=without_password(metadata))
         graph = load_graph(store, location.artifact)
     found = Lineage(
-        metadata=shown_metadata(metadata),
+        metadata=without_password(metadata),
         location=location,
         graph=graph,
         manifests=_manifests(graph, location),

@@ -11,7 +11,12 @@ import tensorflow as tf
 
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
 from trainer_utils.reading import memory_files as memory_files  # serves ram:// for `cache="memory"`
-from trainer_utils.reading.records import ReadPiece, read_where_located, reader, records_at_once
+from trainer_utils.reading.records import (
+    ReadPiece,
+    make_reader,
+    read_where_located,
+    records_at_once,
+)
 from trainer_utils.reading.shard_checksums import ShardChecksums
 from trainer_utils.reading.shard_reader import ShardReader
 from trainer_utils.storage.cache import make_locator
@@ -52,7 +57,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
     shards = ShardReader(locate=locate, entries=entries, skips=skips)
     if skips:
         return Readers(shards.read_blocks(records_at_once(mean)), shards, sums)
-    read = reader(mean)
+    read = make_reader(mean)
     return Readers(
         read_where_located(read, locate) if copy is not None or sums else read, shards, sums
     )

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs, readable
+from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.listing import (
     Blob,
     Entry,
@@ -70,7 +70,7 @@ def read(inputs: LayoutInputs) -> Listing:
     Raises:
         InputError: there is none, one is malformed, or an image is named twice.
     """
-    paths, excluded = readable(inputs, _candidates(inputs), "a JSON file")
+    paths, excluded = select_readable(inputs, _candidates(inputs), "a JSON file")
     if not paths:
         return Listing(())
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]

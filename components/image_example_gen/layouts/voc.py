@@ -131,7 +131,7 @@ def _parse(text: bytes | OSError) -> tuple[Value, ...]:
         poses.append((thing.findtext("pose") or "unspecified").lower())
         truncated.append(int(thing.findtext("truncated") == "1"))
         difficult.append(int(thing.findtext("difficult") == "1"))
-    return (*boxes.values(found), tuple(poses), tuple(truncated), tuple(difficult))
+    return (*boxes.box_values(found), tuple(poses), tuple(truncated), tuple(difficult))
 
 
 def _number(element: Any, name: str) -> float:

@@ -16,7 +16,7 @@ from typing import Any, BinaryIO
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs, readable, unreadable_folders
+from components.common.layout_inputs import LayoutInputs, select_readable, unreadable_folders
 from components.common.listing import Blob, Entry, ExcludedInput, Listing
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns, read_sidecar
@@ -98,7 +98,7 @@ def read(inputs: LayoutInputs) -> Listing:
         InputError: an archive is compressed, cut short or malformed, or a key comes twice.
         ConfigError: `columns` names one that is not there.
     """
-    archives, unread = readable(inputs, _archives(inputs), "a tar archive")
+    archives, unread = select_readable(inputs, _archives(inputs), "a tar archive")
     found = _Found(excluded=[*unread, *unreadable_folders(inputs)])
     for path in archives:
         _read_archive(inputs, path, found)

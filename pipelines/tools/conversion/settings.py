@@ -138,7 +138,7 @@ def _check_options(options: Mapping[str, Any], *, kind: str | None = None) -> No
         "convert",
         options,
         [*known, *_BALANCER],
-        also=("kind", "metadata", "splits"),
+        alternatives=("kind", "metadata", "splits"),
         called="option",
         allowed=f"one of {component} ({', '.join(known)}) or of ShardBalancer "
         f"({', '.join(_BALANCER)})",

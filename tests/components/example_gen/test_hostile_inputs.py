@@ -27,7 +27,7 @@ from components.image_example_gen.executor import Executor as ImageExecutor
 from components.image_example_gen.layouts import coco_instances, read_layout, voc
 from components.media import audio, images
 from components.tables import documents
-from components.tables.options import TableOptions, chosen
+from components.tables.options import TableOptions, select_settings
 from components.tables.reading import read_piece
 from components.text_example_gen.layouts import find_pieces
 from components.text_example_gen.settings import TextSettings
@@ -177,7 +177,7 @@ def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, change, kind):
     settings = TextSettings(layout=kind)
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
     change(base / name)
-    read = read_piece(str(base), piece, chosen(TableOptions, settings))
+    read = read_piece(str(base), piece, select_settings(TableOptions, settings))
     assert (read.found, [bad.code for bad in read.bad]) == (1, [CODES[change]])
 
 
@@ -292,7 +292,7 @@ def test_whatever_a_text_raises_is_one_reject(tmp_path, monkeypatch, error):
     settings = TextSettings(layout="folder")
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
     fails_once(monkeypatch, documents, "_read", error)
-    read = read_piece(str(base), piece, chosen(TableOptions, settings))
+    read = read_piece(str(base), piece, select_settings(TableOptions, settings))
     assert (read.found, [bad.code for bad in read.bad]) == (3, ["INTERNAL"])
     assert len(read.columns["text"]) == 2
 
