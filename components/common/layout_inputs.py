@@ -50,11 +50,11 @@ class LayoutInputs:
         base: the input base, a folder.
         root: where the layout begins, relative to `base`: a folder ("" for the base), or a file.
         files: those selected, by path relative to `base`, in order.
-        split: the split that all of them belong to, or None where the layout tells.
+        split: the split that all of them belong to, or None where the layout says.
         columns: kinds by column, as the user sets them.
         image_roots: other folders that lists may point into.
         column_names: of lists without a header, or in place of its names.
-        header: whether the first row of a CSV or TSV has names; None where that is to be told.
+        header: whether the first row of a CSV or TSV has names; None where that is recognised.
         media: what the files are, where nothing says so: `image` or `audio`.
         contents: sums of what the layout itself read, such as annotations, by name: a part of the
             inputs' fingerprint.
@@ -216,7 +216,7 @@ def select_readable(
 
 
 def unreadable_folders(inputs: LayoutInputs) -> list[ExcludedInput]:
-    """Folders below the root that cannot be looked into, where files of a layout might lie."""
+    """Folders below the root that cannot be listed, where files of a layout might lie."""
     return [
         ExcludedInput(file.path, inputs.split, *file.problem)
         for parts, file in inputs.below_root()
@@ -227,7 +227,7 @@ def unreadable_folders(inputs: LayoutInputs) -> list[ExcludedInput]:
 
 
 def _check_folders_readable(files: Mapping[str, InputFile], path: str) -> None:
-    """Refuses a file in a folder that cannot be looked into."""
+    """Rejects a file in a folder that cannot be listed."""
     while path := posixpath.dirname(path):
         folder = files.get(path)
         if folder is not None and folder.is_folder and folder.problem is not None:

@@ -110,10 +110,10 @@ class Listing:
 
     Args:
         entries: to read.
-        excluded: before reading.
+        excluded: those that are rejected or skipped before reading.
         columns: the features that `Entry.values` are of.
         blobs: the features that `Entry.blobs` are of.
-        contents: sums of what the layout read to find them, by name.
+        contents: checksums of what the layout read to find them, by name.
     """
 
     entries: tuple[Entry, ...]
@@ -142,7 +142,7 @@ def without_column(listing: Listing, name: str) -> Listing:
 
 
 def with_excluded(listing: Listing, excluded: Sequence[ExcludedInput]) -> Listing:
-    """A listing with more that is left out."""
+    """A listing with more excluded inputs."""
     return dataclasses.replace(listing, excluded=(*listing.excluded, *excluded))
 
 

@@ -59,7 +59,7 @@ def count_kinds(
     uris: Sequence[tuple[int, str]],
     find: Callable[[Sequence[tuple[int, str]]], Iterable[tuple[str, Blob] | RejectedInputError]],
 ) -> tuple[dict[str, float], bool]:
-    """How many files of a list's column are of each kind, as far as some of each ending tell.
+    """Estimates how many files of a list's column are of each kind, from some of each ending.
 
     Args:
         inputs: where they are.

@@ -141,7 +141,7 @@ def _trimmed(array: Any) -> Any:
 
 
 def read_list(inputs: LayoutInputs, path: str) -> ListTable:
-    """Reads a list; the suffix tells its form.
+    """Reads a list, whose suffix says its format.
 
     Raises:
         InputError: it is malformed; the message names file and line.

@@ -1,4 +1,4 @@
-"""The last checks of a conversion, and the properties of TFX that are read on the way.
+"""The inputs that TFX's properties mean, and whether the outcome of a conversion is good.
 
 located = locate_inputs(exec_properties, is_source_file=is_list, unit="images")
 check_outcome(conversion, plan, rejects, written=99, uri=uri)

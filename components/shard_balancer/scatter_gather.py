@@ -100,7 +100,7 @@ class Reading:
         return cls(facts={source: DatasetFacts() for source in infer})
 
     def merge(self, other: "Reading", *, where: str) -> None:
-        """Adds what another worker or thread read; `where` goes into an error of facts that differ."""
+        """Adds what another thread read; `where` goes into the error where facts differ."""
         for source, content in other.content.items():
             self.content[source] = combine_checksums([self.content.get(source, 0), content])
         for source, facts in other.facts.items():
@@ -148,7 +148,7 @@ def read_group(
 def read_groups(
     groups: Sequence[ShardGroup], reading: Reading, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[_Placed]:
-    """Like `read_group`, for groups that fit into memory: reads several shards at a time, in order."""
+    """Like `read_group`, for groups that fit into memory: several shards at a time, in order."""
     parts = [ShardGroup(group.layout, (item,)) for group in groups for item in group.shards]
     readings = [Reading.of(reading.facts) for _ in parts]
 

@@ -1,4 +1,4 @@
-"""Makes columns what they were decided to be, and tells what a number looks like in a text.
+"""Casts columns to the types that were decided, and says which texts count as numbers.
 
 cast_column(pa.array(["5", "4.5"]), Column("stars", "float"))     # [5.0, 4.5]
 """
@@ -35,11 +35,11 @@ _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "labe
 
 
 def cast_column(array: Any, column: Column, *, floats: Any = None) -> Any:
-    """A column of a piece as what it was decided to be; labels as texts.
+    """Casts a column of a piece to the type that was decided; labels stay texts.
 
     Args:
         array: as it was read.
-        column: what it was decided to be.
+        column: its decided type.
         floats: the Arrow type of these; None for the 32 bits that examples keep.
 
     Returns:

@@ -171,7 +171,7 @@ def _checked_header(head: bytes, start: int, delimiter: str, source: str) -> tup
 
 
 def _rows_below(body: bytes, delimiter: str) -> list[list[str]]:
-    """Some whole rows behind the header; what is odd in them is told later."""
+    """Some whole rows after the header; their errors are reported when they are read."""
     text = body.decode("utf-8", "replace")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:

@@ -20,7 +20,7 @@ _KINDS = ("image", "text", "audio")
 @click.command(cls=CommandWithSettings)
 @click.argument("source", metavar="SRC")
 @click.argument("out", required=False)
-@click.option("--kind", type=click.Choice(_KINDS), help="Default: told by what is there.")
+@click.option("--kind", type=click.Choice(_KINDS), help="Default: recognised from the files.")
 @click.option(
     "--splits",
     type=Counts(),

@@ -18,7 +18,7 @@ __all__ = ["verify"]
 )
 @verbose_option
 def verify(uri: str, as_json: bool, processes: int | None) -> None:
-    """Read a whole dataset and check all of it; exit 1 where anything is amiss.
+    """Read a whole dataset and check all of it; exit 1 if there is any problem.
 
     Checks the size and checksum of each published file, both checksums of each record, record
     counts, record indices, Datum's JSON, rejects and label counts, and lists every problem with

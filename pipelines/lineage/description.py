@@ -25,7 +25,7 @@ _DATASET = "Examples"
 
 
 class Lineage(LineageFacts):
-    """What `describe_artifact` found; `to_json` and `str` tell it."""
+    """What `describe_artifact` found; as JSON by `to_json`, as text by `str`."""
 
     def __str__(self) -> str:
         return render_lineage(self)
@@ -85,7 +85,7 @@ def _datasets(lineage: Lineage) -> list[int]:
 
 
 def _manifests(graph: Graph, location: Location) -> dict[int, Manifest]:
-    """Those that are there and can be read; what is wrong with one is for others to tell."""
+    """Those that are there and can be read; problems of one are reported by `verify`."""
     found = {}
     for artifact in graph.artifacts.values():
         path = join(location.path_of(artifact.uri), MANIFEST_FILE)

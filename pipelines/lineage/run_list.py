@@ -50,7 +50,7 @@ class Run:
 
     @property
     def ended(self) -> str | None:
-        """When the store was last told of one of its components."""
+        """When the store last recorded one of its components."""
         return max((e.ended for e in self.executions if e.ended), default=None)
 
     def to_json(self) -> Json:

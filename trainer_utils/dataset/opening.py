@@ -222,7 +222,7 @@ def open_dataset(artifact: Any, *, inspect: bool = True) -> Dataset:
             nothing says so; see `Dataset.inspected`.
 
     Raises:
-        DatasetError: there is no dataset, or it is not whole; the message names what is amiss.
+        DatasetError: there is no dataset, or it is not whole; the message names the problem.
     """
     uri = newest_dataset(uri_of(artifact))
     try:

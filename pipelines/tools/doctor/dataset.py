@@ -32,7 +32,7 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
     try:
         facts = inspect_dataset(uri)
     except DatasetError as error:
-        cure = "tfx-shards verify names all that is amiss, if it is a dataset at all."
+        cure = "tfx-shards verify names every problem, if it is a dataset at all."
         yield bad("dataset", str(error), cure)
         return
     yield _manifest(facts)

@@ -14,7 +14,7 @@ from pipelines.tools.doctor.checks import Check, bad, ok, warn
 __all__ = ["package_checks", "version_of"]
 
 _PROJECT = "tfx-shards"
-# Whose own requirements are looked at: what breaks when something else is installed.
+# Packages whose own requirements are checked: what breaks when something else is installed.
 _SENSITIVE = (
     "tensorflow",
     "tfx",

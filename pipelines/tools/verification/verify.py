@@ -43,7 +43,7 @@ class Verification:
         num_shards: that were read.
         records: that are whole, by split.
         bytes: that were read.
-        problems: what is amiss, in the order of the files.
+        problems: all that were found, in the order of the files.
         unchecked: small files of which the manifest has no sum, being of format version 1.
     """
 
@@ -57,7 +57,7 @@ class Verification:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is amiss."""
+        """Whether there is no problem."""
         return not self.problems
 
     def to_json(self) -> dict[str, Any]:
@@ -132,7 +132,7 @@ def verify_dataset(
 
 
 def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[Problem]]:
-    """What to read, and what is amiss in the names alone."""
+    """What to read, and the problems that the names alone show."""
     problems: list[Problem] = []
     if MANIFEST_FILE in files.sizes:
         manifest, problems = _read_manifest(files)
@@ -164,7 +164,7 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
 
 
 def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]:
-    """The manifest, even a changed one as far as it can be read, and what is amiss with it."""
+    """The manifest, even a changed one as far as it can be read, and its problems."""
     path = files.path(MANIFEST_FILE)
     problems: list[Problem] = []
     for is_checked in (True, False):
