@@ -85,8 +85,8 @@ class ExampleGenSettings(ComponentSettings):
         {},
         _kinds_by_column,
         "the kind of each column of a table: `int`, `float`, `string`, `text`, `label`, `image`, "
-        "`audio`, `split` or `ignore`. Default: recognised from their names and values. Columns of kind "
-        "`image` and `audio` name files, which go into the examples, each as a feature of the "
+        "`audio`, `split` or `ignore`. Default: recognised from their names and values. Columns of "
+        "kind `image` and `audio` name files, which go into the examples, each as a feature of the "
         "column's name.",
     )
     image_roots: Sequence[str] = setting(

@@ -40,8 +40,8 @@ class ImageOptions(Settings):
         "file",
         one_of("file", "raw"),
         "`file` keeps encoded images; `raw` stores pixels that need no decoding: the middle "
-        "square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side; smaller images are "
-        "enlarged.",
+        "square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side; smaller "
+        "images are enlarged.",
     )
     verify: str = setting(
         "structure",

@@ -4,9 +4,9 @@
     sums.begin(path)         # as a shard is opened; returns at once
     sums.finish()            # before the last batch of an epoch; raises where one is another
 
-A shard of another run may have the same size, and records that are whole: only its checksum differs. One
-thread goes through each file as it is opened, at 4 GB/s while its bytes are being read anyway, and
-no file a second time while it stays as it is.
+A shard of another run may have the same size, and records that are whole: only its checksum
+differs. One thread goes through each file as it is opened, at 4 GB/s while its bytes are being read
+anyway, and no file a second time while it stays as it is.
 """
 
 import queue
