@@ -194,7 +194,7 @@ class LayoutInputs:
 def select_readable(
     inputs: LayoutInputs, paths: Sequence[str], what: str
 ) -> tuple[list[str], list[ExcludedInput]]:
-    """Those files that can be opened, in order; others that are unreadable or gone are left out.
+    """Those files that can be opened, in order; those that are unreadable or gone are excluded.
 
     Args:
         inputs: where they are.

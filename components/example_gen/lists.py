@@ -1,4 +1,4 @@
-"""Lists of files: CSV, TSV, lines of JSON, Parquet.
+"""Lists of files: CSV, TSV, JSON lines, Parquet.
 
     read(inputs, ["list.csv"]).entries[0]
 
@@ -203,7 +203,7 @@ def _listing(
     parts: Iterable[Any],
     blobs: tuple[BlobColumn, ...],
 ) -> Listing:
-    """Joins what was found; without its label an image is left out, if others have one."""
+    """Joins what was found; an image without a label is rejected, if others have one."""
     label = next(
         (n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list), None
     )

@@ -99,7 +99,7 @@ class Partition:
     def split_of_excluded(
         self, left: ExcludedInput, splits: Sequence[str], *, inputs_decide: bool, seed: int
     ) -> str:
-        """Where an input that is left out counts.
+        """The split that an excluded input counts for.
 
         Args:
             left: which.

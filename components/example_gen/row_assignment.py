@@ -51,7 +51,7 @@ class Assignment:
         folder: the working folder, with the rows.
         partition: the splits that output_config asks for, or None.
         settings: of the component.
-        deduplicate: whether rows whose text came before are left out.
+        deduplicate: whether rows whose text came before are skipped.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.

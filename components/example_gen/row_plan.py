@@ -109,7 +109,7 @@ def plan_rows(
         partition: the splits that output_config asks for, or None for those that the inputs name,
             or else train and eval, 2:1.
         settings: of the component.
-        deduplicate: whether rows whose text came before are left out.
+        deduplicate: whether rows whose text came before are skipped.
 
     Raises:
         InputError: a value is not what its column holds, or a row names a split that is none.

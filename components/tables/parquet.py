@@ -68,7 +68,7 @@ def read(
     Args:
         stream: the file.
         piece: from `find_pieces`.
-        ignored: columns that are left out.
+        ignored: columns that are not read.
         unread: columns whose bytes are not even read.
 
     Raises:

@@ -61,7 +61,7 @@ def find_pieces(
         folder: for copies of files that are not in UTF-8.
 
     Returns:
-        The pieces in their order, and files that are left out.
+        The pieces in their order, and excluded files.
 
     Raises:
         InputError: the layout is not there, or a file is malformed.
@@ -196,7 +196,7 @@ def _split_word(path: str) -> str | None:
 
 
 def _find_documents(inputs: LayoutInputs) -> tuple[list[Piece], Listing]:
-    """Groups of files of one split, and what the folders say of files that are left out."""
+    """Groups of files of one split, and the excluded files of the folders."""
     listing = class_folders.read(inputs)
     return list(_grouped(listing)), dataclasses.replace(listing, entries=())
 

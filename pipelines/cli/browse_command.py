@@ -18,7 +18,7 @@ __all__ = ["browse"]
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Default: any that is free.",
+    help="Port to listen on. Default: any free one.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @verbose_option

@@ -19,11 +19,11 @@ __all__ = ["compile"]
 @click.option(
     "--pipeline-root", required=True, help="Where artifacts go, such as gs://bucket/runs."
 )
-@click.option("--name", help="Of the pipeline. Default: its own.")
+@click.option("--name", help="Name of the pipeline. Default: its own.")
 @click.option(
     "--dataset-root",
     metavar="FOLDER",
-    help="On a volume that all pods mount, or gs://: where datasets go. Default: --pipeline-root.",
+    help="Where datasets go: a volume that all pods mount, or gs://. Default: --pipeline-root.",
 )
 @click.option(
     "--volume",

@@ -20,13 +20,17 @@ _KINDS = ("image", "text", "audio")
 @click.command(cls=CommandWithSettings)
 @click.argument("source", metavar="SRC")
 @click.argument("out", required=False)
-@click.option("--kind", type=click.Choice(_KINDS), help="Default: recognised from the files.")
+@click.option(
+    "--kind",
+    type=click.Choice(_KINDS),
+    help="Kind of the input. Default: recognised from the files.",
+)
 @click.option(
     "--splits",
     type=Counts(),
     metavar="NAME=SHARE,…",
-    help="That a hash assigns, such as train=8,eval=1,test=1. Default: what the files say, or "
-    "train=2,eval=1.",
+    help="Splits that a hash assigns, such as train=8,eval=1,test=1. Default: what the files "
+    "say, or train=2,eval=1.",
 )
 @click.option(
     "--set",
@@ -37,7 +41,7 @@ _KINDS = ("image", "text", "audio")
     "text.",
 )
 @click.option("--metadata", type=click.Path(dir_okay=False), help="Default: OUT/metadata.sqlite.")
-@click.option("--dry-run", is_flag=True, help="Show what would be made, and make nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be made, without making it.")
 @json_option
 @verbose_option
 @click.pass_context

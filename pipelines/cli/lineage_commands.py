@@ -45,7 +45,7 @@ def lineage(
 
 @click.command()
 @click.argument("where", metavar="[METADATA]", required=False)
-@click.option("--metadata", metavar="METADATA", help="The same, as `lineage` takes it.")
+@click.option("--metadata", metavar="METADATA", help="Where the metadata is, as for `lineage`.")
 @json_option
 @verbose_option
 @click.pass_context

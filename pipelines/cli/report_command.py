@@ -26,7 +26,7 @@ __all__ = ["report"]
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Records of each split that are read, at the most.",
+    help="Most records of each split to read.",
 )
 @verbose_option
 @click.pass_context

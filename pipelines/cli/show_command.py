@@ -10,7 +10,7 @@ __all__ = ["show"]
 
 @click.command()
 @dataset_argument
-@click.option("--split", help="Or a slice, such as 'train[100:]'. Default: the first split.")
+@click.option("--split", help="A split or a slice: 'train[100:]'. Default: the first split.")
 @click.option(
     "-n",
     "--number",
@@ -18,7 +18,7 @@ __all__ = ["show"]
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Of records, at the most.",
+    help="Most records to show.",
 )
 @click.option(
     "--export",

@@ -14,7 +14,7 @@ __all__ = ["verify"]
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
-    help="That read at once. Default: as many as there are cores.",
+    help="Processes that read at once. Default: one per core.",
 )
 @verbose_option
 def verify(uri: str, as_json: bool, processes: int | None) -> None:

@@ -93,8 +93,8 @@ class Accounting:
     Args:
         found: inputs listed.
         written: examples written.
-        rejected: inputs left out because they are bad; each is a line of `rejects.jsonl`.
-        skipped: inputs left out on purpose, by a setting or a documented rule.
+        rejected: bad inputs; each is a line of `rejects.jsonl`.
+        skipped: inputs that are not wanted, by a setting or a documented rule.
     """
 
     found: int = 0

@@ -28,7 +28,7 @@ __all__ = ["EQUAL", "REMAINDERS", "BatchLayout", "Share"]
 
 REMAINDERS = (None, "drop", "pad", "balance")
 EQUAL = "equal"
-"""Of single examples: all workers get equally many, and fewer than there are workers are left out.
+"""Of single examples: all workers get equally many; fewer than there are workers are dropped.
 """
 
 _USUAL_WORKERS = range(1, 9)
@@ -62,11 +62,11 @@ class BatchLayout:
         num_workers: input pipelines, each of which gets an equal share.
         num_replicas: of all workers together, each of which gets an equal share of a batch; a
             multiple of the workers.
-        remainder: what becomes of the records that fill no batch. `drop`: they are left out.
+        remainder: what becomes of the records that fill no whole batch. `drop`: they are dropped.
             `pad`: the last batch is filled up with rows of weight 0. `balance`: the last two
             batches are made equally large, so that none is nearly empty. None: the last batch is
             smaller; where it has fewer records than there are replicas, some get none of it.
-            `EQUAL`: as None, but for what is left out.
+            `EQUAL`: as None, except for dropped records.
         num_lanes: that the records are laid out in, a divisor of the batch size. 0: as many as
             all usual numbers of workers divide, so that the order is the same for them.
 

@@ -152,7 +152,7 @@ def listed_images(
     images: Mapping[str, InputFile],
     sets: Mapping[str, ImageSet],
 ) -> tuple[list[tuple[str, str | None, InputFile]], list[ExcludedInput]]:
-    """The images to take, as name, split and file, and those that are left out."""
+    """The images to take, as name, split and file, and the excluded ones."""
     taken, excluded = [], []
     for stem, file in images.items():
         split = inputs.split or (sets[stem].split if stem in sets else None)

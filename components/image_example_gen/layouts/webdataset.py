@@ -45,7 +45,7 @@ class _Sample:
         members: the names of its members, by what they are: `image`, `cls`, …
         image: its bytes.
         sidecars: the values of the others.
-        is_counted: whether its image is left out already, as a link or for its holes.
+        is_counted: whether its image is already excluded, as a link or as sparse.
     """
 
     archive: str
@@ -159,7 +159,7 @@ def _add(
     split: str | None,
     found: _Found,
 ) -> None:
-    """Puts a member where it belongs: to a sample, or to what is left out."""
+    """Adds a member to its sample, or to the excluded inputs."""
     if ".." in member.name.split("/"):
         _leave_out(found, path, member.name, split, "NOT_A_FILE", "a path upwards")
         return
