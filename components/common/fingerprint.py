@@ -19,7 +19,7 @@ def combine_facts(facts: Mapping[tuple[Any, ...], Any]) -> str:
     """The sum of what is known of each input, by its identity, as 32 hexadecimal digits.
 
     Args:
-        facts: of each input its sum, or None where it was not read.
+        facts: of each input its checksum, or None where it was not read.
     """
     total = 0
     for identity, known in facts.items():

@@ -106,7 +106,7 @@ class FileConversion(Conversion[FilePlan]):
         )
         try:
             listings = [self.read_layout(some, settings.layout) for some in inputs]
-        except OSError as error:  # of a file without which no input can be told
+        except OSError as error:  # of a file without which no input is known
             path = display_path(str(error.filename or self.located.base))
             raise InputError(f"{path!r}: cannot be read: {problem_of(error)[1]}") from error
         listing = listings[0]

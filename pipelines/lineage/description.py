@@ -1,4 +1,4 @@
-"""What is known of one artifact: how it came to be, and what came of it.
+"""What is known of one artifact: how it was made, and what was made from it.
 
 lineage = describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4", record="cat/1.jpg")
 print(lineage)

@@ -30,7 +30,7 @@ from trainer_utils.format.sealing import (
 __all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 
 FORMAT_VERSION = 2
-_FIRST_VERSION = 1  # without sums of the manifest and of small files
+_FIRST_VERSION = 1  # without checksums of the manifest and of small files
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
 
 
@@ -73,7 +73,7 @@ class Shard:
             index_file(self.path)  # refuses a path that has none
 
     def to_entry(self) -> dict[str, Any]:
-        """The shard as the manifest has it: sums in hexadecimal, without what is not known."""
+        """The shard as the manifest has it: checksums in hexadecimal, without what is not known."""
         entry = {name: value for name, value in vars(self).items() if value is not None}
         return entry | {
             name: f"{entry[name]:0{digits}x}" for name, digits in _SUMS.items() if name in entry
@@ -228,7 +228,7 @@ class Manifest:
         Args:
             text: of the file, as it lies there.
             path: its name, for messages.
-            is_checked: whether its own sum must agree, as it should for whoever relies on it.
+            is_checked: whether its own checksum must agree, as it should for whoever relies on it.
 
         Raises:
             DatasetError: it is no manifest, was changed, or is of a newer format; the message

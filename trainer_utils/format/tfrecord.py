@@ -144,7 +144,7 @@ def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
 def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
     """The payloads' lengths in bytes, in file order: `(records,)` of the smallest unsigned type.
 
-    The sums of the lengths are checked, those of the payloads are not: four times as fast as
+    The checksums of the lengths are checked, those of the payloads are not: four times as fast as
     `read_blocks` where the payloads will be read later anyway.
 
     Raises:

@@ -44,7 +44,7 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
         layout: as `ImageSettings` has it.
 
     Raises:
-        InputError: the layout cannot be told, or is malformed.
+        InputError: the layout is not recognised, or is malformed.
         ConfigError: `columns` is for lists and archives.
     """
     return without_reserved(_read(inputs, layout))

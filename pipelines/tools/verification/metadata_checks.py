@@ -70,7 +70,7 @@ def check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Probl
 
 
 def unchecked_files(files: DatasetFiles, manifest: Manifest) -> list[str]:
-    """The small files of which a manifest of format version 1 has no sum."""
+    """The small files of which a manifest of format version 1 has no checksum."""
     if manifest.files is not None:
         return []
     return [
@@ -101,7 +101,7 @@ def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
 
 
 def _sums(files: DatasetFiles, manifest: Manifest, *, known: set[str]) -> Iterator[Problem]:
-    """Compares the content of small files with their sums."""
+    """Compares the content of small files with their checksums."""
     for path, digest in (manifest.files or {}).items():
         if path in known:
             continue

@@ -44,7 +44,7 @@ class Verification:
         records: that are whole, by split.
         bytes: that were read.
         problems: all that were found, in the order of the files.
-        unchecked: small files of which the manifest has no sum, being of format version 1.
+        unchecked: small files of which the manifest has no checksum, being of format version 1.
     """
 
     uri: str
