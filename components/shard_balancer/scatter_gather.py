@@ -1,8 +1,9 @@
 """Moves records, in their frames, to the shards that the plan gives them: plain functions.
 
-A task whose records fit into memory is gathered directly from the input. Otherwise there are two passes:
-`scatter_records` reads some input once and writes it as a run, sorted by place; `gather_task` reads
-of every run the part that belongs to its shards, as much at a time as memory may hold.
+A task whose records fit into memory is gathered directly from the input. Otherwise there are two
+passes: `scatter_records` reads some input once and writes it as a run, sorted by place;
+`gather_task` reads the part of every run that belongs to its shards, as much at a time as memory
+may hold.
 """
 
 import dataclasses

@@ -96,7 +96,7 @@ def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
         yield Problem(
             MANIFEST_FILE,
             f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} is of a dataset that "
-            "has one. What it should hold cannot be told: write the dataset again.",
+            "has one. What it should hold is unknown: write the dataset again.",
         )
 
 

@@ -83,11 +83,11 @@ class Verification:
             f"whole records: {counts}"
         )
         if self.is_good and not self.has_manifest:
-            lines.append("It has no manifest: whether all records are there cannot be told.")
+            lines.append("It has no manifest, so that missing records cannot be found.")
         if self.unchecked:
             lines.append(
                 "Its manifest is of format version 1, without sums of itself and of "
-                f"{', '.join(self.unchecked)}: not every change of them can be told."
+                f"{', '.join(self.unchecked)}: not every change of them can be found."
             )
         return "\n".join(map(printable, lines))
 
