@@ -185,7 +185,7 @@ def _check_singles(token: InputState, options: OrderOptions, layout: BatchLayout
     if options.on_corrupt == "skip":
         raise ConfigError(
             f"state: expected the first step of an epoch, got step {token.step}: which single "
-            "example it is, cannot be told where some may have been skipped. "
+            "example it is, is unknown where some may have been skipped. "
             "Go on from there, with on_corrupt='raise', or with a batch_size.",
             setting="state",
         )

@@ -229,6 +229,6 @@ def _doubt(source: str, seen: str) -> InputError:
     choices = ", ".join(f"kind={kind!r} (--kind {kind})" for kind in KINDS)
     return InputError(
         f"source {source!r}: expected images, texts or sounds, found {seen}: which of them is "
-        f"meant cannot be told. Say so: {choices}.",
+        f"meant is unclear. Say so: {choices}.",
         path=source,
     )
