@@ -28,7 +28,7 @@ from components.kubeflow import images
 from components.schema_export.settings import SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.settings import TextSettings
-from trainer_utils.format.settings import Settings, settings_of, shown
+from trainer_utils.format.settings import Settings, format_value, settings_of
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 DECLARED = {
@@ -88,7 +88,7 @@ def input_rows() -> list[tuple[str, str, str]]:
         field.name: field.default for field in dataclasses.fields(trainer_utils.InputOptions)
     }
     return [
-        (name, "" if defaults[name] is None else shown(defaults[name]), sentence)
+        (name, "" if defaults[name] is None else format_value(defaults[name]), sentence)
         for name, sentence in documented
     ]
 

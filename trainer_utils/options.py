@@ -29,15 +29,15 @@ class InputOptions(DecodeOptions, OrderOptions):
         label: the feature that is yielded as the second of a pair, as Keras wants it.
         sample_weight: the feature that is yielded third, as the weight of each example; with
             `label` only.
-        mask: with `remainder="pad"`, the name of the float32 feature that is 0 in rows to leave
-            out, else 1. With `label` it is the third of a triple instead, as Keras takes sample
+        mask: with `remainder="pad"`, the name of the float32 feature that is 0 in rows to
+            ignore, else 1. With `label` it is the third of a triple instead, as Keras takes sample
             weights; beside a single tensor it is the second of a pair.
         cache: `"memory"`, `"disk"` or a folder that shards are copied to when they are first
-            read, for storage that is slow or far.
+            read, for slow or remote storage.
         pre_batching_callback: takes and returns a dict of one example's features, before they are
             batched; run in parallel. Or such callables by split: `{"train": augment}`.
-        post_batching_callback: takes and returns a dict of a batch's features; the same.
-        prefetch: batches made ahead of the trainer.
+        post_batching_callback: the same for a dict of a batch's features, after batching.
+        prefetch: batches prepared ahead of the trainer.
         device: an accelerator that batches are copied to ahead of the trainer, `"GPU:0"`, or
             `"auto"`: the only one there is, if there is one. A dataset on a device is for a
             trainer, not for further transformations.
@@ -101,7 +101,7 @@ class InputOptions(DecodeOptions, OrderOptions):
             ("start_step", 0),
             ("on_corrupt", "raise"),
         ):
-            rule = f"{rest!r}, since a data service deals out shards in no fixed order"
+            rule = f"{rest!r}, since a data service hands out shards in no fixed order"
             check_setting(self, name, getattr(self, name) == rest, rule)
         no_global = self.shuffle != "global"
         check_setting(self, "shuffle", no_global, "no 'global' with a data service")
@@ -124,5 +124,5 @@ def choose_options(
         ConfigError: there is no such setting, or it has a value that is not allowed.
     """
     known = [field.name for field in dataclasses.fields(InputOptions)]
-    check_names(of, settings, known, also=arguments)
+    check_names(of, settings, known, alternatives=arguments)
     return (options or InputOptions()).replace(**settings)

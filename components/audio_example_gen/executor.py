@@ -27,7 +27,7 @@ class AudioConversion(FileConversion):
     unit, media = "sounds", "audio"
     settings_class = AudioSettings
 
-    def looked_for(self, names: Iterable[str]) -> str:  # noqa: D102
+    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
         return (
             f"Looked for a list of sounds ({', '.join(LISTS)}), and sounds in folders; "
             f"at its top: {names_at_top(names)}."

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from tfx.orchestration import data_types
 from tfx.types import component_spec, standard_artifacts
 
-from components.common.settings import ComponentSettings, add_settings, known_now
+from components.common.settings import ComponentSettings, add_settings, without_runtime_parameters
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Setting, settings_of
 from trainer_utils.format.spelling import check_names
@@ -76,7 +76,7 @@ def takes_settings(settings: type[ComponentSettings]) -> Callable[..., Callable[
             except TypeError as error:
                 raise ConfigError(f"{component}: expected {', '.join(names)}: {error}") from None
             values = {name: given.pop(name) for name in settings_of(settings) if name in given}
-            settings.from_arguments(known_now(values))
+            settings.from_arguments(without_runtime_parameters(values))
             make(self, *arguments, **given, **settings.to_properties(values))
 
         add_settings(construct, make, settings, _parameter)

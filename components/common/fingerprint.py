@@ -1,6 +1,6 @@
 """Adds up what is known of inputs to the fingerprint that a manifest has of them.
 
-    add_facts({("cat/1.jpg", 81_234): 0x1C291CA3, ("dog/2.jpg", 70_001): None})
+    combine_facts({("cat/1.jpg", 81_234): 0x1C291CA3, ("dog/2.jpg", 70_001): None})
 
 A sum in no order: it does not matter how the inputs were listed, or on which worker each was read.
 """
@@ -9,16 +9,16 @@ from collections.abc import Mapping
 
 from trainer_utils.format import keyed_hash
 
-__all__ = ["add_facts"]
+__all__ = ["combine_facts"]
 
 _BITS = 128
 
 
-def add_facts(facts: Mapping[tuple[object, ...], object]) -> str:
+def combine_facts(facts: Mapping[tuple[object, ...], object]) -> str:
     """The sum of what is known of each input, by its identity, as 32 hexadecimal digits.
 
     Args:
-        facts: of each input its sum, or None where it was not read.
+        facts: of each input its checksum, or None where it was not read.
     """
     total = 0
     for identity, known in facts.items():

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from components.common.listing import Blob, LeftOut
+from components.common.listing import Blob, ExcludedInput
 from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError
 from trainer_utils.format.crc32c import extend_crc32c
@@ -27,7 +27,7 @@ from trainer_utils.storage import (
     read_bytes_of_size,
 )
 
-__all__ = ["ImageRoot", "LayoutInputs", "readable", "unseen"]
+__all__ = ["ImageRoot", "LayoutInputs", "select_readable", "unreadable_folders"]
 
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -50,11 +50,11 @@ class LayoutInputs:
         base: the input base, a folder.
         root: where the layout begins, relative to `base`: a folder ("" for the base), or a file.
         files: those selected, by path relative to `base`, in order.
-        split: the split that all of them belong to, or None where the layout tells.
+        split: the split that all of them belong to, or None where the layout says.
         columns: kinds by column, as the user sets them.
         image_roots: other folders that lists may point into.
         column_names: of lists without a header, or in place of its names.
-        header: whether the first row of a CSV or TSV has names; None where that is to be told.
+        header: whether the first row of a CSV or TSV has names; None where that is recognised.
         media: what the files are, where nothing says so: `image` or `audio`.
         contents: sums of what the layout itself read, such as annotations, by name: a part of the
             inputs' fingerprint.
@@ -169,7 +169,7 @@ class LayoutInputs:
                 location = file.path if root == self.base else join(_whole(root), file.path)
                 return file.path, Blob(location, file.size)
             if path is not None:
-                _check_seen(files, path)
+                _check_folders_readable(files, path)
         if inside:
             raise RejectedInputError("FILE_NOT_FOUND", "listed, but there is no such file")
         raise RejectedInputError(
@@ -191,10 +191,10 @@ class LayoutInputs:
             yield root.base, root.files, ""
 
 
-def readable(
+def select_readable(
     inputs: LayoutInputs, paths: Sequence[str], what: str
-) -> tuple[list[str], list[LeftOut]]:
-    """Those files that can be opened, in order; others that are unreadable or gone are left out.
+) -> tuple[list[str], list[ExcludedInput]]:
+    """Those files that can be opened, in order; those that are unreadable or gone are excluded.
 
     Args:
         inputs: where they are.
@@ -205,20 +205,20 @@ def readable(
         InputError: none of them can be opened, or one is no file of the input base.
     """
     problems = {path: inputs.problem_of(path) for path in paths}
-    left_out = [
-        LeftOut(path, inputs.split, *problem) for path, problem in problems.items() if problem
+    excluded = [
+        ExcludedInput(path, inputs.split, *problem) for path, problem in problems.items() if problem
     ]
     good = [path for path in paths if problems[path] is None]
-    strange = [left for left in left_out if left.code not in ("UNREADABLE", "VANISHED")]
-    for left in strange or ([] if good else left_out[:1]):
+    strange = [left for left in excluded if left.code not in ("UNREADABLE", "VANISHED")]
+    for left in strange or ([] if good else excluded[:1]):
         raise InputError.at(left.name, expected=what, got=f"{left.detail} ({left.code})")
-    return good, left_out
+    return good, excluded
 
 
-def unseen(inputs: LayoutInputs) -> list[LeftOut]:
-    """Folders below the root that cannot be looked into, where files of a layout might lie."""
+def unreadable_folders(inputs: LayoutInputs) -> list[ExcludedInput]:
+    """Folders below the root that cannot be listed, where files of a layout might lie."""
     return [
-        LeftOut(file.path, inputs.split, *file.problem)
+        ExcludedInput(file.path, inputs.split, *file.problem)
         for parts, file in inputs.below_root()
         if file.is_folder
         and file.problem is not None
@@ -226,8 +226,8 @@ def unseen(inputs: LayoutInputs) -> list[LeftOut]:
     ]
 
 
-def _check_seen(files: Mapping[str, InputFile], path: str) -> None:
-    """Refuses a file in a folder that cannot be looked into."""
+def _check_folders_readable(files: Mapping[str, InputFile], path: str) -> None:
+    """Rejects a file in a folder that cannot be listed."""
     while path := posixpath.dirname(path):
         folder = files.get(path)
         if folder is not None and folder.is_folder and folder.problem is not None:

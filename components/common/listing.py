@@ -17,10 +17,10 @@ __all__ = [
     "BlobColumn",
     "Column",
     "Entry",
-    "LeftOut",
+    "ExcludedInput",
     "Listing",
     "join_listings",
-    "with_left_out",
+    "with_excluded",
     "without_column",
 ]
 
@@ -95,7 +95,7 @@ class Entry(NamedTuple):
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class LeftOut:
+class ExcludedInput:
     """One input that will not be read; `code` is None where it is skipped on purpose."""
 
     name: str
@@ -110,14 +110,14 @@ class Listing:
 
     Args:
         entries: to read.
-        left_out: before reading.
+        excluded: those that are rejected or skipped before reading.
         columns: the features that `Entry.values` are of.
         blobs: the features that `Entry.blobs` are of.
-        contents: sums of what the layout read to find them, by name.
+        contents: checksums of what the layout read to find them, by name.
     """
 
     entries: tuple[Entry, ...]
-    left_out: tuple[LeftOut, ...] = ()
+    excluded: tuple[ExcludedInput, ...] = ()
     columns: tuple[Column, ...] = ()
     blobs: tuple[BlobColumn, ...] = (BlobColumn("image", "image"),)
     contents: Mapping[str, int] = dataclasses.field(default_factory=dict)
@@ -125,7 +125,7 @@ class Listing:
     @property
     def found(self) -> int:
         """How many inputs there are."""
-        return len(self.entries) + len(self.left_out)
+        return len(self.entries) + len(self.excluded)
 
 
 def without_column(listing: Listing, name: str) -> Listing:
@@ -141,9 +141,9 @@ def without_column(listing: Listing, name: str) -> Listing:
     )
 
 
-def with_left_out(listing: Listing, left_out: Sequence[LeftOut]) -> Listing:
-    """A listing with more that is left out."""
-    return dataclasses.replace(listing, left_out=(*listing.left_out, *left_out))
+def with_excluded(listing: Listing, excluded: Sequence[ExcludedInput]) -> Listing:
+    """A listing with more excluded inputs."""
+    return dataclasses.replace(listing, excluded=(*listing.excluded, *excluded))
 
 
 def join_listings(listings: Sequence[Listing]) -> Listing:
@@ -160,7 +160,7 @@ def join_listings(listings: Sequence[Listing]) -> Listing:
         _refuse_joining(listings)
     return Listing(
         tuple(entry for listing in listings for entry in _widened(listing, list(columns))),
-        tuple(left for listing in listings for left in listing.left_out),
+        tuple(left for listing in listings for left in listing.excluded),
         tuple(columns.values()),
         listings[0].blobs,
     )

@@ -1,4 +1,4 @@
-"""Inputs that are left out: each is counted, and a line of `rejects.jsonl` says why.
+"""Rejected inputs: each is counted, and a line of `rejects.jsonl` says why.
 
 raise RejectedInputError("TRUNCATED_IMAGE", "no end marker")
 """
@@ -35,7 +35,7 @@ class RejectedInputError(Exception):
 
 @dataclasses.dataclass(frozen=True, order=True)
 class Reject:
-    """One input left out: its split, where it is from, a fixed upper-case code, and a sentence."""
+    """One rejected input: its split, where it is from, a fixed upper-case code, and a sentence."""
 
     split: str
     source: str

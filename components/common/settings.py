@@ -24,8 +24,8 @@ __all__ = [
     "ComponentSettings",
     "ExecProperties",
     "add_settings",
-    "known_now",
     "without_empty",
+    "without_runtime_parameters",
 ]
 
 _Settings = TypeVar("_Settings", bound="ComponentSettings")
@@ -36,7 +36,7 @@ ExecProperties: TypeAlias = dict[str, Any]
 _WIDTH = 92  # of a docstring's line, without its indentation
 
 # What TFX puts in a value's place until the run, by module.
-_LATER = {
+_RUNTIME_PARAMETERS = {
     "tfx.orchestration.data_types": "RuntimeParameter",
     "tfx.dsl.placeholder.placeholder": "Placeholder",
     "tfx.types.channel": "BaseChannel",
@@ -98,7 +98,7 @@ class ComponentSettings(Settings):
 
 
 def _to_property(one: Setting, value: Any) -> Any:
-    if _is_known_later(value):
+    if _is_runtime_parameter(value):
         return value
     if one.is_collection:
         return json.dumps(value, sort_keys=True) if value else None
@@ -137,14 +137,16 @@ def without_empty(settings: type[Settings], values: Mapping[str, Any]) -> dict[s
     }
 
 
-def known_now(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The values that are here, rather than parameters that only a run will fill in."""
-    return {name: value for name, value in values.items() if not _is_known_later(value)}
+def without_runtime_parameters(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The values that are known now: without runtime parameters, which only a run fills in."""
+    return {name: value for name, value in values.items() if not _is_runtime_parameter(value)}
 
 
-def _is_known_later(value: object) -> bool:
-    """Whether it is one of these; where TFX has not been imported, as in workers, there is none."""
-    kinds = [getattr(sys.modules[m], kind) for m, kind in _LATER.items() if m in sys.modules]
+def _is_runtime_parameter(value: object) -> bool:
+    """Whether it is a runtime parameter; where TFX is not imported, as in workers, none is."""
+    kinds = [
+        getattr(sys.modules[m], kind) for m, kind in _RUNTIME_PARAMETERS.items() if m in sys.modules
+    ]
     return isinstance(value, tuple(kinds))
 
 

@@ -7,7 +7,7 @@
 
 Reading back: the file's size and CRC-32C are what was handed to the file system, and the index
 leads from header to header, each with a good sum, to the very end. Since what was handed over was
-framed with sums that were made or checked in memory, so every record's own sum holds too.
+framed with checksums that were made or checked in memory, so every record's own checksum holds too.
 """
 
 from collections.abc import Callable

@@ -106,7 +106,7 @@ def _files_in_folders(uri: str) -> Iterator[str]:
 
 
 def _own_files(uri: str, found: Collection[str]) -> set[str]:
-    """Those that a run of this program wrote: a manifest or a working folder tells that one did."""
+    """Those that a run of this program wrote, as a manifest or a working folder shows."""
     manifest = _read_manifest(uri)
     if manifest is None and not exists(working_folder(uri)):
         return set()

@@ -170,7 +170,7 @@ def check_agreement(
 
 
 def adopt_shapes(given: schema_pb2.Schema, features: Mapping[str, Feature]) -> dict[str, Feature]:
-    """The features, with the shapes of matrices that a schema knows and records do not tell.
+    """The features, with the shapes of matrices that a schema has and records do not.
 
     Args:
         given: a schema that agrees with the features.

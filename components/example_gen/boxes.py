@@ -1,7 +1,7 @@
 """Boxes round objects: their features by Datum's names, and AutoML Vision's rows of them.
 
     box = Box(xmin=0.1, xmax=0.5, ymin=0.2, ymax=0.9, label="cat")
-    values([box])           # ((0.1,), (0.5,), (0.2,), (0.9,), …): those of BOX_COLUMNS
+    box_values([box])           # ((0.1,), (0.5,), (0.2,), (0.9,), …): those of BOX_COLUMNS
 
 Coordinates are relative to the image. Source: `datum/generator/image.py` (DetDatumGenerator);
 AutoML Vision's "Formatting a training data CSV" for object detection.
@@ -15,7 +15,7 @@ from components.common.listing import Column, Value
 from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError
 
-__all__ = ["BOX_COLUMNS", "Box", "BoxRow", "are_boxes", "read_rows", "relative_box", "values"]
+__all__ = ["BOX_COLUMNS", "Box", "BoxRow", "are_boxes", "box_values", "read_rows", "relative_box"]
 
 BOX_COLUMNS = (
     *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
@@ -85,7 +85,7 @@ def relative_box(
     )
 
 
-def values(boxes: Sequence[Box]) -> tuple[Value, ...]:
+def box_values(boxes: Sequence[Box]) -> tuple[Value, ...]:
     """The values of `BOX_COLUMNS`."""
     return (
         tuple(box.xmin for box in boxes),

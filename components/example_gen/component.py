@@ -19,7 +19,7 @@ from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.types import component_spec, standard_artifacts, standard_component_specs
 
 from components.common.component import Runtime
-from components.common.settings import known_now
+from components.common.settings import without_runtime_parameters
 from components.example_gen.partition import read_output_config
 from trainer_utils.format import ConfigError
 
@@ -66,7 +66,7 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
         """
         if isinstance(input_base, os.PathLike):
             input_base = os.fspath(input_base)
-        for given in known_now({"input_base": input_base}).values():
+        for given in without_runtime_parameters({"input_base": input_base}).values():
             if not (given and isinstance(given, str)):
                 raise ConfigError.of("input_base", given, allowed="a path or url")
         if isinstance(output_config, example_gen_pb2.Output):

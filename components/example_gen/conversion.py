@@ -54,5 +54,5 @@ class Conversion(abc.ABC, Generic[_Plan]):
         """Writes every shard of what `plan` gave, and reads it back."""
 
     @abc.abstractmethod
-    def looked_for(self, names: Iterable[str]) -> str:
+    def describe_search(self, names: Iterable[str]) -> str:
         """A sentence for inputs in which nothing was recognised, with what is at their top."""

@@ -15,9 +15,9 @@ from tfx.types import artifact_utils
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import ExecProperties
-from components.example_gen.conclusion import check_outcome, set_span
 from components.example_gen.conversion import Conversion
 from components.example_gen.manifest import make_manifest
+from components.example_gen.outcome import check_outcome, set_span
 from components.example_gen.partition import partition_of
 
 __all__ = ["ExampleGenExecutor"]

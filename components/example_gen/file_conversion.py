@@ -22,16 +22,16 @@ from components.common.summaries import (
     working_folder,
 )
 from components.example_gen import lists
-from components.example_gen.conclusion import locate_inputs
 from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_reports import ShardSummary
 from components.example_gen.file_transforms import WriteMediaShards
 from components.example_gen.fingerprint import fingerprint_of_files
+from components.example_gen.image_roots import check_image_roots
 from components.example_gen.inputs import layout_inputs, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.outside import refuse_outside
+from components.example_gen.outcome import locate_inputs
 from components.example_gen.partition import partition_of
 from components.example_gen.plan import Written
 from components.example_gen.simple_layouts import read_simple, without_reserved
@@ -107,7 +107,7 @@ class FileConversion(Conversion[FilePlan]):
         )
         try:
             listings = [self.read_layout(some, settings.layout) for some in inputs]
-        except OSError as error:  # of a file without which no input can be told
+        except OSError as error:  # of a file without which no input is known
             path = display_path(str(error.filename or self.located.base))
             raise InputError(f"{path!r}: cannot be read: {problem_of(error)[1]}") from error
         listing = listings[0]
@@ -119,7 +119,7 @@ class FileConversion(Conversion[FilePlan]):
 
     def check(self, plan: FilePlan, uri: str) -> None:
         """Refuses lists whose files lie outside of the inputs: one setting cures it."""
-        refuse_outside(self.listing, self.settings, base=self.located.base)
+        check_image_roots(self.listing, self.settings, base=self.located.base)
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""

@@ -1,7 +1,7 @@
 """What files are, by how they begin: their names may say something else.
 
 kind_of_bytes(b"RIFF....WAVE")      # 'audio'
-looked_at(inputs, table, [(1, "a.wav"), (2, "b.wav")])      # {'audio': 2}, True
+count_kinds(inputs, table, [(1, "a.wav"), (2, "b.wav")])      # {'audio': 2}, True
 """
 
 import collections
@@ -17,10 +17,10 @@ from trainer_utils.storage.paths import join
 
 __all__ = [
     "_HEAD_BYTES",
+    "count_kinds",
     "kind_of_bytes",
     "kind_of_heads",
     "kind_of_name",
-    "looked_at",
 ]
 
 _HEAD_BYTES = 512
@@ -54,12 +54,12 @@ def kind_of_heads(heads: Iterable[bytes]) -> str | None:
     return str(max(known)[1]) if known else None
 
 
-def looked_at(
+def count_kinds(
     inputs: LayoutInputs,
     uris: Sequence[tuple[int, str]],
     find: Callable[[Sequence[tuple[int, str]]], Iterable[tuple[str, Blob] | RejectedInputError]],
 ) -> tuple[dict[str, float], bool]:
-    """How many files of a list's column are of each kind, as far as some of each ending tell.
+    """Estimates how many files of a list's column are of each kind, from some of each ending.
 
     Args:
         inputs: where they are.

@@ -13,7 +13,7 @@ from typing import Any, cast
 
 import numpy as np
 
-from components.common.listing import BlobColumn, Entry, LeftOut, Listing, Value
+from components.common.listing import BlobColumn, Entry, ExcludedInput, Listing, Value
 from components.common.rejects import Reject
 from components.example_gen.file_tasks import ShardTask
 from components.example_gen.media_settings import MediaSettings
@@ -56,7 +56,7 @@ def plan_shards(
     """
     check_feature_names([*(c.name for c in listing.columns), *(b.name for b in listing.blobs)])
     own_splits = {entry.split for entry in listing.entries if entry.split is not None}
-    own_splits |= {left.split for left in listing.left_out if left.split and left.code}
+    own_splits |= {left.split for left in listing.excluded if left.split and left.code}
     hashed = check_partition(
         partition,
         own_splits,
@@ -73,16 +73,16 @@ def plan_shards(
     uses_hash = not own_splits or any(entry.split is None for entry in listing.entries)
     names = own_splits.union(hashed.names if uses_hash else ())
     splits = order_splits(names, hashed.names)
-    left_out = [
+    excluded = [
         (
-            hashed.split_of_left_out(
+            hashed.split_of_excluded(
                 left, splits, inputs_decide=bool(own_splits), seed=settings.seed
             ),
             left,
         )
-        for left in listing.left_out
+        for left in listing.excluded
     ]
-    left_out += [(split_of[left.name], left) for left in unknown]
+    excluded += [(split_of[left.name], left) for left in unknown]
     return FilePlan(
         splits=splits,
         found=listing.found,
@@ -94,11 +94,11 @@ def plan_shards(
         vocabularies=vocabularies,
         rejects=tuple(
             Reject(split, left.name, left.code, left.detail)
-            for split, left in left_out
+            for split, left in excluded
             if left.code is not None
         ),
         skipped={
-            name: sum(split == name and left.code is None for split, left in left_out)
+            name: sum(split == name and left.code is None for split, left in excluded)
             for name in splits
         },
     )
@@ -121,7 +121,7 @@ def _labels(value: Value) -> tuple[Any, ...]:
 
 def _with_ids(
     listing: Listing, vocabularies: Mapping[str, Sequence[str]]
-) -> tuple[list[Entry], list[LeftOut]]:
+) -> tuple[list[Entry], list[ExcludedInput]]:
     """The entries with ids for labels, and those whose label a given vocabulary does not hold."""
     ids = {
         place: {label: number for number, label in enumerate(vocabularies[column.name])}
@@ -137,7 +137,7 @@ def _with_ids(
         except KeyError as error:
             name = listing.columns[place].name
             detail = f"{name} {error.args[0]!r} is not in the vocabulary"
-            unknown.append(LeftOut(entry.name, entry.split, "UNKNOWN_LABEL", detail))
+            unknown.append(ExcludedInput(entry.name, entry.split, "UNKNOWN_LABEL", detail))
         else:
             entries.append(entry._replace(values=tuple(values)) if ids else entry)
     return entries, unknown

@@ -14,8 +14,8 @@ import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
 from components.common.blobs import BlobReader
-from components.common.guard import one_input
 from components.common.listing import Column, Entry, Value
+from components.common.reject_errors import reject_errors
 from components.common.rejects import Reject, RejectedInputError
 from components.common.shards import verify_shard, write_shard
 from components.common.summaries import check_shared, working_folder, write_summary
@@ -103,7 +103,7 @@ def write_media_shard(
         for entry, blobs, sums in _read_ahead(task.entries, base, settings.image_roots):
             summary.sums += sums
             try:
-                with one_input():
+                with reject_errors():
                     media = store_media(entry, blobs, plan.blobs, settings)
                     example = _encoded(entry, media, plan)
             except RejectedInputError as error:
@@ -195,7 +195,7 @@ def _groups(entries: Sequence[Entry], group_files: int) -> Iterator[Sequence[Ent
 
 def _read(reader: BlobReader, entry: Entry) -> _Read:
     try:
-        with one_input():
+        with reject_errors():
             blobs = [reader.read(blob) for blob in entry.blobs]
     except RejectedInputError as error:
         return entry, error, [None] * len(entry.blobs)

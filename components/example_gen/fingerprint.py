@@ -1,7 +1,7 @@
 """The fingerprint of a conversion's inputs, for its manifest.
 
     fingerprint_of_files(located, listing, plan, summaries)     # '5f0c…', 32 hexadecimal digits
-    fingerprint_of_rows(located, pieces, reports, plan.left_out)
+    fingerprint_of_rows(located, pieces, reports, plan.excluded)
 
 It is a sum, in no order, over everything that is an input, each with its name relative to the
 input base and what is in it:
@@ -27,8 +27,8 @@ import threading
 from collections.abc import Callable, Iterable, Sequence
 
 from components.common.blobs import BlobReader
-from components.common.fingerprint import add_facts
-from components.common.listing import Blob, LeftOut, Listing
+from components.common.fingerprint import combine_facts
+from components.common.listing import Blob, ExcludedInput, Listing
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.file_reports import ShardSummary
@@ -60,16 +60,16 @@ def fingerprint_of_files(
     sums = _sums_as_read(plan, summaries)
     entries = dict.fromkeys(blob for entry in listing.entries for blob in entry.blobs)
     sizes = _known_sizes(located)
-    skipped = {left.name for left in listing.left_out if left.code is None}
-    left_out = [Blob(left.name, sizes.get(left.name) or 0) for left in listing.left_out]
+    skipped = {left.name for left in listing.excluded if left.code is None}
+    excluded = [Blob(left.name, sizes.get(left.name) or 0) for left in listing.excluded]
     unread = [blob for blob in entries if sums.get(blob) is None]
-    unread += [b for b in left_out if b.path not in skipped and sizes.get(b.path) is not None]
+    unread += [b for b in excluded if b.path not in skipped and sizes.get(b.path) is not None]
     sums |= _read_sums(located.base, unread)
     name_of = _names(located)
     facts: dict[tuple[object, ...], object] = {
-        (name_of(blob.path), *blob[1:]): sums.get(blob) for blob in [*left_out, *entries]
+        (name_of(blob.path), *blob[1:]): sums.get(blob) for blob in [*excluded, *entries]
     }
-    return add_facts(facts | {("read", name): crc for name, crc in listing.contents.items()})
+    return combine_facts(facts | {("read", name): crc for name, crc in listing.contents.items()})
 
 
 def _sums_as_read(plan: FilePlan, summaries: Sequence[ShardSummary]) -> dict[Blob, int | None]:
@@ -84,14 +84,14 @@ def fingerprint_of_rows(
     located: LocatedInputs,
     pieces: Sequence[Piece],
     reports: Sequence[PieceReport],
-    left_out: Iterable[LeftOut],
+    excluded: Iterable[ExcludedInput],
 ) -> str:
     """As `fingerprint_of_files`, of the files that rows are from, however they were cut.
 
     Args:
         located: where the inputs are.
         pieces, reports: of all that was read.
-        left_out: files that were not.
+        excluded: files that were not.
     """
     sizes = _known_sizes(located)
     files: dict[Blob, int | None] = {}
@@ -108,10 +108,10 @@ def fingerprint_of_rows(
                 columns[piece.source, name, stream] = whole
         else:
             parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
-    for left in left_out:
+    for left in excluded:
         files[Blob(left.name, sizes.get(left.name) or 0)] = None
-    left_out = list(left_out)
-    skipped = {left.name for left in left_out if left.code is None}
+    excluded = list(excluded)
+    skipped = {left.name for left in excluded if left.code is None}
     unread = [
         blob
         for blob, crc in files.items()
@@ -122,7 +122,7 @@ def fingerprint_of_rows(
         size = sizes.get(path) or 0
         files[Blob(path, size)] = _whole(join(located.base, path), size, sorted(read))
     facts: dict[tuple[object, ...], object] = {(b.path, *b[1:]): crc for b, crc in files.items()}
-    return add_facts(facts | columns)
+    return combine_facts(facts | columns)
 
 
 def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:

@@ -8,7 +8,7 @@ Hidden files and what operating systems leave behind are skipped and counted.
 from collections.abc import Collection, Iterable
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, BlobColumn, Column, Entry, LeftOut, Listing
+from components.common.listing import Blob, BlobColumn, Column, Entry, ExcludedInput, Listing
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.layouts import sign_of_dataset
 from trainer_utils.storage import display_path
@@ -29,25 +29,25 @@ def read(inputs: LayoutInputs) -> Listing:
     has_splits = inputs.split is None and _top_folders_are_splits(visible, inputs.base)
     label_depth = 1 if has_splits else 0
     has_labels = any(len(parts) > label_depth + 1 for parts in visible)
-    entries, left_out = [], []
+    entries, excluded = [], []
     for parts, file in files:
         split = inputs.split
         if has_splits and len(parts) > 1:
             split = canonical_split(parts[0])
         if is_clutter(parts):
-            left_out.append(LeftOut(file.path, split, None, "hidden or system file"))
+            excluded.append(ExcludedInput(file.path, split, None, "hidden or system file"))
         elif file.problem is not None:
-            left_out.append(LeftOut(file.path, split, *file.problem))
+            excluded.append(ExcludedInput(file.path, split, *file.problem))
         elif has_splits and len(parts) == 1:
-            left_out.append(LeftOut(file.path, None, "NO_SPLIT", "beside the split folders"))
+            excluded.append(ExcludedInput(file.path, None, "NO_SPLIT", "beside the split folders"))
         elif has_labels and len(parts) <= label_depth + 1:
-            left_out.append(LeftOut(file.path, split, "NO_LABEL", "beside the class folders"))
+            excluded.append(ExcludedInput(file.path, split, "NO_LABEL", "beside the class folders"))
         else:
             values = (parts[label_depth],) if has_labels else ()
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
     columns = (Column("label", "label"),) if has_labels else ()
     blobs = (BlobColumn(inputs.media, inputs.media),)
-    return Listing(tuple(entries), tuple(left_out), columns, blobs)
+    return Listing(tuple(entries), tuple(excluded), columns, blobs)
 
 
 def is_clutter(parts: Iterable[str]) -> bool:

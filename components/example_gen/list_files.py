@@ -16,7 +16,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
 from components.example_gen.embedded import Embedded
-from components.example_gen.file_kinds import kind_of_heads, kind_of_name, looked_at
+from components.example_gen.file_kinds import count_kinds, kind_of_heads, kind_of_name
 from components.example_gen.list_table import ListTable
 from components.example_gen.settings import MEDIA
 from trainer_utils.format import InputError, canonical_split
@@ -101,7 +101,7 @@ def files_by_inspection(
         has_endings = all(kind_of_name(uri) for _, uri in uris)
         if not by_name and not has_endings:
             continue
-        kinds, is_there = looked_at(inputs, uris, find)
+        kinds, is_there = count_kinds(inputs, uris, find)
         if by_name and not is_there and not any(kind_of_name(uri) for _, uri in uris):
             nameless.append(name)
         elif kinds and (by_name or is_there):

@@ -2,7 +2,7 @@
 
     table = read_list(inputs, "list.csv")
     table.values("label")                  # ['cat', 'dog']: one a row, None where there is none
-    table.typed("age", None)               # (Column(name='age', kind='int'), [31, None])
+    table.cast_column("age", None)               # (Column(name='age', kind='int'), [31, None])
 
 A row that cannot be read ends the run: what files a damaged list means is nobody's guess.
 """
@@ -20,8 +20,8 @@ import pyarrow.parquet
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Column, Value
 from components.example_gen.embedded import Embedded, find_embedded
-from components.tables.casting import typed
-from components.tables.kinds import column_facts, decide
+from components.tables.casting import cast_column
+from components.tables.kinds import column_facts, decide_column
 from components.tables.options import TableOptions
 from components.tables.pieces import Piece, row_starts
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
@@ -66,7 +66,7 @@ class ListTable:
             count = 0 if rows.records is None else len(rows.records)
             yield rows.columns.get(name, pa.nulls(count))
 
-    def typed(
+    def cast_column(
         self, name: str, kind: str | None, *, trim: bool = False
     ) -> tuple[Column, list[Value]] | None:
         """A column's type by all of its values, and these as examples keep them.
@@ -122,14 +122,14 @@ def typed_values(
         )
         for number, (array, are_texts) in enumerate(parts)
     ]
-    column = decide(
+    column = decide_column(
         name, facts, given=kind, is_text=False, place=lambda n, row: place(starts[n] + row)
     )
     if column is None:
         return None
     values: list[Any] = []
     for array, _ in parts:
-        values += typed(array, column, floats=pa.float64()).to_pylist()
+        values += cast_column(array, column, floats=pa.float64()).to_pylist()
     if not column.is_list:
         return column, values
     lists = [tuple(value or ()) for value in values]
@@ -148,7 +148,7 @@ def _trimmed(array: pa.Array) -> pa.Array:
 
 
 def read_list(inputs: LayoutInputs, path: str) -> ListTable:
-    """Reads a list; the suffix tells its form.
+    """Reads a list, whose suffix says its format.
 
     Raises:
         InputError: it is malformed; the message names file and line.

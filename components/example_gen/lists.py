@@ -1,4 +1,4 @@
-"""Lists of files: CSV, TSV, lines of JSON, Parquet.
+"""Lists of files: CSV, TSV, JSON lines, Parquet.
 
     read(inputs, ["list.csv"]).entries[0]
 
@@ -29,7 +29,7 @@ from components.common.listing import (
     BlobColumn,
     Column,
     Entry,
-    LeftOut,
+    ExcludedInput,
     Listing,
     Value,
     join_listings,
@@ -141,7 +141,7 @@ def _of_rows(inputs: LayoutInputs, path: str, rows: Sequence[Row]) -> Listing:
     positions = [image.position for image in images]
     table = ListTable(path, (), (), tuple(positions), "line")
     splits = [_split(inputs, table, "split", image.position, image.split) for image in images]
-    by_row = [boxes.values(image.boxes) for image in images]
+    by_row = [boxes.box_values(image.boxes) for image in images]
     uris = [(image.position, image.uri) for image in images]
     sources = joined_sources(positions, [file_sources(inputs, table, uris, are_alone=True)])
     parts = zip(positions, splits, by_row, sources, strict=True)
@@ -168,7 +168,7 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> Listing:
         if name in table.embedded or roles[name] in (*MEDIA, "split"):
             continue
         is_label = roles[name] == "label" or name.lower() in LABEL_NAMES
-        if (found := table.typed(name, roles[name], trim=is_label)) is not None:
+        if (found := table.cast_column(name, roles[name], trim=is_label)) is not None:
             columns.append(found[0])
             features.append(found[1])
     by_row = list(zip(*features, strict=True)) if features else [()] * len(table.positions)
@@ -202,21 +202,21 @@ def _listing(
     parts: Iterable[Any],
     blobs: tuple[BlobColumn, ...],
 ) -> Listing:
-    """Joins what was found; without its label an image is left out, if others have one."""
+    """Joins what was found; an image without a label is rejected, if others have one."""
     label = next(
         (n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list), None
     )
-    entries, left_out = [], []
+    entries, excluded = [], []
     for position, split, values, source in parts:
         place = table.place(position)
         if isinstance(source, RejectedInputError):
             detail = f"{place}: {source.detail}"
-            left_out.append(LeftOut(source.name, split, source.code, detail))
+            excluded.append(ExcludedInput(source.name, split, source.code, detail))
         elif label is not None and values[label] is None:
-            left_out.append(LeftOut(source[0], split, "NO_LABEL", place))
+            excluded.append(ExcludedInput(source[0], split, "NO_LABEL", place))
         else:
             entries.append(Entry(source[0], split, source[1], values))
-    return Listing(tuple(entries), tuple(left_out), tuple(columns), blobs)
+    return Listing(tuple(entries), tuple(excluded), tuple(columns), blobs)
 
 
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.common.listing import Column, LeftOut
+from components.common.listing import Column, ExcludedInput
 from components.common.settings import ExecProperties
 from components.tables.vocabularies import label_column
 from trainer_utils.format import ConfigError, keyed_hash
@@ -98,10 +98,10 @@ class Partition:
             places[order[first : first + size]] = np.searchsorted(ends, points, side="right")
         return places
 
-    def split_of_left_out(
-        self, left: LeftOut, splits: Sequence[str], *, inputs_decide: bool, seed: int
+    def split_of_excluded(
+        self, left: ExcludedInput, splits: Sequence[str], *, inputs_decide: bool, seed: int
     ) -> str:
-        """Where an input that is left out counts.
+        """The split that an excluded input counts for.
 
         Args:
             left: which.

@@ -22,7 +22,7 @@ class Plan:
         columns: that become features, with what they are.
         vocabularies: values by feature, sorted or as given; a value's place is its id.
         rejects: inputs that are known to be left out.
-        skipped: inputs left out on purpose, by split.
+        skipped: number of skipped inputs, by split.
         found: inputs in all.
     """
 

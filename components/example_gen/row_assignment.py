@@ -25,18 +25,18 @@ from components.example_gen.partition import (
     check_partition,
     order_splits,
 )
-from components.example_gen.row_columns import own_split_column, running
+from components.example_gen.row_columns import count_before, own_split_column
 from components.example_gen.row_inspection import PieceReport, read_columns, read_digests
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.casting import typed
+from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.splits import refuse_word, split_of_word
 from components.tables.vocabularies import label_column, label_ids
 from trainer_utils.format import keyed_hash, keyed_hashes
 
-__all__ = ["LEFT_OUT", "Assignment"]
+__all__ = ["EXCLUDED", "Assignment"]
 
-LEFT_OUT = 255  # in place of a split's number
+EXCLUDED = 255  # in place of a split's number
 
 Numbers = npt.NDArray[np.uint8]
 
@@ -50,7 +50,7 @@ class Assignment:
         folder: the working folder, with the rows.
         partition: the splits that output_config asks for, or None.
         settings: of the component.
-        deduplicate: whether rows whose text came before are left out.
+        deduplicate: whether rows whose text came before are skipped.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
@@ -73,8 +73,8 @@ class Assignment:
         self._columns, self._vocabularies = columns, vocabularies
         self._folder, self._settings = folder, settings
         self._deduplicate = deduplicate
-        self.first_records = running([report.found for report in reports], pieces)
-        self._first_lines = running([report.lines for report in reports], pieces)
+        self.first_records = count_before([report.found for report in reports], pieces)
+        self._first_lines = count_before([report.lines for report in reports], pieces)
         self.rejects: list[Reject] = []
         self.skipped: collections.Counter[str] = collections.Counter()
         own, some_have_none = self._own_splits()
@@ -127,7 +127,7 @@ class Assignment:
         return f"{self._pieces[number].source}:{self.first_records[number] + record + 1}"
 
     def of_pieces(self) -> list[Numbers]:
-        """The number of each row's split, or `LEFT_OUT`, by piece; fills rejects and skipped."""
+        """The number of each row's split, or `EXCLUDED`, by piece; fills rejects and skipped."""
         assigned = [self._of_piece(number) for number in range(len(self._pieces))]
         self._reject_repeated_names(assigned)
         for number in range(len(self._pieces)):
@@ -143,17 +143,17 @@ class Assignment:
         piece = self._pieces[number]
         first_line = self._first_lines[number] + int(piece.details.get("lines_before", 0)) + 1
         gone = np.array([bad.record for bad in report.bad], np.int64)
-        for bad, split in zip(report.bad, self._of_gone(number, gone), strict=True):
+        for bad, split in zip(report.bad, self._of_bad_rows(number, gone), strict=True):
             line = "" if bad.line is None else f"line {first_line + bad.line}: "
             name = self.name(number, bad.record)
             self.rejects.append(Reject(split, name, bad.code, line + bad.detail))
-        self.skipped.update(self._of_gone(number, np.array(report.skipped, np.int64)))
+        self.skipped.update(self._of_bad_rows(number, np.array(report.skipped, np.int64)))
         feature = self.hashed.feature
         wanted = [feature] if feature != OWN_NAME else []
         columns, records = read_columns(self._folder, number, wanted)
         return self._of_rows(number, records, columns.get(feature))
 
-    def _of_gone(self, number: int, records: npt.NDArray[np.int64]) -> list[str]:
+    def _of_bad_rows(self, number: int, records: npt.NDArray[np.int64]) -> list[str]:
         """Where rows count that are not there any more: by their file, or as others of it."""
         own = self._pieces[number].split
         if own is not None:
@@ -181,10 +181,10 @@ class Assignment:
                 return self._by_hash(hashes)
             return np.full(len(records), self._index[own], np.uint8)
         names = self._row_splits(number, self._split_column)
-        named = [LEFT_OUT if name is None else self._index[name] for name in names]
+        named = [EXCLUDED if name is None else self._index[name] for name in names]
         found = np.array(named, np.uint8)
-        if LEFT_OUT in named:
-            found = np.where(found == LEFT_OUT, self._by_hash(hashes), found)
+        if EXCLUDED in named:
+            found = np.where(found == EXCLUDED, self._by_hash(hashes), found)
         return found
 
     def _hashes(self, number: int, records: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
@@ -212,11 +212,11 @@ class Assignment:
         """Skips rows whose text came before, in the order of the inputs."""
         digests = [read_digests(self._folder, number) for number in range(len(self._pieces))]
         splits = np.concatenate(assigned)
-        rows = np.flatnonzero(splits != LEFT_OUT)
+        rows = np.flatnonzero(splits != EXCLUDED)
         _, firsts = np.unique(np.concatenate(digests)[rows], return_index=True)
         gone = np.delete(rows, firsts)
         self.skipped.update(self.splits[split] for split in splits[gone].tolist())
-        splits[gone] = LEFT_OUT
+        splits[gone] = EXCLUDED
         _copy_back(splits, assigned)
 
     def _reject_repeated_names(self, assigned: Sequence[Numbers]) -> None:
@@ -230,11 +230,11 @@ class Assignment:
             _, records = read_columns(self._folder, number, [])
             splits = assigned[number]
             for row, record in enumerate(records.tolist()):
-                if (name := report.names[record]) in seen[source] and splits[row] != LEFT_OUT:
+                if (name := report.names[record]) in seen[source] and splits[row] != EXCLUDED:
                     detail = f"{name!r} stands twice"
                     split = self.splits[splits[row]]
                     self.rejects.append(Reject(split, name, "DUPLICATE_KEY", detail))
-                    splits[row] = LEFT_OUT
+                    splits[row] = EXCLUDED
             seen[source].update(report.names)
 
     def _reject_labels(self, number: int, splits: Numbers) -> None:
@@ -248,19 +248,19 @@ class Assignment:
             missing = np.zeros(len(records), np.bool_)
             if not column.is_list and self._columns.index(column) == place:
                 missing = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
-            for row in np.flatnonzero((unknown | missing) & (splits != LEFT_OUT)).tolist():
+            for row in np.flatnonzero((unknown | missing) & (splits != EXCLUDED)).tolist():
                 code, detail = "NO_LABEL", f"column {column.name!r} is empty"
                 if unknown[row]:
                     code = "UNKNOWN_LABEL"
                     detail = f"{column.name} {array[row].as_py()!r} is not in the vocabulary"
                 name = self.name(number, int(records[row]))
                 self.rejects.append(Reject(self.splits[splits[row]], name, code, detail))
-                splits[row] = LEFT_OUT
+                splits[row] = EXCLUDED
 
     def _read(self, number: int, column: Column) -> tuple[pa.Array, npt.NDArray[np.int64]]:
         """A column as what it was decided to be; all missing where the piece has none."""
         columns, records = read_columns(self._folder, number, [column.name])
-        return typed(columns.get(column.name, pa.nulls(len(records))), column), records
+        return cast_column(columns.get(column.name, pa.nulls(len(records))), column), records
 
     def _stratify(self, assigned: Sequence[Numbers]) -> None:
         """Gives each class to the splits in their shares, to within one, by its rows' hashes."""
@@ -276,7 +276,7 @@ class Assignment:
             [self._hashes(n, read_columns(self._folder, n, [])[1]) for n in numbers]
         )
         splits = np.concatenate(assigned)
-        rows = np.flatnonzero(splits != LEFT_OUT)
+        rows = np.flatnonzero(splits != EXCLUDED)
         labels = _one(encoded).dictionary.to_pylist()
         places = self.hashed.stratified(
             classes[rows],

@@ -9,13 +9,13 @@ from collections.abc import Mapping, Sequence
 from components.common.listing import Column
 from components.example_gen.row_inspection import PieceReport
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.kinds import decide
+from components.tables.kinds import decide_column
 from components.tables.pieces import MAX_COLUMNS, Piece
 from components.tables.splits import split_column
 from components.tables.texts import text_columns
 from trainer_utils.format import ConfigError, InputError
 
-__all__ = ["decide_columns", "labels_of", "own_split_column", "running"]
+__all__ = ["count_before", "decide_columns", "labels_of", "own_split_column"]
 
 
 def decide_columns(
@@ -42,13 +42,13 @@ def decide_columns(
             )
     texts = text_columns(names, settings.columns)
     split = own_split_column(reports, settings.columns)
-    firsts = running([report.found for report in reports], pieces)
+    firsts = count_before([report.found for report in reports], pieces)
 
     def place(number: int, record: int) -> str:
         return f"{pieces[number].source}, row {firsts[number] + record + 1}"
 
     decided = [
-        decide(
+        decide_column(
             name,
             [(n, report.facts[name]) for n, report in enumerate(reports) if name in report.facts],
             given=settings.columns.get(name),
@@ -78,7 +78,7 @@ def own_split_column(reports: Sequence[PieceReport], given: Mapping[str, str]) -
     return split_column(_names(reports), given=given, words_of=words_of)
 
 
-def running(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
+def count_before(counts: Sequence[int], pieces: Sequence[Piece]) -> list[int]:
     """How much of its source comes before each piece."""
     before: collections.Counter[str] = collections.Counter()
     sums = []

@@ -11,16 +11,16 @@ from collections.abc import Callable, Sequence
 import apache_beam as beam
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import LeftOut
+from components.common.listing import ExcludedInput
 from components.common.progress import Work, show_progress
 from components.common.settings import ExecProperties
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.common.worker_errors import raise_reported_error
-from components.example_gen.conclusion import check_outcome, locate_inputs
 from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import layout_inputs, refuse_overlap
+from components.example_gen.outcome import check_outcome, locate_inputs
 from components.example_gen.partition import partition_of
 from components.example_gen.plan import Written
 from components.example_gen.row_encoding import EncodingReport
@@ -29,7 +29,7 @@ from components.example_gen.row_plan import RowPlan, plan_rows
 from components.example_gen.row_transforms import InspectPieces, WriteRows, summary_name
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.headers import check_agreement
-from components.tables.options import TableOptions, chosen
+from components.tables.options import TableOptions, select_settings
 from components.tables.pieces import Piece
 from components.tables.texts import TextRules
 from trainer_utils.format import Shard
@@ -61,7 +61,8 @@ class RowConversion(Conversion[RowPlan]):
         make_pipeline: Callable[[], beam.Pipeline],
     ) -> None:
         self.settings = settings
-        self._options, self._rules = chosen(TableOptions, settings), chosen(TextRules, settings)
+        self._options = select_settings(TableOptions, settings)
+        self._rules = select_settings(TextRules, settings)
         self._make_pipeline = make_pipeline
         self._partition = partition_of(exec_properties)
         self._reports: list[PieceReport] = []
@@ -79,40 +80,40 @@ class RowConversion(Conversion[RowPlan]):
     @abc.abstractmethod
     def find_pieces(
         self, inputs: LayoutInputs, *, folder: str
-    ) -> tuple[list[Piece], list[LeftOut]]:
+    ) -> tuple[list[Piece], list[ExcludedInput]]:
         """Recognises the layout and cuts the files into pieces; `folder` is for copies in UTF-8."""
 
     def plan(self, uri: str) -> RowPlan:
         """Reads every row once, and lays out the shards."""
         start_working(uri)
-        self.pieces, left_out = self._find_all_pieces(uri)
+        self.pieces, excluded = self._find_all_pieces(uri)
         self._reports = self._inspect(uri)
         return plan_rows(
             self.pieces,
             self._reports,
-            left_out,
+            excluded,
             folder=working_folder(uri),
             partition=self._partition,
             settings=self.settings,
             deduplicate=self._rules.deduplicate,
         )
 
-    def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[LeftOut]]:
+    def _find_all_pieces(self, uri: str) -> tuple[list[Piece], list[ExcludedInput]]:
         pieces: list[Piece] = []
-        left_out: list[LeftOut] = []
+        excluded: list[ExcludedInput] = []
         for inputs in layout_inputs(self.located, columns=self.settings.columns):
             some, others = self.find_pieces(inputs, folder=working_folder(uri))
             if pieces:
                 refuse_overlap([*_sources(pieces), *_sources(some)])
             pieces += some
-            left_out += others
+            excluded += others
         if not self._options.header:
             headers = {p.source: p.details for p in pieces if p.details.get("header")}
             check_agreement(
                 {source: details["names"] for source, details in headers.items()},
                 shown=[s for s, details in headers.items() if details["header"] == "shown"],
             )
-        return pieces, left_out
+        return pieces, excluded
 
     def _inspect(self, uri: str) -> list[PieceReport]:
         work = {
@@ -154,7 +155,7 @@ class RowConversion(Conversion[RowPlan]):
             features=features_of_rows(plan, encoded),
             label_counts=_label_counts(encoded),
             fingerprint=fingerprint_of_rows(
-                self.located, self.pieces, self._reports, plan.left_out
+                self.located, self.pieces, self._reports, plan.excluded
             ),
         )
 

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.example_batch import encode_batch, frame_batch
-from components.example_gen.row_assignment import LEFT_OUT
+from components.example_gen.row_assignment import EXCLUDED
 from components.example_gen.row_inspection import read_columns
 from components.example_gen.row_plan import RowPlan, read_assignment
-from components.tables.casting import typed
+from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.vocabularies import label_column, label_ids
 from trainer_utils.format import permute
@@ -84,7 +84,7 @@ def encode_piece(
     firsts, splits = read_assignment(folder, number)
     rows = len(records)
     arrays = {
-        column.name: typed(columns.get(column.name, pa.nulls(rows)), column)
+        column.name: cast_column(columns.get(column.name, pa.nulls(rows)), column)
         for column in plan.columns
     }
     features = {
@@ -95,7 +95,7 @@ def encode_piece(
     }
     own_id = id_feature(features)
     features[own_id] = _ids(piece, records, names, plan.first_records[number])
-    kept = splits != LEFT_OUT
+    kept = splits != EXCLUDED
     if not kept.all():
         features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
         records, splits = records[kept], splits[kept]

@@ -30,7 +30,7 @@ from trainer_utils.storage.paths import is_remote, join
 
 __all__ = ["PieceReport", "inspect_piece", "read_columns", "read_digests"]
 
-_OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT)  # columns whose different values are told
+_OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT)  # columns whose distinct values are reported
 _RECORD = "record"  # of the Arrow file; the columns of the source have a prefix
 _PREFIX = "column:"
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from components.common.listing import Column, LeftOut
+from components.common.listing import Column, ExcludedInput
 from components.common.rejects import Reject
 from components.example_gen.partition import Partition
 from components.example_gen.plan import Plan
@@ -75,14 +75,14 @@ class RowPlan(Plan):
         buckets: by split and shard.
         first_records: of each piece, the number of its first row in its source.
         row_bytes: about how long a record is.
-        left_out: files that are not read.
+        excluded: files that are not read.
     """
 
     split_shards: tuple[SplitShards, ...]
     buckets: tuple[Bucket, ...]
     first_records: tuple[int, ...]
     row_bytes: float
-    left_out: tuple[LeftOut, ...] = ()
+    excluded: tuple[ExcludedInput, ...] = ()
 
     @property
     def num_records(self) -> int:
@@ -93,7 +93,7 @@ class RowPlan(Plan):
 def plan_rows(
     pieces: Sequence[Piece],
     reports: Sequence[PieceReport],
-    left_out: Sequence[LeftOut],
+    excluded: Sequence[ExcludedInput],
     *,
     folder: str,
     partition: Partition | None,
@@ -104,12 +104,12 @@ def plan_rows(
 
     Args:
         pieces, reports: all of them, in order.
-        left_out: files that are not read.
+        excluded: files that are not read.
         folder: the working folder.
         partition: the splits that output_config asks for, or None for those that the inputs name,
             or else train and eval, 2:1.
         settings: of the component.
-        deduplicate: whether rows whose text came before are left out.
+        deduplicate: whether rows whose text came before are skipped.
 
     Raises:
         InputError: a value is not what its column holds, or a row names a split that is none.
@@ -134,8 +134,8 @@ def plan_rows(
         _write_assignment(folder, number, counts, splits)
         counts += np.bincount(splits, minlength=256)[: len(counts)]
     rejects, skipped = assignment.rejects, assignment.skipped
-    for left in left_out:
-        split = assignment.hashed.split_of_left_out(
+    for left in excluded:
+        split = assignment.hashed.split_of_excluded(
             left,
             assignment.splits,
             inputs_decide=assignment.has_own,
@@ -158,10 +158,10 @@ def plan_rows(
         buckets=tuple(b for n, s in enumerate(shards) for b in _buckets(n, s, row_bytes)),
         rejects=tuple(rejects),
         skipped=dict(skipped),
-        found=sum(report.found for report in reports) + len(left_out),
+        found=sum(report.found for report in reports) + len(excluded),
         first_records=tuple(assignment.first_records),
         row_bytes=row_bytes,
-        left_out=tuple(left_out),
+        excluded=tuple(excluded),
     )
 
 

@@ -122,7 +122,7 @@ class WriteRows(beam.PTransform[PBegin, PCollection[None]]):
         self, plan: RowPlan, pieces: int, *, uri: str, settings: ExampleGenSettings
     ) -> None:
         super().__init__()
-        plan = dataclasses.replace(plan, rejects=(), left_out=())
+        plan = dataclasses.replace(plan, rejects=(), excluded=())
         self._groups, self._buckets = _grouped(pieces), range(len(plan.buckets))
         self._encode = _EncodeFn(plan, uri, settings)
         self._gather = _GatherFn(plan, pieces, uri, settings)

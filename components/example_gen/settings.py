@@ -85,52 +85,56 @@ class ExampleGenSettings(ComponentSettings):
     columns: Mapping[str, str] = setting(
         {},
         _kinds_by_column,
-        "kinds by column of a table: `int`, `float`, `string`, `text`, `label`, `image`, `audio`, "
-        "`split` or `ignore`. Default: by their names and all their values. Columns of kind "
-        "`image` and `audio` name files, which go into the examples, each as a feature of the "
+        "the kind of each column of a table: `int`, `float`, `string`, `text`, `label`, `image`, "
+        "`audio`, `split` or `ignore`. Default: recognised from their names and values. Columns of "
+        "kind `image` and `audio` name files, which go into the examples, each as a feature of the "
         "column's name.",
     )
     image_roots: Sequence[str] = setting(
-        (), _texts, "folders beside `input_base` that a table's rows may point into."
+        (), _texts, "folders outside `input_base` whose files a table may name."
     )
     column_names: Sequence[str] = setting(
-        (), _different_texts, "of a CSV or TSV without a header, or in place of its names."
+        (),
+        _different_texts,
+        "names of the columns of a CSV or TSV without a header, or in place of those in it.",
     )
     header: bool | None = setting(
         None,
         one_of(None, False, True),
-        "whether the first row of a CSV or TSV has the columns' names. Default: told by what "
-        "stands in it, and in all files; a doubt is an error.",
+        "whether the first row of a CSV or TSV has the columns' names. Default: recognised from "
+        "the first rows of all files; if that leaves a doubt, it is an error.",
     )
     vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting(
         {},
         _labels_by_feature,
-        "the labels in the order of their ids: of the feature `label`, or by feature. Others are "
-        "rejected. Default: all labels, sorted.",
+        "the labels in the order of their ids: a list for the feature `label`, or lists by "
+        "feature. Other labels are rejected. Default: all labels found, sorted.",
     )
     group_by: str | None = setting(
         None,
         _column_name,
-        "the column whose equal values share a split, such as a patient.",
+        "a column, such as a patient's id: rows with equal values go to the same split.",
     )
     stratify: bool = setting(
         False,
         one_of(False, True),
-        "hashed splits keep the share of each class, to within one example.",
+        "splits made by a hash keep the share of each class, to within one example.",
     )
     seed: int = setting(
-        0, number(-(2**63), 2**63 - 1), "of the hash that decides splits, order and shards."
+        0, number(-(2**63), 2**63 - 1), "seed of the hash that decides splits, order and shards."
     )
     target_shard_bytes: int = setting(  # 128 MiB: the field's advice is 100 to 200 MB
         128 << 20, number(1), "target size of a shard in bytes."
     )
     compression: str = setting(
-        "none", one_of(*COMPRESSIONS), "`none`, or `gzip` (slower to read, and Datum cannot)."
+        "none",
+        one_of(*COMPRESSIONS),
+        "`none`, or `gzip` (slower to read, and Datum cannot read it).",
     )
     max_reject_fraction: float = setting(
         0.01,
         number(0, 1, kind=float),
-        "the run fails when more than this part of the inputs was rejected.",
+        "the run fails if a larger share of the inputs is rejected.",
     )
 
     def __post_init__(self) -> None:

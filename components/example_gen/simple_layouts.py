@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs, readable
-from components.common.listing import Listing, with_left_out, without_column
+from components.common.layout_inputs import LayoutInputs, select_readable
+from components.common.listing import Listing, with_excluded, without_column
 from components.example_gen import folder, lists
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.settings import LISTS
@@ -39,8 +39,8 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
     if layout != "folder":
         found = lists.find(inputs, kind=layout if layout in LISTS else None)
         if found:
-            good, left_out = readable(inputs, found, "a list")
-            return with_left_out(lists.read(inputs, good), left_out)
+            good, excluded = select_readable(inputs, found, "a list")
+            return with_excluded(lists.read(inputs, good), excluded)
     if layout not in ("auto", "folder"):
         refuse_layout(inputs, layout, f"a {layout.upper()} file")
     check_no_columns(inputs, "folder")
@@ -69,14 +69,14 @@ def check_no_columns(inputs: LayoutInputs, layout: str) -> None:
         )
 
 
-def refuse_layout(inputs: LayoutInputs, layout: str, looked_for: str) -> None:
+def refuse_layout(inputs: LayoutInputs, layout: str, expected: str) -> None:
     """Says what was looked for in vain.
 
     Raises:
         InputError: always.
     """
     raise InputError(
-        f"input_base {inputs.base!r}: expected {looked_for} for layout={layout!r}, "
+        f"input_base {inputs.base!r}: expected {expected} for layout={layout!r}, "
         f"found none; at its top: {names_at_top(parts[0] for parts, _ in inputs.below_root())}.",
         path=inputs.base,
     )

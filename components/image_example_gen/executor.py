@@ -9,7 +9,7 @@ from components.common.settings import ExecProperties
 from components.example_gen.executor import ExampleGenExecutor
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.media_settings import MediaSettings
-from components.image_example_gen.layouts import is_source_file, read_layout, what_was_looked_for
+from components.image_example_gen.layouts import describe_search, is_source_file, read_layout
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import ConfigError
 
@@ -37,8 +37,8 @@ class ImageConversion(FileConversion):
     def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
         return read_layout(inputs, layout=layout)
 
-    def looked_for(self, names: Iterable[str]) -> str:  # noqa: D102
-        return what_was_looked_for(names)
+    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
+        return describe_search(names)
 
     def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.

@@ -57,26 +57,28 @@ def audio_example_gen(
             instead of the artifact, so that no pod copies them.
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
             `tsv`, `jsonl`, `parquet`.
-        columns: kinds by column of a table: `int`, `float`, `string`, `text`, `label`, `image`,
-            `audio`, `split` or `ignore`. Default: by their names and all their values. Columns
-            of kind `image` and `audio` name files, which go into the examples, each as a
-            feature of the column's name.
-        image_roots: folders beside `input_base` that a table's rows may point into.
-        column_names: of a CSV or TSV without a header, or in place of its names.
-        header: whether the first row of a CSV or TSV has the columns' names. Default: told by
-            what stands in it, and in all files; a doubt is an error.
-        vocabulary: the labels in the order of their ids: of the feature `label`, or by feature.
-            Others are rejected. Default: all labels, sorted.
-        group_by: the column whose equal values share a split, such as a patient.
-        stratify: hashed splits keep the share of each class, to within one example.
-        seed: of the hash that decides splits, order and shards. 64 bits, signed.
+        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
+            `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
+            values. Columns of kind `image` and `audio` name files, which go into the examples,
+            each as a feature of the column's name.
+        image_roots: folders outside `input_base` whose files a table may name.
+        column_names: names of the columns of a CSV or TSV without a header, or in place of
+            those in it.
+        header: whether the first row of a CSV or TSV has the columns' names. Default:
+            recognised from the first rows of all files; if that leaves a doubt, it is an error.
+        vocabulary: the labels in the order of their ids: a list for the feature `label`, or
+            lists by feature. Other labels are rejected. Default: all labels found, sorted.
+        group_by: a column, such as a patient's id: rows with equal values go to the same split.
+        stratify: splits made by a hash keep the share of each class, to within one example.
+        seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
         target_shard_bytes: target size of a shard in bytes. At least 1.
-        compression: `none`, or `gzip` (slower to read, and Datum cannot).
-        max_reject_fraction: the run fails when more than this part of the inputs was rejected.
-            From 0 to 1.
-        sample_rate: in Hz, to which sounds are resampled. From 1 to 768,000. Default: each
+        compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
+        max_reject_fraction: the run fails if a larger share of the inputs is rejected. From 0
+            to 1.
+        sample_rate: rate in Hz that sounds are resampled to. From 1 to 768,000. Default: each
             keeps its own.
-        channels: 1 mixes all channels into one, 2 doubles a single one. Default: as they are.
+        channels: 1 mixes all channels into one, 2 duplicates a single one. Default: as they
+            are.
 
     Returns:
         examples: the dataset.
@@ -129,36 +131,38 @@ def image_example_gen(
             instead of the artifact, so that no pod copies them.
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
             `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
-        columns: kinds by column of a table: `int`, `float`, `string`, `text`, `label`, `image`,
-            `audio`, `split` or `ignore`. Default: by their names and all their values. Columns
-            of kind `image` and `audio` name files, which go into the examples, each as a
-            feature of the column's name.
-        image_roots: folders beside `input_base` that a table's rows may point into.
-        column_names: of a CSV or TSV without a header, or in place of its names.
-        header: whether the first row of a CSV or TSV has the columns' names. Default: told by
-            what stands in it, and in all files; a doubt is an error.
-        vocabulary: the labels in the order of their ids: of the feature `label`, or by feature.
-            Others are rejected. Default: all labels, sorted.
-        group_by: the column whose equal values share a split, such as a patient.
-        stratify: hashed splits keep the share of each class, to within one example.
-        seed: of the hash that decides splits, order and shards. 64 bits, signed.
+        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
+            `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
+            values. Columns of kind `image` and `audio` name files, which go into the examples,
+            each as a feature of the column's name.
+        image_roots: folders outside `input_base` whose files a table may name.
+        column_names: names of the columns of a CSV or TSV without a header, or in place of
+            those in it.
+        header: whether the first row of a CSV or TSV has the columns' names. Default:
+            recognised from the first rows of all files; if that leaves a doubt, it is an error.
+        vocabulary: the labels in the order of their ids: a list for the feature `label`, or
+            lists by feature. Other labels are rejected. Default: all labels found, sorted.
+        group_by: a column, such as a patient's id: rows with equal values go to the same split.
+        stratify: splits made by a hash keep the share of each class, to within one example.
+        seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
         target_shard_bytes: target size of a shard in bytes. At least 1.
-        compression: `none`, or `gzip` (slower to read, and Datum cannot).
-        max_reject_fraction: the run fails when more than this part of the inputs was rejected.
-            From 0 to 1.
-        orientation: `apply` turns photos as EXIF or XMP says, since TensorFlow does not look at
-            them; `keep` leaves them.
-        frames: of an animation, `first` keeps the first, `reject` none.
-        resize_shorter_side: in pixels; larger images are made smaller, and encoded anew. At
-            least 1. Default: all keep theirs.
-        quality: of JPEGs that are encoded anew. From 1 to 100.
-        encoding: `file`, or `raw`: `(side, side, 3) uint8`, of the side that
-            `resize_shorter_side` says, cut from the middle, which no trainer needs to decode;
+        compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
+        max_reject_fraction: the run fails if a larger share of the inputs is rejected. From 0
+            to 1.
+        orientation: `apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these;
+            `keep` leaves them as they are.
+        frames: what becomes of an animation: `first` keeps its first frame, `reject` rejects
+            it.
+        resize_shorter_side: in pixels; larger images are scaled down and encoded again. At
+            least 1. Default: sizes are kept.
+        quality: quality of JPEGs that are encoded again. From 1 to 100.
+        encoding: `file` keeps encoded images; `raw` stores pixels that need no decoding: the
+            middle square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side;
             smaller images are enlarged.
-        verify: `structure` (marks, sums, tables and sizes), or `decode` (every pixel, by Pillow
-            and by TensorFlow).
-        max_pixels: of an image, all its frames together. From 1 to 178,956,970.
-        sample_rate: in Hz, to which sounds are resampled. From 1 to 768,000. Default: each
+        verify: what is checked of each image: `structure` (markers, checksums, tables and
+            sizes), or `decode` (every pixel, by Pillow and by TensorFlow).
+        max_pixels: most pixels of an image, all frames together. From 1 to 178,956,970.
+        sample_rate: rate in Hz that sounds are resampled to. From 1 to 768,000. Default: each
             keeps its own.
 
     Returns:
@@ -209,20 +213,21 @@ def shard_balancer(
         shards_by_split: numbers by split, in place of num_shards.
         dataset_root: a folder on a volume that all pods share, or gs://, to keep the shards in
             instead of the artifact, so that no pod copies them.
-        num_shards: of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where there
-            are fewer records. Default: as many as come closest to `target_shard_bytes`.
+        num_shards: shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where
+            there are fewer records. Default: the number that comes closest to
+            `target_shard_bytes`.
         target_shard_bytes: target size of a shard in bytes; 100 to 200 MB is the usual advice.
             At least 1.
         shard_multiple: the number of shards is a multiple of this, such as the number of
             workers. At least 1.
         shuffle: a permutation of all records of a split: each is equally likely in every place.
             False keeps their order (with `stratify_by`: within each shard).
-        balance: `records`: shards differ by one record at the most; `bytes`: by the bytes of
-            the largest record at the most (before compression).
+        balance: `records`: shards differ by at most one record; `bytes`: by at most the bytes
+            of the largest record (before compression).
         stratify_by: a feature, such as `label`: each shard holds each value's share to within
             one record. Each example has one value of it, or none, which counts as a value.
-        seed: of that permutation. 64 bits, signed.
-        compression: `none`, or `gzip` (slower to read, and Datum cannot).
+        seed: seed of the permutation. 64 bits, signed.
+        compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
         memory_bytes: memory that a worker may use (below 64 MiB it takes some more than that);
             a split that is larger goes through temporary files beside the output. Planning by
             bytes or by class takes some 40 bytes a record of its own. At least 1 MiB.
@@ -277,31 +282,32 @@ def text_example_gen(
             instead of the artifact, so that no pod copies them.
         layout: `auto`, or the name of one: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by
             key, or a list), `lines` (an example a line), `folder` (an example a file).
-        columns: kinds by column of a table: `int`, `float`, `string`, `text`, `label`, `image`,
-            `audio`, `split` or `ignore`. Default: by their names and all their values. Columns
-            of kind `image` and `audio` name files, which go into the examples, each as a
-            feature of the column's name.
-        image_roots: folders beside `input_base` that a table's rows may point into.
-        column_names: of a CSV or TSV without a header, or in place of its names.
-        header: whether the first row of a CSV or TSV has the columns' names. Default: told by
-            what stands in it, and in all files; a doubt is an error.
-        vocabulary: the labels in the order of their ids: of the feature `label`, or by feature.
-            Others are rejected. Default: all labels, sorted.
-        group_by: the column whose equal values share a split, such as a patient.
-        stratify: hashed splits keep the share of each class, to within one example.
-        seed: of the hash that decides splits, order and shards. 64 bits, signed.
+        columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
+            `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
+            values. Columns of kind `image` and `audio` name files, which go into the examples,
+            each as a feature of the column's name.
+        image_roots: folders outside `input_base` whose files a table may name.
+        column_names: names of the columns of a CSV or TSV without a header, or in place of
+            those in it.
+        header: whether the first row of a CSV or TSV has the columns' names. Default:
+            recognised from the first rows of all files; if that leaves a doubt, it is an error.
+        vocabulary: the labels in the order of their ids: a list for the feature `label`, or
+            lists by feature. Other labels are rejected. Default: all labels found, sorted.
+        group_by: a column, such as a patient's id: rows with equal values go to the same split.
+        stratify: splits made by a hash keep the share of each class, to within one example.
+        seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
         target_shard_bytes: target size of a shard in bytes. At least 1.
-        compression: `none`, or `gzip` (slower to read, and Datum cannot).
-        max_reject_fraction: the run fails when more than this part of the inputs was rejected.
-            From 0 to 1.
-        delimiter: of a table, one character. Default: a comma, or a tab for `tsv`.
-        encoding: of the files, as Python names it.
-        lowercase: make texts lower case.
-        normalize: bring texts into a form of Unicode: `NFC`, `NFD`, `NFKC` or `NFKD`.
-        min_chars: a text needs; shorter ones are left out, and counted as skipped. At least 0.
-        max_chars: a text may have; longer ones are left out, and counted as skipped. At least
-            1.
-        deduplicate: leave out rows whose text came before, and count them as skipped.
+        compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
+        max_reject_fraction: the run fails if a larger share of the inputs is rejected. From 0
+            to 1.
+        delimiter: delimiter of a table, one character. Default: a comma, or a tab for `tsv`.
+        encoding: encoding of the files, as Python names it.
+        lowercase: convert texts to lower case.
+        normalize: normalise texts to a Unicode form: `NFC`, `NFD`, `NFKC` or `NFKD`.
+        min_chars: least characters of a text; shorter ones are skipped, and counted. At least
+            0.
+        max_chars: most characters of a text; longer ones are skipped, and counted. At least 1.
+        deduplicate: skip rows whose text came before, and count them.
 
     Returns:
         examples: the dataset.

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from components.common.settings import ComponentSettings, ExecProperties, without_empty
-from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
+from components.kubeflow.dataset_location import find_dataset, place_dataset, write_reference
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
@@ -165,7 +165,7 @@ def _schema_export(step: ExecutorInput) -> dict[str, JsonObject]:
 def _train_input_check(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.kubeflow.input_check import check_input
 
-    return {"metrics": check_input(read_from(step.inputs["examples"].path), step.parameters)}
+    return {"metrics": check_input(find_dataset(step.inputs["examples"].path), step.parameters)}
 
 
 def _fill_dataset(
@@ -190,14 +190,14 @@ def _fill_dataset(
         "rejects": manifest.total.rejected,
     }
     if artifact.uri != output.path:
-        leave_reference(output.path, artifact.uri)
+        write_reference(output.path, artifact.uri)
         metadata["dataset_uri"] = artifact.uri
     return {name: metadata}
 
 
 def _tfx_artifact(kind: "type[Artifact]", given: StepArtifact) -> "Artifact":
     artifact = kind()
-    artifact.uri = read_from(given.path)
+    artifact.uri = find_dataset(given.path)
     return artifact
 
 

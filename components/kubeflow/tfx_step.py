@@ -16,7 +16,7 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 
-from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
+from components.kubeflow.dataset_location import find_dataset, place_dataset, write_reference
 from components.kubeflow.executor_input import (
     parse_paths,
     plain_metadata,
@@ -80,7 +80,7 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
         setattr(theirs, _INVOCATION, json.dumps(document))
     kubeflow_v2_run_executor.main((theirs, beam_arguments))
     for name, uri in elsewhere.items():
-        leave_reference(paths["outputs", name], uri)
+        write_reference(paths["outputs", name], uri)
     _give_back(document["outputs"]["outputFile"], elsewhere)
 
 
@@ -99,7 +99,7 @@ def _localize(
                 artifact["type"] = {"schemaTitle": title}
                 artifact["metadata"] = plain_metadata(artifact.get("metadata", {}))
                 if side == "inputs":
-                    artifact["uri"] = read_from(path)
+                    artifact["uri"] = find_dataset(path)
                     continue
                 place = place_dataset(path, artifact["uri"], root if title == _EXAMPLES else "")
                 if place != path:

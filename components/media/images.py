@@ -17,7 +17,7 @@ from components.media.image_structure import ImageStructure, check_agreement, sc
 from components.media.options import ImageOptions
 from components.media.orientation import UPRIGHT, orientation_of, turn_back, turn_image
 from components.media.pixels import encode_image, in_plain_colours, load
-from components.media.tensorflow_reading import reads_alike
+from components.media.tensorflow_reading import decodes_alike
 from trainer_utils.format.media_formats import FORMATS
 
 __all__ = [
@@ -146,7 +146,7 @@ def _is_misread(
     is_asked = structure.doubt is not None or options.verify == "decode"
     if is_asked or image.format == "GIF":
         load(image)  # of a GIF nothing cheaper tells whether its codes are whole, and GIFs are few
-    return is_asked and not reads_alike(data, image)
+    return is_asked and not decodes_alike(data, image)
 
 
 def store_label_map(data: bytes, options: ImageOptions) -> StoredImage:

@@ -22,34 +22,35 @@ class ImageOptions(Settings):
     orientation: str = setting(
         "apply",
         one_of("apply", "keep"),
-        "`apply` turns photos as EXIF or XMP says, since TensorFlow does not look at them; `keep` "
-        "leaves them.",
+        "`apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these; `keep` leaves "
+        "them as they are.",
     )
     frames: str = setting(
         "first",
         one_of("first", "reject"),
-        "of an animation, `first` keeps the first, `reject` none.",
+        "what becomes of an animation: `first` keeps its first frame, `reject` rejects it.",
     )
     resize_shorter_side: int | None = setting(
         None,
         number(1),
-        "in pixels; larger images are made smaller, and encoded anew. Default: all keep theirs.",
+        "in pixels; larger images are scaled down and encoded again. Default: sizes are kept.",
     )
-    quality: int = setting(95, number(1, 100), "of JPEGs that are encoded anew.")
+    quality: int = setting(95, number(1, 100), "quality of JPEGs that are encoded again.")
     encoding: str = setting(
         "file",
         one_of("file", "raw"),
-        "`file`, or `raw`: `(side, side, 3) uint8`, of the side that `resize_shorter_side` says, "
-        "cut from the middle, which no trainer needs to decode; smaller images are enlarged.",
+        "`file` keeps encoded images; `raw` stores pixels that need no decoding: the middle "
+        "square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side; smaller "
+        "images are enlarged.",
     )
     verify: str = setting(
         "structure",
         one_of("structure", "decode"),
-        "`structure` (marks, sums, tables and sizes), or `decode` (every pixel, by Pillow and by "
-        "TensorFlow).",
+        "what is checked of each image: `structure` (markers, checksums, tables and sizes), or "
+        "`decode` (every pixel, by Pillow and by TensorFlow).",
     )
     max_pixels: int = setting(
-        MAX_PIXELS, number(1, _MOST_PIXELS), "of an image, all its frames together."
+        MAX_PIXELS, number(1, _MOST_PIXELS), "most pixels of an image, all frames together."
     )
 
     def __post_init__(self) -> None:
@@ -66,10 +67,10 @@ class AudioOptions(Settings):
     sample_rate: int | None = setting(
         None,
         number(1, LARGEST_RATE),
-        "in Hz, to which sounds are resampled. Default: each keeps its own.",
+        "rate in Hz that sounds are resampled to. Default: each keeps its own.",
     )
     channels: int | None = setting(
         None,
         one_of(None, 1, 2),
-        "1 mixes all channels into one, 2 doubles a single one. Default: as they are.",
+        "1 mixes all channels into one, 2 duplicates a single one. Default: as they are.",
     )

@@ -43,7 +43,7 @@ class PngStructure(NamedTuple):
 
 
 def scan_png(data: bytes) -> PngStructure:
-    """Walks from chunk to chunk until `IEND`, and checks the sum of each.
+    """Walks from chunk to chunk until `IEND`, and checks the checksum of each.
 
     Args:
         data: a file that begins as a PNG does.

@@ -1,6 +1,6 @@
 """Whether TensorFlow reads an image as Pillow does: asked of its own decoders.
 
-    reads_alike(data, image)        # True: it may be kept as it is
+    decodes_alike(data, image)        # True: it may be kept as it is
 
 TensorFlow is imported at the first question, which takes two seconds; few runs ask.
 """
@@ -10,12 +10,12 @@ import warnings
 import numpy as np
 from PIL import Image
 
-__all__ = ["reads_alike"]
+__all__ = ["decodes_alike"]
 
 _MOST_DIFFERENCE = 1.0  # of 255, in the mean: two builds of libjpeg may round otherwise
 
 
-def reads_alike(data: bytes, image: Image.Image) -> bool:
+def decodes_alike(data: bytes, image: Image.Image) -> bool:
     """Whether TensorFlow decodes a file, as `input_fn` does, to what Pillow has decoded.
 
     Args:

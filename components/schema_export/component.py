@@ -39,7 +39,7 @@ class SchemaExport(base_component.BaseComponent):
 
     TFX's components take a Schema whose folder holds one file and no other, Datum wants two in
     one folder: hence two outputs. Beside Datum's is `example.schema.json`, a JSON Schema of the
-    parsed example. What Datum cannot express is told in the log and in the property
+    parsed example. What Datum cannot express stands in the log and in the property
     `datum_limits`, with the cure.
 
     Outputs:

@@ -8,7 +8,7 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.fingerprint import add_facts
+from components.common.fingerprint import combine_facts
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.settings import ExecProperties
 from components.common.summaries import (
@@ -160,7 +160,7 @@ def _fingerprint(inputs: Inputs, summaries: Sequence[Mapping[str, Json]]) -> str
         ("split", split): combine_checksums(c for (s, _), c in read.items() if s == split)
         for split in inputs.shards
     }
-    return add_facts(
+    return combine_facts(
         facts | {("vocabulary", n): list(values) for n, values in inputs.vocabularies.items()}
     )
 

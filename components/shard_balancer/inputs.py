@@ -50,7 +50,7 @@ class Inputs:
 
     @property
     def without_features(self) -> frozenset[int]:
-        """The numbers of those whose features only reading their records can tell."""
+        """The numbers of those whose features only reading their records shows."""
         return frozenset(n for n, source in enumerate(self.sources) if not source.says_features)
 
     def features(self, facts: Mapping[int, DatasetFacts]) -> dict[str, Feature]:

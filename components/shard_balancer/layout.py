@@ -5,7 +5,7 @@ layout.places(0, 100)                            # the places of the first hundr
 plan_tasks(layout, held, memory_bytes=1 << 30)   # which shards are written together, and how
 
 A record's place is its position in the new order of the whole split; a shard holds the places
-between two bounds. Places come from a formula, so that workers need not be told them; only where
+between two bounds. Places come from a formula, so that workers need not receive them; only where
 labels decide are they a table, kept as a file.
 """
 

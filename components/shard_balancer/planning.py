@@ -26,9 +26,9 @@ from components.shard_balancer.layout import (
     permute_places,
     plan_tasks,
 )
-from components.shard_balancer.moves import MovedRecords
-from components.shard_balancer.partition import deal_places, equal_byte_bounds
+from components.shard_balancer.partition import assign_places_by_class, equal_byte_bounds
 from components.shard_balancer.records import OBJECT_BYTES
+from components.shard_balancer.scatter_gather import ShardGroup
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, survey_shard
 from trainer_utils.format import shard_bounds
@@ -50,13 +50,13 @@ class SplitPlan:
 
     Args:
         layout: where records go.
-        lots: what is read by one worker at a time.
+        groups: what is read by one worker at a time.
         tasks: what is written by one worker at a time.
         table: of all places, where they do not follow from the seed; it is kept as a file.
     """
 
     layout: SplitLayout
-    lots: tuple[MovedRecords, ...]
+    groups: tuple[ShardGroup, ...]
     tasks: tuple[Task, ...]
     table: Ints | None = dataclasses.field(default=None, repr=False)
 
@@ -120,8 +120,8 @@ def plan_split(
             _add_shard(cells, layout, table, first, survey)
     tasks = tuple(plan_tasks(layout, cells, memory_bytes=settings.held_bytes))
     items = list(zip(firsts, counts, shards, strict=False))
-    lots = tuple(_lots(layout, items, sizes, settings.held_bytes))
-    return SplitPlan(layout=layout, lots=lots, tasks=tasks, table=table)
+    groups = tuple(_groups(layout, items, sizes, settings.held_bytes))
+    return SplitPlan(layout=layout, groups=groups, tasks=tasks, table=table)
 
 
 def _add_shard(
@@ -164,7 +164,7 @@ def _arrangement(
         shuffle=settings.shuffle,
     )
     if by_class:
-        places, bounds = deal_places(
+        places, bounds = assign_places_by_class(
             _classes(surveys), num_shards=num_shards, order=order, seed=settings.seed
         )
         return bounds, places
@@ -184,23 +184,23 @@ def _classes(surveys: Sequence[ShardSurvey]) -> Ints:
     return np.concatenate(found)
 
 
-def _lots(
+def _groups(
     layout: SplitLayout,
     items: Sequence[tuple[int, int, InputShard]],
     sizes: Sequence[int],
     memory_bytes: int,
-) -> list[MovedRecords]:
+) -> list[ShardGroup]:
     """Neighbouring shards, as many as fill one run, so that small files make no small runs."""
-    lots: list[list[tuple[int, int, InputShard]]] = []
+    groups: list[list[tuple[int, int, InputShard]]] = []
     held = memory_bytes + 1
     for item, size in zip(items, sizes, strict=True):
         size += OBJECT_BYTES * item[1]
         if held + size > memory_bytes:
-            lots.append([])
+            groups.append([])
             held = 0
-        lots[-1].append(item)
+        groups[-1].append(item)
         held += size
-    return [MovedRecords(layout, tuple(lot)) for lot in lots]
+    return [ShardGroup(layout, tuple(group)) for group in groups]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

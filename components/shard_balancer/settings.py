@@ -39,8 +39,8 @@ class BalancerSettings(ComponentSettings):
     num_shards: int | Mapping[str, int] | None = setting(
         None,
         _shards,
-        'of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where there are fewer '
-        "records. Default: as many as come closest to `target_shard_bytes`.",
+        'shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where there are '
+        "fewer records. Default: the number that comes closest to `target_shard_bytes`.",
     )
     target_shard_bytes: int = setting(
         128 << 20, number(1), "target size of a shard in bytes; 100 to 200 MB is the usual advice."
@@ -57,8 +57,8 @@ class BalancerSettings(ComponentSettings):
     balance: str = setting(
         "records",
         one_of("records", "bytes"),
-        "`records`: shards differ by one record at the most; `bytes`: by the bytes of the largest "
-        "record at the most (before compression).",
+        "`records`: shards differ by at most one record; `bytes`: by at most the bytes of "
+        "the largest record (before compression).",
     )
     stratify_by: str | None = setting(
         None,
@@ -66,9 +66,11 @@ class BalancerSettings(ComponentSettings):
         "a feature, such as `label`: each shard holds each value's share to within one record. "
         "Each example has one value of it, or none, which counts as a value.",
     )
-    seed: int = setting(0, number(-(2**63), 2**63 - 1), "of that permutation.")
+    seed: int = setting(0, number(-(2**63), 2**63 - 1), "seed of the permutation.")
     compression: str = setting(
-        "none", one_of(*COMPRESSIONS), "`none`, or `gzip` (slower to read, and Datum cannot)."
+        "none",
+        one_of(*COMPRESSIONS),
+        "`none`, or `gzip` (slower to read, and Datum cannot read it).",
     )
     memory_bytes: int = setting(
         1 << 30,

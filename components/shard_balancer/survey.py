@@ -162,7 +162,7 @@ class _ClassReader:
         return self.codes.setdefault(value, len(self.codes))
 
     def _skip_other_features(self, kind: str) -> None:
-        """Once the type is known the decoder can be told to leave out all else, such as images."""
+        """Once the type is known the decoder can skip all other features, such as images."""
         if not self._knows_type:
             schema = schema_pb2.Schema()
             schema.feature.add(name=self._feature, type=_TFMD_TYPES[kind])

@@ -16,15 +16,15 @@ from apache_beam.pvalue import PBegin, PCollection
 from components.common.summaries import check_shared, working_folder, write_summary
 from components.common.worker_errors import report_errors
 from components.shard_balancer.layout import Task
-from components.shard_balancer.moves import (
+from components.shard_balancer.planning import SplitPlan
+from components.shard_balancer.scatter_gather import (
     Reading,
     RunPart,
     gather_task,
+    read_groups,
     read_part,
-    read_together,
     scatter_records,
 )
-from components.shard_balancer.planning import SplitPlan
 from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.format import Shard
 
@@ -59,16 +59,16 @@ class BalanceSplits(beam.PTransform[PBegin, PCollection[None]]):
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         """The shards and their summaries are side effects; the output holds nothing."""
-        lots = [
+        groups = [
             (place, number)
             for place, plan in enumerate(self._plans)
             if not plan.is_one_pass
-            for number in range(len(plan.lots))
+            for number in range(len(plan.groups))
         ]
-        if lots:
+        if groups:
             _ = (
                 begin
-                | "CreateLots" >> beam.Create(lots)
+                | "CreateGroups" >> beam.Create(groups)
                 | "SpreadLots" >> beam.Reshuffle()
                 | "ScatterLots" >> beam.ParDo(self._scatter)
                 | "GroupByTask" >> beam.GroupByKey()
@@ -101,12 +101,12 @@ class _ScatterFn(beam.DoFn):
         check_shared(self._uri)
         place, number = element
         plan = self._plans[place]
-        lot = plan.lots[number]
-        name = f"scatter-{lot.key}"
+        group = plan.groups[number]
+        name = f"scatter-{group.key}"
         reading = Reading.of(self._infer)
         with report_errors(self._uri, name):
             for task, bucket, part in scatter_records(
-                lot,
+                group,
                 plan.tasks,
                 reading,
                 uri=self._uri,
@@ -114,7 +114,7 @@ class _ScatterFn(beam.DoFn):
                 block_bytes=self._settings.block_bytes,
             ):
                 yield (place, task), (bucket, part)
-            _report(self._uri, name, lot.layout.split, reading=reading)
+            _report(self._uri, name, group.layout.split, reading=reading)
 
 
 class _GatherFn(beam.DoFn):
@@ -152,7 +152,7 @@ class _GatherSplitFn(beam.DoFn):
         name = f"gather-{task.key}"
         reading = Reading.of(self._infer)
         with report_errors(self._uri, name):
-            blocks = read_together(plan.lots, reading, block_bytes=self._settings.block_bytes)
+            blocks = read_groups(plan.groups, reading, block_bytes=self._settings.block_bytes)
             shards = _gather(task, {0: blocks}, self._uri, self._settings)
             self._records.inc(sum(shard.records for shard in shards))
             _report(self._uri, name, task.layout.split, shards=shards, reading=reading)

@@ -1,6 +1,6 @@
-"""Makes columns what they were decided to be, and tells what a number looks like in a text.
+"""Casts columns to the types that were decided, and says which texts count as numbers.
 
-typed(pa.array(["5", "4.5"]), Column("stars", "float"))     # [5.0, 4.5]
+cast_column(pa.array(["5", "4.5"]), Column("stars", "float"))     # [5.0, 4.5]
 """
 
 import json
@@ -17,9 +17,9 @@ __all__ = [
     "DOUBTFUL_TEXT",
     "FLOAT_TEXT",
     "INT_TEXT",
+    "cast_column",
     "lists_of_texts",
     "numbers_of_texts",
-    "typed",
 ]
 
 # Numbers as programs write them: no zeros before them, no plus sign, no spaces.
@@ -34,12 +34,12 @@ _IN_LIST = re.compile(rf"{INT_TEXT}|{FLOAT_TEXT}|NaN|-?Infinity")  # the last tw
 _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
 
 
-def typed(array: pa.Array, column: Column, *, floats: pa.Array | None = None) -> pa.Array:
-    """A column of a piece as what it was decided to be; labels as texts.
+def cast_column(array: pa.Array, column: Column, *, floats: pa.Array | None = None) -> pa.Array:
+    """Casts a column of a piece to the type that was decided; labels stay texts.
 
     Args:
         array: as it was read.
-        column: what it was decided to be.
+        column: its decided type.
         floats: the Arrow type of these; None for the 32 bits that examples keep.
 
     Returns:

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.headers import ROWS, doubt, is_shown, refuse_doubtful
+from components.tables.headers import ROWS, find_header_doubt, is_evident_header, refuse_doubtful
 from components.tables.options import TableOptions
 from components.tables.pieces import (
     MAX_COLUMNS,
@@ -120,7 +120,9 @@ def _names(
                 setting="column_names",
             )
         return given, stop, ""
-    reason = doubt(first, rows := _rows_below(head[stop:], delimiter), known=options.columns)
+    reason = find_header_doubt(
+        first, rows := _rows_below(head[stop:], delimiter), known=options.columns
+    )
     if options.header:
         counts = collections.Counter(first)
         reason = None if all(first) and max(counts.values()) == 1 else reason
@@ -128,7 +130,7 @@ def _names(
         refuse_doubtful(source, first, rows, reason)
     if len(first) > MAX_COLUMNS:
         raise InputError.at(source, expected=f"at most {MAX_COLUMNS} columns", got=str(len(first)))
-    sure = "shown" if is_shown(first, rows, known=options.columns) else "likely"
+    sure = "shown" if is_evident_header(first, rows, known=options.columns) else "likely"
     return first, stop, sure
 
 
@@ -169,7 +171,7 @@ def _checked_header(head: bytes, start: int, delimiter: str, source: str) -> tup
 
 
 def _rows_below(body: bytes, delimiter: str) -> list[list[str]]:
-    """Some whole rows behind the header; what is odd in them is told later."""
+    """Some whole rows after the header; their errors are reported when they are read."""
     text = body.decode("utf-8", "replace")
     reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter)
     try:

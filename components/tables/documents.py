@@ -3,8 +3,8 @@
 import pyarrow as pa
 
 from components.common.blobs import BlobReader
-from components.common.guard import one_input
 from components.common.listing import Blob
+from components.common.reject_errors import reject_errors
 from components.common.rejects import RejectedInputError
 from components.tables.pieces import MAX_ROW_BYTES, Piece
 from components.tables.rows import BadRow, Rows, checked_texts
@@ -23,7 +23,7 @@ def read(base: str, piece: Piece, *, encoding: str | None) -> Rows:
         names.append(name)
         sums.append(None)
         try:
-            with one_input():
+            with reject_errors():
                 data = _read(reader, name, size)
                 sums[-1] = extend_crc32c(0, data)
                 text = _text(data, encoding)

@@ -1,7 +1,7 @@
 """Whether the first row of a CSV or TSV is a header, or a row like the others.
 
-    doubt(["text", "label"], [["So good", "pos"], ["A bore", "neg"]])      # None
-    doubt(["So good", "1"], [["A bore", "0"]])      # "'1' is a value"
+    find_header_doubt(["text", "label"], [["So good", "pos"], ["A bore", "neg"]])      # None
+    find_header_doubt(["So good", "1"], [["A bore", "0"]])      # "'1' is a value"
 
 A header is believed where every name is there, stands once, and is no value (a number, a date, a
 word for nothing), and where either something shows it, or nothing speaks against it. It is shown by
@@ -18,9 +18,9 @@ from components.tables.kinds import LABEL_NAMES
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 
-__all__ = ["ROWS", "check_agreement", "doubt", "is_shown", "refuse_doubtful"]
+__all__ = ["ROWS", "check_agreement", "find_header_doubt", "is_evident_header", "refuse_doubtful"]
 
-ROWS = 50  # that are looked at below the first one
+ROWS = 50  # that are compared with the first one
 _MOST_CELLS = 100_000  # of a wide table
 _NAMES = frozenset(
     [
@@ -41,7 +41,7 @@ _FILE = re.compile(
 _SHOWN_CELLS, _SHOWN_CHARACTERS = 6, 40
 
 
-def doubt(
+def find_header_doubt(
     first: Sequence[str], rows: Sequence[Sequence[str]], *, known: Collection[str] = ()
 ) -> str | None:
     """Why a first row may be no header; None where it is one.
@@ -61,19 +61,19 @@ def doubt(
         seen.add(name)
         if name.lower() in _NO_VALUE or not any(map(str.isalpha, name)) or _is_number(name):
             return f"{_short(name)} is a value"
-    if is_shown(first, rows, known=known):
+    if is_evident_header(first, rows, known=known):
         return None
     reasons = map(_against, names, _below(rows, len(names)))
     return next(filter(None, reasons), None)
 
 
-def is_shown(
+def is_evident_header(
     first: Sequence[str], rows: Sequence[Sequence[str]], *, known: Collection[str] = ()
 ) -> bool:
     """Whether one of the names shows by itself, or by what is below it, that all are names.
 
     Args:
-        first, rows, known: as `doubt` takes them.
+        first, rows, known: as `find_header_doubt` takes them.
     """
     names = _stripped(first)
     pairs = zip(names, _below(rows, len(names)), strict=True)
@@ -159,7 +159,7 @@ def check_agreement(headers: Mapping[str, Sequence[str]], *, shown: Collection[s
 
     Args:
         headers: the names that were found, by source.
-        shown: the sources for which `is_shown` holds.
+        shown: the sources for which `is_evident_header` holds.
 
     Raises:
         InputError: two disagree.

@@ -1,4 +1,4 @@
-"""Follows a large file of JSON from block to block, to tell where each of its entries ends.
+"""Follows a large file of JSON from block to block, to find where each of its entries ends.
 
     entries = JsonEntries()
     entries.row_ends(b'{"1": {"text": "a, b"}, "2": {"te')     # (22, 22): behind the comma

@@ -1,4 +1,4 @@
-"""Lines of JSON, an object each, read by Arrow; nested objects are flattened with dots.
+"""JSON lines, an object each, read by Arrow; nested objects are flattened with dots.
 
 Where Arrow would change a value (it takes texts for times, and large integers for floats) or
 finds a line that it cannot read, the piece is read line by line, and bad lines are rejected.

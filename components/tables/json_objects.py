@@ -67,7 +67,7 @@ def columns_of_objects(
     Args:
         objects: one a row.
         place: names the place of the n-th, for messages.
-        ignored: columns that are left out.
+        ignored: columns that are not read.
 
     Raises:
         InputError: a value is nothing that an example can hold; the message names the column.

@@ -50,7 +50,7 @@ def find_pieces(
                 expected="objects of JSON by key or in a list",
                 got=repr(body[:_SHOWN]),
                 offset=len(head) - len(body),
-                advice="Lines of JSON are called .jsonl.",
+                advice="Files of JSON lines end in .jsonl.",
             )
         first = len(head) - len(body) + 1
         entries.row_ends(opener)
@@ -83,7 +83,7 @@ def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
     Args:
         data: whole entries, with the commas between them.
         piece: from `find_pieces`.
-        ignored: columns that are left out.
+        ignored: columns that are not read.
 
     Raises:
         InputError: it is no such JSON.

@@ -1,7 +1,7 @@
 """Finds out what columns hold, from every value of every piece.
 
     facts = column_facts(pa.array(["5", "4.5"]), records, are_texts=True)
-    decide("stars", [(piece_name, facts)], given=None, is_text=False, place=place)  # a float
+    decide_column("stars", [(piece_name, facts)], given=None, is_text=False, place=place)  # a float
 
 A column is of ints where every value is one, of floats where every value is a number, of lists
 where every value is one of these, else of texts; but a few words among numbers are an error.
@@ -29,7 +29,7 @@ from components.tables.casting import (
 )
 from trainer_utils.format import InputError
 
-__all__ = ["LABEL_NAMES", "ColumnFacts", "column_facts", "decide"]
+__all__ = ["LABEL_NAMES", "ColumnFacts", "column_facts", "decide_column"]
 
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
 
@@ -168,7 +168,7 @@ def _place(array: pa.Array, mask: pa.Array, records: npt.NDArray[np.int64]) -> P
     return int(records[row]), repr(value)[:_SHOWN]
 
 
-def decide(
+def decide_column(
     name: str,
     facts: Sequence[tuple[Any, ColumnFacts]],
     *,

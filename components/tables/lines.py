@@ -1,4 +1,4 @@
-"""Plain text: an example a line. Blank lines are left out on purpose, and counted."""
+"""Plain text: an example a line. Blank lines are skipped, and counted."""
 
 import numpy as np
 import pyarrow as pa

@@ -7,13 +7,13 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar
 
-__all__ = ["TableOptions", "chosen"]
+__all__ = ["TableOptions", "select_settings"]
 
 _Options = TypeVar("_Options")
 
 
-def chosen(kind: type[_Options], settings: object) -> _Options:
-    """The fields of a dataclass from the settings of those names; its defaults where there is none.
+def select_settings(kind: type[_Options], settings: object) -> _Options:
+    """Makes a dataclass from the settings of its fields' names; its defaults where there is none.
 
     Args:
         kind: the dataclass.
@@ -31,7 +31,7 @@ class TableOptions:
     Args:
         columns: kinds by column, as the user sets them.
         column_names: of CSV and TSV without a header, or in place of its names.
-        header: whether the first row of CSV and TSV has the names; None where that is to be told.
+        header: whether the first row of CSV and TSV has the names; None where that is recognised.
         delimiter: between the fields of CSV and TSV; None for the layout's own.
         encoding: of the files, as Python names it.
     """
@@ -49,5 +49,5 @@ class TableOptions:
 
     @property
     def ignored(self) -> frozenset[str]:
-        """Columns that are not looked at."""
+        """Columns that are ignored."""
         return frozenset(name for name, kind in self.columns.items() if kind == "ignore")

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.column_sums import column_sums
+from components.tables.column_checksums import column_checksums
 from components.tables.json_lines import flatten
 from components.tables.json_objects import is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece
@@ -68,7 +68,7 @@ def read(
     Args:
         stream: the file.
         piece: from `find_pieces`.
-        ignored: columns that are left out.
+        ignored: columns that are not read.
         unread: columns whose bytes are not even read.
 
     Raises:
@@ -88,7 +88,9 @@ def read(
         for name in table.column_names
         if not is_ignored(name, ignored)
     }
-    return Rows(columns, found=len(table), records=np.arange(len(table)), sums=column_sums(whole))
+    return Rows(
+        columns, found=len(table), records=np.arange(len(table)), sums=column_checksums(whole)
+    )
 
 
 def _plain(array: pa.Array, name: str, source: str) -> pa.Array:

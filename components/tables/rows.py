@@ -57,8 +57,8 @@ class Rows:
         lines: how many line ends there are.
         texts: columns in which numbers and lists may stand as texts, as in a CSV.
         sums: what was read of the source: first byte, number of bytes, and their CRC-32C; of
-            several files the sum of each, None where it could not be read; of Parquet as
-            `column_sums`.
+            several files the checksum of each, None where it could not be read; of Parquet as
+            `column_checksums`.
     """
 
     columns: dict[str, pa.Array]

@@ -1,7 +1,7 @@
 """What is done to texts before they are kept: which column has them, and what they are made.
 
 rules = TextRules(lowercase=True, min_chars=20)
-skipped = rules.apply(rows, ["text"])       # numbers of the rows that are left out on purpose
+skipped = rules.apply(rows, ["text"])       # numbers of the rows that are skipped
 """
 
 import dataclasses
@@ -32,13 +32,13 @@ def text_columns(names: Sequence[str], columns: Mapping[str, str]) -> list[str]:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class TextRules:
-    """What texts are made, and which are left out, by settings that were checked.
+    """How settings change texts, and which texts they skip.
 
     Args:
         lowercase: whether texts are made lower case.
         normalize: the form of Unicode that texts are brought into, or None.
-        min_chars, max_chars: in a text; shorter and longer ones are left out on purpose.
-        deduplicate: whether texts that came before are left out on purpose, once all are known.
+        min_chars, max_chars: in a text; shorter and longer ones are skipped.
+        deduplicate: whether texts that came before are skipped, once all are known.
     """
 
     lowercase: bool = False

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import LeftOut
+from components.common.listing import ExcludedInput
 from components.common.settings import ExecProperties
 from components.example_gen.conversion import Conversion
 from components.example_gen.executor import ExampleGenExecutor
@@ -15,7 +15,7 @@ from components.example_gen.row_conversion import RowConversion
 from components.example_gen.settings import LISTS
 from components.example_gen.simple_layouts import names_at_top
 from components.tables.pieces import Piece
-from components.text_example_gen.layouts import find_pieces, is_source_file, what_was_looked_for
+from components.text_example_gen.layouts import describe_search, find_pieces, is_source_file
 from components.text_example_gen.settings import TextSettings
 
 __all__ = ["Executor", "ListConversion", "TextConversion"]
@@ -45,11 +45,11 @@ class TextConversion(RowConversion):
 
     def find_pieces(  # noqa: D102
         self, inputs: LayoutInputs, *, folder: str
-    ) -> tuple[list[Piece], list[LeftOut]]:
+    ) -> tuple[list[Piece], list[ExcludedInput]]:
         return find_pieces(inputs, self.settings, folder=folder)
 
-    def looked_for(self, names: Iterable[str]) -> str:  # noqa: D102
-        return what_was_looked_for(names)
+    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
+        return describe_search(names)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -63,5 +63,5 @@ class ListConversion(FileConversion):
     unit, media = "rows", "image"
     settings_class = _ListSettings
 
-    def looked_for(self, names: Iterable[str]) -> str:  # noqa: D102
+    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
         return f"Looked for a table ({', '.join(LISTS)}); at its top: {names_at_top(names)}."

@@ -1,6 +1,6 @@
 """What files of texts mean: which layout they are, and where they are cut.
 
-pieces, left_out = find_pieces(inputs, settings, folder=working_folder(uri))
+pieces, excluded = find_pieces(inputs, settings, folder=working_folder(uri))
 """
 
 import dataclasses
@@ -12,11 +12,11 @@ from typing import Any
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs, readable, unseen
-from components.common.listing import LeftOut, Listing
+from components.common.layout_inputs import LayoutInputs, select_readable, unreadable_folders
+from components.common.listing import ExcludedInput, Listing
 from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter
-from components.tables.options import TableOptions, chosen
+from components.tables.options import TableOptions, select_settings
 from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
 from components.text_example_gen.settings import TextSettings
@@ -24,7 +24,7 @@ from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.storage.file_system import FileRefusedError, problem_of
 from trainer_utils.storage.paths import display_path
 
-__all__ = ["find_pieces", "is_source_file", "what_was_looked_for"]
+__all__ = ["describe_search", "find_pieces", "is_source_file"]
 
 _SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
@@ -37,7 +37,7 @@ def is_source_file(path: str) -> bool:
     return bool(path)
 
 
-def what_was_looked_for(names: Iterable[str]) -> str:
+def describe_search(names: Iterable[str]) -> str:
     """A sentence for an input that is none of the layouts, with what is at its top."""
     return (
         f"Looked for tables ({', '.join(_SUFFIXES)}) and for text files in folders; "
@@ -52,7 +52,7 @@ def _some(names: Iterable[str]) -> str:
 
 def find_pieces(
     inputs: LayoutInputs, settings: TextSettings, *, folder: str
-) -> tuple[list[Piece], list[LeftOut]]:
+) -> tuple[list[Piece], list[ExcludedInput]]:
     """Recognises the layout, and cuts the files into pieces.
 
     Args:
@@ -61,7 +61,7 @@ def find_pieces(
         folder: for copies of files that are not in UTF-8.
 
     Returns:
-        The pieces in their order, and files that are left out.
+        The pieces in their order, and excluded files.
 
     Raises:
         InputError: the layout is not there, or a file is malformed.
@@ -72,15 +72,15 @@ def find_pieces(
     if layout == "folder":
         _check_unused(settings, layout, ("columns", "column_names", "header", "delimiter"))
         pieces, listing = _find_documents(inputs)
-        return pieces, list(listing.left_out)
+        return pieces, list(listing.excluded)
     if layout not in DELIMITERS:
         _check_unused(settings, layout, ("column_names", "header", "delimiter"))
-    options = chosen(TableOptions, settings)
+    options = select_settings(TableOptions, settings)
     splits = _splits(inputs, paths)
     found: list[Piece] = []
-    good, left_out = readable(inputs, paths, "a table")
-    left_out = [dataclasses.replace(left, split=splits[left.name]) for left in left_out]
-    left_out += unseen(inputs)
+    good, excluded = select_readable(inputs, paths, "a table")
+    excluded = [dataclasses.replace(left, split=splits[left.name]) for left in excluded]
+    excluded += unreadable_folders(inputs)
     for path in good:
         try:
             found += pieces_of(
@@ -92,8 +92,8 @@ def find_pieces(
                 folder=folder,
             )
         except (FileRefusedError, FileNotFoundError, PermissionError) as error:
-            left_out.append(LeftOut(path, splits[path], *problem_of(error)))
-    return found, left_out
+            excluded.append(ExcludedInput(path, splits[path], *problem_of(error)))
+    return found, excluded
 
 
 def _check_unused(settings: TextSettings, layout: str, names: Sequence[str]) -> None:
@@ -156,7 +156,7 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
     """`jsonl` for files called .json that hold an object a line."""
     if kind != "json" or layout == "json":
         return kind
-    good, _ = readable(inputs, paths, "a table")
+    good, _ = select_readable(inputs, paths, "a table")
     with inputs.open(good[0]) as stream:
         head = stream.read(_HEAD_BYTES)
     first, _, rest = head.partition(b"\n")
@@ -196,7 +196,7 @@ def _split_word(path: str) -> str | None:
 
 
 def _find_documents(inputs: LayoutInputs) -> tuple[list[Piece], Listing]:
-    """Groups of files of one split, and what the folders say of files that are left out."""
+    """Groups of files of one split, and the excluded files of the folders."""
     listing = class_folders.read(inputs)
     return list(_grouped(listing)), dataclasses.replace(listing, entries=())
 

@@ -54,25 +54,27 @@ class TextSettings(ExampleGenSettings):
         "a list), `lines` (an example a line), `folder` (an example a file).",
     )
     delimiter: str | None = setting(
-        None, _delimiter, "of a table, one character. Default: a comma, or a tab for `tsv`."
+        None,
+        _delimiter,
+        "delimiter of a table, one character. Default: a comma, or a tab for `tsv`.",
     )
-    encoding: str = setting("utf-8", _encoding, "of the files, as Python names it.")
-    lowercase: bool = setting(False, one_of(False, True), "make texts lower case.")
+    encoding: str = setting("utf-8", _encoding, "encoding of the files, as Python names it.")
+    lowercase: bool = setting(False, one_of(False, True), "convert texts to lower case.")
     normalize: str | None = setting(
         None,
         one_of(None, "NFC", "NFD", "NFKC", "NFKD"),
-        "bring texts into a form of Unicode: `NFC`, `NFD`, `NFKC` or `NFKD`.",
+        "normalise texts to a Unicode form: `NFC`, `NFD`, `NFKC` or `NFKD`.",
     )
     min_chars: int = setting(
-        0, number(0), "a text needs; shorter ones are left out, and counted as skipped."
+        0, number(0), "least characters of a text; shorter ones are skipped, and counted."
     )
     max_chars: int | None = setting(
-        None, number(1), "a text may have; longer ones are left out, and counted as skipped."
+        None, number(1), "most characters of a text; longer ones are skipped, and counted."
     )
     deduplicate: bool = setting(
         False,
         one_of(False, True),
-        "leave out rows whose text came before, and count them as skipped.",
+        "skip rows whose text came before, and count them.",
     )
 
     def __post_init__(self) -> None:

@@ -14,21 +14,21 @@ __all__ = ["bench"]
 
 @click.command()
 @dataset_argument
-@click.option("--split", default="train", show_default=True, help="Or a slice of one.")
+@click.option("--split", default="train", show_default=True, help="A split, or a slice of one.")
 @click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True)
 @click.option(
     "--seconds",
     type=click.FloatRange(min=0, min_open=True),
     default=2.0,
     show_default=True,
-    help="That each of the four stages is measured for.",
+    help="Seconds to measure each of the four stages.",
 )
 @click.option(
     "--image-size",
     type=Size(),
     help="Height and width that images are resized to. Default: 224x224 where they differ.",
 )
-@click.option("--features", help="Names with commas between. Default: all that can be batched.")
+@click.option("--features", help="Names separated by commas. Default: all that can be batched.")
 @click.option(
     "--set",
     "settings",

@@ -6,7 +6,7 @@ import webbrowser
 import click
 
 from pipelines.cli.options import dataset_argument, verbose_option
-from pipelines.cli.output import say
+from pipelines.cli.output import print_messages
 from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["browse"]
@@ -18,7 +18,7 @@ __all__ = ["browse"]
     "--port",
     type=click.IntRange(0, 65535),
     default=0,
-    help="Default: any that is free.",
+    help="Port to listen on. Default: any free one.",
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @verbose_option
@@ -37,10 +37,10 @@ def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
     with quiet(ctx):
         lineage = importlib.import_module("pipelines.lineage").find_lineage(uri)
     with make_server(uri, port=port, lineage=lineage) as server:
-        say(f"{server.url}  (Ctrl-C ends it)")
+        print_messages(f"{server.url}  (Ctrl-C ends it)")
         if opens:
             webbrowser.open(server.url)
         try:
             server.serve_forever()
         except KeyboardInterrupt:
-            say("")
+            print_messages("")

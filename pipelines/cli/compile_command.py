@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from pipelines.cli.options import verbose_option
-from pipelines.cli.output import say
+from pipelines.cli.output import print_messages
 from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["compile"]
@@ -19,11 +19,11 @@ __all__ = ["compile"]
 @click.option(
     "--pipeline-root", required=True, help="Where artifacts go, such as gs://bucket/runs."
 )
-@click.option("--name", help="Of the pipeline. Default: its own.")
+@click.option("--name", help="Name of the pipeline. Default: its own.")
 @click.option(
     "--dataset-root",
     metavar="FOLDER",
-    help="On a volume that all pods mount, or gs://: where datasets go. Default: --pipeline-root.",
+    help="Where datasets go: a volume that all pods mount, or gs://. Default: --pipeline-root.",
 )
 @click.option(
     "--volume",
@@ -61,7 +61,7 @@ def compile(
         compile_pipeline(
             pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
         )
-    say(f"Written: {output}")
+    print_messages(f"Written: {output}")
 
 
 def _volume(text: str) -> tuple[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipelines.cli.options import json_option, verbose_option
-from pipelines.cli.output import print_facts, say
+from pipelines.cli.output import print_facts, print_messages
 from pipelines.cli.process import quiet, require_tfx
 from pipelines.cli.setting_flags import CommandWithSettings, given_settings
 from pipelines.cli.values import Counts, parse_json_or_text
@@ -20,13 +20,17 @@ _KINDS = ("image", "text", "audio")
 @click.command(cls=CommandWithSettings)
 @click.argument("source", metavar="SRC")
 @click.argument("out", required=False)
-@click.option("--kind", type=click.Choice(_KINDS), help="Default: told by what is there.")
+@click.option(
+    "--kind",
+    type=click.Choice(_KINDS),
+    help="Kind of the input. Default: recognised from the files.",
+)
 @click.option(
     "--splits",
     type=Counts(),
     metavar="NAME=SHARE,…",
-    help="That a hash assigns, such as train=8,eval=1,test=1. Default: what the files say, or "
-    "train=2,eval=1.",
+    help="Splits that a hash assigns, such as train=8,eval=1,test=1. Default: what the files "
+    "say, or train=2,eval=1.",
 )
 @click.option(
     "--set",
@@ -37,7 +41,7 @@ _KINDS = ("image", "text", "audio")
     "text.",
 )
 @click.option("--metadata", type=click.Path(dir_okay=False), help="Default: OUT/metadata.sqlite.")
-@click.option("--dry-run", is_flag=True, help="Show what would be made, and make nothing.")
+@click.option("--dry-run", is_flag=True, help="Show what would be made, without making it.")
 @json_option
 @verbose_option
 @click.pass_context
@@ -75,10 +79,10 @@ def convert(
     if out is not None:
         check_places(conversion.source, out, metadata)
     if kind is None:
-        say(f"{source}: {conversion.seen}")
+        print_messages(f"{source}: {conversion.seen}")
     if ctx.find_root().meta.get("verbose"):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")  # so that its import is heard as well
-    say("Starting TFX (some seconds) …")
+    print_messages("Starting TFX (some seconds) …")
     with quiet(ctx):
         if dry_run:
             from pipelines.tools.conversion.dry_run import plan_prepared
@@ -92,7 +96,7 @@ def convert(
         print_facts(planned.to_json, planned.parts, as_json=as_json)
         return
     if not as_json:
-        say(*str(made).split("\n"))
+        print_messages(*str(made).split("\n"))
     print_facts(made.to_json, lambda: made.uri, as_json=as_json)
 
 

@@ -16,7 +16,7 @@ __all__ = ["diff"]
     type=click.IntRange(min=0),
     default=100,
     show_default=True,
-    help="Changes of each kind that are listed; all are counted.",
+    help="Changes of each kind to list; all are counted.",
 )
 @json_option
 @verbose_option

@@ -12,7 +12,11 @@ __all__ = ["doctor"]
 
 @click.command()
 @dataset_argument(required=False)
-@click.option("--workers", type=click.IntRange(min=1), help="Default: as TF_CONFIG says, or 1.")
+@click.option(
+    "--workers",
+    type=click.IntRange(min=1),
+    help="Default: as TF_CONFIG says, or 1.",
+)
 @click.option("--strategy", help="mirrored, multi-worker, parameter-server, tpu or one-device.")
 @json_option
 @verbose_option

@@ -29,7 +29,7 @@ _FORMS = "A sqlite file, mysql://user:password@host:port/database, or grpc://hos
 def lineage(
     ctx: click.Context, uri: str, metadata: str | None, record: str | None, as_json: bool
 ) -> None:
-    """Show where a dataset comes from and what came of it: runs, inputs, models.
+    """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
     \b
     tfx-shards lineage out/
@@ -45,7 +45,7 @@ def lineage(
 
 @click.command()
 @click.argument("where", metavar="[METADATA]", required=False)
-@click.option("--metadata", metavar="METADATA", help="The same, as `lineage` takes it.")
+@click.option("--metadata", metavar="METADATA", help="Where the metadata is, as for `lineage`.")
 @json_option
 @verbose_option
 @click.pass_context

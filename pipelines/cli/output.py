@@ -1,7 +1,7 @@
 """All that commands print: JSON or tables on stdout, messages and progress on stderr.
 
 print_facts(found.to_json, found.parts, as_json=as_json)
-say("Written: report.html")
+print_messages("Written: report.html")
 with show_progress("Verifying") as advance:
     advance(4096, total_bytes)
 """
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from trainer_utils.text_output import Part
 
-__all__ = ["print_facts", "say", "show_progress"]
+__all__ = ["print_facts", "print_messages", "show_progress"]
 
 _PATIENCE_SECONDS = 2.0
 
@@ -67,7 +67,7 @@ def _print_parts(parts: "Sequence[Part]") -> None:
         click.echo(as_text(parts))
 
 
-def say(*lines: str) -> None:
+def print_messages(*lines: str) -> None:
     """Messages for the person at the terminal, on stderr, a line each."""
     from trainer_utils.format.printable import printable
 

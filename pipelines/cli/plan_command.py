@@ -15,20 +15,20 @@ __all__ = ["plan"]
 @click.option(
     "--replicas",
     type=click.IntRange(min=1),
-    help="Of all workers together. Default: one each.",
+    help="Number of replicas over all workers. Default: one each.",
 )
 @click.option(
     "--batch-size",
     type=click.IntRange(min=1),
     default=64,
     show_default=True,
-    help="Of the global batch, in records.",
+    help="Records in a global batch.",
 )
-@click.option("--split", help="Or a slice, such as 'train[:80%]'. Default: train.")
+@click.option("--split", help="A split or a slice, such as 'train[:80%]'. Default: train.")
 @click.option(
     "--remainder",
     type=click.Choice(["drop", "pad", "balance"]),
-    help="What becomes of records that fill no batch. Default: a smaller last batch.",
+    help="What becomes of records that fill no whole batch. Default: a smaller last batch.",
 )
 @click.option("--no-shuffle", is_flag=True, help="Read in the order of the files.")
 @json_option

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 import click
 
-from pipelines.cli.output import say
+from pipelines.cli.output import print_messages
 
 __all__ = ["quiet", "quiet_libraries", "require_tfx", "take_over_process", "was_interrupted"]
 
@@ -82,7 +82,7 @@ def _is_ours(record: logging.LogRecord) -> bool:
     parts = Path(record.pathname).parts
     if record.levelno < logging.WARNING or not set(_PACKAGES) & set(parts):
         return False
-    say(f"Warning: {record.getMessage()}")
+    print_messages(f"Warning: {record.getMessage()}")
     return False  # said
 
 

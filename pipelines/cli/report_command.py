@@ -5,7 +5,7 @@ import importlib
 import click
 
 from pipelines.cli.options import dataset_argument, verbose_option
-from pipelines.cli.output import say, show_progress
+from pipelines.cli.output import print_messages, show_progress
 from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["report"]
@@ -26,7 +26,7 @@ __all__ = ["report"]
     type=click.IntRange(min=1),
     default=1000,
     show_default=True,
-    help="Records of each split that are read, at the most.",
+    help="Most records of each split to read.",
 )
 @verbose_option
 @click.pass_context
@@ -45,4 +45,4 @@ def report(ctx: click.Context, uri: str, output: str, sample: int) -> None:
         find_lineage = importlib.import_module("pipelines.lineage").find_lineage
         lineage = find_lineage(uri)
         write_report(uri, output, sample_records=sample, lineage=lineage, advance=advance)
-    say(f"Written: {output}")
+    print_messages(f"Written: {output}")

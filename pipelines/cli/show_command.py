@@ -3,14 +3,14 @@
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts, say
+from pipelines.cli.output import print_facts, print_messages
 
 __all__ = ["show"]
 
 
 @click.command()
 @dataset_argument
-@click.option("--split", help="Or a slice, such as 'train[100:]'. Default: the first split.")
+@click.option("--split", help="A split or a slice: 'train[100:]'. Default: the first split.")
 @click.option(
     "-n",
     "--number",
@@ -18,7 +18,7 @@ __all__ = ["show"]
     type=click.IntRange(min=1),
     default=20,
     show_default=True,
-    help="Of records, at the most.",
+    help="Most records to show.",
 )
 @click.option(
     "--export",
@@ -47,7 +47,7 @@ def show(uri: str, split: str | None, count: int, folder: str | None, as_json: b
     examples = read_examples(uri, split, count=count)
     if folder is not None:
         written = export_examples(examples, folder)
-        say(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")
+        print_messages(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")
         return
     print_facts(
         lambda: [example.to_json() for example in examples],

@@ -14,11 +14,11 @@ __all__ = ["verify"]
 @click.option(
     "--processes",
     type=click.IntRange(min=1),
-    help="That read at once. Default: as many as there are cores.",
+    help="Processes that read at once. Default: one per core.",
 )
 @verbose_option
 def verify(uri: str, as_json: bool, processes: int | None) -> None:
-    """Read a whole dataset and check all of it; exit 1 where anything is amiss.
+    """Read a whole dataset and check all of it; exit 1 if there is any problem.
 
     Checks the size and checksum of each published file, both checksums of each record, record
     counts, record indices, Datum's JSON, rejects and label counts, and lists every problem with

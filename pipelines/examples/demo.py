@@ -71,7 +71,7 @@ def _text() -> Demo:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs the pipeline and says what came of it; 0 where it worked, 1 for bad input."""
+    """Runs the pipeline and reports the outcome; 0 where it worked, 1 for bad input."""
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     warnings.filterwarnings("ignore")

@@ -16,7 +16,7 @@ from typing import Any
 
 import yaml
 
-from components.kubeflow.elsewhere import check_dataset_root
+from components.kubeflow.dataset_location import check_dataset_root
 from components.kubeflow.images import using_image
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject

@@ -1,4 +1,4 @@
-"""From ML Metadata: which run made an artifact, from what and how, and what came of it.
+"""From ML Metadata: which run made an artifact, from what and how, and what was made from it.
 
     from pipelines.lineage import describe_artifact, list_runs
 

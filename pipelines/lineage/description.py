@@ -1,4 +1,4 @@
-"""What is known of one artifact: how it came to be, and what came of it.
+"""What is known of one artifact: how it was made, and what was made from it.
 
 lineage = describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4", record="cat/1.jpg")
 print(lineage)
@@ -13,7 +13,7 @@ from pipelines.lineage.graph import Graph
 from pipelines.lineage.location import Location, locate
 from pipelines.lineage.reading import load_graph
 from pipelines.lineage.record_trace import trace_record
-from pipelines.lineage.store import find_metadata, opened_store, shown_metadata
+from pipelines.lineage.store import find_metadata, open_store, without_password
 from pipelines.lineage.text import render_lineage
 from trainer_utils.format import ConfigError, Manifest
 from trainer_utils.format.naming import MANIFEST_FILE
@@ -25,7 +25,7 @@ _DATASET = "Examples"
 
 
 class Lineage(LineageFacts):
-    """What `describe_artifact` found; `to_json` and `str` tell it."""
+    """What `describe_artifact` found; as JSON by `to_json`, as text by `str`."""
 
     def __str__(self) -> str:
         return render_lineage(self)
@@ -52,11 +52,11 @@ def describe_artifact(
             "record: expected the filename or id of a record, got ''", setting="record"
         )
     metadata = find_metadata(uri) if metadata is None else metadata
-    with opened_store(metadata) as store:
-        location = locate(store, uri, metadata=shown_metadata(metadata))
+    with open_store(metadata) as store:
+        location = locate(store, uri, metadata=without_password(metadata))
         graph = load_graph(store, location.artifact)
     found = Lineage(
-        metadata=shown_metadata(metadata),
+        metadata=without_password(metadata),
         location=location,
         graph=graph,
         manifests=_manifests(graph, location),
@@ -85,7 +85,7 @@ def _datasets(lineage: Lineage) -> list[int]:
 
 
 def _manifests(graph: Graph, location: Location) -> dict[int, Manifest]:
-    """Those that are there and can be read; what is wrong with one is for others to tell."""
+    """Those that are there and can be read; problems of one are reported by `verify`."""
     found = {}
     for artifact in graph.artifacts.values():
         path = join(location.path_of(artifact.uri), MANIFEST_FILE)

@@ -50,7 +50,7 @@ class LineageFacts:
 
     @property
     def models(self) -> list[Artifact]:
-        """The models that came of it."""
+        """The models that were made from it."""
         found = self.graph.descendants(self.artifact.id)
         return [a for a in map(self.graph.artifacts.__getitem__, found) if a.type in _MODELS]
 

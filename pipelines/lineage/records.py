@@ -55,7 +55,7 @@ class Search:
     """What was found in one dataset.
 
     Args:
-        outcome: `found`, `rejected`, `not found`, or `unknown` where that cannot be told.
+        outcome: `found`, `rejected`, `not found`, or `unknown` where that cannot be known.
         places: of the record; several where it is there several times.
         rejects: lines of `rejects.jsonl` that name it.
         detail: a sentence about an outcome that needs one.
@@ -103,8 +103,8 @@ def search_dataset(uri: str, name: str) -> Search:
             detail=f"its records have no feature that says what they are from: neither {wanted}",
         )
     skipped = dataset.manifest.total.skipped if dataset.manifest else 0
-    told = f"; {skipped} inputs were skipped by a setting, which are not listed" if skipped else ""
-    return Search(outcome="not found", detail=f"no record has this {' or '.join(features)}{told}")
+    note = f"; {skipped} inputs were skipped by a setting, which are not listed" if skipped else ""
+    return Search(outcome="not found", detail=f"no record has this {' or '.join(features)}{note}")
 
 
 def _rejects(uri: str, name: str) -> list[Mapping[str, str]]:

@@ -11,7 +11,7 @@ from ml_metadata.metadata_store import MetadataStore
 
 from pipelines.lineage.graph import Execution
 from pipelines.lineage.reading import read_executions
-from pipelines.lineage.store import opened_store, shown_metadata
+from pipelines.lineage.store import open_store, without_password
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import as_text
 
@@ -50,7 +50,7 @@ class Run:
 
     @property
     def ended(self) -> str | None:
-        """When the store was last told of one of its components."""
+        """When the store last recorded one of its components."""
         return max((e.ended for e in self.executions if e.ended), default=None)
 
     def to_json(self) -> JsonObject:
@@ -115,7 +115,7 @@ def list_runs(metadata: str) -> Runs:
         ConfigError: `metadata` is not allowed.
         InputError: there is no such store, or it cannot be read.
     """
-    with opened_store(metadata) as store:
+    with open_store(metadata) as store:
         executions = _all_executions(store)
     grouped: dict[tuple[str | None, str | None], list[Execution]] = {}
     for execution in executions:
@@ -123,7 +123,7 @@ def list_runs(metadata: str) -> Runs:
         grouped.setdefault((execution.run, pipeline), []).append(execution)
     runs = [Run(name=n, pipeline=p, executions=some) for (n, p), some in grouped.items()]
     runs.sort(key=lambda run: (run.name is not None, run.executions[0].id), reverse=True)
-    return Runs(metadata=shown_metadata(metadata), runs=runs)
+    return Runs(metadata=without_password(metadata), runs=runs)
 
 
 def _all_executions(store: MetadataStore) -> list[Execution]:

@@ -1,6 +1,6 @@
 """Opens ML Metadata wherever it is kept, to be read and never written.
 
-    with opened_store("runs/metadata.sqlite") as store:
+    with open_store("runs/metadata.sqlite") as store:
         store.get_artifacts()
 
 Also `mysql://user:password@host:3306/database` and `grpc://host:8080`.
@@ -20,7 +20,7 @@ from ml_metadata.proto import metadata_store_pb2
 from pipelines.tools.conversion.outputs import METADATA_FILE
 from trainer_utils.format import ConfigError, InputError
 
-__all__ = ["find_metadata", "opened_store", "shown_metadata"]
+__all__ = ["find_metadata", "open_store", "without_password"]
 
 _MYSQL_PORT = 3306
 _GRPC_TIMEOUT_SECONDS = 60.0
@@ -48,7 +48,7 @@ def find_metadata(uri: str) -> str:
     )
 
 
-def shown_metadata(metadata: str) -> str:
+def without_password(metadata: str) -> str:
     """Where the metadata is, without a password."""
     parts = urlsplit(metadata)
     if parts.scheme != "mysql" or "@" not in parts.netloc:
@@ -58,7 +58,7 @@ def shown_metadata(metadata: str) -> str:
 
 
 @contextlib.contextmanager
-def opened_store(metadata: str) -> Iterator[MetadataStore]:
+def open_store(metadata: str) -> Iterator[MetadataStore]:
     """The store; what goes wrong with it while it is read becomes an `InputError`.
 
     Args:
@@ -71,7 +71,7 @@ def opened_store(metadata: str) -> Iterator[MetadataStore]:
         InputError: there is no such store, it cannot be reached, or it is of another version.
     """
     config = _config(metadata)
-    where = shown_metadata(metadata)
+    where = without_password(metadata)
     try:
         yield MetadataStore(config)
     except errors.UnavailableError as error:
@@ -105,10 +105,10 @@ def _config(
         return _sqlite(metadata)
     parts = urlsplit(metadata)
     if parts.scheme == "mysql":
-        return _mysql(parts, shown_metadata(metadata))
+        return _mysql(parts, without_password(metadata))
     if parts.scheme == "grpc":
         return _grpc(parts, metadata)
-    raise ConfigError.of("metadata", shown_metadata(metadata), allowed=_FORMS)
+    raise ConfigError.of("metadata", without_password(metadata), allowed=_FORMS)
 
 
 def _sqlite(path: str) -> metadata_store_pb2.ConnectionConfig:

@@ -128,8 +128,8 @@ class DatasetFacts:
         parts = [*self._summary(), "", self._split_table(), "", features]
         if self.labels:
             parts += ["", *self._label_parts()]
-        if left_out := self._left_out():
-            parts += ["", *left_out]
+        if excluded := self._excluded_parts():
+            parts += ["", *excluded]
         return parts
 
     def __str__(self) -> str:
@@ -176,7 +176,7 @@ class DatasetFacts:
             return [table]
         return [table, f"… and {quantity(more, 'more label')} (--json has all)"]
 
-    def _left_out(self) -> list[str]:
+    def _excluded_parts(self) -> list[str]:
         if self.manifest is None:
             return ["It has no manifest: nothing says how large and how whole it should be."]
         lines = []

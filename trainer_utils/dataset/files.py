@@ -97,7 +97,7 @@ def list_dataset(uri: str) -> DatasetFiles:
 
     Raises:
         DatasetError: there is no such folder.
-        OSError: a folder cannot be looked into.
+        OSError: a folder cannot be listed.
     """
     uri = uri.rstrip("/") or uri
     if not is_folder(uri):

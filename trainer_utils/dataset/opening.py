@@ -221,7 +221,7 @@ def open_dataset(artifact: str | Artifact, *, inspect: bool = True) -> Dataset:
             nothing says so; see `Dataset.inspected`.
 
     Raises:
-        DatasetError: there is no dataset, or it is not whole; the message names what is amiss.
+        DatasetError: there is no dataset, or it is not whole; the message names the problem.
     """
     uri = newest_dataset(uri_of(artifact))
     try:

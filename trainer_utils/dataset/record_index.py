@@ -57,7 +57,7 @@ def indexed_offsets(
     Returns:
         `(records + 1,) int64`: where each frame begins, and where the last one ends, in bytes;
         None where there is no index, or it cannot be believed: it is damaged, or of another file.
-        Of that, and of one that is missing though the manifest names it, a warning tells once.
+        One warning names it; so does one for an index that the manifest names and that is missing.
     """
     uri, prefix, name = path.rpartition(f"/{SPLIT_PREFIX}")
     try:

@@ -104,14 +104,16 @@ def digest_of(sources: Sequence[Source]) -> str:
 
 
 def merged_features(
-    sources: Sequence[Source], features: str | Sequence[str] | None, also: Sequence[str | None]
+    sources: Sequence[Source],
+    features: str | Sequence[str] | None,
+    required_features: Sequence[str | None],
 ) -> dict[str, Feature]:
     """The features to parse. All datasets must have them alike.
 
     Args:
         sources: what is read.
         features: as `input_fn` takes them.
-        also: names that are parsed in any case, such as the label's; None is no name.
+        required_features: names that are always parsed, such as the label; None is ignored.
     """
     datasets = [source.dataset for source in sources]
     first = datasets[0]
@@ -119,7 +121,7 @@ def merged_features(
         names = list(first.features)
     else:
         names = [features] if isinstance(features, str) else list(features)
-    names += [name for name in also if name is not None and name not in names]
+    names += [name for name in required_features if name is not None and name not in names]
     if not names:
         raise DatasetError(f"features: expected at least one, got a dataset of none ({first.uri})")
     for dataset in datasets:

@@ -18,7 +18,7 @@ __all__ = ["gzip_content_bytes", "is_gzip", "open_records", "read_shard_blocks"]
 
 
 def is_gzip(path: str) -> bool:
-    """Whether a shard is compressed; its name tells."""
+    """Whether a shard is compressed, by its name."""
     return path.endswith(".gz")
 
 

@@ -34,8 +34,8 @@ __all__ = [
     "frame_records",
     "headers_of",
     "lengths_in",
+    "raise_bad_checksum",
     "read_record_at",
-    "refuse_sum",
     "unframe",
 ]
 
@@ -90,7 +90,7 @@ def lengths_in(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.int64]:
 
 
 def bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Which headers' sums do not agree: `(records,) bool`."""
+    """Which headers' checksums do not agree: `(records,) bool`."""
     sums = headers[:, LENGTH_BYTES:].copy().view("<u4")[:, 0]
     return np.not_equal(masked_crc32c_of_rows(headers[:, :LENGTH_BYTES]), sums)
 
@@ -111,14 +111,14 @@ def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) 
         offset: where it begins there, in bytes.
 
     Raises:
-        CorruptShardError: it is no whole frame, has another length, or a sum does not agree.
+        CorruptShardError: it is no whole frame, has another length, or a checksum does not agree.
     """
     payload = frame[HEADER_BYTES:-FOOTER_BYTES]
     header, footer = frame_parts([payload])
     if len(frame) >= RECORD_OVERHEAD_BYTES and frame[:HEADER_BYTES] == header:
         if frame[-FOOTER_BYTES:] == footer:
             return payload
-        refuse_sum("payload", path, record, offset)
+        raise_bad_checksum("payload", path, record, offset)
     check_header(frame, path, record, offset)
     raise CorruptShardError.at(
         path,
@@ -151,15 +151,15 @@ def read_record_at(
 
 
 def check_header(data: bytes, path: str, record_number: int | None, offset: int) -> None:
-    """Refuses a length whose sum is wrong before anything is allocated for it."""
+    """Refuses a length whose checksum is wrong before anything is allocated for it."""
     if len(data) < HEADER_BYTES:
         return
     if masked_crc32c(data[:LENGTH_BYTES]) != _CRC.unpack_from(data, LENGTH_BYTES)[0]:
-        refuse_sum("length", path, record_number, offset)
+        raise_bad_checksum("length", path, record_number, offset)
 
 
-def refuse_sum(what: str, path: str, record_number: int | None, offset: int) -> NoReturn:
-    """Raises CorruptShardError: the sum of a record's length or payload does not agree."""
+def raise_bad_checksum(what: str, path: str, record_number: int | None, offset: int) -> NoReturn:
+    """Raises CorruptShardError: the checksum of a record's length or payload does not agree."""
     raise CorruptShardError.at(
         path,
         expected=f"the {what}'s checksum to agree",

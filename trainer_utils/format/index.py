@@ -76,7 +76,7 @@ class RecordIndex:
             path: the shard's name, for error messages.
 
         Raises:
-            CorruptShardError: a header has another length, or its sum does not agree.
+            CorruptShardError: a header has another length, or its checksum does not agree.
         """
         first, stop = np.searchsorted(
             self.offsets[:-1], (offset, offset + len(chunk) - HEADER_BYTES + 1)

@@ -40,8 +40,8 @@ def parse_json(text: str, *, path: str) -> Json:
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # refuses half a pair
     except (ValueError, RecursionError) as error:
-        told = "nested too deeply" if isinstance(error, RecursionError) else error
-        raise DatasetError(f"{path!r}: expected JSON: {told}", path=path) from error
+        reason = "nested too deeply" if isinstance(error, RecursionError) else error
+        raise DatasetError(f"{path!r}: expected JSON: {reason}", path=path) from error
     return value
 
 

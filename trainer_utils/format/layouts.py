@@ -56,7 +56,7 @@ class FoundShard:
     Args:
         path: relative to the dataset's uri, as its own files name it; those that SchemaExport
             writes may lead out of it.
-        records: None where only reading it can tell.
+        records: None where only reading it shows that.
         entry: what the manifest says of it, if there is one.
     """
 
@@ -71,7 +71,7 @@ class DatasetLayout:
 
     Args:
         shards: by split, in order.
-        features: by name; None where only reading the records can tell.
+        features: by name; None where only reading the records shows them.
         named_in: the file that names the shards, if there is one.
         manifest: of a dataset of ours.
         vocabulary_files: the file of each feature's class names, relative to the uri.
@@ -99,7 +99,7 @@ def find_layout(
         uri: for error messages.
 
     Raises:
-        DatasetError: there is no dataset, or it is not whole; the message names what is amiss.
+        DatasetError: there is no dataset, or it is not whole; the message names the problem.
     """
     vocabularies = {name: path for path in files if (name := vocabulary_of(path)) is not None}
     in_splits = {p: size or 0 for p, size in files.items() if p.startswith(SPLIT_PREFIX)}

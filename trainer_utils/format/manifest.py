@@ -29,7 +29,7 @@ from trainer_utils.format.sealing import (
 __all__ = ["FORMAT_VERSION", "Accounting", "Manifest", "Shard"]
 
 FORMAT_VERSION = 2
-_FIRST_VERSION = 1  # without sums of the manifest and of small files
+_FIRST_VERSION = 1  # without checksums of the manifest and of small files
 _SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
 
 
@@ -72,7 +72,7 @@ class Shard:
             index_file(self.path)  # refuses a path that has none
 
     def to_entry(self) -> JsonObject:
-        """The shard as the manifest has it: sums in hexadecimal, without what is not known."""
+        """The shard as the manifest has it: checksums in hexadecimal, without what is not known."""
         entry = {name: value for name, value in vars(self).items() if value is not None}
         return entry | {
             name: f"{entry[name]:0{digits}x}" for name, digits in _SUMS.items() if name in entry
@@ -92,8 +92,8 @@ class Accounting:
     Args:
         found: inputs listed.
         written: examples written.
-        rejected: inputs left out because they are bad; each is a line of `rejects.jsonl`.
-        skipped: inputs left out on purpose, by a setting or a documented rule.
+        rejected: bad inputs; each is a line of `rejects.jsonl`.
+        skipped: inputs that are not wanted, by a setting or a documented rule.
     """
 
     found: int = 0
@@ -227,7 +227,7 @@ class Manifest:
         Args:
             text: of the file, as it lies there.
             path: its name, for messages.
-            is_checked: whether its own sum must agree, as it should for whoever relies on it.
+            is_checked: whether its own checksum must agree, as it should for whoever relies on it.
 
         Raises:
             DatasetError: it is no manifest, was changed, or is of a newer format; the message

@@ -36,10 +36,10 @@ def printable(text: str, *, keep: str = "") -> str:
     """
     if is_printable(text):
         return text
-    return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else _told(found[0]), text)
+    return _UNPRINTABLE.sub(lambda found: found[0] if found[0] in keep else _escape(found[0]), text)
 
 
-def _told(character: str) -> str:
+def _escape(character: str) -> str:
     number = ord(character)
     if number <= 0xFF:
         return {"\n": "\\n", "\r": "\\r", "\t": "\\t"}.get(character, f"\\x{number:02x}")
@@ -49,11 +49,11 @@ def _told(character: str) -> str:
 def printable_json(text: str) -> str:
     """JSON that says the same, in which only ends of lines between values are not printable."""
     return _UNPRINTABLE.sub(
-        lambda found: found[0] if found[0] in "\n\r\t" else _units(found[0]), text
+        lambda found: found[0] if found[0] in "\n\r\t" else _escape_utf16(found[0]), text
     )
 
 
-def _units(character: str) -> str:
+def _escape_utf16(character: str) -> str:
     """As JSON writes a character: its units of UTF-16."""
     octets = character.encode("utf-16-be", "surrogatepass")
     return "".join(f"\\u{octets[at : at + 2].hex()}" for at in range(0, len(octets), 2))

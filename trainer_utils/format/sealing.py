@@ -53,7 +53,7 @@ class FileDigest:
 
 
 def seal(text: str) -> str:
-    """A manifest with its own sum, in place of whatever sum it has.
+    """A manifest with its own checksum, in place of whatever checksum it has.
 
     Raises:
         ValueError: it has no place for one, or two.
@@ -67,11 +67,11 @@ def seal(text: str) -> str:
 
 
 def check_seal(text: str, *, path: str) -> None:
-    """Compares a manifest with its own sum.
+    """Compares a manifest with its own checksum.
 
     Raises:
         ChangedManifestError: they do not agree; the message names `path`.
-        ValueError: it has no sum.
+        ValueError: it has no checksum.
     """
     if seal(text) != text:
         raise ChangedManifestError(

@@ -26,13 +26,13 @@ __all__ = [
     "Rule",
     "Setting",
     "Settings",
+    "format_value",
     "group",
     "groups_of",
     "number",
     "one_of",
     "setting",
     "settings_of",
-    "shown",
 ]
 
 Rule = Callable[[str, Any], Any]  # takes name and value, returns the value to keep, or raises
@@ -94,7 +94,7 @@ class Setting:
     @property
     def shown_default(self) -> str:
         """The default for people, `128 MiB`; empty where there is none."""
-        return "" if self.default in (None, (), {}) else shown(self.default)
+        return "" if self.default in (None, (), {}) else format_value(self.default)
 
 
 def setting(default: object, rule: Rule, help: str) -> Any:
@@ -169,13 +169,13 @@ def _members(kind: Any) -> tuple[Any, ...]:
     return typing.get_args(kind) if is_union else (kind,)
 
 
-def shown(value: object) -> str:
+def format_value(value: object) -> str:
     """A value for people: `128 MiB`, `89,478,485`, `0.01`, `(0.08, 1)`."""
     for bits, unit in ((30, "GiB"), (20, "MiB")):
         if isinstance(value, int) and value and not value % (1 << bits):
             return f"{value >> bits} {unit}"
     if isinstance(value, tuple):
-        return f"({', '.join(map(shown, value))})"
+        return f"({', '.join(map(format_value, value))})"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         return str(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}"
@@ -216,8 +216,8 @@ class _Number:
         if self.least == _INT64:
             return "64 bits, signed."
         if self.most == float("inf"):
-            return f"At least {shown(self.least)}."
-        return f"From {shown(self.least)} to {shown(self.most)}."
+            return f"At least {format_value(self.least)}."
+        return f"From {format_value(self.least)} to {format_value(self.most)}."
 
 
 def one_of(*choices: object) -> _OneOf:

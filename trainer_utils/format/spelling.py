@@ -41,7 +41,7 @@ def check_names(
     given: Mapping[str, object],
     known: Collection[str],
     *,
-    also: Iterable[str] = (),
+    alternatives: Iterable[str] = (),
     called: str = "setting",
     allowed: str | None = None,
 ) -> None:
@@ -51,7 +51,7 @@ def check_names(
         taker: what takes the settings, for the message.
         given: settings by name.
         known: the names that there are.
-        also: others that may be meant, such as its positional arguments.
+        alternatives: other names that may be meant, such as its positional arguments.
         called: what the taker calls a setting.
         allowed: the known names in words; None: a list of them.
 
@@ -61,9 +61,10 @@ def check_names(
     for name, value in given.items():
         if name not in known:
             allowed = allowed or f"one of {', '.join(known)}"
+            meant = did_you_mean(name, [*alternatives, *known])
             raise ConfigError(
                 f"{taker}, {called} {name!r}: expected {allowed}, "
-                f"got {name}={value!r}.{did_you_mean(name, [*also, *known])}".removesuffix("."),
+                f"got {name}={value!r}.{meant}".removesuffix("."),
                 setting=name,
                 value=value,
                 allowed=allowed,

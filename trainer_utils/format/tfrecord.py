@@ -29,7 +29,7 @@ from trainer_utils.format.framing import (
     footers_of,
     headers_of,
     lengths_in,
-    refuse_sum,
+    raise_bad_checksum,
 )
 
 __all__ = [
@@ -144,7 +144,7 @@ def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
 def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
     """The payloads' lengths in bytes, in file order: `(records,)` of the smallest unsigned type.
 
-    The sums of the lengths are checked, those of the payloads are not: four times as fast as
+    The checksums of the lengths are checked, those of the payloads are not: four times as fast as
     `read_blocks` where the payloads will be read later anyway.
 
     Raises:
@@ -170,7 +170,7 @@ def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptS
             if (bad := bad_headers(headers_of(data, starts))).any():
                 index = int(bad.argmax())
                 found.append(compact(lengths[:index]))
-                refuse_sum("length", path, records + index, offset + int(starts[index]))
+                raise_bad_checksum("length", path, records + index, offset + int(starts[index]))
             found.append(compact(lengths))
             records += len(starts)
     except CorruptShardError as error:
@@ -259,9 +259,9 @@ def _verified_block(
     wrong = mask_crc32c(sums) != footers[:trusted]
     if wrong.any():
         index = int(wrong.argmax())
-        refuse_sum("payload", path, record_number + index, offset + int(starts[index]))
+        raise_bad_checksum("payload", path, record_number + index, offset + int(starts[index]))
     if trusted < len(starts):
-        refuse_sum("length", path, record_number + trusted, offset + int(starts[trusted]))
+        raise_bad_checksum("length", path, record_number + trusted, offset + int(starts[trusted]))
     whole = data if end == len(data) else data[:end]
     return RecordBlock(whole, starts, lengths, footers, offset)
 

@@ -118,7 +118,7 @@ class InputOrder:
 
         Returns:
             One for each row, in order; replicas have equal parts of them, one after the other.
-            With `remainder="pad"` the rows of weight 0 after them are left out.
+            With `remainder="pad"` the rows of weight 0 after them are not listed.
 
         Raises:
             ConfigError: there is no such step or worker.

@@ -28,7 +28,7 @@ __all__ = ["EQUAL", "REMAINDERS", "BatchLayout", "Share"]
 
 REMAINDERS = (None, "drop", "pad", "balance")
 EQUAL = "equal"
-"""Of single examples: all workers get equally many, and fewer than there are workers are left out.
+"""Of single examples: all workers get equally many; fewer than there are workers are dropped.
 """
 
 _USUAL_WORKERS = range(1, 9)
@@ -54,7 +54,7 @@ class Share:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BatchLayout:
-    """How the records of an epoch are dealt to workers, and what becomes of the rest.
+    """How the records of an epoch are divided among workers, and what becomes of the rest.
 
     Args:
         num_records: of an epoch.
@@ -62,11 +62,11 @@ class BatchLayout:
         num_workers: input pipelines, each of which gets an equal share.
         num_replicas: of all workers together, each of which gets an equal share of a batch; a
             multiple of the workers.
-        remainder: what becomes of the records that fill no batch. `drop`: they are left out.
+        remainder: what becomes of the records that fill no whole batch. `drop`: they are dropped.
             `pad`: the last batch is filled up with rows of weight 0. `balance`: the last two
             batches are made equally large, so that none is nearly empty. None: the last batch is
             smaller; where it has fewer records than there are replicas, some get none of it.
-            `EQUAL`: as None, but for what is left out.
+            `EQUAL`: as None, except for dropped records.
         num_lanes: that the records are laid out in, a divisor of the batch size. 0: as many as
             all usual numbers of workers divide, so that the order is the same for them.
 
@@ -163,7 +163,7 @@ class BatchLayout:
         return (rest,)
 
     @property
-    def left_out(self) -> int:
+    def num_dropped(self) -> int:
         """Records that are in no batch of an epoch."""
         return self.num_records - self.begin(self.steps)
 
@@ -194,7 +194,7 @@ class BatchLayout:
 
     def lane_bound(self, lane: int) -> int:
         """The first record of a lane; of as many as there are lanes, the number of records."""
-        parts = (*self.rest, self.left_out)
+        parts = (*self.rest, self.num_dropped)
         full = self.full_steps * (self.batch_size // self.num_lanes) * lane
         return full + sum(rows * lane // self.num_lanes for rows in parts)
 
@@ -209,7 +209,7 @@ class BatchLayout:
         rest = range(self.full_steps, self.steps)
         bounds = [self.rows(worker, step=step) for step in rest]
         used = self.full_steps * self.rows_per_worker + sum(last - first for first, last in bounds)
-        first, last = _part(self.left_out, worker, self.num_workers)
+        first, last = _part(self.num_dropped, worker, self.num_workers)
         padded = self.steps * self.rows_per_worker - used if self.remainder == "pad" else 0
         return Share(
             start=self.lane_bound(lanes.start),

@@ -18,32 +18,32 @@ class OrderOptions:
     """Batches, their order, and where to begin.
 
     Args:
-        batch_size: of the GLOBAL batch: each replica gets its share. None: single examples, not
-            batched.
-        shuffle: True: shards and records in another order each epoch, records within a window of
-            `shuffle_bytes`. A number: within a window of so many records. `"global"`: a true
-            permutation of all records, each epoch another, with no buffer at all (every record is
-            read where it lies, so for local disks, and not gzip). False: in the order of the files.
-        shuffle_bytes: of serialized records held to be shuffled, in bytes, by all workers
-            together, so that the order does not depend on how many they are.
-        seed: of all orders.
-        repeat: True: without end; a number: so many epochs.
-        remainder: what becomes of the records that fill no batch. `"drop"`: they are left out,
-            others next epoch, and all shapes are static. `"pad"`: the last batch is filled up with
+        batch_size: size of the GLOBAL batch: each replica gets its share. None: single examples,
+            not batched.
+        shuffle: True: shards and records in a new order each epoch, records within a window of
+            `shuffle_bytes`. A number: within a window of that many records. `"global"`: a true
+            permutation of all records, a new one each epoch, without a buffer (records are read at
+            random, so use local disks, and no gzip). False: the order of the files.
+        shuffle_bytes: size of the shuffle window in bytes of serialized records, of all workers
+            together, so that the order does not depend on how many there are.
+        seed: seed of all random orders.
+        repeat: True: forever; a number: that many epochs.
+        remainder: what becomes of the records that fill no whole batch. `"drop"`: they are dropped,
+            others each epoch, and all shapes are static. `"pad"`: the last batch is filled up with
             rows of weight 0, marked by `mask`. `"balance"`: the last two batches are made equally
-            large. None: the last batch is smaller; of fewer records than there are replicas, some
-            get an empty one. Single examples: fewer than there are workers are left out.
-        drop_remainder: leave out a last batch that is not full, so that shapes are static.
-        weights: of several datasets, how often records of each come, in any unit; those that run
-            out begin again, and an epoch is as many records as there are in all of them. None:
+            large. None: the last batch is smaller; with fewer records than replicas, some replicas
+            get an empty one. Of single examples, fewer than there are workers are dropped.
+        drop_remainder: drop a last batch that is not full, so that shapes are static.
+        weights: how often records of each of several datasets come, in any unit; datasets that
+            run out begin again, and an epoch is as many records as there are in all of them. None:
             every record comes once.
-        echoing: how often each batch comes in a row, for inputs slower than the trainer.
+        echoing: how often each batch is repeated in a row, for inputs slower than the trainer.
         on_corrupt: `"raise"`: a bad record ends the epoch, with its file and offset. `"skip"`: it
-            is left out, counted, and reported at the end of the epoch.
-        start_step: the step, of all steps of all epochs, that the first batch is of. What comes
-            before is not read.
-        state: a token of `state(step)` to go on from, in place of `start_step`, with any number
-            of workers: refused where the dataset or the order is another.
+            is skipped, counted, and reported at the end of the epoch.
+        start_step: the step of the first batch, counted over all epochs. What comes before is not
+            read.
+        state: a token of `state(step)` to resume from, instead of `start_step`, with any number of
+            workers; refused if the dataset or the order differs.
 
     Raises:
         ConfigError: a setting is not allowed.

@@ -1,6 +1,6 @@
 """Random numbers that are functions of a seed alone, without state.
 
-permuted(5, seed=0)      # the numbers 0 to 4 in another order
+random_permutation(5, seed=0)      # the numbers 0 to 4 in another order
 """
 
 import numpy as np
@@ -8,10 +8,10 @@ import numpy.typing as npt
 
 from trainer_utils.format.planning import splitmix64
 
-__all__ = ["permuted", "random_numbers", "signed_64"]
+__all__ = ["random_numbers", "random_permutation", "signed_64"]
 
 
-def permuted(count: int, seed: int) -> npt.NDArray[np.int64]:
+def random_permutation(count: int, seed: int) -> npt.NDArray[np.int64]:
     """A permutation of so many numbers, `(count,) int64`."""
     return np.argsort(random_numbers(seed, count), kind="stable")
 

@@ -4,7 +4,7 @@ strategy = Sequential(ranges, layout=layout, worker=0)
 strategy.positions(epoch=0, step=1)      # of a batch of 4: [4, 5, 6, 7]
 
 Each worker reads past the rows of the others, so that batches are the neighbours that they are on
-one worker. With `remainder="drop"` each epoch begins so much later that others are left out.
+one worker. With `remainder="drop"` each epoch begins later, so that other records are dropped.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,7 @@ class Sequential(ShuffleStrategy):
 
     Args:
         ranges, layout, worker: as of `ShuffleStrategy`.
-        rotates: whether each epoch begins so much later that others are left out.
+        rotates: whether each epoch begins later, so that other records are dropped.
     """
 
     def __init__(
@@ -85,4 +85,4 @@ class Sequential(ShuffleStrategy):
         """The position that an epoch begins at."""
         if not self._rotates:
             return 0
-        return epoch * self.layout.left_out % max(self.layout.num_records, 1)
+        return epoch * self.layout.num_dropped % max(self.layout.num_records, 1)

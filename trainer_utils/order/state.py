@@ -172,20 +172,20 @@ def steps_per_epoch(options: OrderOptions, layout: BatchLayout) -> int:
 
 
 def _check_singles(token: InputState, options: OrderOptions, layout: BatchLayout) -> None:
-    """Single examples are counted one by one, and dealt out for a number of workers."""
+    """Single examples are counted one by one, and divided for a fixed number of workers."""
     if not token.step:
         return
     if token.num_workers != layout.num_workers:
         raise ConfigError(
             f"state: expected {token.num_workers} workers as in the token, got "
-            f"{layout.num_workers}: single examples are dealt out for a number of workers. "
+            f"{layout.num_workers}: single examples are divided for a fixed number of workers. "
             "Go on with as many, from the first step of an epoch, or with a batch_size.",
             setting="state",
         )
     if options.on_corrupt == "skip":
         raise ConfigError(
             f"state: expected the first step of an epoch, got step {token.step}: which single "
-            "example it is, cannot be told where some may have been skipped. "
+            "example it is, is unknown where some may have been skipped. "
             "Go on from there, with on_corrupt='raise', or with a batch_size.",
             setting="state",
         )

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.order.layout import BatchLayout
 
-__all__ = ["Positions", "ShuffleStrategy", "number_through"]
+__all__ = ["Positions", "ShuffleStrategy", "as_one_file"]
 
 Positions = npt.NDArray[np.int64]
 """`(records,) int64`: places in the list of all records that an epoch has, from 0."""
@@ -41,7 +41,7 @@ class ShuffleStrategy(abc.ABC):
         """The records in this worker's rows of a step, in the order of these rows."""
 
 
-def number_through(ranges: Sequence[FileRange]) -> list[FileRange]:
+def as_one_file(ranges: Sequence[FileRange]) -> list[FileRange]:
     """The same parts as if of one file: a record's number in it is its position."""
     numbered, first = [], 0
     for part in ranges:

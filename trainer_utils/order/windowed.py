@@ -20,8 +20,8 @@ import numpy as np
 from trainer_utils.format import keyed_hash
 from trainer_utils.format.file_ranges import FileRange, cut, cut_all
 from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.random_numbers import permuted, random_numbers, signed_64
-from trainer_utils.order.strategy import Positions, ShuffleStrategy, number_through
+from trainer_utils.order.random_numbers import random_numbers, random_permutation, signed_64
+from trainer_utils.order.strategy import Positions, ShuffleStrategy, as_one_file
 
 __all__ = ["WindowPlaces", "WindowReads", "Windowed"]
 
@@ -81,7 +81,7 @@ class Windowed(ShuffleStrategy):
     def positions(self, epoch: int, step: int) -> Positions:
         """As of `ShuffleStrategy`; at the cost of a window's places."""
         window = self.window_of(step)
-        lanes = self._reads_of_lanes(self._cut_to_lanes(number_through(self.ranges)), epoch, window)
+        lanes = self._reads_of_lanes(self._cut_to_lanes(as_one_file(self.ranges)), epoch, window)
         counts = self._taken(int(self.starts[window + 1])) - self._taken(int(self.starts[window]))
         held = np.empty(counts.sum(), np.int64)
         places = _in_turn(counts, self.block)
@@ -117,14 +117,14 @@ class Windowed(ShuffleStrategy):
         first = self._taken(int(self.starts[window])).tolist()
         last = self._taken(self.layout.steps).tolist()
         return [
-            cut(_reordered(own, _seed(self._seed, epoch, lane)), start, stop)
+            cut(_shuffle_ranges(own, _seed(self._seed, epoch, lane)), start, stop)
             for own, lane, start, stop in zip(lanes, self.lanes, first, last, strict=True)
         ]
 
     def places(self, epoch: int, window: int) -> WindowPlaces:
         """Where each row of the steps of a window is from; in a step, rows are permuted too.
 
-        Each lane's records are permuted within that lane, whoever reads it, and dealt to the
+        Each lane's records are permuted within that lane, whoever reads it, and assigned to the
         steps. The place in a batch then tells nothing of the place in the files.
         """
         layout = self.layout
@@ -133,10 +133,12 @@ class Windowed(ShuffleStrategy):
         counts = self._taken(stop) - self._taken(start)
         seeds = [_seed(self._seed, epoch, lane) for lane in self.lanes]
         mixed = [
-            own[permuted(len(own), seed + window * _WINDOW_STRIDE)]
+            own[random_permutation(len(own), seed + window * _WINDOW_STRIDE)]
             for own, seed in zip(_in_turn(counts, self.block), seeds, strict=True)
         ]
-        steps = [self._full_steps(mixed, full, permuted(layout.rows_per_worker, seeds[0] - 1))]
+        steps = [
+            self._full_steps(mixed, full, random_permutation(layout.rows_per_worker, seeds[0] - 1))
+        ]
         ends = (np.arange(full) + 1) * layout.rows_per_worker
         begins = np.full(len(self.lanes), full * self.block)
         for step in range(start + full, stop):
@@ -147,7 +149,7 @@ class Windowed(ShuffleStrategy):
             ]
             begins += each
             own = np.concatenate(rows)[self._own_rows(step)]
-            steps.append(own[permuted(len(own), seeds[0] - 2 - step)])
+            steps.append(own[random_permutation(len(own), seeds[0] - 2 - step)])
             ends = np.append(ends, (ends[-1] if len(ends) else 0) + len(own))
         return WindowPlaces(np.concatenate(steps), ends)
 
@@ -220,9 +222,9 @@ def _seed(seed: int, epoch: int, lane: int) -> int:
     return keyed_hash(identity, seed=signed_64(seed), purpose="lane")
 
 
-def _reordered(ranges: Sequence[FileRange], seed: int) -> list[FileRange]:
+def _shuffle_ranges(ranges: Sequence[FileRange], seed: int) -> list[FileRange]:
     """A lane's parts in a random order, the first from somewhere in it on; its head comes last."""
-    parts = [ranges[index] for index in permuted(len(ranges), seed).tolist()]
+    parts = [ranges[index] for index in random_permutation(len(ranges), seed).tolist()]
     if not parts:
         return parts
     total = sum(part.take for part in parts)

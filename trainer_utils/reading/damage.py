@@ -1,4 +1,4 @@
-"""`on_corrupt="skip"`: records that could not be read are left out of their batches.
+"""`on_corrupt="skip"`: records that cannot be read are removed from their batches.
 
 elements = without_unreadable(
     elements,
@@ -39,7 +39,7 @@ def without_unreadable(
         keeps_elements: whether each must have a row at least, because other workers wait for it.
         spare: a record that stands in where a whole element could not be read.
         first: `() int64`, the number of the first element.
-        report_lost: called with the number of each element that is left out as a whole.
+        report_lost: called with the number of each element that is removed entirely.
     """
 
     def clean(records: tf.Tensor, *mask: tf.Tensor) -> tuple[tf.Tensor, ...]:

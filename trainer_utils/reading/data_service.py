@@ -2,7 +2,7 @@
 
 batches = read_by_data_service(ranges, batch, options, window_records=2560)
 
-The service deals shards out to its workers as they ask for them: every record comes once an epoch,
+The service hands shards to its workers as they ask for them: every record comes once an epoch,
 but in no fixed order, so that there is no going on from a step, and each worker's last batch may
 not be full.
 """

@@ -27,21 +27,21 @@ class DecodeOptions:
     Args:
         image_size: `(height, width)` in pixels to resize images to; needed for batches of images
             that differ in size.
-        resize: how an image of another aspect gets that size: `stretch`, `crop` (the largest part
-            in the middle) or `pad` (the whole, black around it).
-        channels: of images: 1 grey, 3 RGB; None as the dataset says.
-        augment: `random_resized_crop`: another part of each image every epoch.
-        flip: mirrors half of the images; None: where there is `augment`.
-        normalize: of images: None uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1,
+        resize: how an image of another aspect ratio gets that size: `stretch`, `crop` (the
+            largest part in the middle) or `pad` (the whole, black around it).
+        channels: channels of images: 1 grey, 3 RGB; None: as the dataset says.
+        augment: `random_resized_crop`: a different part of each image every epoch.
+        flip: mirror half of the images; None: only with `augment`.
+        normalize: pixel values. None: uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1,
             `imagenet`, or `(mean, standard deviation)` of values of 0 to 255.
-        image_dtype: of these floats: `float32`, `bfloat16` or `float16`.
-        dct_scaling: decode JPEGs at 1/2, 1/4 or 1/8 where less than that is asked for.
+        image_dtype: type of these floats: `float32`, `bfloat16` or `float16`.
+        dct_scaling: decode JPEGs at 1/2, 1/4 or 1/8 of their size where `image_size` is smaller.
         crop_area: smallest and largest share of the image that a random crop covers, in (0, 1].
-        crop_aspect: its smallest and largest width / height.
-        audio_seconds: that sounds are cut or, with silence, filled up to; None keeps lengths.
-        decoder: of images: `turbo` (simplejpeg and OpenCV, whole batches in threads; the extra
-            `tfx-shards[turbo]`), `tensorflow`, or `auto`: turbo where it is installed. Their pixels
-            are the same within one level of 255.
+        crop_aspect: smallest and largest width / height of the crop.
+        audio_seconds: length that sounds are cut or padded with silence to; None keeps theirs.
+        decoder: decoder of images: `turbo` (simplejpeg and OpenCV, whole batches in threads; needs
+            the extra `tfx-shards[turbo]`), `tensorflow`, or `auto`: turbo where it is installed.
+            Their pixels are the same within one level of 255.
         ragged: features of variable length come as `tf.RaggedTensor`; else they are padded.
 
     Raises:

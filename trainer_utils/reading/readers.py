@@ -11,9 +11,14 @@ import tensorflow as tf
 
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
 from trainer_utils.reading import memory_files as memory_files  # serves ram:// for `cache="memory"`
-from trainer_utils.reading.records import ReadPiece, read_where_located, reader, records_at_once
+from trainer_utils.reading.records import (
+    ReadPiece,
+    make_reader,
+    read_where_located,
+    records_at_once,
+)
+from trainer_utils.reading.shard_checksums import ShardChecksums
 from trainer_utils.reading.shard_reader import ShardReader
-from trainer_utils.reading.shard_sums import ShardSums
 from trainer_utils.storage.cache import make_locator
 
 if TYPE_CHECKING:
@@ -27,7 +32,7 @@ class Readers(NamedTuple):
 
     read: ReadPiece
     shards: ShardReader
-    sums: ShardSums
+    sums: ShardChecksums
 
 
 def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
@@ -38,7 +43,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
         shard for source in sources for group in source.dataset.shards.values() for shard in group
     ]
     entries = {shard.path: shard.entry for shard in files if shard.entry is not None}
-    sums = ShardSums(entries, skips=skips)
+    sums = ShardChecksums(entries, skips=skips)
     cache = options.cache
     if cache is None and not all(map(_can_read, (shard.path for shard in files))):
         cache = "disk"
@@ -52,7 +57,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
     shards = ShardReader(locate=locate, entries=entries, skips=skips)
     if skips:
         return Readers(shards.read_blocks(records_at_once(mean)), shards, sums)
-    read = reader(mean)
+    read = make_reader(mean)
     return Readers(
         read_where_located(read, locate) if copy is not None or sums else read, shards, sums
     )

@@ -1,6 +1,6 @@
 """Serialized records of parts of files, as a `tf.data.Dataset` of vectors of strings.
 
-vectors = read_pieces(columns_of(source.ranges), reader(source.mean_bytes))
+vectors = read_pieces(columns_of(source.ranges), make_reader(source.mean_bytes))
 
 Files are read by TensorFlow's own reader, which checks every checksum; where one is wrong, the
 error names file, record and offset. A file that is read to its end must hold no more records than
@@ -25,9 +25,9 @@ __all__ = [
     "Piece",
     "ReadPiece",
     "columns_of",
+    "make_reader",
     "read_pieces",
     "read_where_located",
-    "reader",
     "records_at_once",
 ]
 
@@ -81,7 +81,7 @@ def records_at_once(mean_bytes: float) -> int:
     return int(min(max(_READ_BYTES / max(mean_bytes, 1), 1), _MOST_AT_ONCE))
 
 
-def reader(mean_bytes: float) -> ReadPiece:
+def make_reader(mean_bytes: float) -> ReadPiece:
     """Reads one part of a file, about a MiB at a time.
 
     Args:

@@ -87,7 +87,7 @@ def pack(
 
     Args:
         examples: single examples: dicts with sequences `(length,)` of numbers, or such a sequence.
-        lengths: of the rows, by feature; features not named are left out. An example goes where
+        lengths: of the rows, by feature; other features are removed. An example goes where
             there is room for all of its features. An int where the example is a sequence.
         window: sequences that rows are filled from before the next ones are begun.
         too_long: what becomes of a sequence longer than the row: `split` into parts, each with a

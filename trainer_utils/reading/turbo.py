@@ -108,7 +108,7 @@ class TurboDecoder:
         if not images:  # some replicas get none of the last batch
             return np.zeros((0, *(self._reading.size or (0, 0)), self._channels), dtype)
         size = self._reading.size or _common_size(plans)
-        if size is None:  # of images whose size TensorFlow's decoder alone can tell
+        if size is None:  # of images whose size only TensorFlow's decoder knows
             made = [self.by_tensorflow(*one) for one in zip(images, seeds, strict=True)]
             batch = self._buffers.take((len(images), *made[0].shape), dtype)
             for row, pixels in zip(batch, made, strict=True):

@@ -55,7 +55,7 @@ class InputFile:
         version: changes with every write, even one that keeps size and modification time: the
             change time of a local file, the generation of an object.
         problem: why it cannot be read, as a reject's code and detail; None where it can.
-        is_folder: whether it is a folder, which is listed only where it cannot be looked into.
+        is_folder: whether it is a folder, which is listed only where its files cannot be.
     """
 
     path: str

@@ -73,11 +73,11 @@ def list_files(base: str) -> list[InputFile]:
     """Every file under a folder, however deep, sorted by path. Reads no file.
 
     A link to a file inside `base` counts as that file; one that leads out, a linked folder,
-    whatever is no regular file and a folder that cannot be looked into are listed with their
+    whatever is no regular file and a folder that cannot be listed are listed with their
     `problem`.
 
     Raises:
-        OSError: `base` itself cannot be looked into.
+        OSError: `base` itself cannot be listed.
     """
     return sorted(file_system_of(base).walk(base), key=lambda file: os.fsencode(file.path))
 
@@ -87,7 +87,7 @@ def find_file(base: str, name: str) -> InputFile:
 
     Raises:
         FileNotFoundError: it is not there.
-        OSError: the folder cannot be looked into.
+        OSError: the folder cannot be listed.
     """
     return file_system_of(base).find(base, name)
 

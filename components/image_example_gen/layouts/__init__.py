@@ -20,7 +20,7 @@ from components.example_gen.simple_layouts import (
 )
 from components.image_example_gen.layouts import coco, segmentation, voc, webdataset
 
-__all__ = ["is_source_file", "name_layout", "read_layout", "what_was_looked_for"]
+__all__ = ["describe_search", "is_source_file", "name_layout", "read_layout"]
 
 # In the order in which they are looked for. VOC's own archive is both of the first two.
 _STRUCTURED: dict[str, ModuleType] = {
@@ -44,7 +44,7 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
         layout: as `ImageSettings` has it.
 
     Raises:
-        InputError: the layout cannot be told, or is malformed.
+        InputError: the layout is not recognised, or is malformed.
         ConfigError: `columns` is for lists and archives.
     """
     return without_reserved(_read(inputs, layout))
@@ -70,11 +70,11 @@ def _read(inputs: LayoutInputs, layout: str) -> Listing:
     return read_simple(inputs, layout=layout)
 
 
-def what_was_looked_for(names: Iterable[str]) -> str:
+def describe_search(names: Iterable[str]) -> str:
     """A sentence for an input that is none of the layouts, with what is at its top."""
-    looked_for = [module.LOOKED_FOR for module in _STRUCTURED.values()]
+    layouts = [module.LOOKED_FOR for module in _STRUCTURED.values()]
     lists = f"a list of images ({', '.join(LISTS)})"
     return (
-        f"Looked for {', '.join([*looked_for, lists])}, and images in folders; "
+        f"Looked for {', '.join([*layouts, lists])}, and images in folders; "
         f"at its top: {names_at_top(names)}."
     )

@@ -12,16 +12,16 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
-from components.common.guard import one_input
-from components.common.layout_inputs import LayoutInputs, readable
+from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.listing import (
     Blob,
     Entry,
-    LeftOut,
+    ExcludedInput,
     Listing,
     join_listings,
-    with_left_out,
+    with_excluded,
 )
+from components.common.reject_errors import reject_errors
 from components.common.rejects import RejectedInputError
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.coco_instances import COLUMNS, KEYS, parse_instances
@@ -70,7 +70,7 @@ def read(inputs: LayoutInputs) -> Listing:
     Raises:
         InputError: there is none, one is malformed, or an image is named twice.
     """
-    paths, left_out = readable(inputs, _candidates(inputs), "a JSON file")
+    paths, excluded = select_readable(inputs, _candidates(inputs), "a JSON file")
     if not paths:
         return Listing(())
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
@@ -90,7 +90,7 @@ def read(inputs: LayoutInputs) -> Listing:
             f"input_base {inputs.base!r}: expected a JSON file with {', '.join(KEYS)}, found none",
             path=inputs.base,
         )
-    return with_left_out(join_listings(listings), left_out)
+    return with_excluded(join_listings(listings), excluded)
 
 
 def _candidates(inputs: LayoutInputs) -> list[str]:
@@ -127,20 +127,20 @@ def _read_file(
         return None
     split = inputs.split or _split(path)
     folders = _folders(inputs, path)
-    entries, left_out = [], []
+    entries, excluded = [], []
     for image_id in instances.images:
         name = f"{path}/{image_id}"
         try:
-            with one_input():
+            with reject_errors():
                 name = instances.file_name(image_id)
                 name, blob = _find(inputs, name, folders)
             _check_once(name, path, image_id, named_by)
-            with one_input():
+            with reject_errors():
                 values = instances.values(image_id)
             entries.append(Entry(name, split, (blob,), values))
         except RejectedInputError as error:
-            left_out.append(LeftOut(name, split, error.code, error.detail))
-    return Listing(tuple(entries), tuple(left_out), COLUMNS)
+            excluded.append(ExcludedInput(name, split, error.code, error.detail))
+    return Listing(tuple(entries), tuple(excluded), COLUMNS)
 
 
 def _check_once(name: str, path: str, image_id: int, named_by: dict[str, tuple[str, int]]) -> None:

@@ -84,7 +84,7 @@ class Instances:
             label = self.names[int(category)]
             found.append(relative_box(*edges, width=width, height=height, label=label))
             crowds.append(int(is_crowd))
-        return (*boxes.values(found), tuple(crowds), image_id)
+        return (*boxes.box_values(found), tuple(crowds), image_id)
 
 
 def parse_instances(text: str, *, path: str) -> Instances | None:

@@ -15,7 +15,7 @@ from typing import NamedTuple
 from absl import logging
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import LeftOut
+from components.common.listing import ExcludedInput
 from components.example_gen.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path
@@ -151,22 +151,24 @@ def listed_images(
     folder: str,
     images: Mapping[str, InputFile],
     sets: Mapping[str, ImageSet],
-) -> tuple[list[tuple[str, str | None, InputFile]], list[LeftOut]]:
-    """The images to take, as name, split and file, and those that are left out."""
-    taken, left_out = [], []
+) -> tuple[list[tuple[str, str | None, InputFile]], list[ExcludedInput]]:
+    """The images to take, as name, split and file, and the excluded ones."""
+    taken, excluded = [], []
     for stem, file in images.items():
         split = inputs.split or (sets[stem].split if stem in sets else None)
         if sets and stem not in sets:
-            left_out.append(LeftOut(file.path, split, None, "in no image set"))
+            excluded.append(ExcludedInput(file.path, split, None, "in no image set"))
         elif file.problem is not None:
-            left_out.append(LeftOut(file.path, split, *file.problem))
+            excluded.append(ExcludedInput(file.path, split, *file.problem))
         else:
             taken.append((stem, split, file))
     for stem, image_set in sets.items():
         if stem not in images:
             split = inputs.split or image_set.split
-            left_out.append(LeftOut(stem, split, "FILE_NOT_FOUND", f"named in {image_set.place}"))
+            excluded.append(
+                ExcludedInput(stem, split, "FILE_NOT_FOUND", f"named in {image_set.place}")
+            )
     for parts, file in inputs.below_root():
         if parts[0] == folder and is_clutter(parts):
-            left_out.append(LeftOut(file.path, inputs.split, None, "hidden or system file"))
-    return taken, left_out
+            excluded.append(ExcludedInput(file.path, inputs.split, None, "hidden or system file"))
+    return taken, excluded

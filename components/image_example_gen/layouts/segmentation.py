@@ -6,7 +6,7 @@ Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development 
 """
 
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, BlobColumn, Entry, LeftOut, Listing
+from components.common.listing import Blob, BlobColumn, Entry, ExcludedInput, Listing
 from components.image_example_gen.layouts.image_sets import (
     by_stem,
     has_folders,
@@ -33,22 +33,22 @@ def read(inputs: LayoutInputs) -> Listing:
     """
     images = by_stem(inputs, "JPEGImages")
     sets = read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""], images)
-    taken, left_out = listed_images(inputs, "JPEGImages", images, sets)
+    taken, excluded = listed_images(inputs, "JPEGImages", images, sets)
     label_maps = by_stem(inputs, "SegmentationClass")
     entries = []
     for stem, split, file in taken:
         label_map = label_maps.get(stem)
         if label_map is None:
             detail = f"no label map SegmentationClass/{display_path(stem)}.png"
-            left_out.append(LeftOut(file.path, split, "NO_LABEL_MAP", detail))
+            excluded.append(ExcludedInput(file.path, split, "NO_LABEL_MAP", detail))
         elif label_map.problem is not None:
             code, detail = label_map.problem
-            left_out.append(LeftOut(file.path, split, code, f"its label map: {detail}"))
+            excluded.append(ExcludedInput(file.path, split, code, f"its label map: {detail}"))
         else:
             blobs = (Blob(file.path, file.size), Blob(label_map.path, label_map.size))
             entries.append(Entry(file.path, split, blobs))
     return Listing(
         tuple(entries),
-        tuple(left_out),
+        tuple(excluded),
         blobs=(BlobColumn("image", "image"), BlobColumn("label", "label_map")),
     )

@@ -13,9 +13,9 @@ from typing import Any
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
-from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, Column, Entry, LeftOut, Listing, Value
+from components.common.listing import Blob, Column, Entry, ExcludedInput, Listing, Value
+from components.common.reject_errors import reject_errors
 from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
 from components.example_gen.boxes import BOX_COLUMNS, relative_box
@@ -54,7 +54,7 @@ def read(inputs: LayoutInputs) -> Listing:
     images = by_stem(inputs, "JPEGImages")
     annotations = by_stem(inputs, "Annotations", extension=".xml")
     sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
-    taken, left_out = listed_images(inputs, "JPEGImages", images, sets)
+    taken, excluded = listed_images(inputs, "JPEGImages", images, sets)
     known = [annotations[stem] for stem, _, _ in taken if stem in annotations]
     texts = _texts(inputs, [file.path for file in known if _is_readable(file)])
     entries = []
@@ -64,20 +64,20 @@ def read(inputs: LayoutInputs) -> Listing:
             if stem in annotations:
                 _check(annotations[stem])
                 text = next(texts)
-                with one_input():
+                with reject_errors():
                     values = _parse(text)
             elif split != "test":
                 detail = f"no Annotations/{display_path(stem)}.xml"
                 raise RejectedInputError("NO_ANNOTATION", detail)
         except RejectedInputError as error:
-            left_out.append(LeftOut(file.path, split, error.code, error.detail))
+            excluded.append(ExcludedInput(file.path, split, error.code, error.detail))
         else:
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
     for stem, file in annotations.items():
         if not sets and stem not in images:
             detail = "an annotation without its image in JPEGImages"
-            left_out.append(LeftOut(file.path, inputs.split, "FILE_NOT_FOUND", detail))
-    return Listing(tuple(entries), tuple(left_out), _COLUMNS)
+            excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
+    return Listing(tuple(entries), tuple(excluded), _COLUMNS)
 
 
 def _is_readable(file: InputFile) -> bool:
@@ -131,7 +131,7 @@ def _parse(text: bytes | OSError) -> tuple[Value, ...]:
         poses.append((thing.findtext("pose") or "unspecified").lower())
         truncated.append(int(thing.findtext("truncated") == "1"))
         difficult.append(int(thing.findtext("difficult") == "1"))
-    return (*boxes.values(found), tuple(poses), tuple(truncated), tuple(difficult))
+    return (*boxes.box_values(found), tuple(poses), tuple(truncated), tuple(difficult))
 
 
 def _number(element: Any, name: str) -> float:

@@ -16,8 +16,8 @@ from typing import BinaryIO
 
 from absl import logging
 
-from components.common.layout_inputs import LayoutInputs, readable, unseen
-from components.common.listing import Blob, Entry, LeftOut, Listing
+from components.common.layout_inputs import LayoutInputs, select_readable, unreadable_folders
+from components.common.listing import Blob, Entry, ExcludedInput, Listing
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns, read_sidecar
 from components.image_example_gen.layouts.tar_headers import holes, read_headers
@@ -46,7 +46,7 @@ class _Sample:
         members: the names of its members, by what they are: `image`, `cls`, …
         image: its bytes.
         sidecars: the values of the others.
-        is_counted: whether its image is left out already, as a link or for its holes.
+        is_counted: whether its image is already excluded, as a link or as sparse.
     """
 
     archive: str
@@ -73,7 +73,7 @@ class _Found:
     """What all archives hold: samples by split and key, and files that are no part of one."""
 
     samples: dict[tuple[str | None, str], _Sample] = dataclasses.field(default_factory=dict)
-    left_out: list[LeftOut] = dataclasses.field(default_factory=list)
+    excluded: list[ExcludedInput] = dataclasses.field(default_factory=list)
     ignored: collections.Counter[str] = dataclasses.field(default_factory=collections.Counter)
 
 
@@ -99,19 +99,19 @@ def read(inputs: LayoutInputs) -> Listing:
         InputError: an archive is compressed, cut short or malformed, or a key comes twice.
         ConfigError: `columns` names one that is not there.
     """
-    archives, unread = readable(inputs, _archives(inputs), "a tar archive")
-    found = _Found(left_out=[*unread, *unseen(inputs)])
+    archives, unread = select_readable(inputs, _archives(inputs), "a tar archive")
+    found = _Found(excluded=[*unread, *unreadable_folders(inputs)])
     for path in archives:
         _read_archive(inputs, path, found)
     for extension, number in sorted(found.ignored.items()):
         logging.info("%d files %r in archives are not used", number, f".{extension}")
-    samples, left_out = [], found.left_out
+    samples, excluded = [], found.excluded
     for sample in found.samples.values():
         if sample.image is not None:
             samples.append(sample)
         elif not sample.is_counted:
             detail = "a key without an image"
-            left_out.append(LeftOut(sample.name, sample.split, "NO_IMAGE", detail))
+            excluded.append(ExcludedInput(sample.name, sample.split, "NO_IMAGE", detail))
     columns, rows = make_columns(
         [sample.sidecars for sample in samples],
         given=inputs.columns,
@@ -122,7 +122,7 @@ def read(inputs: LayoutInputs) -> Listing:
         for sample, row in zip(samples, rows, strict=True)
         if sample.image is not None
     ]
-    return Listing(tuple(entries), tuple(left_out), columns)
+    return Listing(tuple(entries), tuple(excluded), columns)
 
 
 def _archives(inputs: LayoutInputs) -> list[str]:
@@ -160,7 +160,7 @@ def _add(
     split: str | None,
     found: _Found,
 ) -> None:
-    """Puts a member where it belongs: to a sample, or to what is left out."""
+    """Adds a member to its sample, or to the excluded inputs."""
     if ".." in member.name.split("/"):
         _leave_out(found, path, member.name, split, "NOT_A_FILE", "a path upwards")
         return
@@ -205,7 +205,7 @@ def _add(
 def _leave_out(
     found: _Found, path: str, name: str, split: str | None, code: str | None, detail: str
 ) -> None:
-    found.left_out.append(LeftOut(f"{path}/{name}", split, code, detail))
+    found.excluded.append(ExcludedInput(f"{path}/{name}", split, code, detail))
 
 
 def _sample(found: _Found, path: str, key: str, split: str | None) -> _Sample:

@@ -24,7 +24,7 @@ class Query:
         split: that it is in.
         label: a class by name or number; empty: any.
         text: what its file name or id holds, upper and lower case alike; empty: anything.
-        start: the first record that is looked at.
+        start: the first record that is searched.
     """
 
     split: str
@@ -70,7 +70,7 @@ def find_examples(reader: ExampleReader, query: Query, *, most: int) -> Found:
 def _matching(
     reader: ExampleReader, query: Query, most: int, count: int
 ) -> tuple[Sequence[int], int]:
-    """The numbers of records that match, and the first that was not looked at."""
+    """The numbers of records that match, and the first that was not searched."""
     numbers: list[int] = []
     deadline = time.monotonic() + _PATIENCE_SECONDS
     wanted = (*NAME_FEATURES, *_LABEL_FEATURES)

@@ -94,7 +94,7 @@ def convert(
             DataFrame in the form of such a table, paths in it relative to the working directory
             or whole.
         out: a folder for the artifacts; `out/latest` is a link to the newest dataset.
-        kind: `image`, `text` or `audio`. None: told by what is there.
+        kind: `image`, `text` or `audio`. None: recognised from the files.
         metadata: the sqlite file of ML Metadata. Several runs may share one, at once as well.
             None: `metadata.sqlite` in `out`.
         splits: shares by split that a hash assigns. None: those that the inputs name, or train

@@ -2,7 +2,7 @@
 
     print(plan_conversion("photos/", num_shards=4))
 
-Files of images and sounds are listed and not read: how many are bad only the run itself can tell.
+Files of images and sounds are listed and not read: only the run itself can say how many are bad.
 Tables and texts are read once, by way of a temporary folder.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 from components.audio_example_gen.executor import Executor as AudioExecutor
 from components.common.rejects import Reject
 from components.example_gen.file_conversion import FileConversion
+from components.example_gen.image_roots import OUTSIDE, command_for, suggest_roots
 from components.example_gen.inputs import layout_inputs
-from components.example_gen.outside import OUTSIDE, command_for, suggest_roots
 from components.example_gen.row_conversion import RowConversion
 from components.example_gen.simple_layouts import name_simple
 from components.image_example_gen.executor import Executor as ImageExecutor
@@ -63,7 +63,7 @@ class ConversionPlan:
 
     Args:
         source: where the inputs are.
-        kind: `image`, `text` or `audio`, and `seen`, what that was told by.
+        kind: `image`, `text` or `audio`, and `seen`, what that was recognised by.
         layout: that was recognised.
         found: inputs.
         features: that examples would have beside the engine's own, with their kinds.
@@ -139,7 +139,7 @@ def plan_conversion(
     """Plans what `convert` would do with these arguments.
 
     Raises:
-        InputError, ConfigError: as `convert`, as far as it can be told without a run.
+        InputError, ConfigError: as `convert`, as far as it is known without a run.
     """
     return plan_prepared(prepare(source, kind=kind, splits=splits, **options))
 

@@ -31,7 +31,7 @@ _LAYOUTS = {
     **dict.fromkeys(("voc", "coco", "segmentation", "tar"), "image"),
     **dict.fromkeys(("lines", "json"), "text"),
 }
-_MOST_FILES, _MOST_IN_FOLDER = 100_000, 20_000  # whose names are looked at
+_MOST_FILES, _MOST_IN_FOLDER = 100_000, 20_000  # names that are read
 _MOST_OPENED = 64
 _TEXTS = frozenset({".txt", ".text", ".md", ".rst", ".html", ".htm", ".tex"})
 _BESIDE = frozenset({".json", ".xml", ".yaml", ".yml", ".toml", ".pbtxt"})  # annotations, say
@@ -60,7 +60,7 @@ _NOISE = 0.05  # of the files: a few that do not belong there leave no doubt
 
 @dataclasses.dataclass(frozen=True)
 class Recognised:
-    """The kind, one of `KINDS`, and what it was told by."""
+    """The kind, one of `KINDS`, and what it was recognised by."""
 
     kind: str
     seen: str
@@ -71,7 +71,7 @@ def recognise(source: str, options: Mapping[str, object]) -> Recognised:
 
     Args:
         source: a file or a folder, local or `gs://`.
-        options: of the ExampleGen: `layout` and `columns` may tell already.
+        options: of the ExampleGen: `layout` and `columns` may decide already.
 
     Raises:
         InputError: there is nothing, or several kinds of things.
@@ -175,7 +175,7 @@ def _names_below(base: str) -> tuple[list[str], bool]:
 
 
 def _walk_remote(base: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As `os.walk`: what is taken from a folder's list of folders is not looked into."""
+    """As `os.walk`: what is taken from a folder's list of folders is not walked."""
     waiting = [base]
     while waiting:
         folder = waiting.pop()
@@ -228,6 +228,6 @@ def _doubt(source: str, seen: str) -> InputError:
     choices = ", ".join(f"kind={kind!r} (--kind {kind})" for kind in KINDS)
     return InputError(
         f"source {source!r}: expected images, texts or sounds, found {seen}: which of them is "
-        f"meant cannot be told. Say so: {choices}.",
+        f"meant is unclear. Say so: {choices}.",
         path=source,
     )

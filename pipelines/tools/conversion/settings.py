@@ -3,7 +3,7 @@
     conversion = prepare("photos/", num_shards=8, layout="folder")
     check_places(conversion.source, "out/", None)
 
-Neither TFX nor TensorFlow is needed for it, so that a mistake is told at once.
+Neither TFX nor TensorFlow is needed for it, so that a mistake is reported at once.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ class Conversion:
     Args:
         source: a path or url.
         kind: `image`, `text` or `audio`.
-        seen: what that was told by.
+        seen: what that was recognised by.
         splits: shares by split, for splits that a hash assigns; None: as the inputs say.
         example_gen: the options of the ExampleGen.
         balancer: the options of ShardBalancer.
@@ -138,7 +138,7 @@ def _check_options(options: Mapping[str, object], *, kind: str | None = None) ->
         "convert",
         options,
         [*known, *_BALANCER],
-        also=("kind", "metadata", "splits"),
+        alternatives=("kind", "metadata", "splits"),
         called="option",
         allowed=f"one of {component} ({', '.join(known)}) or of ShardBalancer "
         f"({', '.join(_BALANCER)})",

@@ -1,4 +1,4 @@
-"""What the first rows of a table tell: whether it names or holds images or sounds.
+"""What the first rows of a table show: whether it names or holds images or sounds.
 
 kinds_in_table("photos/list.csv")       # 'image'; None for a table of texts and numbers
 """

@@ -1,4 +1,4 @@
-"""What was looked at, one check each.
+"""The results of `doctor`, one check each.
 
 check = warn("disk", "2.1 GB free in '/tmp'", "Make room, or set TMPDIR.")
 print_parts([checks_table([check])])
@@ -19,7 +19,7 @@ class Check:
     """What was found.
 
     Args:
-        name: of what was looked at.
+        name: what was checked.
         level: `ok`; `warn`, it will cost time or surprise; `bad`, it will fail.
         message: what is there.
         cure: what to do; empty where all is well.

@@ -32,7 +32,7 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
     try:
         facts = inspect_dataset(uri)
     except DatasetError as error:
-        cure = "tfx-shards verify names all that is amiss, if it is a dataset at all."
+        cure = "tfx-shards verify names every problem, if it is a dataset at all."
         yield bad("dataset", str(error), cure)
         return
     yield _manifest(facts)
@@ -41,7 +41,7 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
         yield warn(
             "compression",
             "gzip: Datum cannot read it, and shuffle='global' and resuming cannot skip in it",
-            "Write it anew with compression='none'; images and sounds hardly shrink.",
+            "Write it again with compression='none'; images and sounds hardly shrink.",
         )
     else:
         yield ok("compression", "none")
@@ -57,7 +57,7 @@ def _manifest(facts: DatasetFacts) -> Check:
     if manifest is None:
         return warn(
             "manifest",
-            f"none (written by {facts.writer}): a missing record or shard would go unseen",
+            f"none (written by {facts.writer}): a missing record or shard would go unnoticed",
             f"{_BALANCE}.",
         )
     if any(shard.index_crc32c is None for shard in manifest.shards) and not facts.is_gzip:
@@ -138,7 +138,9 @@ def _classes(facts: DatasetFacts) -> Iterator[Check]:
     commonest = max(totals, key=lambda label: (totals[label], label))
     missing = _missing(facts.labels, totals)
     if missing:
-        yield warn("classes", missing, "Convert it anew with stratify=True, or more of that class.")
+        yield warn(
+            "classes", missing, "Convert it again with stratify=True, or more of that class."
+        )
     elif totals[commonest] > _SKEWED * totals[rarest]:
         yield warn(
             "classes",

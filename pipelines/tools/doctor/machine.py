@@ -108,7 +108,7 @@ def disk_check(name: str, folder: str, *, needed: int = 0) -> Check:
     if free < max(needed, _NO_DISK):
         if free < _NO_DISK:
             return bad(name, message, cure)
-        message += f", less than the {human_bytes(needed)} that writing it anew takes"
+        message += f", less than the {human_bytes(needed)} that writing it again takes"
         return warn(name, message, cure)
     return ok(name, message) if free >= _LITTLE_DISK else warn(name, message, cure)
 

@@ -14,7 +14,7 @@ from pipelines.tools.doctor.checks import Check, bad, ok, warn
 __all__ = ["package_checks", "version_of"]
 
 _PROJECT = "tfx-shards"
-# Whose own requirements are looked at: what breaks when something else is installed.
+# Packages whose own requirements are checked: what breaks when something else is installed.
 _SENSITIVE = (
     "tensorflow",
     "tfx",
@@ -84,7 +84,7 @@ def _versions() -> Iterator[Check]:
                 conflicts.append((package, f"{package} needs {need.name}{need.specifier}", found))
     for package, needed, found in conflicts:
         is_ours = package == _PROJECT
-        cure = f"Install it anew: pip install '{_PROJECT}{f'[{extra}]' if extra else ''}'."
+        cure = f"Install it again: pip install '{_PROJECT}{f'[{extra}]' if extra else ''}'."
         yield (bad if is_ours else warn)("packages", f"{needed}, got {found}", cure)
     if not conflicts:
         known = [f"{name} {version}" for name in _SENSITIVE if (version := version_of(name))]

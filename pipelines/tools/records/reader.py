@@ -193,7 +193,7 @@ class ExampleReader:
 
 
 class _Counts(Mapping[str, int]):
-    """Records by split; a split's shards are looked at only if it is asked for."""
+    """Records by split; a split's shards are opened only if it is asked for."""
 
     def __init__(self, reader: ExampleReader) -> None:
         self._reader = reader

@@ -1,4 +1,4 @@
-"""Reads a whole dataset and says everything that is amiss, not only the first.
+"""Reads a whole dataset and reports every problem, not only the first.
 
     found = verify_dataset("datasets/photos")
     found.is_good, found.problems
@@ -6,8 +6,8 @@
 
 Of each shard: size and checksum of the file, both checksums of each record, their number, the
 order-free sum of the contents, and the record index. Of the dataset: missing and extra files, the
-sums of the manifest and of all others, Datum's JSON, the accounting, rejects and label counts.
-Without a manifest, whatever of that can be told, and that one is missing where there was one.
+checksums of the manifest and of all others, Datum's JSON, the accounting, rejects and label counts.
+Without a manifest it checks what it can, and reports a manifest that was there and is missing.
 TensorFlow is not imported, but for remote files.
 """
 

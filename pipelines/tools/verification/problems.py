@@ -1,4 +1,4 @@
-"""Something amiss in a dataset.
+"""A problem of a dataset.
 
 Problem("Split-train/data_tfrecord-00000-of-00008", "… Write it again.", record=7, offset=1234)
 Problem.of(error, "Split-train/data_tfrecord-00000-of-00008")     # with what the error knows

@@ -1,4 +1,4 @@
-"""Reads one shard, and says what is amiss.
+"""Reads one shard, and reports its problems.
 
 outcome = check_shard(ShardCheck(path="…/Split-train/data_tfrecord-00000-of-00008", …))
 outcome.problems, outcome.records, outcome.labels
@@ -66,7 +66,7 @@ class ShardOutcome:
     Args:
         name, split: of the shard.
         records: whole ones, before the first that is not.
-        problems: what is amiss.
+        problems: those found.
         labels: how often each value of the label features occurs.
     """
 

@@ -9,15 +9,15 @@ import multiprocessing
 import re
 from collections.abc import Callable, Iterator, Sequence
 
-from pipelines.tools.verification.problems import Problem
-from pipelines.tools.verification.shards import ShardCheck, ShardOutcome, check_shard
-from pipelines.tools.verification.whole import (
+from pipelines.tools.verification.metadata_checks import (
     check_labels,
     check_no_manifest,
     check_small_files,
     label_features,
     unchecked_files,
 )
+from pipelines.tools.verification.problems import Problem
+from pipelines.tools.verification.shards import ShardCheck, ShardOutcome, check_shard
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.json_text import JsonObject
@@ -43,8 +43,8 @@ class Verification:
         num_shards: that were read.
         records: that are whole, by split.
         bytes: that were read.
-        problems: what is amiss, in the order of the files.
-        unchecked: small files of which the manifest has no sum, being of format version 1.
+        problems: all that were found, in the order of the files.
+        unchecked: small files of which the manifest has no checksum, being of format version 1.
     """
 
     uri: str
@@ -57,7 +57,7 @@ class Verification:
 
     @property
     def is_good(self) -> bool:
-        """Whether nothing is amiss."""
+        """Whether there is no problem."""
         return not self.problems
 
     def to_json(self) -> JsonObject:
@@ -83,11 +83,11 @@ class Verification:
             f"whole records: {counts}"
         )
         if self.is_good and not self.has_manifest:
-            lines.append("It has no manifest: whether all records are there cannot be told.")
+            lines.append("It has no manifest, so that missing records cannot be found.")
         if self.unchecked:
             lines.append(
                 "Its manifest is of format version 1, without sums of itself and of "
-                f"{', '.join(self.unchecked)}: not every change of them can be told."
+                f"{', '.join(self.unchecked)}: not every change of them can be found."
             )
         return "\n".join(map(printable, lines))
 
@@ -132,7 +132,7 @@ def verify_dataset(
 
 
 def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[Problem]]:
-    """What to read, and what is amiss in the names alone."""
+    """What to read, and the problems that the names alone show."""
     problems: list[Problem] = []
     if MANIFEST_FILE in files.sizes:
         manifest, problems = _read_manifest(files)
@@ -164,7 +164,7 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
 
 
 def _read_manifest(files: DatasetFiles) -> tuple[Manifest | None, list[Problem]]:
-    """The manifest, even a changed one as far as it can be read, and what is amiss with it."""
+    """The manifest, even a changed one as far as it can be read, and its problems."""
     path = files.path(MANIFEST_FILE)
     problems: list[Problem] = []
     for is_checked in (True, False):

@@ -2,13 +2,13 @@
 
 import pytest
 
-from components.common.listing import Column, Entry, LeftOut, Listing, join_listings
+from components.common.listing import Column, Entry, ExcludedInput, Listing, join_listings
 from tests.components.example_gen.listings import LABEL
 from trainer_utils.format import InputError
 
 
 def test_listings_join_with_missing_values_for_the_columns_of_others():
-    one = Listing((Entry("a", "x", (), ("cat",)),), (LeftOut("b", "x", None, ""),), (LABEL,))
+    one = Listing((Entry("a", "x", (), ("cat",)),), (ExcludedInput("b", "x", None, ""),), (LABEL,))
     two = Listing((Entry("c", "y", ()),))
     joined = join_listings([one, two])
     assert [entry.values for entry in joined.entries] == [("cat",), (None,)]

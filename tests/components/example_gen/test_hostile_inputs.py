@@ -27,7 +27,7 @@ from components.image_example_gen.executor import Executor as ImageExecutor
 from components.image_example_gen.layouts import coco_instances, read_layout, voc
 from components.media import audio, images
 from components.tables import documents
-from components.tables.options import TableOptions, chosen
+from components.tables.options import TableOptions, select_settings
 from components.tables.reading import read_piece
 from components.text_example_gen.layouts import find_pieces
 from components.text_example_gen.settings import TextSettings
@@ -177,7 +177,7 @@ def test_a_table_of_texts_that_is_exchanged_is_a_reject(tmp_path, change, kind):
     settings = TextSettings(layout=kind)
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
     change(base / name)
-    read = read_piece(str(base), piece, chosen(TableOptions, settings))
+    read = read_piece(str(base), piece, select_settings(TableOptions, settings))
     assert (read.found, [bad.code for bad in read.bad]) == (1, [CODES[change]])
 
 
@@ -292,7 +292,7 @@ def test_whatever_a_text_raises_is_one_reject(tmp_path, monkeypatch, error):
     settings = TextSettings(layout="folder")
     (piece,), _ = find_pieces(inputs, settings, folder=str(tmp_path))
     fails_once(monkeypatch, documents, "_read", error)
-    read = read_piece(str(base), piece, chosen(TableOptions, settings))
+    read = read_piece(str(base), piece, select_settings(TableOptions, settings))
     assert (read.found, [bad.code for bad in read.bad]) == (3, ["INTERNAL"])
     assert len(read.columns["text"]) == 2
 
@@ -308,18 +308,18 @@ def test_whatever_an_annotation_raises_is_one_reject(tmp_path, monkeypatch, erro
     for number in (1, 2):
         write(base, {f"JPEGImages/{number}.jpg": b"", f"Annotations/{number}.xml": _XML})
     fails_once(monkeypatch, voc, "_parse", error)
-    assert left_out(base, "voc") == ["INTERNAL"]
+    assert excluded(base, "voc") == ["INTERNAL"]
     base = write(tmp_path / "coco", {"annotations/instances_train.json": _COCO})
     write(base, {"images/1.jpg": b"", "images/2.jpg": b""})
     fails_once(monkeypatch, coco_instances.Instances, "values", error)
-    assert left_out(base, "coco") == ["INTERNAL"]
+    assert excluded(base, "coco") == ["INTERNAL"]
 
 
-def left_out(base: Path, layout: str) -> list[str | None]:
+def excluded(base: Path, layout: str) -> list[str | None]:
     files = {file.path: file for file in list_files(str(base))}
     listing = read_layout(LayoutInputs(base=str(base), root="", files=files), layout=layout)
     assert listing.found == 2
-    return [left.code for left in listing.left_out]
+    return [left.code for left in listing.excluded]
 
 
 @pytest.mark.parametrize("executor", [ImageExecutor, AudioExecutor])

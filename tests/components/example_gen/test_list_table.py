@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Column
 from components.example_gen.list_table import ListTable, read_list
-from components.tables.kinds import column_facts, decide
+from components.tables.kinds import column_facts, decide_column
 from components.tables.options import TableOptions
 from components.tables.pieces import row_starts
 from components.tables.reading import pieces_of, read_piece
@@ -75,23 +75,23 @@ def test_a_list_and_a_table_are_the_same_in_every_form(tmp_path, name):
     for column in COLUMNS:
         facts = column_facts(rows.columns[column], np.arange(3), are_texts=column in rows.texts)
         place = lambda *_: ""  # noqa: E731
-        decided = decide(column, [(0, facts)], given=None, is_text=False, place=place)
-        assert table.typed(column, None) == (decided, COLUMNS[column])
+        decided = decide_column(column, [(0, facts)], given=None, is_text=False, place=place)
+        assert table.cast_column(column, None) == (decided, COLUMNS[column])
 
 
 def test_one_word_among_numbers_is_an_error_with_its_line(tmp_path):
     table = table_of(tmp_path, "list.csv", "image,n\n1.jpg,1\n\n2.jpg,2\n3.jpg,x\n")
     with pytest.raises(InputError, match=r"'n': expected int, as 2 of 3.*'x' \('list.csv', line 5"):
-        table.typed("n", None)
-    assert table.typed("n", "string") == (Column("n", "string"), ["1", "2", "x"])
+        table.cast_column("n", None)
+    assert table.cast_column("n", "string") == (Column("n", "string"), ["1", "2", "x"])
 
 
 def test_lists_stand_as_json_and_as_python_writes_them_they_are_texts(tmp_path):
     text = "image,a,b\n" + '1.jpg,"[1, 2]","[\'x\']"\n2.jpg,"[3, 4]","[\'y\', \'z\']"\n'
     table = table_of(tmp_path, "list.csv", text)
     column = Column("a", "int", is_list=True, length=2)
-    assert table.typed("a", None) == (column, [(1, 2), (3, 4)])
-    assert table.typed("b", None) == (Column("b", "string"), ["['x']", "['y', 'z']"])
+    assert table.cast_column("a", None) == (column, [(1, 2), (3, 4)])
+    assert table.cast_column("b", None) == (Column("b", "string"), ["['x']", "['y', 'z']"])
 
 
 def test_an_empty_field_is_missing_and_a_quoted_one_is_an_empty_text(tmp_path):

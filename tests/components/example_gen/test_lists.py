@@ -172,7 +172,7 @@ def test_paths_may_lead_to_other_roots_and_no_further(tmp_path):
         "deep/3.jpg": f"{root}/deep/3.jpg",
         "2.jpg": f"{root}/2.jpg",
     }
-    assert [(left.name, left.code) for left in listing.left_out] == [
+    assert [(left.name, left.code) for left in listing.excluded] == [
         ("/etc/passwd", "OUTSIDE_INPUT_BASE"),
         ("http://x/y.jpg", "UNKNOWN_SCHEME"),
         ("../in2/z.jpg", "OUTSIDE_INPUT_BASE"),
@@ -193,7 +193,7 @@ def test_a_path_that_leads_out_of_the_list_s_folder_may_lead_below_a_root(tmp_pa
     root = folder(tmp_path / "photos", ("x.jpg",))
     (tmp_path / "in").mkdir()
     base = folder(tmp_path / "in", (), list__csv="../photos/x.jpg,cat\n")
-    assert [left.code for left in listed(base).left_out] == ["OUTSIDE_INPUT_BASE"]
+    assert [left.code for left in listed(base).excluded] == ["OUTSIDE_INPUT_BASE"]
     assert [entry.name for entry in listed(base, roots=(root,)).entries] == ["x.jpg"]
 
 

@@ -516,7 +516,7 @@ def test_columns_hold_what_their_files_are_whatever_they_are_called(
             for entry in listing.entries
         }
         assert kinds == {sounds: "audio", photos: "image"}
-        assert not listing.left_out
+        assert not listing.excluded
         assert not listing.columns
 
 

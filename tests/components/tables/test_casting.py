@@ -6,8 +6,8 @@ import pyarrow.parquet
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.tables.casting import typed
-from components.tables.kinds import column_facts, decide
+from components.tables.casting import cast_column
+from components.tables.kinds import column_facts, decide_column
 
 
 @given(st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False, allow_infinity=False))
@@ -16,10 +16,10 @@ def test_every_number_as_python_writes_it_is_one_in_lists_and_in_tables(number):
     kind = "int" if isinstance(number, int) else "float"
     for values in ([text], [text, "1" if kind == "int" else "0.25"]):
         facts = column_facts(pa.array(values), np.arange(len(values)), are_texts=True)
-        decided = decide("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+        decided = decide_column("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
         assert decided is not None
         assert decided.kind == kind
-        read = typed(pa.array(values), decided, floats=pa.float64())
+        read = cast_column(pa.array(values), decided, floats=pa.float64())
         assert read[0].as_py() == number
 
 
@@ -27,7 +27,7 @@ def test_every_number_as_python_writes_it_is_one_in_lists_and_in_tables(number):
 def test_what_is_taken_for_a_number_can_be_written_again_as_it_was(text):
     """Python's own reading is the truth: a number that it reads, and writes in the same way."""
     facts = column_facts(pa.array([text]), np.arange(1), are_texts=True)
-    decided = decide("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
+    decided = decide_column("x", [(0, facts)], given=None, is_text=False, place=lambda *_: "")
     assert decided is not None
     if decided.kind == "int":
         assert str(int(text)) == text

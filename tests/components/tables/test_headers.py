@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from components.tables.headers import doubt
+from components.tables.headers import find_header_doubt
 from trainer_utils.format import ConfigError, InputError
 
 # First rows of tables as people publish them, each with rows below it.
@@ -61,18 +61,18 @@ ROWS = {
 
 @pytest.mark.parametrize(("first", "rows"), HEADERS.values(), ids=HEADERS)
 def test_a_header_is_believed(first, rows):
-    assert doubt(first, rows) is None
+    assert find_header_doubt(first, rows) is None
 
 
 @pytest.mark.parametrize(("first", "rows"), ROWS.values(), ids=ROWS)
 def test_a_row_of_values_is_not_taken_for_a_header(first, rows):
-    assert doubt(first, rows) is not None
+    assert find_header_doubt(first, rows) is not None
 
 
 def test_a_name_that_a_setting_knows_shows_a_header():
     first, rows = ["How do you like it here?", "m"], [["well", "x"]]
-    assert doubt(first, rows) is not None
-    assert doubt(first, rows, known=["m"]) is None
+    assert find_header_doubt(first, rows) is not None
+    assert find_header_doubt(first, rows, known=["m"]) is None
 
 
 LINES = ["The film was great,pos\n", "A bore,neg\n", "So so,pos\n"]

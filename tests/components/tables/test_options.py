@@ -4,7 +4,7 @@ import dataclasses
 
 from components.audio_example_gen.settings import AudioSettings
 from components.image_example_gen.settings import ImageSettings
-from components.tables.options import TableOptions, chosen
+from components.tables.options import TableOptions, select_settings
 from components.tables.texts import TextRules
 from components.text_example_gen.settings import TextSettings
 
@@ -22,7 +22,7 @@ def test_every_setting_of_that_name_is_taken_and_what_is_not_set_is_the_default(
         max_chars=9,
         deduplicate=True,
     )
-    options = chosen(TableOptions, texts)
+    options = select_settings(TableOptions, texts)
     assert options == TableOptions(
         columns={"note": "ignore"},
         column_names=["text", "note"],
@@ -31,7 +31,7 @@ def test_every_setting_of_that_name_is_taken_and_what_is_not_set_is_the_default(
         encoding="iso8859-1",
     )
     assert (options.ignored, options.is_utf8) == ({"note"}, False)
-    assert dataclasses.asdict(chosen(TextRules, texts)) == {
+    assert dataclasses.asdict(select_settings(TextRules, texts)) == {
         "lowercase": True,
         "normalize": "NFC",
         "min_chars": 2,
@@ -39,4 +39,4 @@ def test_every_setting_of_that_name_is_taken_and_what_is_not_set_is_the_default(
         "deduplicate": True,
     }
     for settings in (ImageSettings(header=True), AudioSettings(header=True)):
-        assert chosen(TableOptions, settings) == TableOptions(header=True)
+        assert select_settings(TableOptions, settings) == TableOptions(header=True)

@@ -9,9 +9,9 @@ import pytest
 
 PROGRESS = """
 from pipelines.cli import output
-from pipelines.cli.output import shown_progress
+from pipelines.cli.output import show_progress
 output._PATIENCE_SECONDS = {patience}
-with shown_progress("Verifying") as advance:
+with show_progress("Verifying") as advance:
     for _ in range(4):
         advance(25, 100)
 print("done")

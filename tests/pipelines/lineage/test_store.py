@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pipelines.lineage import list_runs
-from pipelines.lineage.store import find_metadata, opened_store, shown_metadata
+from pipelines.lineage.store import find_metadata, open_store, without_password
 from trainer_utils.format import ConfigError, InputError
 
 
@@ -76,7 +76,7 @@ def test_a_store_in_a_file_with_a_strange_name_is_read(like_tfx, tmp_path):
 
 def test_several_read_a_store_at_once_while_a_run_writes_to_it(like_tfx, tmp_path, make_store):
     writer = make_store()
-    with opened_store(str(tmp_path)) as one, opened_store(str(tmp_path)) as other:
+    with open_store(str(tmp_path)) as one, open_store(str(tmp_path)) as other:
         writer.artifact("Model", "/new")
         assert len(one.get_artifacts()) == len(other.get_artifacts()) == 6
 
@@ -128,7 +128,7 @@ def test_other_addresses_are_refused(metadata):
     ],
 )
 def test_passwords_are_not_shown(metadata, shown):
-    assert shown_metadata(metadata) == shown
+    assert without_password(metadata) == shown
 
 
 @pytest.mark.parametrize("form", ["mysql://user:sesame@127.0.0.1:{}/db", "grpc://127.0.0.1:{}"])
@@ -138,7 +138,7 @@ def test_a_server_that_does_not_answer_is_an_error_without_the_password(form):
         metadata = form.format(free.getsockname()[1])
         with pytest.raises(InputError, match="Is the server running") as caught:
             list_runs(metadata)
-    assert shown_metadata(metadata) in str(caught.value)
+    assert without_password(metadata) in str(caught.value)
     assert "sesame" not in str(caught.value)
 
 

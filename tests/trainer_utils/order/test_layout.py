@@ -163,8 +163,8 @@ def test_lanes_hold_what_they_give_to_all_batches_and_their_part_of_what_is_left
             layout.lane_rows(range(num_lanes), size=layout.size(n)) for n in range(layout.steps)
         )
         spare = np.diff(bounds) - given
-        assert given.sum() == layout.begin(layout.steps) == records - layout.left_out
-        assert set(spare) <= {layout.left_out // num_lanes, -(-layout.left_out // num_lanes)}
+        assert given.sum() == layout.begin(layout.steps) == records - layout.num_dropped
+        assert set(spare) <= {layout.num_dropped // num_lanes, -(-layout.num_dropped // num_lanes)}
 
 
 @pytest.mark.parametrize("num_lanes", [2, 3, 8])

@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 from components.common.blobs import BlobReader
-from components.common.guard import one_input
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
+from components.common.reject_errors import reject_errors
 from components.common.rejects import RejectedInputError
 from trainer_utils.storage import find_file, list_files, open_for_reading
 
@@ -331,11 +331,11 @@ def left(listing):
 
 found = {}
 photos = read_layout(inputs("photos"), layout="auto")
-found["photos"] = [left(photos.left_out), sorted(entry.name for entry in photos.entries)]
+found["photos"] = [left(photos.excluded), sorted(entry.name for entry in photos.entries)]
 lists = read_layout(inputs("lists"), layout="auto")
-found["lists"] = [left(lists.left_out), sorted(entry.name for entry in lists.entries)]
-pieces, left_out = find_pieces(inputs("tables"), TextSettings(), folder="")
-found["tables"] = [left(left_out), sorted(piece.source for piece in pieces)]
+found["lists"] = [left(lists.excluded), sorted(entry.name for entry in lists.entries)]
+pieces, excluded = find_pieces(inputs("tables"), TextSettings(), folder="")
+found["tables"] = [left(excluded), sorted(piece.source for piece in pieces)]
 for name in ("a list", "a table"):
     try:
         if name == "a list":
@@ -432,7 +432,7 @@ RAISED = [
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
 def test_whatever_is_raised_for_one_input_is_its_reject(error):
-    with pytest.raises(RejectedInputError) as caught, one_input():
+    with pytest.raises(RejectedInputError) as caught, reject_errors():
         raise error
     assert caught.value.code == "INTERNAL"
     assert caught.value.detail.startswith(type(error).__name__)
@@ -441,10 +441,10 @@ def test_whatever_is_raised_for_one_input_is_its_reject(error):
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)], ids=repr)
 def test_the_user_may_always_end_the_run(error):
-    with pytest.raises(type(error)), one_input():
+    with pytest.raises(type(error)), reject_errors():
         raise error
 
 
 def test_a_reject_stays_what_it_is():
-    with pytest.raises(RejectedInputError, match="NOT_AUDIO: x"), one_input():
+    with pytest.raises(RejectedInputError, match="NOT_AUDIO: x"), reject_errors():
         raise RejectedInputError("NOT_AUDIO", "x")

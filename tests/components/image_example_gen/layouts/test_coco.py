@@ -74,7 +74,7 @@ def test_splits_come_from_the_names_of_the_files(coco, read):
         "train2017/sub/2.jpg": "train",
         "val2017/v.jpg": "eval",
     }
-    assert [(o.name, o.split, o.code) for o in listing.left_out] == [
+    assert [(o.name, o.split, o.code) for o in listing.excluded] == [
         ("gone.jpg", "train", "FILE_NOT_FOUND")
     ]
 
@@ -276,8 +276,8 @@ def test_a_name_of_no_image_is_a_reject_that_can_be_written(
 ):
     text = instances([image(1, name), image(2, "1.jpg")], [])
     listing = read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b""}))
-    assert [(o.name, o.split, o.code) for o in listing.left_out] == [(source, "eval", code)]
-    rejects = [Reject("eval", o.name, o.code, o.detail) for o in listing.left_out]
+    assert [(o.name, o.split, o.code) for o in listing.excluded] == [(source, "eval", code)]
+    rejects = [Reject("eval", o.name, o.code, o.detail) for o in listing.excluded]
     assert json.loads(render_rejects(rejects).encode())["source"] == display_path(source)
 
 

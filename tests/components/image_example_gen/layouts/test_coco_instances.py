@@ -33,7 +33,7 @@ def test_a_bad_annotation_leaves_its_image_out(tmp_path, read, write, annotation
     text = instances(images, [thing(2, 7, [0, 0, 1, 1]), annotation])
     write(tmp_path, **{"annotations.json": text, "1.jpg": b"", "2.jpg": b""})
     listing = read(tmp_path)
-    assert [(o.name, o.code) for o in listing.left_out] == [("1.jpg", "BAD_ANNOTATION")]
+    assert [(o.name, o.code) for o in listing.excluded] == [("1.jpg", "BAD_ANNOTATION")]
     assert [entry.name for entry in listing.entries] == ["2.jpg"]
 
 
@@ -87,7 +87,7 @@ def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, write, annota
     inputs = LayoutInputs(base=str(tmp_path), root="", files=files)
     listing = read_layout(inputs, layout="coco")
     assert [entry.name for entry in listing.entries] == ["val/2.jpg"]
-    ((name, code, text),) = [(o.name, o.code, o.detail) for o in listing.left_out]
+    ((name, code, text),) = [(o.name, o.code, o.detail) for o in listing.excluded]
     assert (name, code) == ("val/1.jpg", "BAD_ANNOTATION")
     assert re.search(detail, text)
     assert len(text) < 500
@@ -99,7 +99,7 @@ def test_the_size_of_an_image_matters_where_it_has_boxes(tmp_path, read, write, 
     text = instances(images, [thing(1, 7, [0, 0, 1, 1])])
     listing = read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b"", "2.jpg": b""}))
     assert [entry.name for entry in listing.entries] == ["2.jpg"]
-    assert [(o.name, o.code) for o in listing.left_out] == [("1.jpg", "BAD_ANNOTATION")]
+    assert [(o.name, o.code) for o in listing.excluded] == [("1.jpg", "BAD_ANNOTATION")]
 
 
 def test_a_box_a_pixel_outside_is_cut_off(tmp_path, read, write):
@@ -130,4 +130,4 @@ def test_a_first_annotation_without_a_box_does_not_hide_the_others(tmp_path, rea
     text = instances(images, [{"image_id": 1, "category_id": 7}, thing(2, 7, [0, 0, 1, 1])])
     listing = read(write(tmp_path, **{"instances_val.json": text, "1.jpg": b"", "2.jpg": b""}))
     assert [entry.name for entry in listing.entries] == ["2.jpg"]
-    assert [(o.name, o.code) for o in listing.left_out] == [("1.jpg", "BAD_ANNOTATION")]
+    assert [(o.name, o.code) for o in listing.excluded] == [("1.jpg", "BAD_ANNOTATION")]

@@ -31,7 +31,7 @@ def test_a_set_is_a_split_if_it_is_called_after_one(tmp_path, read, write, sets,
     write(base, **{f"ImageSets/{name}": text for name, text in sets.items()})
     listing = read(base)
     assert [entry.split for entry in listing.entries] == splits
-    assert listing.left_out == ()
+    assert listing.excluded == ()
 
 
 def test_a_name_that_looks_like_a_class_line_is_a_name_if_there_is_such_an_image(
@@ -45,7 +45,7 @@ def test_a_name_that_looks_like_a_class_line_is_a_name_if_there_is_such_an_image
         "JPEGImages/a 1.jpg": "train",
         "JPEGImages/a.jpg": "eval",
     }
-    assert [(o.name, o.code) for o in listing.left_out] == [("gone 0", "FILE_NOT_FOUND")]
+    assert [(o.name, o.code) for o in listing.excluded] == [("gone 0", "FILE_NOT_FOUND")]
 
 
 ODD_NAMES = [
@@ -81,7 +81,7 @@ def test_a_newline_in_a_name_does_no_harm(tmp_path, read, write):
     base = one(tmp_path, write, annotation(), "a\nb")
     assert [entry.name for entry in read(base).entries] == ["JPEGImages/a\nb.jpg"]
     write(base, **{"ImageSets/Main/train.txt": "a\nb\n"})
-    assert {(o.name, o.code) for o in read(base).left_out} == {
+    assert {(o.name, o.code) for o in read(base).excluded} == {
         ("JPEGImages/a\nb.jpg", None),
         ("a", "FILE_NOT_FOUND"),
         ("b", "FILE_NOT_FOUND"),

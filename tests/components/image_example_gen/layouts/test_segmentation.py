@@ -60,7 +60,7 @@ def test_the_first_place_with_sets_decides(tmp_path, read, write):
     write(tmp_path, **{"ImageSets/test.txt": "b\n", "test.txt": "b\n"})
     listing = read(tmp_path)
     assert found(listing) == {"JPEGImages/a.jpg": "eval"}
-    assert [(o.name, o.code, o.detail) for o in listing.left_out] == [
+    assert [(o.name, o.code, o.detail) for o in listing.excluded] == [
         ("JPEGImages/b.jpg", None, "in no image set")
     ]
 
@@ -76,11 +76,11 @@ def test_an_image_without_its_label_map_is_left_out_of_any_split(tmp_path, read,
     write(tmp_path, **{"SegmentationObject/b.png": "", "SegmentationClass/other.png": ""})
     listing = read(tmp_path)
     assert found(listing) == {"JPEGImages/a.jpg": split}
-    assert [(o.name, o.split, o.code) for o in listing.left_out] == [
+    assert [(o.name, o.split, o.code) for o in listing.excluded] == [
         ("gone", split, "FILE_NOT_FOUND"),
         ("JPEGImages/b.jpg", split, "NO_LABEL_MAP"),
     ]
-    assert listing.left_out[1].detail == "no label map SegmentationClass/b.png"
+    assert listing.excluded[1].detail == "no label map SegmentationClass/b.png"
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_a_label_map_that_leads_out_is_not_followed(tmp_path, read, write):
     (base / "SegmentationClass/a.png").symlink_to(tmp_path / "secret.png")
     listing = read(base)
     assert found(listing) == {"JPEGImages/b.jpg": None}
-    assert [(o.name, o.code, o.detail) for o in listing.left_out] == [
+    assert [(o.name, o.code, o.detail) for o in listing.excluded] == [
         (
             "JPEGImages/a.jpg",
             "OUTSIDE_INPUT_BASE",
@@ -123,5 +123,5 @@ def test_an_odd_name_is_taken(tmp_path, read, write, name):
 def test_hidden_files_are_counted_and_no_label_maps(tmp_path, read, write):
     hidden = {"JPEGImages/.DS_Store": "", "SegmentationClass/.DS_Store": ""}
     listing = read(write(tmp_path, **pairs("a"), **hidden))
-    assert [(o.name, o.code) for o in listing.left_out] == [("JPEGImages/.DS_Store", None)]
+    assert [(o.name, o.code) for o in listing.excluded] == [("JPEGImages/.DS_Store", None)]
     assert listing.found == 2

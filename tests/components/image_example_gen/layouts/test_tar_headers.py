@@ -43,7 +43,7 @@ def test_a_sparse_image_is_left_out_and_those_beside_it_are_read(tmp_path, read)
         assert archive.getmember("2.bmp").issparse()
     listing = read(tmp_path)
     assert [in_archive(tmp_path, entry) for entry in listing.entries] == [b"before", b"after"]
-    ((name, code, detail),) = [(o.name, o.code, o.detail) for o in listing.left_out]
+    ((name, code, detail),) = [(o.name, o.code, o.detail) for o in listing.excluded]
     assert (name, code) == ("x.tar/2.bmp", "SPARSE_MEMBER")
     assert "without -S" in detail
 

@@ -46,7 +46,7 @@ def test_splits_come_from_the_image_sets_and_all_images_are_counted(voc, read):
         "JPEGImages/a b.jpg": "train",
         "JPEGImages/c.png": "eval",
     }
-    assert {(left.name, left.split, left.code) for left in listing.left_out} == {
+    assert {(left.name, left.split, left.code) for left in listing.excluded} == {
         ("JPEGImages/unused.jpg", None, None),
         ("missing", "eval", "FILE_NOT_FOUND"),
     }
@@ -101,7 +101,7 @@ OUTSIDE = b"""<?xml version="1.0"?><!DOCTYPE a [<!ENTITY x SYSTEM "file:///etc/p
 )
 def test_a_bad_annotation_leaves_its_image_out(voc, read, text):
     (voc / "Annotations/a b.xml").write_bytes(text)
-    ((name, code),) = [(o.name, o.code) for o in read(voc).left_out if o.split == "train"]
+    ((name, code),) = [(o.name, o.code) for o in read(voc).excluded if o.split == "train"]
     assert (name, code) == ("JPEGImages/a b.jpg", "BAD_ANNOTATION")
 
 
@@ -115,7 +115,7 @@ def test_only_the_test_split_may_do_without_annotations(voc, read, write):
     write(voc, **{"ImageSets/Main/test.txt": "unused\n"})
     (voc / "Annotations/a b.xml").unlink()
     listing = read(voc)
-    assert {left.name: left.code for left in listing.left_out} == {
+    assert {left.name: left.code for left in listing.excluded} == {
         "JPEGImages/a b.jpg": "NO_ANNOTATION",
         "missing": "FILE_NOT_FOUND",
     }
@@ -161,7 +161,7 @@ def test_images_and_label_maps_are_paired_as_datum_pairs_them(pairs, read):
     generator = SegDatumGenerator(str(pairs), None)
     theirs = dict(generator(split="val", set_dir="ImageSets/Segmentation"))["b"]
     assert ours["eval"] == [theirs["image"], theirs["label"]]
-    assert [(left.name, left.code) for left in listing.left_out] == [
+    assert [(left.name, left.code) for left in listing.excluded] == [
         ("JPEGImages/c.jpg", "NO_LABEL_MAP")
     ]
 
@@ -221,7 +221,7 @@ def test_every_input_is_counted_and_every_reject_can_be_written(tmp_path, read, 
     with open(os.path.join(os.fsencode(base), b"JPEGImages/\xff.jpg"), "wb"):
         pass
     listing = read(base)
-    assert {os.fsencode(left.name): left.code for left in listing.left_out} == {
+    assert {os.fsencode(left.name): left.code for left in listing.excluded} == {
         b"JPEGImages/.DS_Store": None,
         b"JPEGImages/Thumbs.db": None,
         b"JPEGImages/no.jpg": "NO_ANNOTATION",
@@ -229,7 +229,7 @@ def test_every_input_is_counted_and_every_reject_can_be_written(tmp_path, read, 
         b"Annotations/alone.xml": "FILE_NOT_FOUND",
     }
     assert listing.found == 6
-    rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.left_out if o.code]
+    rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.excluded if o.code]
     lines = render_rejects(rejects).encode().splitlines()
     assert sorted(json.loads(line)["source"] for line in lines) == [
         "Annotations/alone.xml",
@@ -270,7 +270,7 @@ BAD_TEXTS = {
 
 @pytest.mark.parametrize(("text", "detail"), BAD_TEXTS.values(), ids=BAD_TEXTS)
 def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, read, write, text, detail):
-    (left,) = read(one(tmp_path, write, text)).left_out
+    (left,) = read(one(tmp_path, write, text)).excluded
     assert (left.name, left.code) == ("JPEGImages/a.jpg", "BAD_ANNOTATION")
     assert re.search(detail, left.detail)
     assert len(left.detail) < 500
@@ -279,7 +279,7 @@ def test_the_reject_of_a_bad_annotation_says_what_is_bad(tmp_path, read, write, 
 def test_an_annotation_of_a_claimed_size_is_not_read(tmp_path, read, write):
     base = one(tmp_path, write, annotation())
     os.truncate(base / "Annotations/a.xml", 1 << 40)  # takes no room on the disk
-    (left,) = read(base).left_out
+    (left,) = read(base).excluded
     assert (left.code, left.detail) == (
         "BAD_ANNOTATION",
         "expected at most 16777216 bytes, got 1099511627776",
@@ -295,7 +295,7 @@ def test_an_annotation_that_vanished_leaves_its_image_out_and_no_other(tmp_path,
     for name in "ac":
         (base / f"Annotations/{name}.xml").unlink()
     listing = read_layout(LayoutInputs(base=str(base), root="", files=files), layout="voc")
-    assert [(o.name, o.code) for o in listing.left_out] == [
+    assert [(o.name, o.code) for o in listing.excluded] == [
         ("JPEGImages/a.jpg", "UNREADABLE"),
         ("JPEGImages/c.jpg", "UNREADABLE"),
     ]
@@ -310,7 +310,7 @@ def test_a_link_that_leads_out_is_not_followed(tmp_path, read, write):
     write(tmp_path, **{"secret.xml": annotation(("secret", 1, 1, 2, 2)), "secret.txt": b"a\n"})
     (base / "Annotations/a.xml").unlink()
     (base / "Annotations/a.xml").symlink_to(tmp_path / "secret.xml")
-    assert [(o.name, o.code) for o in read(base, "voc").left_out] == [
+    assert [(o.name, o.code) for o in read(base, "voc").excluded] == [
         ("JPEGImages/a.jpg", "OUTSIDE_INPUT_BASE")
     ]
     (base / "ImageSets").mkdir()
@@ -330,7 +330,7 @@ def test_the_split_of_input_config_is_that_of_all(voc):
     files = {file.path: file for file in list_files(str(voc))}
     inputs = LayoutInputs(base=str(voc), root="", files=files, split="mine")
     listing = read_layout(inputs, layout="voc")
-    assert {e.split for e in listing.entries} == {o.split for o in listing.left_out} == {"mine"}
+    assert {e.split for e in listing.entries} == {o.split for o in listing.excluded} == {"mine"}
 
 
 @pytest.mark.parametrize("folder", ["JPEGImages", "Annotations"])

@@ -85,7 +85,7 @@ def test_a_key_without_an_image_and_what_is_no_file_are_left_out(tmp_path, read)
         archive.addfile(link)
     listing = read(tmp_path)
     assert [entry.name for entry in listing.entries] == ["x.tar/1.jpg"]
-    assert {(left.name, left.code) for left in listing.left_out} == {
+    assert {(left.name, left.code) for left in listing.excluded} == {
         ("x.tar/2", "NO_IMAGE"),
         ("x.tar/../3.jpg", "NOT_A_FILE"),
         ("x.tar/4.jpg", "NOT_A_FILE"),
@@ -186,7 +186,7 @@ def test_every_member_is_counted_and_every_reject_can_be_written(tmp_path, read)
     listing = read(tmp_path)
     assert [entry.name for entry in listing.entries] == ["train-0.tar/1.jpg"]
     assert {
-        os.fsencode(o.name).removeprefix(b"train-0.tar/"): o.code for o in listing.left_out
+        os.fsencode(o.name).removeprefix(b"train-0.tar/"): o.code for o in listing.excluded
     } == {
         b"2": "NO_IMAGE",
         b"3": "NO_IMAGE",
@@ -197,8 +197,8 @@ def test_every_member_is_counted_and_every_reject_can_be_written(tmp_path, read)
         b"__meta__": None,
         **{b"%d.jpg" % number: "NOT_A_FILE" for number in range(4, 9)},
     }
-    assert {left.split for left in listing.left_out} == {"train"}
-    rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.left_out if o.code]
+    assert {left.split for left in listing.excluded} == {"train"}
+    rejects = [Reject("train", o.name, o.code, o.detail) for o in listing.excluded if o.code]
     assert len(render_rejects(rejects).encode().splitlines()) == 8
 
 
@@ -208,7 +208,7 @@ def test_an_image_that_is_a_link_is_one_reject_whatever_lies_beside_it(tmp_path,
         link = tarfile.TarInfo("2.jpg")
         link.type, link.linkname = tarfile.LNKTYPE, "1.jpg"
         archive.addfile(link)
-    assert [(o.name, o.code) for o in read(tmp_path).left_out] == [("x.tar/2.jpg", "NOT_A_FILE")]
+    assert [(o.name, o.code) for o in read(tmp_path).excluded] == [("x.tar/2.jpg", "NOT_A_FILE")]
 
 
 def test_files_that_are_not_used_are_logged_once_an_extension(tmp_path, read, caplog):
@@ -297,7 +297,7 @@ def test_an_archive_among_photos_does_not_hide_them(tmp_path, read, write, photo
     write_tar(tmp_path / "cat/backup.tar", {"old.jpg": b"x"})
     write(tmp_path, **{photo: b"x"})
     listing = read(tmp_path)
-    assert photo in {each.name for each in (*listing.entries, *listing.left_out)}
+    assert photo in {each.name for each in (*listing.entries, *listing.excluded)}
     assert [e.name for e in read(tmp_path, "tar").entries] == ["cat/backup.tar/old.jpg"]
 
 

@@ -1,8 +1,9 @@
 """Moves records, in their frames, to the shards that the plan gives them: plain functions.
 
-A task whose records fit into memory is gathered right from the input. Else there are two passes:
-`scatter_records` reads some input once and writes it as a run, sorted by place; `gather_task` reads
-of every run the part that belongs to its shards, as much at a time as memory may hold.
+A task whose records fit into memory is gathered directly from the input. Otherwise there are two
+passes: `scatter_records` reads some input once and writes it as a run, sorted by place;
+`gather_task` reads the part of every run that belongs to its shards, as much at a time as memory
+may hold.
 """
 
 import dataclasses
@@ -38,13 +39,13 @@ from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import join, make_folder, open_for_reading, write_atomically
 
 __all__ = [
-    "MovedRecords",
     "Reading",
     "RunPart",
+    "ShardGroup",
     "gather_task",
-    "read_lot",
+    "read_group",
+    "read_groups",
     "read_part",
-    "read_together",
     "scatter_records",
 ]
 
@@ -54,7 +55,7 @@ _Placed = tuple[RecordBlock, npt.NDArray[np.int64]]
 
 
 @dataclasses.dataclass(frozen=True)
-class MovedRecords:
+class ShardGroup:
     """Some input shards of a split that are read one after the other.
 
     Args:
@@ -67,7 +68,7 @@ class MovedRecords:
 
     @property
     def key(self) -> str:
-        """Its name among all lots."""
+        """Its name among all groups."""
         return f"{self.layout.split}-{self.shards[0][0]:012d}-{self.shards[0][2].source:04d}"
 
 
@@ -100,28 +101,28 @@ class Reading:
         return cls(facts={source: DatasetFacts() for source in infer})
 
     def merge(self, other: "Reading", *, where: str) -> None:
-        """Takes in what was read elsewhere; `where` goes into an error of facts that differ."""
+        """Adds what another thread read; `where` goes into the error where facts differ."""
         for source, content in other.content.items():
             self.content[source] = combine_checksums([self.content.get(source, 0), content])
         for source, facts in other.facts.items():
             self.facts[source].merge(facts, where=where)
 
 
-def read_lot(
-    lot: MovedRecords, reading: Reading, *, block_bytes: int = BLOCK_BYTES
+def read_group(
+    group: ShardGroup, reading: Reading, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[_Placed]:
-    """The verified blocks of a lot, each with its records' places.
+    """The verified blocks of a group, each with its records' places.
 
     Args:
-        lot: the shards.
-        reading: is told what was read; where it has facts of an input, they grow.
+        group: the shards.
+        reading: what was read is added to it, and to its facts of an input where it has some.
         block_bytes: about how much is read at a time.
 
     Raises:
         CorruptShardError: a shard is damaged.
         DatasetError: it has another number of records than was planned with.
     """
-    for first, records, given in lot.shards:
+    for first, records, given in group.shards:
         source, shard = given.source, given.shard
         number = first
         index = read_index(shard) if shard.index_path is not None else None
@@ -134,7 +135,7 @@ def read_lot(
             reading.content[source] = combine_checksums(sums)
             if source in reading.facts:
                 reading.facts[source].add(block, path=shard.path, takes_lists=False)
-            yield block, lot.layout.places(number, stop)
+            yield block, group.layout.places(number, stop)
             number = stop
         if number != first + records:
             more = "more" if number > first + records else str(number - first)
@@ -145,15 +146,15 @@ def read_lot(
             )
 
 
-def read_together(
-    lots: Sequence[MovedRecords], reading: Reading, *, block_bytes: int = BLOCK_BYTES
+def read_groups(
+    groups: Sequence[ShardGroup], reading: Reading, *, block_bytes: int = BLOCK_BYTES
 ) -> Iterator[_Placed]:
-    """As `read_lot` for all that goes into memory: some shards at a time, in their order."""
-    parts = [MovedRecords(lot.layout, (item,)) for lot in lots for item in lot.shards]
+    """Like `read_group`, for groups that fit into memory: several shards at a time, in order."""
+    parts = [ShardGroup(group.layout, (item,)) for group in groups for item in group.shards]
     readings = [Reading.of(reading.facts) for _ in parts]
 
-    def read(part: MovedRecords, own: Reading) -> list[_Placed]:
-        return list(read_lot(part, own, block_bytes=block_bytes))
+    def read(part: ShardGroup, own: Reading) -> list[_Placed]:
+        return list(read_group(part, own, block_bytes=block_bytes))
 
     # Reading and filling new memory are the system's work, at which threads help each other.
     with futures.ThreadPoolExecutor(_SHARDS_AT_ONCE) as pool:
@@ -163,7 +164,7 @@ def read_together(
 
 
 def scatter_records(
-    lot: MovedRecords,
+    group: ShardGroup,
     tasks: Sequence[Task],
     reading: Reading,
     *,
@@ -171,12 +172,12 @@ def scatter_records(
     memory_bytes: int,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[tuple[int, int, RunPart]]:
-    """Writes a lot as runs that are sorted by place.
+    """Writes a group as runs that are sorted by place.
 
     Args:
-        lot: what to read.
+        group: what to read.
         tasks: of its split.
-        reading: is told what was read.
+        reading: what was read is added to it.
         uri: of the new dataset, in whose working folder the runs go.
         memory_bytes: of a run.
         block_bytes: about how much is read or joined at a time.
@@ -185,7 +186,7 @@ def scatter_records(
         For each bucket that a run has records of: number of task, number of bucket, part.
     """
     held = PlacedRecords()
-    for block, places in read_lot(lot, reading, block_bytes=block_bytes):
+    for block, places in read_group(group, reading, block_bytes=block_bytes):
         held.add(block, places)
         if held.held_bytes >= memory_bytes:
             yield from _write_run(held, tasks, uri, block_bytes)

@@ -1,6 +1,6 @@
 """One guard round the work on one input: whatever a library raises, the run goes on.
 
-    with one_input():
+    with reject_errors():
         media = store_media(…)      # raises RejectedInputError alone
 
 Its own code knows what each library raises; this is for what nobody knew.
@@ -10,13 +10,13 @@ from types import TracebackType
 
 from components.common.rejects import RejectedInputError
 
-__all__ = ["one_input"]
+__all__ = ["reject_errors"]
 
 _MOST_SHOWN = 200  # characters of what a library says
 _PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
-class one_input:
+class reject_errors:
     """Turns every error but `RejectedInputError` into one, of the code INTERNAL.
 
     It names the exception. Those by which a user or the system ends the process pass. A class,

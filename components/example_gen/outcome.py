@@ -1,4 +1,4 @@
-"""The last checks of a conversion, and the properties of TFX that are read on the way.
+"""The inputs that TFX's properties mean, and whether the outcome of a conversion is good.
 
 located = locate_inputs(exec_properties, is_source_file=is_list, unit="images")
 check_outcome(conversion, plan, rejects, written=99, uri=uri)
@@ -113,5 +113,5 @@ def check_outcome(
     except InputError as error:
         write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
         if settings.layout == "auto" and not written:
-            raise InputError(f"{error} {conversion.looked_for(list_names(base))}") from None
+            raise InputError(f"{error} {conversion.describe_search(list_names(base))}") from None
         raise

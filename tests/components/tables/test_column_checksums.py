@@ -6,7 +6,7 @@ import google_crc32c
 import pyarrow as pa
 import pytest
 
-from components.tables.column_sums import column_sums
+from components.tables.column_checksums import column_checksums
 from trainer_utils.format.crc32c import combine_crc32c
 
 ROWS = {
@@ -21,7 +21,7 @@ def checked(data: bytes) -> tuple[int, int]:
 
 
 def test_streams_are_lengths_and_values():
-    found = {(column, stream): rest for column, stream, *rest in column_sums(pa.table(ROWS))}
+    found = {(column, stream): rest for column, stream, *rest in column_checksums(pa.table(ROWS))}
     assert {key: tuple(rest) for key, rest in found.items()} == {
         ("text", "lengths"): checked(struct.pack("<4q", 1, -1, 7, 0)),
         ("text", "values"): checked("agröße".encode()),
@@ -36,8 +36,8 @@ def test_streams_are_lengths_and_values():
 @pytest.mark.parametrize("cut", range(5))
 def test_sums_of_parts_make_that_of_the_whole(cut):
     table = pa.table(ROWS)
-    whole = column_sums(table)
-    parts = [column_sums(table.slice(0, cut)), column_sums(table.slice(cut))]
+    whole = column_checksums(table)
+    parts = [column_checksums(table.slice(0, cut)), column_checksums(table.slice(cut))]
     for (*names, length, crc), first, second in zip(whole, *parts, strict=True):
         assert names == [*first[:2]] == [*second[:2]]
         assert length == first[2] + second[2]
@@ -46,10 +46,10 @@ def test_sums_of_parts_make_that_of_the_whole(cut):
 
 def test_a_text_is_the_same_in_any_type_of_arrow():
     texts = pa.array(ROWS["text"])
-    plain = column_sums(pa.table({"t": texts}))
+    plain = column_checksums(pa.table({"t": texts}))
     for other in (
         texts.cast(pa.large_string()),
         texts.cast(pa.binary()),
         texts.dictionary_encode(),
     ):
-        assert column_sums(pa.table({"t": other})) == plain
+        assert column_checksums(pa.table({"t": other})) == plain

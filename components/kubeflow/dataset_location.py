@@ -1,8 +1,8 @@
 """Datasets that are kept where Kubeflow's launcher does not copy them.
 
 uri = place_dataset("/minio/bucket/…/examples", "minio://bucket/…/examples", "/mnt/datasets")
-# the shards go to uri; leave_reference(path, uri) leaves a small file in the artifact itself
-read_from(path)     # where a dataset is: in the artifact's folder, or where that file says
+# the shards go to uri; write_reference(path, uri) leaves a small file in the artifact itself
+find_dataset(path)     # where a dataset is: in the artifact's folder, or where that file says
 
 The launcher copies each input whole to the pod's disk, used or not, and each output back. With a
 volume that the pods share (or `gs://`, which TensorFlow reads by itself) nothing is copied.
@@ -19,9 +19,9 @@ from trainer_utils.storage import is_remote
 __all__ = [
     "REFERENCE_FILE",
     "check_dataset_root",
-    "leave_reference",
+    "find_dataset",
     "place_dataset",
-    "read_from",
+    "write_reference",
 ]
 
 REFERENCE_FILE = "dataset_location.json"
@@ -56,12 +56,12 @@ def check_dataset_root(root: str) -> None:
         )
 
 
-def leave_reference(path: str, uri: str) -> None:
+def write_reference(path: str, uri: str) -> None:
     """Says in the artifact's folder that its dataset is at `uri`."""
     write_json(os.path.join(path, REFERENCE_FILE), {_KEY: uri})
 
 
-def read_from(path: str) -> str:
+def find_dataset(path: str) -> str:
     """The uri of the dataset of an artifact that lies at `path`."""
     reference = os.path.join(path, REFERENCE_FILE)
     if not os.path.isfile(reference):

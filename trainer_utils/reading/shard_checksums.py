@@ -1,12 +1,12 @@
 """Whether shards are the files that the manifest names: their whole sums, beside the reading.
 
-    sums = ShardSums({path: entry}, skips=False)
+    sums = ShardChecksums({path: entry}, skips=False)
     sums.begin(path)         # as a shard is opened; returns at once
     sums.finish()            # before the last batch of an epoch; raises where one is another
 
-A shard of another run may have the same size, and records that are whole: only its sum tells. One
-thread goes through each file as it is opened, at 4 GB/s while its bytes are being read anyway, and
-no file a second time while it stays as it is.
+A shard of another run may have the same size, and records that are whole: only its checksum
+differs. One thread goes through each file as it is opened, at 4 GB/s while its bytes are being read
+anyway, and no file a second time while it stays as it is.
 """
 
 import queue
@@ -25,7 +25,7 @@ from trainer_utils.format import (
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.storage import file_version, open_for_reading, remove_file
 
-__all__ = ["ShardSums"]
+__all__ = ["ShardChecksums"]
 
 _READ_BYTES = 1 << 18  # 256 KiB, which stay in the cache of a core
 
@@ -36,7 +36,7 @@ _lock = threading.Lock()
 _worker: threading.Thread | None = None
 
 
-class ShardSums:
+class ShardChecksums:
     """Compares shards with the manifest; from several threads at once.
 
     Args:
@@ -105,7 +105,7 @@ class _Check:
     def __init__(self, path: str, location: str, entry: Shard, skips: bool) -> None:
         self._path, self._location, self._entry, self._skips = path, location, entry, skips
         self._lock = threading.Lock()
-        self._state: str | None = None  # of the file that was looked at
+        self._state: str | None = None  # of the file that was checked
         self.is_done = False
         self.error: CorruptShardError | None = None
 
@@ -147,7 +147,7 @@ class _Check:
         return error
 
     def _difference(self, crc: int) -> CorruptShardError | None:
-        """What is amiss: the first record that is damaged, or that all of them are others."""
+        """The problem: the first damaged record, or that all records are others."""
         contents = []
         try:
             with open_records(self._location) as stream:

@@ -60,17 +60,17 @@ def check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Probl
             yield Problem(
                 path, f"{files.path(path)!r}: is no part of the dataset by its manifest. Remove it."
             )
-    told = [
+    problems = [
         *_accounting(files, manifest),
         *_datum(files, manifest),
         *_rejects(files, manifest),
     ]
-    yield from told
-    yield from _sums(files, manifest, known={problem.path for problem in told})
+    yield from problems
+    yield from _sums(files, manifest, known={problem.path for problem in problems})
 
 
 def unchecked_files(files: DatasetFiles, manifest: Manifest) -> list[str]:
-    """The small files of which a manifest of format version 1 has no sum."""
+    """The small files of which a manifest of format version 1 has no checksum."""
     if manifest.files is not None:
         return []
     return [
@@ -90,18 +90,18 @@ def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
         try:
             info = parse_shard_info(files.read_text(DATUM_SHARDS_FILE), path=DATUM_SHARDS_FILE)
         except DatasetError:
-            return  # told elsewhere
+            return  # reported by another check
         own = [path for shards in info.values() for path in shards if is_shard_file(path)]
     if own:
         yield Problem(
             MANIFEST_FILE,
             f"{files.path(MANIFEST_FILE)!r}: is missing, though {own[0]!r} is of a dataset that "
-            "has one. What it should hold cannot be told: write the dataset again.",
+            "has one. What it should hold is unknown: write the dataset again.",
         )
 
 
 def _sums(files: DatasetFiles, manifest: Manifest, *, known: set[str]) -> Iterator[Problem]:
-    """Compares the content of small files with their sums."""
+    """Compares the content of small files with their checksums."""
     for path, digest in (manifest.files or {}).items():
         if path in known:
             continue
@@ -203,7 +203,7 @@ def label_features(files: DatasetFiles, manifest: Manifest) -> tuple[str, ...]:
     try:
         integers = [name for name, feature in features(files).items() if feature.type == "int"]
     except DatasetError:
-        return ()  # told elsewhere
+        return ()  # reported by another check
     return tuple(n for n in integers if n in _LABELS or _vocabulary(n) in files.sizes)
 
 
@@ -226,7 +226,7 @@ def check_labels(
             if (path := _vocabulary(name)) is not None and path in files.sizes
         }
     except DatasetError as error:
-        if manifest.files is None:  # else told elsewhere
+        if manifest.files is None:  # else another check reports it
             yield Problem.of(error, MANIFEST_FILE)
         return
     for split in manifest.splits:

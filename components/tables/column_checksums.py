@@ -1,6 +1,6 @@
 """Sums of the columns of a Parquet file, the same however its rows are grouped and compressed.
 
-    column_sums(table)       # [('text', 'lengths', 8_000, 0x1C29…), ('text', 'values', …), …]
+    column_checksums(table)       # [('text', 'lengths', 8_000, 0x1C29…), ('text', 'values', …), …]
 
 Each column is one or more streams of bytes, which go on from one group of rows to the next: sums
 of parts make that of the whole (`combine_crc32c`).
@@ -15,13 +15,13 @@ import pyarrow.compute as pc
 from components.tables.rows import one_array
 from trainer_utils.format.crc32c import extend_crc32c
 
-__all__ = ["column_sums"]
+__all__ = ["column_checksums"]
 
 _MISSING = -1  # in place of a length
 _Stream = tuple[str, bytes]
 
 
-def column_sums(table: pa.Table) -> list[tuple[str, str, int, int]]:
+def column_checksums(table: pa.Table) -> list[tuple[str, str, int, int]]:
     """Of each stream: its column, its name, how many bytes it has, and their CRC-32C."""
     return [
         (name, stream, len(data), extend_crc32c(0, data))

@@ -1,6 +1,6 @@
 """Lists whose files lie outside of the inputs: one error, with the setting that cures it.
 
-refuse_outside(listing, settings, base="lists/")
+check_image_roots(listing, settings, base="lists/")
 suggest_roots(["/data/a/1.jpg", "/data/b/2.jpg"], base="lists/")     # ["/data"]
 """
 
@@ -15,19 +15,19 @@ from components.example_gen.media_settings import MediaSettings
 from trainer_utils.format import InputError
 from trainer_utils.storage import is_remote
 
-__all__ = ["OUTSIDE", "command_for", "refuse_outside", "suggest_roots"]
+__all__ = ["OUTSIDE", "check_image_roots", "command_for", "suggest_roots"]
 
 OUTSIDE = "OUTSIDE_INPUT_BASE"
 _MOST_ROOTS = 3
 
 
-def refuse_outside(listing: Listing, settings: MediaSettings, *, base: str) -> None:
+def check_image_roots(listing: Listing, settings: MediaSettings, *, base: str) -> None:
     """Refuses to begin where more files than may be rejected lie outside.
 
     Raises:
         InputError: the message says how many, shows the first, and names the folders to allow.
     """
-    outside = [left for left in listing.left_out if left.code == OUTSIDE]
+    outside = [left for left in listing.excluded if left.code == OUTSIDE]
     if len(outside) <= settings.max_reject_fraction * listing.found:
         return
     first = outside[0]

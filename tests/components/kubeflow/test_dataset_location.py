@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.kubeflow.elsewhere import leave_reference, place_dataset, read_from
+from components.kubeflow.dataset_location import find_dataset, place_dataset, write_reference
 from trainer_utils.format import ConfigError
 
 
@@ -11,9 +11,9 @@ def test_a_dataset_is_kept_in_the_artifact_or_elsewhere(tmp_path):
     assert place_dataset(path, uri, "") == path
     assert place_dataset(path, uri, "/mnt/data") == "/mnt/data/b/run/examples"
     assert place_dataset(path, uri, "gs://c/d") == "gs://c/d/b/run/examples"
-    assert read_from(path) == path
-    leave_reference(path, "gs://c/d/b/run/examples")
-    assert read_from(path) == "gs://c/d/b/run/examples"
+    assert find_dataset(path) == path
+    write_reference(path, "gs://c/d/b/run/examples")
+    assert find_dataset(path) == "gs://c/d/b/run/examples"
 
 
 @pytest.mark.parametrize("root", ["data", "./data", "s3://b", "minio://b"])

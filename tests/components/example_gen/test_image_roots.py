@@ -7,15 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.listing import LeftOut, Listing
-from components.example_gen.outside import refuse_outside, suggest_roots
+from components.common.listing import ExcludedInput, Listing
+from components.example_gen.image_roots import check_image_roots, suggest_roots
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import InputError
 
 
 def listing_of(*uris: str, inside: int = 0) -> Listing:
-    outside = (LeftOut(u, None, "OUTSIDE_INPUT_BASE", f"line {n}: no") for n, u in enumerate(uris))
-    others = (LeftOut(f"{n}.jpg", None, None, "skipped") for n in range(inside))
+    outside = (
+        ExcludedInput(u, None, "OUTSIDE_INPUT_BASE", f"line {n}: no") for n, u in enumerate(uris)
+    )
+    others = (ExcludedInput(f"{n}.jpg", None, None, "skipped") for n in range(inside))
     return Listing((), (*outside, *others))
 
 
@@ -50,7 +52,7 @@ def test_every_file_is_below_a_suggested_root_and_none_is_a_whole_disk(paths):
 def test_a_thousand_files_outside_are_one_line():
     uris = [f"/data/photos/{number}.jpg" for number in range(1000)]
     with pytest.raises(InputError) as error:
-        refuse_outside(listing_of(*uris), ImageSettings(), base="lists")
+        check_image_roots(listing_of(*uris), ImageSettings(), base="lists")
     message = str(error.value)
     assert "\n" not in message
     assert len(message) < 400
@@ -61,6 +63,6 @@ def test_a_thousand_files_outside_are_one_line():
 
 def test_as_many_as_may_be_rejected_are_no_error():
     listing = listing_of("/data/1.jpg", inside=9)
-    refuse_outside(listing, ImageSettings(max_reject_fraction=0.1), base="lists")
+    check_image_roots(listing, ImageSettings(max_reject_fraction=0.1), base="lists")
     with pytest.raises(InputError, match="1 of 10 outside"):
-        refuse_outside(listing, ImageSettings(max_reject_fraction=0.09), base="lists")
+        check_image_roots(listing, ImageSettings(max_reject_fraction=0.09), base="lists")
