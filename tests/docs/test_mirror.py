@@ -47,7 +47,7 @@ THROUGH = {
         "components/example_gen/file_transforms.py",
         "components/example_gen/manifest.py",
     ],
-    "tests/components/image_example_gen/test_rejects.py": ["components/example_gen/conclusion.py"],
+    "tests/components/image_example_gen/test_rejects.py": ["components/example_gen/outcome.py"],
     "tests/components/image_example_gen/test_refusals.py": ["components/example_gen/settings.py"],
     "tests/components/example_gen/test_several_kinds.py": [
         "components/example_gen/file_kinds.py",
@@ -73,7 +73,7 @@ THROUGH = {
     "tests/components/schema_export/test_executor.py": ["components/schema_export/agreement.py"],
     "tests/components/shard_balancer/test_executor.py": [
         "components/shard_balancer/inputs.py",
-        "components/shard_balancer/moves.py",
+        "components/shard_balancer/scatter_gather.py",
         "components/shard_balancer/planning.py",
         "components/shard_balancer/records.py",
         "components/shard_balancer/survey.py",

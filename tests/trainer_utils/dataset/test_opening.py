@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from trainer_utils.dataset import open_dataset, uri_of
+from trainer_utils.dataset import open_dataset
 from trainer_utils.format import DatasetError, Feature, SplitRange, render_features
 from trainer_utils.format.naming import WORKING_FOLDER
 
@@ -198,25 +198,6 @@ def test_a_range_of_records_lies_in_parts_of_files(ours, start, stop, expected):
 
 
 # --- Where it is ---
-
-
-@pytest.mark.parametrize(
-    "spelling",
-    [
-        "{}",
-        "{}/",
-        "{}/Split-train",
-        "{}/Split-train/*",
-        "{}/Split-eval/*",
-        "{}/Split-train/data_tfrecord-*",
-    ],
-)
-def test_a_dataset_is_found_by_the_patterns_that_a_trainer_gets(spelling):
-    assert uri_of(spelling.format("gs://bucket/examples/7")) == "gs://bucket/examples/7"
-
-
-def test_a_folder_above_the_dataset_may_be_called_as_a_split_is():
-    assert uri_of("gs://bucket/Split-up/7") == "gs://bucket/Split-up/7"
 
 
 def test_a_tfx_artifact_is_opened_at_its_uri(ours):
