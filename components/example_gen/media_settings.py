@@ -26,6 +26,7 @@ class MediaSettings(ExampleGenSettings):
     def for_manifest(self) -> JsonObject:
         """The settings as a manifest keeps them, those of images and sounds among them."""
         config = super().for_manifest()
-        for name in ("images", "audio"):
-            config |= config.pop(name)
+        images, audio = config.pop("images"), config["audio"]
+        config.update(images)
+        config.update(audio)  # which stays by itself too, as in every manifest so far
         return config
