@@ -133,6 +133,10 @@ def test_any_damage_is_our_error_or_read_as_tensorflow_reads_it():
             theirs = counted([bytes(bad)])
         except Exception:  # of things beside the values, such as a group without its end
             continue
+        if any(name == "" for name, _ in mine):
+            # An entry whose key became an unknown field: C++ gives it an empty key, as we do, and
+            # protobuf 4 and newer in Python set the whole entry aside.
+            continue
         read += 1
         assert mine == theirs, bytes(bad)
     assert read > 500 < refused
