@@ -27,7 +27,7 @@ from trainer_utils.storage import (
     read_bytes_of_size,
 )
 
-__all__ = ["ImageRoot", "LayoutInputs", "select_readable", "unreadable_folders"]
+__all__ = ["ImageRoot", "LayoutInputs", "decode_text", "select_readable", "unreadable_folders"]
 
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -131,15 +131,7 @@ class LayoutInputs:
         Raises:
             InputError: it is not UTF-8.
         """
-        try:
-            return self.read_bytes(path).decode("utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise InputError.at(
-                path,
-                expected="UTF-8",
-                got=repr(error.object[error.start : error.end]),
-                offset=error.start,
-            ) from error
+        return decode_text(self.read_bytes(path), path=path)
 
     def resolve(self, uri: str, *, folder: str) -> tuple[str, Blob]:
         """The name and the file that a row of a list means.
@@ -232,6 +224,24 @@ def _check_folders_readable(files: Mapping[str, InputFile], path: str) -> None:
         folder = files.get(path)
         if folder is not None and folder.is_folder and folder.problem is not None:
             raise RejectedInputError(*folder.problem)
+
+
+def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
+    """UTF-8, with or without a byte order mark.
+
+    Args:
+        data: of the whole file.
+        path: of the file, for the error.
+        errors: as `bytes.decode` takes it.
+
+    Raises:
+        InputError: it is not UTF-8.
+    """
+    try:
+        return data.decode("utf-8-sig", errors)
+    except UnicodeDecodeError as error:
+        got = repr(error.object[error.start : error.end])
+        raise InputError.at(path, expected="UTF-8", got=got, offset=error.start) from error
 
 
 def _whole(root: str) -> str:

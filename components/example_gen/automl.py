@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from components.common.layout_inputs import LayoutInputs
+from components.common.layout_inputs import LayoutInputs, decode_text
 from components.example_gen.list_table import ListTable, note_rows
 from components.tables.headers import refuse_doubtful
 from components.tables.pieces import row_starts
@@ -61,15 +61,7 @@ def automl_rows(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> li
 
 def _rows(data: bytes, path: str, delimiter: str, *, strict: bool) -> list[Row]:
     """Each row that is not blank, with the line that it ends in."""
-    try:
-        text = data.decode("utf-8-sig", "strict" if strict else "replace")
-    except UnicodeDecodeError as error:
-        raise InputError.at(
-            path,
-            expected="UTF-8",
-            got=repr(error.object[error.start : error.end]),
-            offset=error.start,
-        ) from error
+    text = decode_text(data, path=path, errors="strict" if strict else "replace")
     reader = csv.reader(io.StringIO(text, newline=""), strict=strict, delimiter=delimiter)
     try:
         return [(reader.line_num, row) for row in reader if any(field.strip() for field in row)]

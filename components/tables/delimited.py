@@ -23,7 +23,6 @@ from components.tables.options import TableOptions
 from components.tables.pieces import (
     MAX_COLUMNS,
     Piece,
-    RowTooLong,
     UnclosedQuote,
     cut,
     row_ends,
@@ -64,22 +63,12 @@ def find_pieces(
             "delimiter": delimiter,
             "lines_before": head[:start].count(b"\n"),
         }
+        whole = Piece(path=path, source=source, layout=layout, split=split, details=details)
         try:
             parts = cut(stream, start=start, delimiter=delimiter.encode())
             # A header alone is a piece as well, so that it is compared with those of other files.
             for part in itertools.chain([next(parts, (start, start))], parts):
-                too_long = isinstance(part, RowTooLong)
-                begin, end = (part.start, part.stop) if isinstance(part, RowTooLong) else part
-                yield Piece(
-                    path=path,
-                    source=source,
-                    layout=layout,
-                    split=split,
-                    start=begin,
-                    stop=end,
-                    too_long=too_long,
-                    details=details,
-                )
+                yield whole.narrow(part)
         except UnclosedQuote as error:
             stream.seek(0)
             line = _count_lines(stream, error.offset) + 1

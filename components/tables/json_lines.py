@@ -21,7 +21,7 @@ from components.tables.json_objects import (
     is_ignored,
     without_twins,
 )
-from components.tables.pieces import Piece, RowTooLong, cut
+from components.tables.pieces import Piece, cut
 from components.tables.rows import BadRow, Rows, not_utf8, one_array
 from trainer_utils.format.json_text import JsonObject
 
@@ -37,19 +37,9 @@ def find_pieces(
     inputs: LayoutInputs, path: str, *, source: str, layout: str, split: str | None
 ) -> Iterator[Piece]:
     """Cuts a file into pieces of whole lines."""
+    whole = Piece(path=path, source=source, layout=layout, split=split)
     with inputs.open(path) as stream:
-        for part in cut(stream):
-            too_long = isinstance(part, RowTooLong)
-            begin, end = (part.start, part.stop) if isinstance(part, RowTooLong) else part
-            yield Piece(
-                path=path,
-                source=source,
-                layout=layout,
-                split=split,
-                start=begin,
-                stop=end,
-                too_long=too_long,
-            )
+        yield from map(whole.narrow, cut(stream))
 
 
 def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:

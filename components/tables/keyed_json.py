@@ -17,7 +17,7 @@ from components.tables.json_objects import (
     flatten_object,
     without_twins,
 )
-from components.tables.pieces import Piece, RowTooLong, cut
+from components.tables.pieces import Piece, cut
 from components.tables.rows import BadRow, Rows, lines_of
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject
@@ -54,19 +54,9 @@ def find_pieces(
             )
         first = len(head) - len(body) + 1
         entries.row_ends(opener)
-        for part in cut(stream, start=first, rows=entries):
-            too_long = isinstance(part, RowTooLong)
-            begin, end = (part.start, part.stop) if isinstance(part, RowTooLong) else part
-            yield Piece(
-                path=path,
-                source=source,
-                layout="json",
-                split=split,
-                start=begin,
-                stop=end,
-                too_long=too_long,
-                details={"opener": opener.decode(), "first": first},
-            )
+        details = {"opener": opener.decode(), "first": first}
+        whole = Piece(path=path, source=source, layout="json", split=split, details=details)
+        yield from map(whole.narrow, cut(stream, start=first, rows=entries))
         if not entries.is_whole:
             raise InputError.at(
                 source,

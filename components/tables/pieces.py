@@ -1,6 +1,7 @@
 """Pieces of the inputs, each small enough to be held and read without the others.
 
-    for start, stop in cut(stream, start=0, quotes=b",", …): …
+    whole = Piece(path="a.csv", source="a.csv", layout="csv")
+    pieces = [whole.narrow(part) for part in cut(stream, delimiter=b",")]
 
 A large file is cut where a row ends. In a CSV a line break may stand between quotes, so the cut
 follows the quotes from the file's beginning, a block at a time: all of a block at once where its
@@ -64,6 +65,12 @@ class Piece:
     def size(self) -> int:
         """About how many bytes are read."""
         return int(self.details.get("bytes", self.stop - self.start))
+
+    def narrow(self, part: "tuple[int, int] | RowTooLong") -> "Piece":
+        """The same of one part of the file, as `cut` gives it."""
+        if isinstance(part, RowTooLong):
+            return dataclasses.replace(self, start=part.start, stop=part.stop, too_long=True)
+        return dataclasses.replace(self, start=part[0], stop=part[1])
 
 
 class UnclosedQuote(Exception):

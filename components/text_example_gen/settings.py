@@ -96,8 +96,3 @@ class TextSettings(ExampleGenSettings):
     def names_files(self) -> bool:
         """Whether the rows of tables name images or sounds."""
         return any(kind in MEDIA for kind in self.columns.values())
-
-    @property
-    def is_utf8(self) -> bool:
-        """Whether files can be read as they are."""
-        return self.encoding in ("utf-8", "utf-8-sig", "ascii")

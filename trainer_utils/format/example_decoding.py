@@ -12,7 +12,7 @@ from typing import Any
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["decode_example", "has_feature_lists"]
+__all__ = ["decode_example", "has_feature_lists", "read_fields"]
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _FEATURES, _ENTRY = 1, 1  # field numbers of Example and of Features
@@ -45,9 +45,9 @@ def decode_example(
     wanted = None if names is None else {name.encode(): name for name in names}
     found: dict[str, Any] = {}
     try:
-        for number, wire, start, stop in _fields(record, 0, len(record)):
+        for number, wire, start, stop in read_fields(record, 0, len(record)):
             if number == _FEATURES and wire == _DELIMITED:
-                for entry, entry_wire, begin, end in _fields(record, start, stop):
+                for entry, entry_wire, begin, end in read_fields(record, start, stop):
                     if entry == _ENTRY and entry_wire == _DELIMITED:
                         _decode_entry(record, begin, end, wanted, found)
             elif number == _FEATURE_LISTS and wire == _DELIMITED and wanted is None:
@@ -65,7 +65,7 @@ def has_feature_lists(record: Buffer) -> bool:
     """
     return any(
         number == _FEATURE_LISTS and wire == _DELIMITED
-        for number, wire, _, _ in _fields(record, 0, len(record))
+        for number, wire, _, _ in read_fields(record, 0, len(record))
     )
 
 
@@ -74,7 +74,7 @@ def _decode_entry(
 ) -> None:
     """One feature by its name; the last of several fields counts, as in any protocol buffer."""
     key, values = b"", []
-    for number, wire, begin, end in _fields(record, start, stop):
+    for number, wire, begin, end in read_fields(record, start, stop):
         if wire != _DELIMITED:
             continue
         if number == _KEY:
@@ -89,12 +89,12 @@ def _decode_entry(
 
 def _list_values(record: Buffer, start: int, stop: int) -> list[Any]:
     values: list[Any] = []
-    for kind, wire, begin, end in _fields(record, start, stop):
+    for kind, wire, begin, end in read_fields(record, start, stop):
         read = _READERS.get(kind) if wire == _DELIMITED else None
         if read is not None:
             values = [
                 value
-                for number, value_wire, first, last in _fields(record, begin, end)
+                for number, value_wire, first, last in read_fields(record, begin, end)
                 if number == _VALUES
                 for value in read(record, value_wire, first, last)
             ]
@@ -123,7 +123,7 @@ def _read_integers(record: Buffer, wire: int, start: int, stop: int) -> Iterator
 _READERS = {_BYTES: _read_bytes, _FLOATS: _read_floats, _INTEGERS: _read_integers}
 
 
-def _fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
+def read_fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
     """The fields of the message from `start` to `stop`: number, wire type, content's bounds."""
     while start < stop:
         tag, start = _read_varint(record, start, stop)

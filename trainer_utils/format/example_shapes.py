@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from trainer_utils.format.errors import DatasetError
-from trainer_utils.format.example_decoding import _fields
+from trainer_utils.format.example_decoding import read_fields
 from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.tfrecord import RecordBlock
 
@@ -184,7 +184,7 @@ def _scan_any(record: bytes, number: int, found: ExampleColumns) -> None:
     """The general way: any order of fields, packed or not, and feature lists."""
     features: dict[bytes, tuple[int, int]] = {}
     lists: dict[bytes, tuple[int, int]] = {}
-    for field, wire, start, stop in _fields(record, 0, len(record)):
+    for field, wire, start, stop in read_fields(record, 0, len(record)):
         if wire == _DELIMITED and field in (1, 2):
             (features if field == 1 else lists).update(_entries(record, start, stop))
     for name, bounds in features.items():
@@ -207,7 +207,7 @@ def _entries(record: bytes, start: int, stop: int) -> Iterator[tuple[bytes, tupl
     """The entries of a map: names, and where their values are."""
     for begin, end in _parts(record, start, stop):
         name, bounds = b"", (end, end)
-        for field, wire, first, last in _fields(record, begin, end):
+        for field, wire, first, last in read_fields(record, begin, end):
             if wire == _DELIMITED and field == 1:
                 name = record[first:last]
             elif wire == _DELIMITED and field == 2:
@@ -217,7 +217,7 @@ def _entries(record: bytes, start: int, stop: int) -> Iterator[tuple[bytes, tupl
 
 def _parts(record: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
     """Where the parts of a message are that is a repeated field 1 with a length."""
-    for field, wire, begin, end in _fields(record, start, stop):
+    for field, wire, begin, end in read_fields(record, start, stop):
         if field == 1 and wire == _DELIMITED:
             yield begin, end
 
@@ -225,7 +225,7 @@ def _parts(record: bytes, start: int, stop: int) -> Iterator[tuple[int, int]]:
 def _feature(record: bytes, start: int, stop: int) -> Iterator[tuple[int, list[Any]]]:
     """The kind of a feature and its values, once; nothing where it has no kind."""
     last = None
-    for field, wire, begin, end in _fields(record, start, stop):
+    for field, wire, begin, end in read_fields(record, start, stop):
         kind = field << 3 | _DELIMITED
         if wire == _DELIMITED and kind in KINDS:
             last = kind, begin, end
@@ -233,7 +233,7 @@ def _feature(record: bytes, start: int, stop: int) -> Iterator[tuple[int, list[A
         return
     kind, begin, end = last
     values: list[Any] = []
-    for field, wire, first, after in _fields(record, begin, end):
+    for field, wire, first, after in read_fields(record, begin, end):
         if field != 1:
             continue
         if wire != _DELIMITED:
