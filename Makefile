@@ -24,8 +24,8 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
-.PHONY: help venv demo demo-text test test-quick settings golden test-current test-other bench-stack bench-stacks
-.PHONY: test-trainer test-flink test-prism lint format lock build image release clean other-stack
+.PHONY: docs help venv demo demo-text test test-quick settings golden test-current test-other bench-stack bench-stacks
+.PHONY: test-faults test-trainer test-flink test-prism stores lint format lock build image release clean other-stack
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -46,6 +46,12 @@ test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its op
 
 test-quick: $(READY)  ## the tests not marked e2e or slow
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not e2e and not slow" $(ARGS)
+
+docs: $(READY)  ## the site of docs/ into build/site; what leads nowhere is an error
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
+
+test-faults: $(READY)  ## the long part of tests/faults: killed, starved, corrupted; TFX_SHARDS_SEED=1 repeats one
+	@$(BIN)/python -m pytest -m faults tests/faults $(ARGS)
 
 settings: $(READY)  ## tables of the docs and type stubs, from the declarations of the settings
 	@$(BIN)/python scripts/write_settings.py
@@ -128,6 +134,18 @@ test-prism: $(READY)  ## the components on Prism, Beam's engine in Go; needs Go
 	echo "Building Beam's Prism, which takes a minute or two."
 	GOBIN=$$PWD/.prism/$* go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$*
 
+# Object stores for the tests, where there is Go to build them; else moto's server, which is S3 alone.
+STORES := .stores/versitygw .stores/fake-gcs-server
+
+stores: $(STORES)  ## servers of S3 and Google Cloud Storage for the tests; needs Go
+
+.stores/versitygw: STORE_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.8.0
+.stores/fake-gcs-server: STORE_MODULE := github.com/fsouza/fake-gcs-server@v1.56.1
+$(STORES):
+	@command -v go >/dev/null || { echo "make stores needs go on the PATH." >&2; exit 1; }
+	echo "Building $(notdir $@), which takes a minute or two."
+	GOBIN=$$PWD/.stores go install $(STORE_MODULE)
+
 lint: $(READY)  ## ruff check, ruff format --check, mypy, and who may import whom
 	@$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -143,7 +161,7 @@ build: $(READY)  ## the wheel and the sdist, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:  ## removes .venv and everything made
-	@rm -rf $(VENV) $(TRAINER) .venv-tfx .venv-tfx116 .flink .prism build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(TRAINER) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 IMAGE := tfx-shards
@@ -169,10 +187,10 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	  echo "make lock needs uv: run make venv, put it on the PATH (pip install uv) or name it, make lock UV=/path/to/uv" >&2
 	  exit 1
 	}
-	$(COMPILE) requirements.in --universal --python-version 3.10 --extra tfx --extra turbo --extra demo --extra dev \
+	$(COMPILE) requirements.in --universal --python-version 3.10 --extra tfx --extra turbo --extra demo --extra dev --extra docs \
 	  --output-file requirements-tfx.lock
 	$(COMPILE) requirements.in requirements-tfx116.in --python-version 3.10 --python-platform linux \
-	  --extra tfx116 --extra turbo --extra demo --extra dev --output-file requirements-tfx116.lock
+	  --extra tfx116 --extra turbo --extra demo --extra dev --extra docs --output-file requirements-tfx116.lock
 	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx --extra s3 \
 	  --output-file requirements-image.lock
 	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --extra gcs --extra s3 --output-file requirements-trainer.lock

@@ -39,6 +39,7 @@ def compare(
     megabytes: float,
     target: Path,
     runs: int = 3,
+    others_cpu_seconds: Callable[[], float] = lambda: 0.0,
 ) -> dict[str, float]:
     """Runs all peers in turn, `runs` times after a first that does not count, and prints a table.
 
@@ -47,21 +48,23 @@ def compare(
             empty folder to write to; making and removing it is not timed.
         records, megabytes: that one run handles.
         target: that folder.
+        others_cpu_seconds: what processes have spent that work for a peer, and go on.
 
     Returns:
         Records per second by name, from the median of the runs.
     """
     seconds: dict[str, list[float]] = {name: [] for name in peers}
-    cpu_seconds: dict[str, list[float]] = {name: [] for name in peers}
+    spent: dict[str, list[float]] = {name: [] for name in peers}
+    cpu_seconds = lambda: _cpu_seconds() + others_cpu_seconds()  # noqa: E731
     for run in range(runs + 1):
         for name, work in peers.items():
             shutil.rmtree(target, ignore_errors=True)  # of a run that was broken off
             target.mkdir(parents=True)
-            started, cpu = time.perf_counter(), _cpu_seconds()
+            started, cpu = time.perf_counter(), cpu_seconds()
             work(target)
             if run:
                 seconds[name].append(time.perf_counter() - started)
-                cpu_seconds[name].append(_cpu_seconds() - cpu)
+                spent[name].append(cpu_seconds() - cpu)
             shutil.rmtree(target)
     rates = {name: records / statistics.median(times) for name, times in seconds.items()}
     versions = ", ".join(f"{package} {metadata.version(package)}" for package in _PACKAGES)
@@ -73,7 +76,7 @@ def compare(
     for name, rate in rates.items():
         speed = rate * megabytes / records
         # What a busy machine changes least.
-        cpu = statistics.median(cpu_seconds[name]) / records * 1e6
+        cpu = statistics.median(spent[name]) / records * 1e6
         print(f"| {name:32} | {rate:9.0f} | {speed:4.0f} | {first / rate:6.2f}x | {cpu:9.0f} |")
     print()
     return rates

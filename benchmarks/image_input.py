@@ -2,10 +2,11 @@
 
     python benchmarks/image_input.py --workdir bench        # 3,000 photos of ImageNet's kind
 
-The bare operations are simplejpeg's decode and OpenCV's bilinear resize, in as many threads as
-there are cores, of bytes that lie in memory already: nothing is read, parsed or batched. They need
-`pip install 'tfx-shards[bench]'`, as TFDS does; what is not installed is left out. Every peer makes
-uint8. Datum and TFDS read as their own guides say, with `tf.image.resize` in a map.
+The bare operations are decode and bilinear resize of bytes that lie in memory already, on all
+cores: by simplejpeg and OpenCV in threads, where nothing is batched either; and by TensorFlow in a
+`map` of tf.data, batched. The first needs `pip install 'tfx-shards[bench]'`, as TFDS does; what is
+not installed is left out. Every peer makes uint8. Datum and TFDS read as their own guides say, with
+`tf.image.resize` in a map.
 """
 
 import argparse
@@ -62,7 +63,20 @@ def bare(photos: Path, passes: int) -> dict[str, Callable[[Path], None]]:
         for _ in pool.map(work, images * passes):
             pass
 
-    return {"bare decode and resize": run}
+    return {"bare: simplejpeg, OpenCV": run}
+
+
+def bare_tensorflow(photos: Path, passes: int) -> Callable[[Path], None]:
+    """Decode, resize and batch by TensorFlow, and nothing else."""
+    images = [path.read_bytes() for path in sorted(photos.rglob("*.jpg"))]
+
+    def decode(encoded: tf.Tensor) -> tf.Tensor:
+        return tf.cast(tf.image.resize(tf.io.decode_jpeg(encoded, channels=3), _SIZE), tf.uint8)
+
+    dataset = tf.data.Dataset.from_tensor_slices(images).repeat(passes)
+    dataset = dataset.map(decode, num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = dataset.batch(_BATCH).prefetch(tf.data.AUTOTUNE)
+    return lambda _: drain(dataset)
 
 
 def datum(uri: str, passes: int) -> Callable[[Path], None]:
@@ -126,6 +140,7 @@ def main() -> None:
         {
             "input_fn": ours(jpegs, passes),
             **bare(photos, passes),
+            "bare: tf.data, TensorFlow": bare_tensorflow(photos, passes),
             "Datum": datum(jpegs, passes),
             **tfds_peer(photos, workdir / f"tfds-{arguments.count}", passes),
             "input_fn, random_resized_crop": ours(jpegs, passes, **crop),
@@ -138,6 +153,12 @@ def main() -> None:
             "input_fn, normalize='imagenet'": ours(jpegs, passes, normalize="imagenet"),
             "the same, image_dtype='bfloat16'": ours(
                 jpegs, passes, normalize="imagenet", image_dtype="bfloat16"
+            ),
+            "the same, image_dtype='float16'": ours(
+                jpegs, passes, normalize="imagenet", image_dtype="float16"
+            ),
+            "normalize, decoder='tensorflow'": ours(
+                jpegs, passes, normalize="imagenet", decoder="tensorflow"
             ),
             "input_fn, encoding='raw'": ours(raw, passes),
         },

@@ -21,6 +21,8 @@ if not _HAS_TFX and importlib.util.find_spec("kfp") is None:
 
 _MODULES = {
     "AudioExampleGen": "components.audio_example_gen.component",
+    "DatasetAudit": "components.dataset_audit.component",
+    "DatasetReport": "components.dataset_report.component",
     "ImageExampleGen": "components.image_example_gen.component",
     "SchemaExport": "components.schema_export.component",
     "ShardBalancer": "components.shard_balancer.component",

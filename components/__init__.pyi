@@ -9,7 +9,15 @@ from tfx.proto.example_gen_pb2 import Input, Output
 from tfx.proto.range_config_pb2 import RangeConfig
 from tfx.types.channel import BaseChannel
 
-__all__ = ["AudioExampleGen", "ImageExampleGen", "SchemaExport", "ShardBalancer", "TextExampleGen"]
+__all__ = [
+    "AudioExampleGen",
+    "DatasetAudit",
+    "DatasetReport",
+    "ImageExampleGen",
+    "SchemaExport",
+    "ShardBalancer",
+    "TextExampleGen",
+]
 
 class AudioExampleGen(BaseBeamComponent):
     """Turns sounds in folders or lists into sharded TFRecords of `tf.train.Example`.
@@ -36,6 +44,7 @@ class AudioExampleGen(BaseBeamComponent):
         column_names: Sequence[str] | RuntimeParameter | None = None,
         header: bool | RuntimeParameter | None = None,
         vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | RuntimeParameter | None = None,
+        tensors: Mapping[str, str] | RuntimeParameter | None = None,
         group_by: str | RuntimeParameter | None = None,
         stratify: bool | RuntimeParameter = False,
         seed: int | RuntimeParameter = 0,
@@ -49,7 +58,7 @@ class AudioExampleGen(BaseBeamComponent):
 
         Args:
             input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
-                Parquet) or an archive; a local path or `gs://`.
+                Parquet) or an archive; a local path or one in a bucket.
             input_config: TFX's. With several splits, each pattern selects one split's files and
                 the folders below the pattern's literal part are classes. Patterns may hold
                 {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.
@@ -70,6 +79,9 @@ class AudioExampleGen(BaseBeamComponent):
                 recognised from the first rows of all files; if that leaves a doubt, it is an error.
             vocabulary: the labels in the order of their ids: a list for the feature `label`, or
                 lists by feature. Other labels are rejected. Default: all labels found, sorted.
+            tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
+                makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
+                differ.
             group_by: a column, such as a patient's id: rows with equal values go to the same split.
             stratify: splits made by a hash keep the share of each class, to within one example.
             seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
@@ -81,6 +93,74 @@ class AudioExampleGen(BaseBeamComponent):
                 keeps its own.
             channels: 1 mixes all channels into one, 2 duplicates a single one. Default: as they
                 are.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+
+class DatasetAudit(BaseComponent):
+    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+
+    Copies are records of the same content, pictures that were encoded anew, resized, cropped a
+    little, made grey or mirrored, and texts that differ in a few words.
+
+    Outputs:
+        anomalies: TFX's `ExampleAnomalies`: `Split-<name>/SchemaDiff.pb` for each split, an anomaly
+            for each kind of finding, and `findings.json` with all of them and their records. Its
+            property `blessed` says by split whether nothing was found, as ExampleValidator's does;
+            `num_findings` how much was found, `is_blessed` is 1 where nothing was.
+    """
+    def __init__(
+        self,
+        examples: BaseChannel,
+        *,
+        against: BaseChannel | None = None,
+        fail_on: Sequence[str] | RuntimeParameter | None = None,
+        label: str | RuntimeParameter = "label",
+        most: int | RuntimeParameter = 100,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            examples: an Examples channel.
+            against: an earlier dataset, that this one is compared with.
+            fail_on: kinds of findings that fail the run: `leakage`, `label_conflict`, `duplicates`,
+                `near_duplicates`, `missing_class`, `label_shift`, `size_shift`, `brightness_shift`,
+                `length_shift`, `vocabulary_shift`, `blank`, `dark`, `blurred`, `odd_aspect`,
+                `odd_size`.
+            label: the feature that has the class of a record.
+            most: findings of each kind that are listed; all of them are counted. At least 0.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+
+class DatasetReport(BaseComponent):
+    """Writes one page of HTML that shows what is in an Examples artifact; it needs no network.
+
+    Splits, shards and their balance, labels and how they shift between splits, pictures by class
+    with their boxes and label maps, wave forms, texts, statistics of each feature, rejects,
+    settings, lineage, and what will hurt a training. Kubeflow shows it as the artifact's page.
+
+    Outputs:
+        report: TFX's `File`: a folder with `report.html`.
+    """
+    def __init__(
+        self,
+        examples: BaseChannel,
+        *,
+        statistics: BaseChannel | None = None,
+        schema: BaseChannel | None = None,
+        sample_records: int | RuntimeParameter = 1000,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            examples: an Examples artifact: ours, Datum's, or a stock ExampleGen's.
+            statistics: TFX's ExampleStatistics of them, which the page shows beside its own.
+            schema: TFX's Schema of them; where the two disagree the page says so.
+            sample_records: most records of each split that are read; counts are the manifest's. At
+                least 1.
 
         Raises:
             ConfigError: a setting is not allowed.
@@ -111,6 +191,7 @@ class ImageExampleGen(BaseBeamComponent):
         column_names: Sequence[str] | RuntimeParameter | None = None,
         header: bool | RuntimeParameter | None = None,
         vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | RuntimeParameter | None = None,
+        tensors: Mapping[str, str] | RuntimeParameter | None = None,
         group_by: str | RuntimeParameter | None = None,
         stratify: bool | RuntimeParameter = False,
         seed: int | RuntimeParameter = 0,
@@ -130,7 +211,7 @@ class ImageExampleGen(BaseBeamComponent):
 
         Args:
             input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
-                Parquet) or an archive; a local path or `gs://`.
+                Parquet) or an archive; a local path or one in a bucket.
             input_config: TFX's. With several splits, each pattern selects one split's files and
                 the folders below the pattern's literal part are classes. Patterns may hold
                 {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.
@@ -151,7 +232,13 @@ class ImageExampleGen(BaseBeamComponent):
                 recognised from the first rows of all files; if that leaves a doubt, it is an error.
             vocabulary: the labels in the order of their ids: a list for the feature `label`, or
                 lists by feature. Other labels are rejected. Default: all labels found, sorted.
-            group_by: a column, such as a patient's id: rows with equal values go to the same split.
+            tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
+                makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
+                differ.
+            group_by: a column, such as a patient's id: rows with equal values go to the same split;
+                or `near_duplicates`: images that are copies of one another do, encoded anew,
+                resized, cropped by up to a tenth, made grey or mirrored. Every image is decoded for
+                that.
             stratify: splits made by a hash keep the share of each class, to within one example.
             seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
             target_shard_bytes: target size of a shard in bytes. At least 1.
@@ -291,6 +378,7 @@ class TextExampleGen(BaseBeamComponent):
         column_names: Sequence[str] | RuntimeParameter | None = None,
         header: bool | RuntimeParameter | None = None,
         vocabulary: Sequence[str] | Mapping[str, Sequence[str]] | RuntimeParameter | None = None,
+        tensors: Mapping[str, str] | RuntimeParameter | None = None,
         group_by: str | RuntimeParameter | None = None,
         stratify: bool | RuntimeParameter = False,
         seed: int | RuntimeParameter = 0,
@@ -309,7 +397,7 @@ class TextExampleGen(BaseBeamComponent):
 
         Args:
             input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
-                Parquet) or an archive; a local path or `gs://`.
+                Parquet) or an archive; a local path or one in a bucket.
             input_config: TFX's. With several splits, each pattern selects one split's files and
                 the folders below the pattern's literal part are classes. Patterns may hold
                 {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.
@@ -330,6 +418,9 @@ class TextExampleGen(BaseBeamComponent):
                 recognised from the first rows of all files; if that leaves a doubt, it is an error.
             vocabulary: the labels in the order of their ids: a list for the feature `label`, or
                 lists by feature. Other labels are rejected. Default: all labels found, sorted.
+            tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
+                makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
+                differ.
             group_by: a column, such as a patient's id: rows with equal values go to the same split.
             stratify: splits made by a hash keep the share of each class, to within one example.
             seed: seed of the hash that decides splits, order and shards. 64 bits, signed.

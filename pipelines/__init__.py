@@ -8,7 +8,8 @@
 - `lineage`: what ML Metadata knows of an artifact, a record, a run.
 - `kubeflow`: pipelines for Kubeflow Pipelines v2, compiled.
 - `examples`: ready pipelines, their trainers, the demonstrations.
-- `report`, `trainer_component`: the page of a dataset from Python; TFX's Trainer with parameters.
+- `report`, `notebook`, `trainer_component`: the page of a dataset from Python, and in a notebook;
+  TFX's Trainer with parameters.
 
 Importing this package alone does not import TFX, which takes some ten seconds.
 """

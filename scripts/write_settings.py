@@ -23,12 +23,16 @@ import components
 import components.kubeflow
 import trainer_utils
 from components.audio_example_gen.settings import AudioSettings
+from components.common.reject_codes import REJECT_CODES
+from components.dataset_audit.settings import AuditSettings
+from components.dataset_report.settings import DatasetReportSettings
 from components.image_example_gen.settings import ImageSettings
 from components.kubeflow import images
 from components.schema_export.settings import SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format.settings import Settings, format_value, settings_of
+from trainer_utils.writing.settings import WriterSettings
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 DECLARED = {
@@ -39,16 +43,21 @@ DECLARED = {
         AudioSettings,
         BalancerSettings,
         SchemaExportSettings,
+        AuditSettings,
+        DatasetReportSettings,
+        WriterSettings,
     )
 }
 _TABLE = re.compile(r"(?<=<!-- settings: )(\w+) -->\n.*?(?=<!-- end of settings -->)", re.DOTALL)
 _DOTTED = re.compile(r"\b([a-z_]\w*(?:\.[a-z_]\w*)*)\.([A-Za-z]\w*)")
+# Docstrings, and defaults that are texts: group 1, so that splitting keeps them.
+_TEXT = re.compile(r"""(\"{3}.*?\"{3}|'[^'\n]*'|"[^"\n]*")""", re.DOTALL)
 _HEAD = "# Made by `make settings` from the declarations of the settings."
 
 
 def written_files() -> dict[pathlib.Path, str]:
     """The text of each file as it should be."""
-    pages = (REPOSITORY / "docs").glob("*.md")
+    pages = (REPOSITORY / "docs").rglob("*.md")
     return {
         **{page: with_tables(page.read_text()) for page in pages},
         REPOSITORY / "components/__init__.pyi": classes_stub(),
@@ -62,7 +71,10 @@ def with_tables(page: str) -> str:
 
 
 def table(name: str) -> str:
-    """The settings of a class as a table in Markdown."""
+    """The settings of a class, or the codes of rejects, as a table in Markdown."""
+    if name == "RejectCodes":
+        rows = [f"| `{code}` | {cause} | {cure} |" for code, (cause, cure) in REJECT_CODES.items()]
+        return "\n".join(["| code | cause | cure |", "|---|---|---|", *rows])
     rows = declared_rows(DECLARED[name]) if name in DECLARED else input_rows()
     cells = [
         f"| `{setting}` | {f'`{default}`' if default else ''} | {sentence} |"
@@ -145,7 +157,7 @@ def _stub(names: list[str], parts: list[str], *imports: str) -> str:
     text = "\n\n".join(
         "".join(
             block if place % 2 else _DOTTED.sub(without_module, block)
-            for place, block in enumerate(re.split(r'(""".*?""")', part, flags=re.DOTALL))
+            for place, block in enumerate(_TEXT.split(part))
         )
         for part in parts
     )

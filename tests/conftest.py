@@ -3,13 +3,15 @@
 import csv
 import itertools
 import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
+
+from tests.object_stores import Store, gcs_server, s3_server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before any test imports TensorFlow
 
@@ -118,6 +120,22 @@ def in_memory() -> Callable[..., str]:
         return f"memory://{name}"
 
     return copy
+
+
+@pytest.fixture(scope="session")
+def s3_store(tmp_path_factory) -> Iterator[Store]:
+    """An S3 server with a bucket."""
+    pytest.importorskip("obstore")
+    with s3_server(tmp_path_factory.mktemp("s3")) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def gs_store(tmp_path_factory) -> Iterator[Store]:
+    """A server of Google Cloud Storage with a bucket."""
+    pytest.importorskip("obstore")
+    with gcs_server(tmp_path_factory.mktemp("gs")) as store:
+        yield store
 
 
 @pytest.fixture(scope="session")

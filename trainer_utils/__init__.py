@@ -14,6 +14,9 @@ from typing import TYPE_CHECKING, Any
 from trainer_utils.format.errors import ConfigError, CorruptShardError, DatasetError
 
 if TYPE_CHECKING:
+    from trainer_utils import cluster
+    from trainer_utils.arrays.batches import iterate
+    from trainer_utils.arrays.torch_data import torch_dataset
     from trainer_utils.distribution import distribute
     from trainer_utils.input_pipeline import input_fn
     from trainer_utils.loading import load
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from trainer_utils.reading.decoding import DecodeOptions
     from trainer_utils.reading.sequences import bucket_by_length, pack
     from trainer_utils.resuming import InputBackup, InputProgress, load_state
+    from trainer_utils.training.loop import evaluate, fit
+    from trainer_utils.writing.dataset_writer import DatasetWriter
 
 __version__ = "0.2.0"
 
@@ -33,6 +38,7 @@ __all__ = [
     "ConfigError",
     "CorruptShardError",
     "DatasetError",
+    "DatasetWriter",
     "DecodeOptions",
     "InputBackup",
     "InputOptions",
@@ -42,17 +48,23 @@ __all__ = [
     "StepTimer",
     "WorkerPlan",
     "bucket_by_length",
+    "cluster",
     "distribute",
+    "evaluate",
+    "fit",
     "input_fn",
+    "iterate",
     "load",
     "load_state",
     "measure_input",
     "pack",
     "plan",
     "preview",
+    "torch_dataset",
 ]
 
 _MODULES = {
+    "DatasetWriter": "trainer_utils.writing.dataset_writer",
     "DecodeOptions": "trainer_utils.reading.decoding",
     "InputBackup": "trainer_utils.resuming",
     "InputOptions": "trainer_utils.options",
@@ -63,17 +75,23 @@ _MODULES = {
     "WorkerPlan": "trainer_utils.order",
     "bucket_by_length": "trainer_utils.reading.sequences",
     "distribute": "trainer_utils.distribution",
+    "evaluate": "trainer_utils.training.loop",
+    "fit": "trainer_utils.training.loop",
     "input_fn": "trainer_utils.input_pipeline",
+    "iterate": "trainer_utils.arrays.batches",
     "load": "trainer_utils.loading",
     "load_state": "trainer_utils.resuming",
     "measure_input": "trainer_utils.monitoring.bench",
     "pack": "trainer_utils.reading.sequences",
     "plan": "trainer_utils.planning",
     "preview": "trainer_utils.monitoring.preview",
+    "torch_dataset": "trainer_utils.arrays.torch_data",
 }
 
 
 def __getattr__(name: str) -> Any:
+    if name == "cluster":
+        return importlib.import_module("trainer_utils.cluster")
     if name not in _MODULES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(_MODULES[name]), name)

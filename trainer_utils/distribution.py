@@ -35,7 +35,8 @@ def distribute(
     Returns:
         A distributed dataset, to iterate over or to hand to Keras. On one worker its cardinality
         is known and its last batch is shared out among the replicas. On several workers all take
-        the same number of steps. Its `state(step)` gives the token to go on from.
+        the same number of steps. Its `state(step)` gives the token to go on from, its
+        `resumed_at(token)` the same input from there on.
 
     Raises:
         DatasetError, ConfigError: as `input_fn`.
@@ -48,17 +49,22 @@ def distribute(
         )
         return made[-1]
 
-    if _num_workers(strategy) == 1:
+    if num_workers(strategy) == 1:
         distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
     else:
         distributed = strategy.distribute_datasets_from_function(dataset_fn)
     pipeline = getattr(made[0], "input_pipeline", None)  # None: a data service's
     if distributed is not made[0] and pipeline is not None:
         pipeline.attach_to(distributed)  # a strategy without replicas takes a dataset as it is
+        chosen = {"options": options, **settings, "start_step": 0}
+        distributed.resumed_at = lambda state: distribute(
+            strategy, artifact_uri, split, **{**chosen, "state": state}
+        )
     return distributed
 
 
-def _num_workers(strategy: tf.distribute.Strategy) -> int:
+def num_workers(strategy: tf.distribute.Strategy) -> int:
+    """The processes that train together under a strategy, of which this is one."""
     resolver = strategy.cluster_resolver
     if resolver is None or not resolver.cluster_spec():
         return 1

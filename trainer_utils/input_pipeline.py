@@ -24,6 +24,7 @@ from trainer_utils.format import ConfigError, Feature
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputState, mix_ranges
 from trainer_utils.reading.audio import check_batches
+from trainer_utils.reading.batching import callback_of
 from trainer_utils.reading.data_service import read_by_data_service
 from trainer_utils.reading.epoch_batches import EpochBatches
 from trainer_utils.reading.epochs import EpochCounter, EpochSequence, EpochStart
@@ -59,7 +60,7 @@ def input_fn(
         A dataset of known cardinality. Images are `(batch, height, width, channels) uint8`; other
         features are `(batch, *shape)`: int64, float32 or string. Variable lengths are padded with
         zeros or empty strings. Iterated over again, it is in its next epoch. Its `state(step)`
-        gives the token to go on from.
+        gives the token to go on from, its `resumed_at(token)` the same input from there on.
 
     Raises:
         DatasetError: no dataset, not whole, or without that split or feature.
@@ -67,8 +68,16 @@ def input_fn(
     """
     own = ("split", "options", "input_context")
     chosen = choose_options(options, settings, of="input_fn", arguments=own)
-    sources = open_sources(artifact_uri, split)
-    return InputPipeline(sources, chosen, input_context).dataset
+    sources = open_sources(artifact_uri, split, apart=chosen.weights is not None)
+    dataset = InputPipeline(sources, chosen, input_context).dataset
+    if chosen.data_service is None:
+        dataset.resumed_at = lambda state: input_fn(
+            artifact_uri,
+            split,
+            options=chosen.replace(state=state, start_step=0),
+            input_context=input_context,
+        )
+    return dataset
 
 
 def _full_signature() -> inspect.Signature:
@@ -120,7 +129,8 @@ class InputPipeline:
         layout = self.order.layout
         required = (options.label, options.sample_weight)
         features = merged_features(sources, options.features, required)
-        _check_image_sizes(features, options, layout.rows_per_replica)
+        self._split_names = [name for source in sources for name in source.split_names]
+        self._check_image_sizes(features, layout.rows_per_replica)
         if options.batch_size is not None and layout.rows_per_replica > 1:
             check_batches(features, options.audio)
         worker = context.input_pipeline_id if context else 0
@@ -138,6 +148,13 @@ class InputPipeline:
         build = self._read if options.data_service is None else self._read_by_data_service
         self.dataset = tf.autograph.experimental.do_not_convert(build)()
         self.attach_to(self.dataset)
+
+    @property
+    def yields_mask(self) -> bool:
+        """Whether the third part of each batch is 0 in rows that fill it up, and nothing else."""
+        options = self._options
+        is_pair = options.label is not None and options.sample_weight is None
+        return options.remainder == "pad" and is_pair
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""
@@ -203,15 +220,18 @@ class InputPipeline:
         finished = self.batches.finish(batches, tf.constant(0, tf.int64))
         return finished.with_options(tf_options(is_shared=self._is_shared))
 
-
-def _check_image_sizes(features: Mapping[str, Feature], options: InputOptions, rows: int) -> None:
-    if options.image_size is not None or options.batch_size is None or rows == 1:
-        return
-    for name, feature in features.items():
-        if feature.is_image and feature.extra.get("sizes") == "mixed":
-            raise ConfigError(
-                f"image_size: expected (height, width), since the images of {name!r} differ "
-                "in size and cannot be batched as they are, got None. "
-                "Or read them one by one, with batch_size=None.",
-                setting="image_size",
-            )
+    def _check_image_sizes(self, features: Mapping[str, Feature], rows: int) -> None:
+        options = self._options
+        if options.image_size is not None or options.batch_size is None or rows == 1:
+            return
+        hook = options.pre_batching_callback
+        if callback_of("pre_batching_callback", hook, self._split_names) is not None:
+            return  # it may resize them; if it does not, TensorFlow says which shapes differ
+        for name, feature in features.items():
+            if feature.has_pixels and feature.extra.get("sizes") == "mixed":
+                raise ConfigError(
+                    f"image_size: expected (height, width), since the images of {name!r} differ "
+                    "in size and cannot be batched as they are, got None. Or resize them in a "
+                    "pre_batching_callback, or read them one by one, with batch_size=None.",
+                    setting="image_size",
+                )

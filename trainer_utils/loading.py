@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 
 from trainer_utils.dataset import open_dataset, uri_of
-from trainer_utils.dataset.location import Artifacts
-from trainer_utils.format import DatasetError
+from trainer_utils.dataset.location import Artifacts, group_artifacts
+from trainer_utils.format import DatasetError, resolve_slices
 from trainer_utils.input_pipeline import input_fn
 from trainer_utils.options import InputOptions, choose_options
 
@@ -38,10 +38,22 @@ def load(
     chosen = choose_options(options, settings, of="load", arguments=("options",))
     artifacts = artifact_uri if isinstance(artifact_uri, (list, tuple)) else [artifact_uri]
     uris = list(dict.fromkeys(map(uri_of, artifacts)))
-    datasets = [open_dataset(uri).records for uri in uris]
+    places = group_artifacts(uris, apart=chosen.weights is not None)
+    datasets = [open_dataset(place).records for place in places]
     splits = [
         split for split in next(iter(datasets), {}) if all(split in records for records in datasets)
     ]
     if not splits:
         raise DatasetError(f"artifact_uri: expected datasets with a split in common, got {uris}")
-    return {split: input_fn(uris, split, options=chosen) for split in splits}
+    return _Splits({split: input_fn(uris, split, options=chosen) for split in splits})
+
+
+class _Splits(dict[str, tf.data.Dataset]):
+    """Datasets by split, which know the other usual spellings of a split's name."""
+
+    def __missing__(self, name: str) -> tf.data.Dataset:
+        try:
+            (found,) = resolve_slices(str(name), dict.fromkeys(self, 0))
+        except DatasetError as error:
+            raise KeyError(str(error)) from None
+        return self[found.split]

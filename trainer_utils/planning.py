@@ -41,7 +41,7 @@ def plan(
     """
     own = ("split", "workers", "replicas", "options")
     chosen = choose_options(options, settings, of="plan", arguments=own)
-    sources = open_sources(artifact_uri, split)
+    sources = open_sources(artifact_uri, split, apart=chosen.weights is not None)
     order = InputOrder(
         mix_ranges([source.ranges for source in sources], chosen.weights),
         chosen,

@@ -6,16 +6,20 @@ class Executor(LocalFirstBeamExecutor):
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
+    DirectOptions,
     PipelineOptions,
     SetupOptions,
     StandardOptions,
 )
 from tfx.dsl.components.base import base_beam_executor
 
+from components.common.in_process import IN_PROCESS_RUNNER
+from components.common.side_by_side import InProcessPipeline
+from components.common.worker_pool import ALL
+
 __all__ = ["IN_PROCESS_RUNNER", "LocalFirstBeamExecutor"]
 
-# Beam's DirectRunner would first try to download another runner (Prism) from the internet.
-IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+_NUM_WORKERS = "direct_num_workers"
 
 
 class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
@@ -24,6 +28,9 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
     All of `beam_pipeline_args` goes to Beam as it is. What is added where nothing is said of it:
     the in-process runner, and that nothing of the main module is pickled for workers, which Beam
     would do on Dataflow, and which no component needs.
+
+    That runner has one thread. What it is given to write goes to processes of this machine, one a
+    core, or as many as `--direct_num_workers` says; see `side_by_side`.
     """
 
     def _make_beam_pipeline(self) -> beam.Pipeline:
@@ -36,4 +43,13 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         runner = options.view_as(StandardOptions).runner
         if runner is None or runner.lower() in ("direct", "directrunner", "switchingdirectrunner"):
             arguments.append(f"--runner={IN_PROCESS_RUNNER}")
+            return InProcessPipeline(arguments, processes=_most_processes(arguments))
         return beam.Pipeline(argv=arguments)
+
+
+def _most_processes(arguments: list[str]) -> int:
+    """What `--direct_num_workers` says, as Beam counts: 0 for all; Beam's own default is 1."""
+    name = f"--{_NUM_WORKERS}"
+    if any(argument.partition("=")[0] == name for argument in arguments):
+        return int(getattr(PipelineOptions(arguments).view_as(DirectOptions), _NUM_WORKERS))
+    return ALL

@@ -17,6 +17,7 @@ from tfx.orchestration import data_types
 from tfx.types import component_spec, standard_artifacts
 
 from components.common.settings import ComponentSettings, add_settings, without_runtime_parameters
+from components.common.tfx_files import register_object_stores
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Setting, settings_of
 from trainer_utils.format.spelling import check_names
@@ -24,6 +25,8 @@ from trainer_utils.format.spelling import check_names
 __all__ = ["Runtime", "channel", "examples_channel", "parameters_of", "takes_settings"]
 
 Runtime = data_types.RuntimeParameter
+
+register_object_stores()  # wherever a component is, its artifacts may lie in a bucket
 
 
 def channel(kind: type, *, optional: bool = False) -> component_spec.ChannelParameter:

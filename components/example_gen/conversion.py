@@ -6,14 +6,15 @@ written = conversion.write(plan, uri)    # the shards, and what became of each i
 """
 
 import abc
-from collections.abc import Iterable
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeAlias, TypeVar
 
-from components.example_gen.inputs import LocatedInputs
+from components.common.settings import ExecProperties
+from components.example_gen.inputs import InputSelection, LocatedInputs
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 
-__all__ = ["Conversion"]
+__all__ = ["Conversion", "MakeConversion"]
 
 
 _Plan = TypeVar("_Plan", bound=Plan)
@@ -23,11 +24,13 @@ class Conversion(abc.ABC, Generic[_Plan]):
     """From inputs to shards.
 
     Attributes:
+        selection: of inputs and splits, as it is asked for.
         located: where the inputs are.
         settings: of the component, suited to what was found.
         unit: what the inputs are called, such as `images`.
     """
 
+    selection: InputSelection
     located: LocatedInputs
     settings: ExampleGenSettings
     unit: str
@@ -56,3 +59,10 @@ class Conversion(abc.ABC, Generic[_Plan]):
     @abc.abstractmethod
     def describe_search(self, names: Iterable[str]) -> str:
         """A sentence for inputs in which nothing was recognised, with what is at their top."""
+
+
+MakeConversion: TypeAlias = Callable[
+    [ExecProperties, InputSelection, Callable[[], Any]], Conversion[Any]
+]
+"""The steps of a component, from its settings as execution properties, the selection of inputs,
+and what makes the Beam pipelines."""

@@ -13,7 +13,7 @@ from tfx.orchestration import data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
 
 from components.common.settings import ExecProperties
-from components.example_gen.inputs import LocatedInputs, fingerprint, locate
+from components.example_gen.inputs import LocatedInputs, fingerprint, locate, patterns_of
 from components.example_gen.settings import ExampleGenSettings
 
 __all__ = ["FileTreeDriver"]
@@ -58,7 +58,7 @@ class FileTreeDriver(driver.FileBasedDriver):
         settings = self.settings_class.from_properties(self._properties)
         located = locate(
             input_base_uri,
-            example_gen_pb2.Input(splits=splits),
+            patterns_of(example_gen_pb2.Input(splits=splits)),
             range_config,
             image_roots=settings.image_roots,
             is_source_file=self.is_source_file,

@@ -2,11 +2,10 @@
 
 class Executor(ExampleGenExecutor):
     producer = "ImageExampleGen"
-
-    def conversion(self, exec_properties):
-        return ImageConversion(exec_properties, self._make_beam_pipeline)
+    make_conversion = staticmethod(make_conversion)
 """
 
+from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tfx import types
@@ -16,9 +15,10 @@ from components.common.beam import LocalFirstBeamExecutor
 from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import ExecProperties
 from components.example_gen.conversion import Conversion
+from components.example_gen.inputs import InputSelection
 from components.example_gen.manifest import make_manifest
-from components.example_gen.outcome import check_outcome, set_span
-from components.example_gen.partition import partition_of
+from components.example_gen.outcome import check_outcome
+from components.example_gen.tfx_properties import selection_of, set_span
 
 __all__ = ["ExampleGenExecutor"]
 
@@ -32,7 +32,10 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
 
     producer: ClassVar[str]
 
-    def conversion(self, exec_properties: ExecProperties) -> Conversion[Any]:
+    @staticmethod
+    def make_conversion(
+        properties: ExecProperties, selection: InputSelection, make_pipeline: Callable[[], Any]
+    ) -> Conversion[Any]:
         """The steps for what the execution properties ask.
 
         Raises:
@@ -62,7 +65,8 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
         uri = artifact.uri
-        conversion = self.conversion(exec_properties)
+        selection = selection_of(exec_properties)
+        conversion = self.make_conversion(exec_properties, selection, self._make_beam_pipeline)
         plan = conversion.plan(uri)
         conversion.check(plan, uri)
         written = conversion.write(plan, uri)
@@ -70,8 +74,9 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
         settings, vocabularies = conversion.settings, plan.vocabularies
         manifest = make_manifest(
-            self.producer, plan, written, settings=settings, partition=partition_of(exec_properties)
+            self.producer, plan, written, settings=settings, partition=selection.partition
         )
         describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
         set_span(artifact, conversion.located, exec_properties)
-        publish_dataset(uri, manifest, written.features, vocabularies=vocabularies, rejects=rejects)
+        features = settings.described(written.features)
+        publish_dataset(uri, manifest, features, vocabularies=vocabularies, rejects=rejects)

@@ -1,38 +1,36 @@
 """Examples that hold files: images, sounds, and what tables and annotations say of them.
 
 class ImageConversion(FileConversion):
-    unit, media, settings_class = "images", "image", ImageSettings
+    unit, media = "images", "image"
 """
 
 import collections
 import dataclasses
-from collections.abc import Callable, Sequence
-from typing import ClassVar
+import functools
+from collections.abc import Callable, Collection, Sequence
+from typing import TYPE_CHECKING, ClassVar
 
-import apache_beam as beam
-
+from components.common.file_table import decode_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing, join_listings
 from components.common.progress import Work, show_progress
-from components.common.settings import ExecProperties
 from components.common.summaries import (
     check_finished,
     read_summary,
     start_working,
     working_folder,
 )
+from components.common.worker_errors import raise_reported_error
 from components.example_gen import lists
 from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_reports import ShardSummary
-from components.example_gen.file_transforms import WriteMediaShards
 from components.example_gen.fingerprint import fingerprint_of_files
 from components.example_gen.image_roots import check_image_roots
-from components.example_gen.inputs import layout_inputs, refuse_overlap
+from components.example_gen.inputs import InputSelection, layout_inputs, locate, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.outcome import locate_inputs
-from components.example_gen.partition import partition_of
+from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written
 from components.example_gen.simple_layouts import read_simple, without_reserved
 from trainer_utils.format import InputError, Shard, ShardName
@@ -41,6 +39,9 @@ from trainer_utils.storage.file_system import problem_of
 from trainer_utils.storage.files import remove_file, rename
 from trainer_utils.storage.paths import display_path, join
 
+if TYPE_CHECKING:
+    import apache_beam as beam
+
 __all__ = ["FileConversion"]
 
 
@@ -48,12 +49,12 @@ class FileConversion(Conversion[FilePlan]):
     """The conversion of files; each is read when its shard is written.
 
     Args:
-        exec_properties: as the executor's `Do` takes them.
+        settings: of the component.
+        selection: of inputs and splits.
         make_pipeline: makes the Beam pipeline that the shards are written by.
 
     Attributes:
         media: what the files are, `image` or `audio`, where nothing says so.
-        settings_class: of the component.
         listing: of the inputs, once they are planned.
 
     Raises:
@@ -61,18 +62,21 @@ class FileConversion(Conversion[FilePlan]):
     """
 
     media: ClassVar[str]
-    settings_class: ClassVar[type[MediaSettings]]
     settings: MediaSettings
     listing: Listing
 
     def __init__(
-        self, exec_properties: ExecProperties, make_pipeline: Callable[[], beam.Pipeline]
+        self,
+        settings: MediaSettings,
+        selection: InputSelection,
+        make_pipeline: "Callable[[], beam.Pipeline]",
     ) -> None:
-        self.settings = self.settings_class.from_properties(exec_properties)
+        self.settings, self.selection = settings, selection
         self._make_pipeline = make_pipeline
-        self._partition = partition_of(exec_properties)
-        self.located = locate_inputs(
-            exec_properties,
+        self.located = locate(
+            selection.base,
+            selection.patterns,
+            selection.range_config,
             image_roots=self.settings.image_roots,
             is_source_file=self.is_source_file,
             unit=self.unit,
@@ -91,10 +95,25 @@ class FileConversion(Conversion[FilePlan]):
         return settings
 
     def plan(self, uri: str) -> FilePlan:
-        """Finds the inputs and lays out their shards; no image or sound is read."""
+        """Finds the inputs and lays out their shards; no image or sound is read.
+
+        Images are looked at where copies of them are to share a split.
+        """
         self.listing = self._read_listing()
         self.settings = self.suited(self.settings, self.listing)
-        return plan_shards(self.listing, partition=self._partition, settings=self.settings)
+        find_groups = functools.partial(
+            find_near_duplicates,
+            self.listing,
+            base=self.located.base,
+            image_roots=self.settings.image_roots,
+        )
+        has_images = any(column.kind == "image" for column in self.listing.blobs)
+        return plan_shards(
+            self.listing,
+            partition=self.selection.partition,
+            settings=self.settings,
+            find_groups=find_groups if has_images else None,
+        )
 
     def _read_listing(self) -> Listing:
         settings = self.settings
@@ -110,10 +129,9 @@ class FileConversion(Conversion[FilePlan]):
         except OSError as error:  # of a file without which no input is known
             path = display_path(str(error.filename or self.located.base))
             raise InputError(f"{path!r}: cannot be read: {problem_of(error)[1]}") from error
-        listing = listings[0]
+        listing = join_listings(listings)
         if len(listings) > 1:
-            listing = join_listings(listings)
-            refuse_overlap([entry.name for entry in listing.entries])
+            refuse_overlap(map(decode_path, listing.entries.paths()))
         contents = {name: crc for some in inputs for name, crc in some.contents.items()}
         return dataclasses.replace(listing, contents=contents)
 
@@ -123,49 +141,47 @@ class FileConversion(Conversion[FilePlan]):
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
+        from components.example_gen.file_transforms import WriteMediaShards  # Beam: a plan has none
+
         start_working(uri)
-        with show_progress(uri, _work(plan), unit=self.unit), self._make_pipeline() as pipeline:
+        work = {task.name: Work(count, size) for task, count, size in plan.sizes()}
+        with show_progress(uri, work, unit=self.unit), self._make_pipeline() as pipeline:
             pipeline | WriteMediaShards(
                 plan, base=self.located.base, uri=uri, settings=self.settings
             )
-        shards, summaries = _read_reports(uri, plan)
+        shards, summaries = _read_reports(uri, plan.splits, work)
         conversions: collections.Counter[str] = collections.Counter()
         for summary in summaries:
             conversions.update(summary.conversions)
         return Written(
             shards=_keep_full_shards(shards, uri),
             features=features_of_files(plan, summaries),
-            label_counts=_label_counts(plan, summaries),
+            label_counts=_label_counts(shards, summaries),
             rejects=tuple(reject for summary in summaries for reject in summary.rejects),
             conversions=dict(conversions),
             fingerprint=fingerprint_of_files(self.located, self.listing, plan, summaries),
         )
 
 
-def _work(plan: FilePlan) -> dict[str, Work]:
-    return {
-        task.name: Work(
-            len(task.entries), sum(blob.size for entry in task.entries for blob in entry.blobs)
-        )
-        for task in plan.tasks
-    }
-
-
-def _read_reports(uri: str, plan: FilePlan) -> tuple[list[Shard], list[ShardSummary]]:
+def _read_reports(
+    uri: str, splits: Sequence[str], names: Collection[str]
+) -> tuple[list[Shard], list[ShardSummary]]:
     """What workers report of each task, in their order."""
-    names = [task.name for task in plan.tasks]
     check_finished(uri, names)
     reports = [read_summary(working_folder(uri), name) for name in names]
+    raise_reported_error(reports, splits)  # a name begins with its split
     return (
         [Shard(**report["shard"]) for report in reports],
         [ShardSummary.from_json(report["summary"]) for report in reports],
     )
 
 
-def _label_counts(plan: FilePlan, summaries: Sequence[ShardSummary]) -> dict[str, dict[int, int]]:
+def _label_counts(
+    shards: Sequence[Shard], summaries: Sequence[ShardSummary]
+) -> dict[str, dict[int, int]]:
     counts: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
-    for task, summary in zip(plan.tasks, summaries, strict=True):
-        counts[task.split].update(summary.labels)
+    for shard, summary in zip(shards, summaries, strict=True):
+        counts[shard.split].update(summary.labels)
     return {split: dict(of_split) for split, of_split in counts.items()}
 
 

@@ -1,41 +1,25 @@
-"""Writes shards of media: one Beam element a shard.
+"""Beam's part of media: one element is a shard, or all of them for processes of this machine.
 
 pipeline | WriteMediaShards(plan, base="photos/", uri=uri, settings=settings)
 """
 
-import collections
-import concurrent.futures
-import dataclasses
-import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
-
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from components.common.blobs import BlobReader
-from components.common.listing import Column, Entry, Value
-from components.common.reject_errors import reject_errors
-from components.common.rejects import Reject, RejectedInputError
-from components.common.shards import verify_shard, write_shard
-from components.common.summaries import check_shared, working_folder, write_summary
+from components.common.side_by_side import Cost, SideBySide
+from components.common.summaries import working_folder
 from components.example_gen.file_plan import FilePlan
-from components.example_gen.file_reports import ShardSummary, Stored
-from components.example_gen.file_tasks import ShardTask, read_task, write_task
-from components.example_gen.media import describe_media, store_media
+from components.example_gen.file_shards import WriteMediaShard
+from components.example_gen.file_tasks import write_task
 from components.example_gen.media_settings import MediaSettings
-from components.tables.vocabularies import label_column
-from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
-from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.storage.paths import is_remote
 
-__all__ = ["WriteMediaShards", "write_media_shard"]
+__all__ = ["WriteMediaShards"]
 
-# Files are read ahead in groups, since handing a thread one small file costs as much as reading
-# it; small groups, since what is held beyond the processor's cache is written at half the pace.
-# (threads, files in a group): an object store answers a request in some 30 ms.
-_GROUP_BYTES = 8 << 20
-_LOCAL, _REMOTE, _TABLE = (2, 16), (16, 8), (1, 16)
+# What one core takes for a file that is kept, and for a byte of one that is decoded.
+_FILE_SECONDS, _DECODED_BYTE_SECONDS = 250e-6, 1 / 25e6
+# A process holds the largest image that settings allow, and as much again while it is turned or
+# resized; without images sounds and what is read ahead; and TensorFlow, where `verify` asks it.
+_PIXEL_BYTES, _LEAST_BYTES, _TENSORFLOW_BYTES = 6, 256 << 20, 512 << 20
 
 
 class WriteMediaShards(beam.PTransform[PBegin, PCollection[None]]):
@@ -53,150 +37,28 @@ class WriteMediaShards(beam.PTransform[PBegin, PCollection[None]]):
 
     def __init__(self, plan: FilePlan, *, base: str, uri: str, settings: MediaSettings) -> None:
         super().__init__()
-        self._names = [task.name for task in plan.tasks]
-        self._fn = _WriteMediaShardFn(
-            dataclasses.replace(plan, tasks=(), rejects=()), base, uri, settings
-        )
+        self._names: list[str] = []
+        self._write = WriteMediaShard(plan.for_workers(), base, uri, settings)
+        self._cost = _cost_of(plan, settings)
         for task in plan.tasks:
             write_task(working_folder(uri), task)
+            self._names.append(task.name)
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         """The shards and their summaries are side effects; the output holds nothing."""
-        done: PCollection[None] = (
-            begin
-            | "CreateTasks" >> beam.Create(self._names)
-            | "WriteShards" >> beam.ParDo(self._fn)
+        done: PCollection[None] = begin | "WriteShards" >> SideBySide(
+            self._write,
+            self._names,
+            cost=self._cost,
+            paths=(self._write.base, self._write.uri, *self._write.settings.image_roots),
         )
         return done
 
 
-@beam.typehints.with_input_types(str)
-class _WriteMediaShardFn(beam.DoFn):
-    def __init__(self, plan: FilePlan, base: str, uri: str, settings: MediaSettings) -> None:
-        self._plan, self._base, self._uri, self._settings = plan, base, uri, settings
-        self._records = beam.metrics.Metrics.counter("tfx_shards", "records_written")
-        self._rejects = beam.metrics.Metrics.counter("tfx_shards", "inputs_rejected")
-
-    def process(self, name: str) -> None:
-        check_shared(self._uri)
-        task = read_task(working_folder(self._uri), name)
-        shard, summary = write_media_shard(
-            task, self._plan, base=self._base, uri=self._uri, settings=self._settings
-        )
-        self._records.inc(shard.records)
-        self._rejects.inc(len(summary.rejects))
-        report = {"shard": dataclasses.asdict(shard), "summary": dataclasses.asdict(summary)}
-        write_summary(working_folder(self._uri), name, report)
-
-
-def write_media_shard(
-    task: ShardTask, plan: FilePlan, *, base: str, uri: str, settings: MediaSettings
-) -> tuple[Shard, ShardSummary]:
-    """Reads a task's files, writes its shard under the shard's final name, and reads it back.
-
-    A bad file becomes a reject in the summary; failing to write raises.
-    """
-    summary = ShardSummary()
-    label_place = label_column(plan.columns)
-
-    def fill(writer: ShardWriter) -> None:
-        for entry, blobs, sums in _read_ahead(task.entries, base, settings.image_roots):
-            summary.sums += sums
-            try:
-                with reject_errors():
-                    media = store_media(entry, blobs, plan.blobs, settings)
-                    example = _encoded(entry, media, plan)
-            except RejectedInputError as error:
-                summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
-            else:
-                writer.write(example)
-                summary.add(media, plan.columns, entry.values)
-                if label_place is not None:
-                    _count(summary.labels, entry.values[label_place])
-
-    name = ShardName(
-        split=task.split,
-        shard_index=task.shard_index,
-        num_shards=task.num_shards,
-        gzip=settings.gzip,
-    )
-    shard = write_shard(name, fill, uri=uri)
-    verify_shard(shard, uri=uri)
-    return shard, summary
-
-
-def _encoded(entry: Entry, media: Mapping[str, Stored], plan: FilePlan) -> Sequence[bytes]:
-    """The bytes of its `tf.train.Example`, in pieces."""
-    features = encode_values(plan.columns, entry.values)
-    features |= {"filename": _text(entry.name), **describe_media(media.values())}
-    features |= {feature: stored.data for feature, stored in media.items()}
-    return encode_example(features)
-
-
-def _count(labels: dict[int, int], value: Value) -> None:
-    for label in value if isinstance(value, tuple) else (value,):
-        if isinstance(label, int):
-            labels[label] = labels.get(label, 0) + 1
-
-
-def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
-    """An entry's values as features: texts as UTF-8, floats as floats, missing ones left out."""
-    encode: dict[str, Callable[[Any], bytes | float]] = {"string": _text, "float": float}
-    features: dict[str, Any] = {}
-    for column, value in zip(columns, values, strict=True):
-        if isinstance(value, tuple):
-            features[column.name] = tuple(map(encode.get(column.kind, int), value))
-        elif value is not None:
-            features[column.name] = encode.get(column.kind, int)(value)
-    return features
-
-
-def _text(value: str) -> bytes:
-    return value.encode("utf-8", "surrogateescape")
-
-
-# An entry, its files, and the CRC-32C of each: of what was read, whatever becomes of it.
-_Read = tuple[Entry, list[bytes] | RejectedInputError, list[int | None]]
-
-
-def _read_ahead(entries: Sequence[Entry], base: str, image_roots: Sequence[str]) -> Iterator[_Read]:
-    """Entries in order, some groups of them read by threads before they are asked for."""
-    threads, group_files = _REMOTE if is_remote(base) else _LOCAL
-    if entries and entries[0].blobs[0].row is not None:  # a thread holds a group of rows
-        threads, group_files = _TABLE
-    readers = threading.local()
-
-    def read_group(group: Sequence[Entry]) -> list[_Read]:
-        if not hasattr(readers, "own"):
-            readers.own = BlobReader(base, image_roots)
-        return [_read(readers.own, entry) for entry in group]
-
-    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
-        pending: collections.deque[concurrent.futures.Future[list[_Read]]] = collections.deque()
-        for group in _groups(entries, group_files):
-            pending.append(pool.submit(read_group, group))
-            if len(pending) > threads:
-                yield from pending.popleft().result()
-        while pending:
-            yield from pending.popleft().result()
-
-
-def _groups(entries: Sequence[Entry], group_files: int) -> Iterator[Sequence[Entry]]:
-    start = group_bytes = 0
-    for stop, entry in enumerate(entries):
-        size = sum(blob.size for blob in entry.blobs)
-        if stop > start and (group_bytes + size > _GROUP_BYTES or stop - start >= group_files):
-            yield entries[start:stop]
-            start, group_bytes = stop, 0
-        group_bytes += size
-    if start < len(entries):
-        yield entries[start:]
-
-
-def _read(reader: BlobReader, entry: Entry) -> _Read:
-    try:
-        with reject_errors():
-            blobs = [reader.read(blob) for blob in entry.blobs]
-    except RejectedInputError as error:
-        return entry, error, [None] * len(entry.blobs)
-    return entry, blobs, [extend_crc32c(0, blob) for blob in blobs]
+def _cost_of(plan: FilePlan, settings: MediaSettings) -> Cost:
+    sizes = [(files, num_bytes) for _, files, num_bytes in plan.sizes()]
+    seconds = _FILE_SECONDS * sum(files for files, _ in sizes)
+    if settings.images.decodes_all or settings.audio.sample_rate is not None:
+        seconds += _DECODED_BYTE_SECONDS * sum(num_bytes for _, num_bytes in sizes)
+    held = max(_LEAST_BYTES, _PIXEL_BYTES * settings.images.max_pixels)
+    return Cost(seconds, held + _TENSORFLOW_BYTES * (settings.images.verify == "decode"))

@@ -23,8 +23,9 @@ are read to be converted; only what was rejected before that is read for the sum
 """
 
 import concurrent.futures
+import itertools
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from components.common.blobs import BlobReader
 from components.common.fingerprint import combine_facts
@@ -57,34 +58,59 @@ def fingerprint_of_files(
         plan: which of them were read for which shard.
         summaries: of the shards, in the order of the plan's tasks.
     """
-    sums = _sums_as_read(plan, summaries)
-    entries = dict.fromkeys(blob for entry in listing.entries for blob in entry.blobs)
-    sizes = _known_sizes(located)
-    skipped = {left.name for left in listing.excluded if left.code is None}
-    excluded = [Blob(left.name, sizes.get(left.name) or 0) for left in listing.excluded]
-    unread = [blob for blob in entries if sums.get(blob) is None]
-    unread += [b for b in excluded if b.path not in skipped and sizes.get(b.path) is not None]
-    sums |= _read_sums(located.base, unread)
     name_of = _names(located)
-    facts: dict[tuple[object, ...], object] = {
-        (name_of(blob.path), *blob[1:]): sums.get(blob) for blob in [*excluded, *entries]
-    }
-    return combine_facts(facts | {("read", name): crc for name, crc in listing.contents.items()})
+    facts = itertools.chain(
+        _facts_as_read(plan, summaries),
+        _facts_of_others(located, listing.excluded, _unread(plan, summaries)),
+    )
+    return combine_facts(
+        itertools.chain(
+            (((name_of(blob.path), *blob[1:]), crc) for blob, crc in facts),
+            ((("read", name), crc) for name, crc in listing.contents.items()),
+        )
+    )
 
 
-def _sums_as_read(plan: FilePlan, summaries: Sequence[ShardSummary]) -> dict[Blob, int | None]:
-    sums: dict[Blob, int | None] = {}
+def _facts_as_read(
+    plan: FilePlan, summaries: Sequence[ShardSummary]
+) -> Iterator[tuple[Blob, int | None]]:
     for task, summary in zip(plan.tasks, summaries, strict=True):
         blobs = (blob for entry in task.entries for blob in entry.blobs)
-        sums |= dict(zip(blobs, summary.sums, strict=True))
-    return sums
+        sums = zip(blobs, summary.sums, strict=True)
+        yield from ((blob, crc) for blob, crc in sums if crc is not None)
+
+
+def _unread(plan: FilePlan, summaries: Sequence[ShardSummary]) -> Iterator[Blob]:
+    """The files of entries that are in no shard, or could not be read for it."""
+    for task, summary in zip(plan.tasks, summaries, strict=True):
+        if None in summary.sums:
+            blobs = (blob for entry in task.entries for blob in entry.blobs)
+            sums = zip(blobs, summary.sums, strict=True)
+            yield from (blob for blob, crc in sums if crc is None)
+    for entry in plan.unread():
+        yield from entry.blobs
+
+
+def _facts_of_others(
+    located: LocatedInputs, excluded: Sequence[ExcludedInput], unread: Iterable[Blob]
+) -> Iterator[tuple[Blob, int | None]]:
+    """What is rejected is read for its sum, where it can be; what is skipped is not."""
+    wanted = dict.fromkeys(unread)
+    for left in excluded:
+        size = _known_size(located, left.name)
+        blob = Blob(left.name, size or 0)
+        if left.code is None or size is None:
+            yield blob, None
+        else:
+            wanted[blob] = None
+    yield from _read_sums(located.base, wanted).items()
 
 
 def fingerprint_of_rows(
     located: LocatedInputs,
     pieces: Sequence[Piece],
     reports: Sequence[PieceReport],
-    excluded: Iterable[ExcludedInput],
+    excluded: Sequence[ExcludedInput],
 ) -> str:
     """As `fingerprint_of_files`, of the files that rows are from, however they were cut.
 
@@ -93,7 +119,6 @@ def fingerprint_of_rows(
         pieces, reports: of all that was read.
         excluded: files that were not.
     """
-    sizes = _known_sizes(located)
     files: dict[Blob, int | None] = {}
     parts: dict[str, list[_Part]] = {}
     columns: dict[tuple[str, ...], tuple[int, int]] = {}
@@ -109,20 +134,19 @@ def fingerprint_of_rows(
         else:
             parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
     for left in excluded:
-        files[Blob(left.name, sizes.get(left.name) or 0)] = None
-    excluded = list(excluded)
+        files[Blob(left.name, _known_size(located, left.name) or 0)] = None
     skipped = {left.name for left in excluded if left.code is None}
     unread = [
         blob
         for blob, crc in files.items()
-        if crc is None and blob.path not in skipped and sizes.get(blob.path) is not None
+        if crc is None and blob.path not in skipped and _known_size(located, blob.path) is not None
     ]
     files |= _read_sums(located.base, unread)
     for path, read in parts.items():
-        size = sizes.get(path) or 0
+        size = _known_size(located, path) or 0
         files[Blob(path, size)] = _whole(join(located.base, path), size, sorted(read))
     facts: dict[tuple[object, ...], object] = {(b.path, *b[1:]): crc for b, crc in files.items()}
-    return combine_facts(facts | columns)
+    return combine_facts((facts | columns).items())
 
 
 def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:
@@ -146,13 +170,10 @@ def _extended(crc: int, path: str, start: int, stop: int) -> int:
     return crc
 
 
-def _known_sizes(located: LocatedInputs) -> dict[str, int | None]:
-    """The size of each listed file by path; None of one that cannot be read."""
-    return {
-        file.path: file.size if file.problem is None else None
-        for pattern in located.patterns
-        for file in pattern.files
-    }
+def _known_size(located: LocatedInputs, path: str) -> int | None:
+    """The size of a listed file; None of one that cannot be read, or is not listed."""
+    found = [pattern.files[path] for pattern in located.patterns if path in pattern.files]
+    return found[-1].size if found and found[-1].problem is None else None
 
 
 def _names(located: LocatedInputs) -> Callable[[str], str]:

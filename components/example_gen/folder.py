@@ -5,7 +5,7 @@
 Hidden files and what operating systems leave behind are skipped and counted.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, BlobColumn, Column, Entry, ExcludedInput, Listing
@@ -24,42 +24,60 @@ def read(inputs: LayoutInputs) -> Listing:
     Raises:
         InputError: the folders can be read as splits and as classes.
     """
-    files = list(inputs.below_root())
-    visible = [parts for parts, _ in files if not is_clutter(parts)]
-    has_splits = inputs.split is None and _top_folders_are_splits(visible, inputs.base)
+    tops, depth = _visible_folders(inputs)
+    has_splits = inputs.split is None and _top_folders_are_splits(tops, inputs.base)
     label_depth = 1 if has_splits else 0
-    has_labels = any(len(parts) > label_depth + 1 for parts in visible)
-    entries, excluded = [], []
-    for parts, file in files:
-        split = inputs.split
-        if has_splits and len(parts) > 1:
-            split = canonical_split(parts[0])
-        if is_clutter(parts):
-            excluded.append(ExcludedInput(file.path, split, None, "hidden or system file"))
-        elif file.problem is not None:
-            excluded.append(ExcludedInput(file.path, split, *file.problem))
-        elif has_splits and len(parts) == 1:
-            excluded.append(ExcludedInput(file.path, None, "NO_SPLIT", "beside the split folders"))
-        elif has_labels and len(parts) <= label_depth + 1:
-            excluded.append(ExcludedInput(file.path, split, "NO_LABEL", "beside the class folders"))
-        else:
-            values = (parts[label_depth],) if has_labels else ()
-            entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
+    has_labels = depth > label_depth + 1
+    excluded: list[ExcludedInput] = []
+
+    def entries() -> Iterator[Entry]:
+        for parts, file in inputs.below_root():
+            split = inputs.split
+            if has_splits and len(parts) > 1:
+                split = canonical_split(parts[0])
+            if is_clutter(parts):
+                excluded.append(ExcludedInput(file.path, split, None, "hidden or system file"))
+            elif file.problem is not None:
+                excluded.append(ExcludedInput(file.path, split, *file.problem))
+            elif has_splits and len(parts) == 1:
+                detail = "beside the split folders"
+                excluded.append(ExcludedInput(file.path, None, "NO_SPLIT", detail))
+            elif has_labels and len(parts) <= label_depth + 1:
+                detail = "beside the class folders"
+                excluded.append(ExcludedInput(file.path, split, "NO_LABEL", detail))
+            else:
+                values = (parts[label_depth],) if has_labels else ()
+                yield Entry(file.path, split, (Blob(file.path, file.size),), values)
+
     columns = (Column("label", "label"),) if has_labels else ()
-    blobs = (BlobColumn(inputs.media, inputs.media),)
-    return Listing(tuple(entries), tuple(excluded), columns, blobs)
+    return Listing.of(entries(), excluded, columns, (BlobColumn(inputs.media, inputs.media),))
+
+
+def _visible_folders(inputs: LayoutInputs) -> tuple[set[str], int]:
+    """The folders at the root that files are in, and of how many parts the longest path is."""
+    tops: set[str] = set()
+    depth = 0
+    for parts, _ in inputs.paths_below_root():
+        if not is_clutter(parts):
+            depth = max(depth, len(parts))
+            if len(parts) > 1:
+                tops.add(parts[0])
+    return tops, depth
 
 
 def is_clutter(parts: Iterable[str]) -> bool:
     """Whether a path, in parts, is hidden or an operating system's."""
-    return any(part.startswith(".") or part in _CLUTTER for part in parts)
+    # A generator would take twice the time, and this is asked of every file.
+    for part in parts:  # noqa: SIM110
+        if part[:1] == "." or part in _CLUTTER:
+            return True
+    return False
 
 
-def _top_folders_are_splits(paths: Iterable[tuple[str, ...]], base: str) -> bool:
+def _top_folders_are_splits(tops: Collection[str], base: str) -> bool:
     """Whether the top folders are splits. One class may well be called 'train', so all must be."""
-    tops = sorted({parts[0] for parts in paths if len(parts) > 1})
-    named = [top for top in tops if canonical_split(top)]
-    others = [top for top in tops if not canonical_split(top)]
+    named = [top for top in sorted(tops) if canonical_split(top)]
+    others = [top for top in sorted(tops) if not canonical_split(top)]
     if others and len({canonical_split(top) for top in named}) > 1:
         raise InputError(
             f"input_base {base!r}: expected its folders to be all splits or all classes, got "

@@ -1,6 +1,6 @@
 """From TFX's input_base and input_config to the listed inputs, and their fingerprint.
 
-    located = locate(input_base, input_config, range_config, is_source_file=is_list)
+    located = locate("photos/", ALL_FILES, is_source_file=is_list)
     layout_inputs(located, columns={})      # spans resolved, files listed: one a pattern
 
 A pattern of input_config selects files, and folders with all that is in them. Its leading part
@@ -14,13 +14,15 @@ import hashlib
 import itertools
 import os
 import posixpath
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from tfx.components.example_gen import input_processor, utils
-from tfx.proto import example_gen_pb2, range_config_pb2
+import numpy as np
 
+from components.common.file_table import FileTable, encode_path
 from components.common.layout_inputs import ImageRoot, LayoutInputs
 from components.example_gen.folder import refuse_dataset
+from components.example_gen.partition import Partition, check_split_names
 from trainer_utils.format import InputError
 from trainer_utils.storage import (
     InputFile,
@@ -28,19 +30,58 @@ from trainer_utils.storage import (
     exists,
     find_file,
     is_folder,
-    list_files,
+    walk_files,
 )
 
 __all__ = [
+    "ALL_FILES",
+    "InputSelection",
     "LocatedInputs",
     "ResolvedPattern",
+    "SplitPattern",
     "fingerprint",
     "layout_inputs",
     "locate",
+    "patterns_of",
     "refuse_overlap",
 ]
 
 _WILDCARDS = frozenset("*?[")
+
+
+class SplitPattern(NamedTuple):
+    """A split of TFX's input_config: its name, and which files are in it."""
+
+    name: str
+    pattern: str
+
+
+ALL_FILES = (SplitPattern("single_split", "*"),)  # TFX's own default
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InputSelection:
+    """What a conversion is asked to take, as TFX's properties or a command say it.
+
+    Args:
+        base: a folder, or one file that is a source by itself.
+        patterns: of input_config.
+        range_config: TFX's: which spans to consider; None for the latest.
+        partition: the splits that output_config asks for; None leaves them to the inputs.
+    """
+
+    base: str
+    patterns: Sequence[SplitPattern] = ALL_FILES
+    range_config: Any = None
+    partition: Partition | None = None
+
+    def __post_init__(self) -> None:
+        check_split_names("input_config", [split.name for split in self.patterns])
+
+
+def patterns_of(input_config: Any) -> list[SplitPattern]:
+    """The splits of TFX's `Input`."""
+    return [SplitPattern(split.name, split.pattern) for split in input_config.splits]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -57,7 +98,7 @@ class ResolvedPattern:
     name: str
     pattern: str
     root: str
-    files: tuple[InputFile, ...]
+    files: FileTable
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,8 +114,8 @@ class LocatedInputs:
 
 def locate(
     input_base: str,
-    input_config: example_gen_pb2.Input,
-    range_config: range_config_pb2.RangeConfig | None = None,
+    patterns: Sequence[SplitPattern],
+    range_config: Any = None,
     *,
     image_roots: Sequence[str] = (),
     is_source_file: Callable[[str], bool],
@@ -85,8 +126,8 @@ def locate(
 
     Args:
         input_base: a folder, or one file that is a source by itself.
-        input_config: TFX's; patterns may hold {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}.
-        range_config: which spans to consider; None for the latest.
+        patterns: of TFX's input_config; they may hold {SPAN}, {VERSION} or {YYYY}, {MM}, {DD}.
+        range_config: TFX's: which spans to consider; None for the latest.
         image_roots: folders beside it that a list may point into.
         is_source_file: whether a path is by itself what examples are made of, as a list is.
         sees_siblings: whether such a file may name others.
@@ -103,30 +144,26 @@ def locate(
     base, list_name = input_base, None
     if not is_folder(input_base):
         base, list_name = os.path.split(input_base)
-    processor = input_processor.FileBasedInputProcessor(base, input_config.splits, range_config)
-    span, version = 0, None
-    if any(any(utils.verify_split_pattern_specs(split)) for split in input_config.splits):
-        span, version = processor.resolve_span_and_version()  # opens files that it need not
+    span, version, resolved = _resolve_spans(base, patterns, range_config)
     try:
         only = list_name if not sees_siblings else None
-        files = list_files(base) if only is None else [find_file(base, only)]
+        files = FileTable.of(walk_files(base) if only is None else [find_file(base, only)])
     except OSError as error:
         raise _unlisted("input_base", input_base, error) from error
     if not files:
         raise InputError(
             f"input_base {input_base!r}: expected {unit}, found an empty folder", path=input_base
         )
-    refuse_dataset("input_base", input_base, [list_name] if list_name else [f.path for f in files])
-    patterns = []
-    for split in input_config.splits:
-        pattern = processor.get_pattern_for_span_version(split.pattern, span, version)
+    refuse_dataset("input_base", input_base, [list_name] if list_name else files)
+    found = []
+    for name, pattern in resolved:
         root = list_name or _literal_part(pattern)
-        selected = [file for file in files if list_name or _selects(pattern, file.path)]
+        selected = files if list_name else _select(files, pattern)
         if not selected:
             raise InputError(
                 f"input_config pattern {pattern!r}: expected files under {base!r}, found none"
             )
-        if any(file.path == root for file in selected):
+        if root in selected:
             if is_source_file(root):
                 selected = files if sees_siblings else selected
             elif list_name:
@@ -136,8 +173,33 @@ def locate(
                 )
             else:
                 root = posixpath.dirname(root)
-        patterns.append(ResolvedPattern(split.name, pattern, root, tuple(selected)))
-    return LocatedInputs(base, tuple(patterns), _list_roots(image_roots), span, version)
+        found.append(ResolvedPattern(name, pattern, root, selected))
+    return LocatedInputs(base, tuple(found), _list_roots(image_roots), span, version)
+
+
+def _resolve_spans(
+    base: str, patterns: Sequence[SplitPattern], range_config: Any
+) -> tuple[int, int | None, list[SplitPattern]]:
+    """The span and version to take, and the patterns with these filled in."""
+    if not any("{" in pattern for _, pattern in patterns):
+        return 0, None, list(patterns)
+    # TFX decides, where spans are asked for; nothing else here needs it.
+    from tfx.components.example_gen import input_processor, utils
+    from tfx.proto import example_gen_pb2
+
+    splits = [example_gen_pb2.Input.Split(name=n, pattern=pattern) for n, pattern in patterns]
+    processor = input_processor.FileBasedInputProcessor(base, splits, range_config)
+    span, version = 0, None
+    if any(any(utils.verify_split_pattern_specs(split)) for split in splits):
+        span, version = processor.resolve_span_and_version()  # opens files that it need not
+    return (
+        span,
+        version,
+        [
+            SplitPattern(n, processor.get_pattern_for_span_version(pattern, span, version))
+            for n, pattern in patterns
+        ],
+    )
 
 
 def _list_roots(image_roots: Sequence[str]) -> tuple[ImageRoot, ...]:
@@ -147,7 +209,7 @@ def _list_roots(image_roots: Sequence[str]) -> tuple[ImageRoot, ...]:
     roots = []
     for root in image_roots:
         try:
-            roots.append(ImageRoot(root, {file.path: file for file in list_files(root)}))
+            roots.append(ImageRoot(root, FileTable.of(walk_files(root))))
         except OSError as error:
             raise _unlisted("image_roots", root, error) from error
     return tuple(roots)
@@ -163,12 +225,13 @@ def _unlisted(setting: str, folder: str, error: OSError) -> InputError:
 def fingerprint(located: LocatedInputs) -> str:
     """A hexadecimal digest that changes with any file's name, size or version. Reads no file."""
     digest = hashlib.sha256()
+    groups: list[tuple[str, Mapping[str, InputFile]]]
     groups = [(f"{p.name}\0{p.pattern}", p.files) for p in located.patterns]
-    groups += [(root.base, tuple(root.files.values())) for root in located.image_roots]
+    groups += [(root.base, root.files) for root in located.image_roots]
     for header, files in groups:
         digest.update(f"{header}\0".encode())
-        for file in files:
-            name = file.path.encode("utf-8", "surrogateescape")
+        for file in files.values():
+            name = encode_path(file.path)
             digest.update(name + f"\0{file.size}\0{file.version}\0{file.problem}\0".encode())
     return digest.hexdigest()
 
@@ -187,7 +250,7 @@ def layout_inputs(
         LayoutInputs(
             base=located.base,
             root=pattern.root,
-            files={file.path: file for file in pattern.files},
+            files=pattern.files,
             split=pattern.name if several else None,
             columns=columns,
             image_roots=located.image_roots,
@@ -205,8 +268,16 @@ def _literal_part(pattern: str) -> str:
     return "/".join(literal)
 
 
-def _selects(pattern: str, path: str) -> bool:
-    wanted, parts = _parts(pattern), path.split("/")
+def _select(files: FileTable, pattern: str) -> FileTable:
+    """The files that a pattern selects, and those in folders that it selects."""
+    wanted = _parts(pattern)
+    if wanted == ["*"]:
+        return files
+    return files.select(np.fromiter((_selects(wanted, path) for path in files), bool, len(files)))
+
+
+def _selects(wanted: Sequence[str], path: str) -> bool:
+    parts = path.split("/")
     return len(parts) >= len(wanted) and all(
         fnmatch.fnmatchcase(part, want) for part, want in zip(parts, wanted, strict=False)
     )
@@ -216,7 +287,7 @@ def _parts(pattern: str) -> list[str]:
     return [part for part in posixpath.normpath(pattern).split("/") if part not in ("", ".")]
 
 
-def refuse_overlap(filenames: Sequence[str]) -> None:
+def refuse_overlap(filenames: Iterable[str]) -> None:
     """Refuses an input that two patterns select.
 
     Raises:

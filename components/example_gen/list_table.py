@@ -129,7 +129,7 @@ def typed_values(
         return None
     values: list[Any] = []
     for array, _ in parts:
-        values += cast_column(array, column, floats=pa.float64()).to_pylist()
+        values += map(_as_text, cast_column(array, column, floats=pa.float64()).to_pylist())
     if not column.is_list:
         return column, values
     lists = [tuple(value or ()) for value in values]
@@ -137,6 +137,11 @@ def typed_values(
     if len(lengths) == 1 and lengths != {0} and column.kind in ("int", "float"):
         column = dataclasses.replace(column, length=lengths.pop())
     return column, [*lists]
+
+
+def _as_text(value: Any) -> Any:
+    """Bytes that are a value as a text, in which what is no UTF-8 is escaped as in names."""
+    return value.decode("utf-8", "surrogateescape") if isinstance(value, bytes) else value
 
 
 def _trimmed(array: pa.Array) -> pa.Array:
@@ -252,7 +257,11 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
     try:
         with inputs.open(path) as stream:
             file = pyarrow.parquet.ParquetFile(stream)
-            embedded = find_embedded(file, stream)
+            embedded = {
+                name: found
+                for name, found in find_embedded(file, stream).items()
+                if inputs.columns.get(name) != "string"  # bytes that are a value
+            }
             names = [name for name in file.schema_arrow.names if name not in embedded]
             raw = file.read(columns=names).to_pylist() if names else []
             number = file.metadata.num_rows

@@ -56,6 +56,7 @@ from trainer_utils.format import ConfigError, InputError
 
 __all__ = ["find", "is_list", "kind_of_list", "read"]
 
+_ENDINGS = tuple(SUFFIXES)
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
 _MEDIA_COLUMNS = {
     "image": ("image_uri", "image", *_FILE_COLUMNS),
@@ -85,7 +86,8 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
     return [
         path
         for path in inputs.files
-        if (path == inputs.root or posixpath.dirname(path) == inputs.root)
+        if path.lower().endswith(_ENDINGS)
+        and (path == inputs.root or posixpath.dirname(path) == inputs.root)
         and is_list(path)
         and (kind is None or kind_of_list(path) == kind)
         and not posixpath.basename(path).startswith(".")
@@ -216,7 +218,7 @@ def _listing(
             excluded.append(ExcludedInput(source[0], split, "NO_LABEL", place))
         else:
             entries.append(Entry(source[0], split, source[1], values))
-    return Listing(tuple(entries), tuple(excluded), tuple(columns), blobs)
+    return Listing.of(entries, excluded, tuple(columns), blobs)
 
 
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:

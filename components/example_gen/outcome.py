@@ -1,79 +1,19 @@
-"""The inputs that TFX's properties mean, and whether the outcome of a conversion is good.
+"""Whether the outcome of a conversion is good: rejects within bounds, some examples written.
 
-located = locate_inputs(exec_properties, is_source_file=is_list, unit="images")
 check_outcome(conversion, plan, rejects, written=99, uri=uri)
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
-from tfx import types
-from tfx.components.example_gen import utils
-from tfx.proto import example_gen_pb2, range_config_pb2
-from tfx.types import standard_component_specs
-from tfx.utils import proto_utils
-
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
-from components.common.settings import ExecProperties
 from components.common.summaries import working_folder
 from components.example_gen.conversion import Conversion
-from components.example_gen.inputs import LocatedInputs, locate
-from components.example_gen.partition import check_split_names
 from components.example_gen.plan import Plan
 from trainer_utils.format import InputError
 from trainer_utils.storage.files import list_names, write_text
 
-__all__ = ["check_outcome", "locate_inputs", "set_span"]
-
-
-def locate_inputs(
-    exec_properties: ExecProperties,
-    *,
-    image_roots: Sequence[str] = (),
-    is_source_file: Callable[[str], bool],
-    sees_siblings: bool = True,
-    unit: str,
-) -> LocatedInputs:
-    """The inputs that the properties `input_base`, `input_config` and `range_config` mean.
-
-    Raises:
-        InputError, ConfigError: as `locate`.
-    """
-    input_config = example_gen_pb2.Input()
-    proto_utils.json_to_proto(
-        exec_properties[standard_component_specs.INPUT_CONFIG_KEY], input_config
-    )
-    range_config = None
-    given = exec_properties.get(standard_component_specs.RANGE_CONFIG_KEY)
-    if given and not _driver_ran(exec_properties):
-        range_config = range_config_pb2.RangeConfig()
-        proto_utils.json_to_proto(given, range_config)
-    check_split_names("input_config", [split.name for split in input_config.splits])
-    return locate(
-        exec_properties[standard_component_specs.INPUT_BASE_KEY],
-        input_config,
-        range_config,
-        image_roots=image_roots,
-        is_source_file=is_source_file,
-        sees_siblings=sees_siblings,
-        unit=unit,
-    )
-
-
-def _driver_ran(exec_properties: ExecProperties) -> bool:
-    """Whether TFX's driver has filled in spans; open-source Kubeflow runs none."""
-    return exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME) is not None
-
-
-def set_span(
-    artifact: types.Artifact, located: LocatedInputs, exec_properties: ExecProperties
-) -> None:
-    """Sets on the artifact what TFX's driver sets, where no driver ran."""
-    if _driver_ran(exec_properties):
-        return
-    artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, located.span)
-    if located.version is not None:
-        artifact.set_int_custom_property(utils.VERSION_PROPERTY_NAME, located.version)
+__all__ = ["check_outcome"]
 
 
 def check_outcome(

@@ -1,6 +1,6 @@
 """Which splits there are, and who decides: the inputs, TFX's output_config, or a hash.
 
-partition = partition_of(exec_properties)          # None: the inputs' own, or train and eval 2:1
+partition = read_output_config(output_config)     # None: the inputs' own, or train and eval 2:1
 hashed = check_partition(partition, own_splits, columns, group_by=None, stratify=False)
 hashed.split_of("cat/1.jpg", seed=0)
 """
@@ -16,22 +16,22 @@ import numpy as np
 import numpy.typing as npt
 
 from components.common.listing import Column, ExcludedInput
-from components.common.settings import ExecProperties
 from components.tables.vocabularies import label_column
 from trainer_utils.format import ConfigError, keyed_hash
 from trainer_utils.format.naming import check_split_name
 
 __all__ = [
+    "NEAR_DUPLICATES",
     "OWN_NAME",
     "Partition",
     "check_partition",
     "check_split_names",
     "order_splits",
-    "partition_of",
     "read_output_config",
 ]
 
 OWN_NAME = "filename"  # what is hashed where no column is named
+NEAR_DUPLICATES = "near_duplicates"  # what `group_by` names in place of a column
 _SPLIT_ORDER = ("train", "eval", "test")
 
 
@@ -116,25 +116,8 @@ class Partition:
         return self.split_of(left.name if self.feature == OWN_NAME else "", seed=seed)
 
 
-def partition_of(exec_properties: ExecProperties) -> Partition | None:
-    """The splits that output_config asks for; None where it leaves them to the inputs.
-
-    Raises:
-        ConfigError: as `read_output_config`.
-    """
-    from tfx.proto import example_gen_pb2  # here, so that workers need not import TFX
-    from tfx.types import standard_component_specs
-    from tfx.utils import proto_utils
-
-    output_config = example_gen_pb2.Output()
-    proto_utils.json_to_proto(
-        exec_properties[standard_component_specs.OUTPUT_CONFIG_KEY], output_config
-    )
-    return read_output_config(output_config)
-
-
 def read_output_config(output_config: Any) -> Partition | None:
-    """The same of TFX's `Output` itself.
+    """The splits that TFX's `Output` asks for; None where it leaves them to the inputs.
 
     Raises:
         ConfigError: a split's name or share is not allowed.
@@ -174,13 +157,21 @@ def check_partition(
     *,
     group_by: str | None,
     stratify: bool,
+    groups: Sequence[str] = (),
 ) -> Partition:
     """The splits that the hash assigns, where the inputs name none.
+
+    Args:
+        partition: that output_config asks for.
+        own_splits: that the inputs name.
+        columns: of the inputs.
+        group_by, stratify: the settings.
+        groups: what `group_by` may name beside columns.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
     """
-    names = [OWN_NAME, *(column.name for column in columns)]
+    names = [OWN_NAME, *groups, *(column.name for column in columns)]
     hashed = partition or Partition()
     if group_by is not None:
         if hashed.feature != OWN_NAME:

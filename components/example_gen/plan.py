@@ -4,13 +4,53 @@ FilePlan and RowPlan are Plans; workers get them, so nothing here imports TFX.
 """
 
 import dataclasses
-from collections.abc import Mapping
+import itertools
+from collections.abc import Iterator, Mapping
 
 from components.common.listing import Column
 from components.common.rejects import Reject
-from trainer_utils.format import Feature, Shard
+from trainer_utils.format import Feature, Shard, num_shards_for, shard_bounds
 
-__all__ = ["Plan", "Written"]
+__all__ = ["Plan", "SplitShards", "Written", "lay_out_shards"]
+
+
+@dataclasses.dataclass(frozen=True)
+class SplitShards:
+    """The shards of one split.
+
+    Args:
+        name: the split's.
+        bounds: the first place of each shard, and the number of records.
+    """
+
+    name: str
+    bounds: tuple[int, ...]
+
+    @property
+    def num_records(self) -> int:
+        """How many records it has."""
+        return self.bounds[-1]
+
+    @property
+    def num_shards(self) -> int:
+        """How many shards it has."""
+        return len(self.bounds) - 1
+
+    @property
+    def spans(self) -> Iterator[tuple[int, int]]:
+        """The first place of each shard, and that after its last."""
+        return itertools.pairwise(self.bounds)
+
+
+def lay_out_shards(
+    name: str, *, num_records: int, num_bytes: int, target_shard_bytes: int
+) -> SplitShards:
+    """Which places of a split are which shard's."""
+    num_shards = num_shards_for(
+        num_records=num_records, num_bytes=num_bytes, target_shard_bytes=target_shard_bytes
+    )
+    bounds = shard_bounds(num_records=num_records, num_shards=num_shards)
+    return SplitShards(name, tuple(bounds.tolist()))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -18,7 +58,7 @@ class Plan:
     """What is decided before anything is written.
 
     Args:
-        splits: their names, in order.
+        split_shards: of each split, in order.
         columns: that become features, with what they are.
         vocabularies: values by feature, sorted or as given; a value's place is its id.
         rejects: inputs that are known to be left out.
@@ -26,12 +66,22 @@ class Plan:
         found: inputs in all.
     """
 
-    splits: tuple[str, ...]
+    split_shards: tuple[SplitShards, ...]
     columns: tuple[Column, ...]
     vocabularies: Mapping[str, tuple[str, ...]]
     rejects: tuple[Reject, ...]
     skipped: Mapping[str, int]
     found: int
+
+    @property
+    def splits(self) -> tuple[str, ...]:
+        """Their names, in order."""
+        return tuple(split.name for split in self.split_shards)
+
+    @property
+    def num_records(self) -> int:
+        """How many examples there will be, if none is rejected while it is read."""
+        return sum(split.num_records for split in self.split_shards)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)

@@ -1,30 +1,26 @@
 """Gives every row its split: the one that its file or its row names, or one by hash.
 
-    assignment = Assignment(pieces, reports, columns, vocabularies, ...)
-    assignment.splits            # ('train', 'eval')
-    assignment.of_pieces()[3]    # array([0, 1, 0, 255], dtype=uint8): numbers of splits
+    assignment = RowAssignment(pieces, reports, columns, vocabularies, ...)
+    assignment.rules.splits      # ('train', 'eval')
+    assignment.of_pieces()[3]    # array([0, 1, 0, 65535], dtype=uint16): numbers of splits
 
 A row is known by its source and its number there, or by a name of its own; that, and the seed,
 is all that a hash looks at.
 """
 
 import collections
-import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.file_table import encode_path
 from components.common.listing import Column
 from components.common.rejects import Reject
-from components.example_gen.partition import (
-    OWN_NAME,
-    Partition,
-    check_partition,
-    order_splits,
-)
+from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
+from components.example_gen.partition import OWN_NAME, Partition
 from components.example_gen.row_columns import count_before, own_split_column
 from components.example_gen.row_inspection import PieceReport, read_columns, read_digests
 from components.example_gen.settings import ExampleGenSettings
@@ -32,16 +28,13 @@ from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.splits import refuse_word, split_of_word
 from components.tables.vocabularies import label_column, label_ids
-from trainer_utils.format import keyed_hash, keyed_hashes
+from trainer_utils.format import keyed_hashes
+from trainer_utils.format.planning import keyed_digests
 
-__all__ = ["EXCLUDED", "Assignment"]
-
-EXCLUDED = 255  # in place of a split's number
-
-Numbers = npt.NDArray[np.uint8]
+__all__ = ["RowAssignment"]
 
 
-class Assignment:
+class RowAssignment:
     """The splits, and what each row gets.
 
     Args:
@@ -78,17 +71,9 @@ class Assignment:
         self.rejects: list[Reject] = []
         self.skipped: collections.Counter[str] = collections.Counter()
         own, some_have_none = self._own_splits()
-        self.hashed = check_partition(
-            partition,
-            own,
-            columns,
-            group_by=settings.group_by,
-            stratify=settings.stratify,
+        self.rules = SplitRules(
+            own, columns, some_have_none=some_have_none, partition=partition, settings=settings
         )
-        names = own.union(self.hashed.names if some_have_none or not own else ())
-        self.splits = order_splits(names, self.hashed.names)
-        self._index = {name: place for place, name in enumerate(self.splits)}
-        self.has_own = bool(own)
 
     def _own_splits(self) -> tuple[set[str], bool]:
         """The splits that the inputs name, and whether some rows name none."""
@@ -148,7 +133,7 @@ class Assignment:
             name = self.name(number, bad.record)
             self.rejects.append(Reject(split, name, bad.code, line + bad.detail))
         self.skipped.update(self._of_bad_rows(number, np.array(report.skipped, np.int64)))
-        feature = self.hashed.feature
+        feature = self.rules.hashed.feature
         wanted = [feature] if feature != OWN_NAME else []
         columns, records = read_columns(self._folder, number, wanted)
         return self._of_rows(number, records, columns.get(feature))
@@ -158,55 +143,46 @@ class Assignment:
         own = self._pieces[number].split
         if own is not None:
             return [own] * len(records)
-        if self.has_own:
-            return [self.splits[0]] * len(records)
-        return [self.splits[place] for place in self._by_hash(self._hashes(number, records))]
+        splits = self.rules.splits
+        if self.rules.has_own:
+            return [splits[0]] * len(records)
+        return [splits[n] for n in self.rules.assign(None, self._hashes(number, records))]
 
     def _of_rows(self, number: int, records: npt.NDArray[np.int64], values: pa.Array) -> Numbers:
         hashes = self._hashes(number, records)
         if values is not None and not pa.types.is_null(values.type):
             encoded = values.cast(pa.string()).dictionary_encode()
-            keys = [
-                keyed_hash(value.encode(), seed=self._settings.seed, purpose="split") % 2**64
-                for value in encoded.dictionary.to_pylist()
-            ]
+            keys = self._digests(map(str.encode, encoded.dictionary.to_pylist()))
             # A row without a value has nothing to share a split for.
             places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            hashes = np.where(places < 0, hashes, np.array([*keys, 0], np.uint64)[places])
-        if not self.has_own:
-            return self._by_hash(hashes)
+            hashes = np.where(places < 0, hashes, np.append(keys, np.uint64(0))[places])
+        return self.rules.assign(self._own_numbers(number, len(records)), hashes)
+
+    def _own_numbers(self, number: int, rows: int) -> Numbers | None:
+        """The number of the split that each row names, where some name one."""
+        if not self.rules.has_own:
+            return None
         if self._split_column is None:
             own = self._pieces[number].split
-            if own is None:
-                return self._by_hash(hashes)
-            return np.full(len(records), self._index[own], np.uint8)
+            return np.full(rows, self.rules.number_of(own), np.uint16)
         names = self._row_splits(number, self._split_column)
-        named = [EXCLUDED if name is None else self._index[name] for name in names]
-        found = np.array(named, np.uint8)
-        if EXCLUDED in named:
-            found = np.where(found == EXCLUDED, self._by_hash(hashes), found)
-        return found
+        return np.array([*map(self.rules.number_of, names)], np.uint16)
 
     def _hashes(self, number: int, records: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         seed, names = self._settings.seed, self._reports[number].names
         if names is not None:
-            own = [
-                keyed_hash(os.fsencode(names[record]), seed=seed, purpose="split") % 2**64
-                for record in records.tolist()
-            ]
-            return np.array(own, np.uint64)
+            return self._digests(encode_path(names[record]) for record in records.tolist())
         return keyed_hashes(
             records + self.first_records[number],
-            identity=os.fsencode(self._pieces[number].source),
+            identity=encode_path(self._pieces[number].source),
             seed=seed,
             purpose="split",
         )
 
-    def _by_hash(self, hashes: npt.NDArray[np.uint64]) -> Numbers:
-        return self._hashed_numbers()[self.hashed.places_of(hashes)]
-
-    def _hashed_numbers(self) -> Numbers:
-        return np.array([self._index[name] for name in self.hashed.names], np.uint8)
+    def _digests(self, identities: Iterable[bytes]) -> npt.NDArray[np.uint64]:
+        digests = keyed_digests(identities, seed=self._settings.seed, purpose="split")
+        lower: npt.NDArray[np.uint64] = digests[:, 0]
+        return lower
 
     def _leave_out_duplicates(self, assigned: Sequence[Numbers]) -> None:
         """Skips rows whose text came before, in the order of the inputs."""
@@ -215,7 +191,7 @@ class Assignment:
         rows = np.flatnonzero(splits != EXCLUDED)
         _, firsts = np.unique(np.concatenate(digests)[rows], return_index=True)
         gone = np.delete(rows, firsts)
-        self.skipped.update(self.splits[split] for split in splits[gone].tolist())
+        self.skipped.update(self.rules.splits[split] for split in splits[gone].tolist())
         splits[gone] = EXCLUDED
         _copy_back(splits, assigned)
 
@@ -232,7 +208,7 @@ class Assignment:
             for row, record in enumerate(records.tolist()):
                 if (name := report.names[record]) in seen[source] and splits[row] != EXCLUDED:
                     detail = f"{name!r} stands twice"
-                    split = self.splits[splits[row]]
+                    split = self.rules.splits[splits[row]]
                     self.rejects.append(Reject(split, name, "DUPLICATE_KEY", detail))
                     splits[row] = EXCLUDED
             seen[source].update(report.names)
@@ -254,7 +230,8 @@ class Assignment:
                     code = "UNKNOWN_LABEL"
                     detail = f"{column.name} {array[row].as_py()!r} is not in the vocabulary"
                 name = self.name(number, int(records[row]))
-                self.rejects.append(Reject(self.splits[splits[row]], name, code, detail))
+                split = self.rules.splits[splits[row]]
+                self.rejects.append(Reject(split, name, code, detail))
                 splits[row] = EXCLUDED
 
     def _read(self, number: int, column: Column) -> tuple[pa.Array, npt.NDArray[np.int64]]:
@@ -278,13 +255,11 @@ class Assignment:
         splits = np.concatenate(assigned)
         rows = np.flatnonzero(splits != EXCLUDED)
         labels = _one(encoded).dictionary.to_pylist()
-        places = self.hashed.stratified(
+        splits[rows] = self.rules.stratify(
             classes[rows],
             hashes[rows],
             key_of=lambda number: b"" if number < 0 else labels[number].encode(),
-            seed=self._settings.seed,
         )
-        splits[rows] = self._hashed_numbers()[places]
         _copy_back(splits, assigned)
 
 

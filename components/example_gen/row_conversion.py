@@ -13,15 +13,13 @@ import apache_beam as beam
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import ExcludedInput
 from components.common.progress import Work, show_progress
-from components.common.settings import ExecProperties
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.common.worker_errors import raise_reported_error
 from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
-from components.example_gen.inputs import layout_inputs, refuse_overlap
-from components.example_gen.outcome import check_outcome, locate_inputs
-from components.example_gen.partition import partition_of
+from components.example_gen.inputs import InputSelection, layout_inputs, locate, refuse_overlap
+from components.example_gen.outcome import check_outcome
 from components.example_gen.plan import Written
 from components.example_gen.row_encoding import EncodingReport
 from components.example_gen.row_inspection import PieceReport
@@ -42,7 +40,7 @@ class RowConversion(Conversion[RowPlan]):
 
     Args:
         settings: of the component.
-        exec_properties: as the executor's `Do` takes them.
+        selection: of inputs and splits.
         make_pipeline: makes the Beam pipelines that read the rows and write the shards.
 
     Attributes:
@@ -57,17 +55,18 @@ class RowConversion(Conversion[RowPlan]):
     def __init__(
         self,
         settings: ExampleGenSettings,
-        exec_properties: ExecProperties,
+        selection: InputSelection,
         make_pipeline: Callable[[], beam.Pipeline],
     ) -> None:
-        self.settings = settings
+        self.settings, self.selection = settings, selection
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
         self._make_pipeline = make_pipeline
-        self._partition = partition_of(exec_properties)
         self._reports: list[PieceReport] = []
-        self.located = locate_inputs(
-            exec_properties,
+        self.located = locate(
+            selection.base,
+            selection.patterns,
+            selection.range_config,
             is_source_file=self.is_source_file,
             sees_siblings=False,
             unit=self.unit,
@@ -93,7 +92,7 @@ class RowConversion(Conversion[RowPlan]):
             self._reports,
             excluded,
             folder=working_folder(uri),
-            partition=self._partition,
+            partition=self.selection.partition,
             settings=self.settings,
             deduplicate=self._rules.deduplicate,
         )

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.example_batch import encode_batch, frame_batch
-from components.example_gen.row_assignment import EXCLUDED
+from components.example_gen.assignment import EXCLUDED, Numbers
 from components.example_gen.row_inspection import read_columns
 from components.example_gen.row_plan import RowPlan, read_assignment
 from components.tables.casting import cast_column
@@ -129,7 +129,7 @@ def _frames(features: Mapping[str, pa.Array], rows: int) -> pa.Array:
 
 
 def _places(
-    plan: RowPlan, splits: npt.NDArray[np.uint8], firsts: npt.NDArray[np.int64], seed: int
+    plan: RowPlan, splits: Numbers, firsts: npt.NDArray[np.int64], seed: int
 ) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     """Each row's bucket, and its place in its split."""
     places = np.zeros(len(splits), np.int64)
@@ -145,7 +145,7 @@ def _places(
 
 
 def _label_counts(
-    plan: RowPlan, features: Mapping[str, pa.Array], splits: npt.NDArray[np.uint8]
+    plan: RowPlan, features: Mapping[str, pa.Array], splits: Numbers
 ) -> dict[str, dict[int, int]]:
     place = label_column(plan.columns)
     if place is None or plan.columns[place].kind not in ("int", "label"):

@@ -13,48 +13,24 @@ import numpy as np
 import numpy.typing as npt
 
 from components.common.listing import Column, ExcludedInput
-from components.common.rejects import Reject
+from components.example_gen.assignment import EXCLUDED, Numbers
 from components.example_gen.partition import Partition
-from components.example_gen.plan import Plan
-from components.example_gen.row_assignment import Assignment
+from components.example_gen.plan import Plan, SplitShards, lay_out_shards
+from components.example_gen.row_assignment import RowAssignment
 from components.example_gen.row_columns import decide_columns, labels_of
 from components.example_gen.row_inspection import PieceReport
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.pieces import Piece
 from components.tables.vocabularies import make_vocabularies
-from trainer_utils.format import num_shards_for, shard_bounds
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
 
-__all__ = ["Bucket", "RowPlan", "SplitShards", "plan_rows", "read_assignment"]
+__all__ = ["Bucket", "RowPlan", "plan_rows", "read_assignment"]
 
 _BUCKET_BYTES = 128 << 20  # that are put in order at a time; about three times that in memory
 _ENTRY_BYTES = 14  # of a feature beside its name and its values
 _ID_BYTES = 40
-
-
-@dataclasses.dataclass(frozen=True)
-class SplitShards:
-    """The shards of one split.
-
-    Args:
-        name: the split's.
-        bounds: the first place of each shard, and the number of rows.
-    """
-
-    name: str
-    bounds: tuple[int, ...]
-
-    @property
-    def num_records(self) -> int:
-        """How many rows it has."""
-        return self.bounds[-1]
-
-    @property
-    def num_shards(self) -> int:
-        """How many shards it has."""
-        return len(self.bounds) - 1
 
 
 @dataclasses.dataclass(frozen=True)
@@ -71,23 +47,16 @@ class RowPlan(Plan):
     """The whole of the work on rows.
 
     Args:
-        split_shards: of each split, in order.
         buckets: by split and shard.
         first_records: of each piece, the number of its first row in its source.
         row_bytes: about how long a record is.
         excluded: files that are not read.
     """
 
-    split_shards: tuple[SplitShards, ...]
     buckets: tuple[Bucket, ...]
     first_records: tuple[int, ...]
     row_bytes: float
     excluded: tuple[ExcludedInput, ...] = ()
-
-    @property
-    def num_records(self) -> int:
-        """How many examples there will be."""
-        return sum(split.num_records for split in self.split_shards)
 
 
 def plan_rows(
@@ -118,7 +87,7 @@ def plan_rows(
     columns = decide_columns(pieces, reports, settings)
     check_feature_names(column.name for column in columns)
     vocabularies = make_vocabularies(labels_of(columns, reports), given=settings.vocabularies)
-    assignment = Assignment(
+    assignment = RowAssignment(
         pieces,
         reports,
         columns,
@@ -128,36 +97,30 @@ def plan_rows(
         settings=settings,
         deduplicate=deduplicate,
     )
-    counts = np.zeros(len(assignment.splits), np.int64)
+    rules = assignment.rules
+    counts = np.zeros(len(rules.splits), np.int64)
     make_folder(join(folder, "splits"))
     for number, splits in enumerate(assignment.of_pieces()):
         _write_assignment(folder, number, counts, splits)
-        counts += np.bincount(splits, minlength=256)[: len(counts)]
-    rejects, skipped = assignment.rejects, assignment.skipped
-    for left in excluded:
-        split = assignment.hashed.split_of_excluded(
-            left,
-            assignment.splits,
-            inputs_decide=assignment.has_own,
-            seed=settings.seed,
-        )
-        if left.code is None:
-            skipped[split] += 1
-        else:
-            rejects.append(Reject(split, left.name, left.code, left.detail))
+        counts += np.bincount(splits, minlength=EXCLUDED)[: len(counts)]
+    rejects, skipped = rules.count_excluded(excluded)
     row_bytes = _bytes_per_row(reports, columns)
     shards = tuple(
-        _shards(name, count, row_bytes, settings)
-        for name, count in zip(assignment.splits, counts.tolist(), strict=True)
+        lay_out_shards(
+            name,
+            num_records=count,
+            num_bytes=int(row_bytes * count),
+            target_shard_bytes=settings.target_shard_bytes,
+        )
+        for name, count in zip(rules.splits, counts.tolist(), strict=True)
     )
     return RowPlan(
         columns=columns,
         vocabularies=vocabularies,
-        splits=assignment.splits,
         split_shards=shards,
         buckets=tuple(b for n, s in enumerate(shards) for b in _buckets(n, s, row_bytes)),
-        rejects=tuple(rejects),
-        skipped=dict(skipped),
+        rejects=(*assignment.rejects, *rejects),
+        skipped=dict(assignment.skipped + skipped),
         found=sum(report.found for report in reports) + len(excluded),
         first_records=tuple(assignment.first_records),
         row_bytes=row_bytes,
@@ -171,18 +134,6 @@ def _bytes_per_row(reports: Sequence[PieceReport], columns: Sequence[Column]) ->
     values = sum(facts.bytes for report in reports for facts in report.facts.values())
     names = sum(len(column.name) + _ENTRY_BYTES for column in columns)
     return values / max(1, rows) + names + _ID_BYTES + RECORD_OVERHEAD_BYTES
-
-
-def _shards(
-    name: str, records: int, bytes_per_row: float, settings: ExampleGenSettings
-) -> SplitShards:
-    num_shards = num_shards_for(
-        num_records=records,
-        num_bytes=int(bytes_per_row * records),
-        target_shard_bytes=settings.target_shard_bytes,
-    )
-    bounds = shard_bounds(num_records=records, num_shards=num_shards)
-    return SplitShards(name, tuple(bounds.tolist()))
 
 
 def _buckets(number: int, split: SplitShards, bytes_per_row: float) -> list[Bucket]:
@@ -200,18 +151,16 @@ def _write_assignment(
     folder: str,
     number: int,
     firsts: npt.NDArray[np.int64],
-    splits: npt.NDArray[np.uint8],
+    splits: Numbers,
 ) -> None:
     path = join(folder, f"splits/{number:06d}")
     with write_atomically(path, temporary_folder=folder) as stream:
-        stream.write(len(firsts).to_bytes(1, "little") + firsts.astype("<i8").tobytes())
-        stream.write(splits.tobytes())
+        stream.write(len(firsts).to_bytes(2, "little") + firsts.astype("<i8").tobytes())
+        stream.write(splits.astype("<u2").tobytes())
 
 
-def read_assignment(
-    folder: str, number: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.uint8]]:
+def read_assignment(folder: str, number: int) -> tuple[npt.NDArray[np.int64], Numbers]:
     """Of a piece: how many rows each split has before it, and the number of each row's split."""
     data = read_bytes(join(folder, f"splits/{number:06d}"))
-    stop = 1 + 8 * data[0]
-    return np.frombuffer(data[1:stop], "<i8"), np.frombuffer(data[stop:], np.uint8)
+    stop = 2 + 8 * int.from_bytes(data[:2], "little")
+    return np.frombuffer(data[2:stop], "<i8"), np.frombuffer(data[stop:], "<u2")

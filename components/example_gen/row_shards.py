@@ -10,12 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.common.shards import verify_shard, write_shard
 from components.common.summaries import working_folder
 from components.example_gen.row_encoding import read_frames
 from components.example_gen.row_plan import Bucket, RowPlan
 from trainer_utils.format import Shard, ShardName, ShardWriter
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, footers_of
+from trainer_utils.writing.shards import verify_shard, write_shard
 
 __all__ = ["gather_bucket"]
 

@@ -11,11 +11,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from components.common.settings import COMPRESSIONS, ComponentSettings
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import number, one_of, setting
+from trainer_utils.format.tensors import TensorSpec
 
-__all__ = ["COLUMN_KINDS", "LISTS", "MEDIA", "ExampleGenSettings"]
+__all__ = ["COLUMN_KINDS", "LISTS", "MEDIA", "ExampleGenSettings", "column_name"]
 
 LISTS = ("csv", "tsv", "jsonl", "parquet")
 MEDIA = ("image", "audio")
@@ -45,7 +46,8 @@ def _kinds_by_column(name: str, columns: object) -> object:
     return columns
 
 
-def _column_name(name: str, value: object) -> object:
+def column_name(name: str, value: object) -> object:
+    """A rule: the name of a column."""
     if not (value and isinstance(value, str)):
         raise ConfigError.of(name, value, allowed="the name of a column")
     return value
@@ -68,6 +70,19 @@ def _labels_by_feature(name: str, given: object) -> dict[str, tuple[str, ...]]:
             twice = next(label for label in labels if list(labels).count(label) > 1)
             raise ConfigError(f"{name}[{feature!r}]: expected each label once, got {twice!r} twice")
     return {feature: tuple(labels) for feature, labels in by_feature.items()}
+
+
+def _specs_by_column(name: str, given: object) -> dict[str, str]:
+    if not isinstance(given, Mapping):
+        raise ConfigError.of(name, given, allowed="dtypes and shapes by column")
+    for column, spec in given.items():
+        try:
+            TensorSpec.parse(spec)
+        except DatasetError as error:
+            raise ConfigError.of(
+                f"{name}[{column!r}]", spec, allowed="a dtype and a shape such as 'float16[3,?]'"
+            ) from error
+    return dict(given)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -110,9 +125,15 @@ class ExampleGenSettings(ComponentSettings):
         "the labels in the order of their ids: a list for the feature `label`, or lists by "
         "feature. Other labels are rejected. Default: all labels found, sorted.",
     )
+    tensors: Mapping[str, str] = setting(
+        {},
+        _specs_by_column,
+        "columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor` makes them, "
+        "with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they differ.",
+    )
     group_by: str | None = setting(
         None,
-        _column_name,
+        column_name,
         "a column, such as a patient's id: rows with equal values go to the same split.",
     )
     stratify: bool = setting(
@@ -139,6 +160,9 @@ class ExampleGenSettings(ComponentSettings):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.tensors:  # bytes that are nothing else
+            strings = dict.fromkeys(self.tensors, "string")
+            object.__setattr__(self, "columns", {**self.columns, **strings})
         if self.header is False and not self.column_names:
             raise ConfigError(
                 "header: expected True or None without column_names, got False. "
@@ -151,6 +175,22 @@ class ExampleGenSettings(ComponentSettings):
         """The vocabularies that are given, by feature."""
         return cast(dict[str, tuple[str, ...]], self.vocabulary)
 
+    def described(self, features: Mapping[str, Feature]) -> dict[str, Feature]:
+        """Features with what `tensors` says of them.
+
+        Raises:
+            ConfigError: it names a column that is no feature of bytes.
+        """
+        found = dict(features)
+        for name, text in self.tensors.items():
+            if name not in found or found[name].type != "string" or found[name].is_image:
+                raise ConfigError.of(
+                    "tensors", name, allowed=f"columns of bytes, of {', '.join(features)}"
+                )
+            extra = {**found[name].extra, "tensor": TensorSpec.parse(text).to_json()}
+            found[name] = dataclasses.replace(found[name], extra=extra)
+        return found
+
     @property
     def gzip(self) -> bool:
         """Whether shards are compressed."""
@@ -160,5 +200,7 @@ class ExampleGenSettings(ComponentSettings):
         """The settings as a manifest keeps them: no paths, and of a vocabulary its size."""
         config = dataclasses.asdict(self)
         del config["image_roots"]
+        if not self.tensors:  # as before there were any
+            del config["tensors"]
         config["vocabulary"] = {name: len(labels) for name, labels in self.vocabularies.items()}
         return config

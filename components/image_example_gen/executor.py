@@ -1,61 +1,13 @@
 """The engine of all ExampleGens of files, for images."""
 
-import dataclasses
-from collections.abc import Iterable
-
-from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing
-from components.common.settings import ExecProperties
 from components.example_gen.executor import ExampleGenExecutor
-from components.example_gen.file_conversion import FileConversion
-from components.example_gen.media_settings import MediaSettings
-from components.image_example_gen.layouts import describe_search, is_source_file, read_layout
-from components.image_example_gen.settings import ImageSettings
-from trainer_utils.format import ConfigError
+from components.image_example_gen.conversion import make_conversion
 
-__all__ = ["Executor", "ImageConversion"]
+__all__ = ["Executor"]
 
 
 class Executor(ExampleGenExecutor):
     """Executor of ImageExampleGen."""
 
     producer = "ImageExampleGen"
-
-    def conversion(self, exec_properties: ExecProperties) -> FileConversion:  # noqa: D102
-        return ImageConversion(exec_properties, self._make_beam_pipeline)
-
-
-class ImageConversion(FileConversion):
-    """Images, and lists of them."""
-
-    unit, media = "images", "image"
-    settings_class = ImageSettings
-
-    def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return is_source_file(path)
-
-    def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
-        return read_layout(inputs, layout=layout)
-
-    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
-        return describe_search(names)
-
-    def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:
-        """The settings for inputs whose boxes or label maps must go on fitting their images.
-
-        Those are drawn on a file's pixels as they lie, so these are not turned.
-
-        Raises:
-            ConfigError: images would be cut, and their boxes would not.
-        """
-        has_boxes = any(column.name == "xmin" for column in listing.columns)
-        if has_boxes and settings.images.encoding == "raw":
-            raise ConfigError(
-                "encoding: expected 'file' for images with boxes, since raw ones are cut to a "
-                "square, got 'raw'",
-                setting="encoding",
-            )
-        if not has_boxes and all(blob.kind != "label_map" for blob in listing.blobs):
-            return settings
-        images = dataclasses.replace(settings.images, orientation="keep")
-        return dataclasses.replace(settings, images=images)
+    make_conversion = staticmethod(make_conversion)

@@ -19,12 +19,15 @@ from components.kubeflow.images import default_image, using_image
 # Type checkers and editors read `__init__.pyi`.
 __all__ = [
     "audio_example_gen",
+    "dataset_audit",
+    "dataset_report",
     "default_image",
     "image_example_gen",
     "schema_export",
     "shard_balancer",
     "text_example_gen",
     "train_input_check",
+    "train_job",
     "using_image",
 ]
 

@@ -7,12 +7,15 @@ from components.kubeflow.images import default_image, using_image
 
 __all__ = [
     "audio_example_gen",
+    "dataset_audit",
+    "dataset_report",
     "default_image",
     "image_example_gen",
     "schema_export",
     "shard_balancer",
     "text_example_gen",
     "train_input_check",
+    "train_job",
     "using_image",
 ]
 
@@ -31,6 +34,7 @@ def audio_example_gen(
     column_names: list = [],
     header: bool = False,
     vocabulary: list = [],
+    tensors: dict = {},
     group_by: str = "",
     stratify: bool = False,
     seed: int = 0,
@@ -47,13 +51,13 @@ def audio_example_gen(
 
     Args:
         source: the inputs as an artifact of another step; or else
-        input_base: where they are: a folder, a table or an archive, on a mounted volume or gs://.
+        input_base: where they are: a folder, a table or an archive, on a volume or in a bucket.
         input_version: of what is at input_base; where it is given and equal, Kubeflow may take the
             step from its cache. Without one the step always runs.
         input_patterns: patterns by split, for inputs that lie by split.
         splits: shares by split, for inputs that are split by a hash.
         split_by: the column that is hashed; empty: the name of each file, or the id of each row.
-        dataset_root: a folder on a volume that all pods share, or gs://, to keep the shards in
+        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
             instead of the artifact, so that no pod copies them.
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
             `tsv`, `jsonl`, `parquet`.
@@ -68,6 +72,9 @@ def audio_example_gen(
             recognised from the first rows of all files; if that leaves a doubt, it is an error.
         vocabulary: the labels in the order of their ids: a list for the feature `label`, or
             lists by feature. Other labels are rejected. Default: all labels found, sorted.
+        tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
+            makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
+            differ.
         group_by: a column, such as a patient's id: rows with equal values go to the same split.
         stratify: splits made by a hash keep the share of each class, to within one example.
         seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
@@ -82,6 +89,41 @@ def audio_example_gen(
 
     Returns:
         examples: the dataset.
+    """
+
+def dataset_audit(
+    *, examples: Any, against: Any = None, fail_on: list = [], label: str = "label", most: int = 100
+) -> PipelineTask:
+    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+
+    Args:
+        examples: a dataset.
+        against: an earlier one, that it is compared with.
+        fail_on: kinds of findings that fail the run: `leakage`, `label_conflict`, `duplicates`,
+            `near_duplicates`, `missing_class`, `label_shift`, `size_shift`, `brightness_shift`,
+            `length_shift`, `vocabulary_shift`, `blank`, `dark`, `blurred`, `odd_aspect`,
+            `odd_size`.
+        label: the feature that has the class of a record.
+        most: findings of each kind that are listed; all of them are counted. At least 0.
+
+    Returns:
+        anomalies: findings.json, and TFX's anomalies of each split; num_findings in its metadata.
+    """
+
+def dataset_report(
+    *, examples: Any, statistics: Any = None, schema: Any = None, sample_records: int = 1000
+) -> PipelineTask:
+    """Writes one page that shows what is in a dataset, which Kubeflow shows beside the run.
+
+    Args:
+        examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
+        statistics: TFX's statistics of it, which the page shows beside its own.
+        schema: a schema.pbtxt in a folder; where the two disagree the page says so.
+        sample_records: most records of each split that are read; counts are the manifest's. At
+            least 1.
+
+    Returns:
+        report: the page.
     """
 
 def image_example_gen(
@@ -99,6 +141,7 @@ def image_example_gen(
     column_names: list = [],
     header: bool = False,
     vocabulary: list = [],
+    tensors: dict = {},
     group_by: str = "",
     stratify: bool = False,
     seed: int = 0,
@@ -121,13 +164,13 @@ def image_example_gen(
 
     Args:
         source: the inputs as an artifact of another step; or else
-        input_base: where they are: a folder, a table or an archive, on a mounted volume or gs://.
+        input_base: where they are: a folder, a table or an archive, on a volume or in a bucket.
         input_version: of what is at input_base; where it is given and equal, Kubeflow may take the
             step from its cache. Without one the step always runs.
         input_patterns: patterns by split, for inputs that lie by split.
         splits: shares by split, for inputs that are split by a hash.
         split_by: the column that is hashed; empty: the name of each file, or the id of each row.
-        dataset_root: a folder on a volume that all pods share, or gs://, to keep the shards in
+        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
             instead of the artifact, so that no pod copies them.
         layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
             `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
@@ -142,7 +185,13 @@ def image_example_gen(
             recognised from the first rows of all files; if that leaves a doubt, it is an error.
         vocabulary: the labels in the order of their ids: a list for the feature `label`, or
             lists by feature. Other labels are rejected. Default: all labels found, sorted.
-        group_by: a column, such as a patient's id: rows with equal values go to the same split.
+        tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
+            makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
+            differ.
+        group_by: a column, such as a patient's id: rows with equal values go to the same split;
+            or `near_duplicates`: images that are copies of one another do, encoded anew,
+            resized, cropped by up to a tenth, made grey or mirrored. Every image is decoded for
+            that.
         stratify: splits made by a hash keep the share of each class, to within one example.
         seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
         target_shard_bytes: target size of a shard in bytes. At least 1.
@@ -211,7 +260,7 @@ def shard_balancer(
         examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
         more_examples: another, that becomes one with it.
         shards_by_split: numbers by split, in place of num_shards.
-        dataset_root: a folder on a volume that all pods share, or gs://, to keep the shards in
+        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
             instead of the artifact, so that no pod copies them.
         num_shards: shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where
             there are fewer records. Default: the number that comes closest to
@@ -251,6 +300,7 @@ def text_example_gen(
     column_names: list = [],
     header: bool = False,
     vocabulary: list = [],
+    tensors: dict = {},
     group_by: str = "",
     stratify: bool = False,
     seed: int = 0,
@@ -272,13 +322,13 @@ def text_example_gen(
 
     Args:
         source: the inputs as an artifact of another step; or else
-        input_base: where they are: a folder, a table or an archive, on a mounted volume or gs://.
+        input_base: where they are: a folder, a table or an archive, on a volume or in a bucket.
         input_version: of what is at input_base; where it is given and equal, Kubeflow may take the
             step from its cache. Without one the step always runs.
         input_patterns: patterns by split, for inputs that lie by split.
         splits: shares by split, for inputs that are split by a hash.
         split_by: the column that is hashed; empty: the name of each file, or the id of each row.
-        dataset_root: a folder on a volume that all pods share, or gs://, to keep the shards in
+        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
             instead of the artifact, so that no pod copies them.
         layout: `auto`, or the name of one: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by
             key, or a list), `lines` (an example a line), `folder` (an example a file).
@@ -293,6 +343,9 @@ def text_example_gen(
             recognised from the first rows of all files; if that leaves a doubt, it is an error.
         vocabulary: the labels in the order of their ids: a list for the feature `label`, or
             lists by feature. Other labels are rejected. Default: all labels found, sorted.
+        tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
+            makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
+            differ.
         group_by: a column, such as a patient's id: rows with equal values go to the same split.
         stratify: splits made by a hash keep the share of each class, to within one example.
         seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
@@ -338,4 +391,46 @@ def train_input_check(
     Returns:
         metrics: records, steps, dropped and padded records of an epoch, records_per_second, and
             the least seconds of a training step that never waits for its input.
+    """
+
+def train_job(
+    *,
+    program: list,
+    examples: Any = None,
+    workers: int = 1,
+    image: str = "",
+    runtime: str = "tensorflow-distributed",
+    environment: dict = {},
+    cpu: str = "",
+    memory: str = "",
+    gpu: int = 0,
+    gpu_type: str = "nvidia.com/gpu",
+    name: str = "train",
+    namespace: str = "",
+    timeout_seconds: int = 0,
+) -> PipelineTask:
+    """Trains on many workers: a TrainJob of Kubeflow Trainer, from its creation to its deletion.
+
+    It needs a training runtime, which `python -m components.kubeflow.training_runtime` prints.
+
+    Args:
+        program: the program and its arguments, which each worker runs: python, train.py. Kubernetes
+            fills in $(DATASET_URI).
+        examples: a dataset on a volume of the workers, or at gs:// or s3://; its uri is the
+            variable DATASET_URI of each worker. One with a dataset_root is not copied.
+        workers: how many, a pod each.
+        image: of the workers, with trainer_utils and the program; empty: the runtime's.
+        runtime: the ClusterTrainingRuntime.
+        environment: further variables of each worker.
+        cpu: of each worker, such as 8; empty: what the cluster gives.
+        memory: of each worker, such as 32Gi; empty: what the cluster gives.
+        gpu: how many each worker has.
+        gpu_type: the resource's name.
+        name: how the job's name begins.
+        namespace: of the job; empty: this step's.
+        timeout_seconds: after which the job is ended and the step fails; 0: never.
+
+    Returns:
+        metrics: the last value of each that worker 0 printed in a line of nothing but name=number.
+        logs: worker-0.log and so on.
     """

@@ -5,7 +5,7 @@ uri = place_dataset("/minio/bucket/…/examples", "minio://bucket/…/examples",
 find_dataset(path)     # where a dataset is: in the artifact's folder, or where that file says
 
 The launcher copies each input whole to the pod's disk, used or not, and each output back. With a
-volume that the pods share (or `gs://`, which TensorFlow reads by itself) nothing is copied.
+volume that the pods share, or a bucket, nothing is copied.
 """
 
 import json
@@ -14,7 +14,7 @@ import posixpath
 
 from components.kubeflow.executor_input import write_json
 from trainer_utils.format import ConfigError
-from trainer_utils.storage import is_remote
+from trainer_utils.storage import is_object_store, is_remote
 
 __all__ = [
     "REFERENCE_FILE",
@@ -34,10 +34,10 @@ def place_dataset(path: str, uri: str, root: str) -> str:
     Args:
         path: of the artifact in the pod.
         uri: of the artifact in Kubeflow's store; unlike any other run's.
-        root: a folder on a shared volume or `gs://`; empty: the artifact itself.
+        root: a folder on a shared volume or in a bucket; empty: the artifact itself.
 
     Raises:
-        ConfigError: `root` is relative, or a url that TensorFlow does not write to.
+        ConfigError: `root` is relative, or a url of no object store.
     """
     check_dataset_root(root)
     if not root:
@@ -48,11 +48,12 @@ def place_dataset(path: str, uri: str, root: str) -> str:
 
 def check_dataset_root(root: str) -> None:
     """Refuses a folder that not every pod would find in the same place."""
-    if root and not root.startswith(("/", "gs://")):
+    if root and not root.startswith("/") and not is_object_store(root):
         raise ConfigError.of(
             "dataset_root",
             root,
-            allowed="an absolute path on a volume that all pods share, or gs://",
+            allowed="an absolute path on a volume that all pods share, or a bucket of s3://, "
+            "minio://, gs:// or az://",
         )
 
 

@@ -18,6 +18,8 @@ from kfp.dsl.container_component_class import ContainerComponent
 
 from components.audio_example_gen.settings import AudioSettings
 from components.common.settings import ComponentSettings, add_settings
+from components.dataset_audit.settings import AuditSettings
+from components.dataset_report.settings import DatasetReportSettings
 from components.image_example_gen.settings import ImageSettings
 from components.kubeflow.images import COMMAND, default_image
 from components.schema_export.settings import SchemaExportSettings
@@ -27,11 +29,14 @@ from trainer_utils.format.settings import Setting
 
 __all__ = [
     "audio_example_gen",
+    "dataset_audit",
+    "dataset_report",
     "image_example_gen",
     "schema_export",
     "shard_balancer",
     "text_example_gen",
     "train_input_check",
+    "train_job",
 ]
 
 _VERSION = "input_version"
@@ -116,13 +121,13 @@ def _example_gen(
 
     Args:
         source: the inputs as an artifact of another step; or else
-        input_base: where they are: a folder, a table or an archive, on a mounted volume or gs://.
+        input_base: where they are: a folder, a table or an archive, on a volume or in a bucket.
         input_version: of what is at input_base; where it is given and equal, Kubeflow may take the
             step from its cache. Without one the step always runs.
         input_patterns: patterns by split, for inputs that lie by split.
         splits: shares by split, for inputs that are split by a hash.
         split_by: the column that is hashed; empty: the name of each file, or the id of each row.
-        dataset_root: a folder on a volume that all pods share, or gs://, to keep the shards in
+        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
             instead of the artifact, so that no pod copies them.
 
     Returns:
@@ -164,7 +169,7 @@ def shard_balancer(
         examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
         more_examples: another, that becomes one with it.
         shards_by_split: numbers by split, in place of num_shards.
-        dataset_root: a folder on a volume that all pods share, or gs://, to keep the shards in
+        dataset_root: a folder on a volume that all pods share, or a bucket, to keep the shards in
             instead of the artifact, so that no pod copies them.
 
     Returns:
@@ -190,6 +195,42 @@ def schema_export(
     Returns:
         datum_schema: schema.pbtxt alone, as TFX's components take it.
         datum_dataset: all of the files, which datum.load opens.
+    """
+
+
+@_component(AuditSettings)
+def dataset_audit(
+    examples: dsl.Input[dsl.Dataset],
+    anomalies: dsl.Output[dsl.Artifact],
+    against: dsl.Input[dsl.Dataset] = None,
+):
+    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+
+    Args:
+        examples: a dataset.
+        against: an earlier one, that it is compared with.
+
+    Returns:
+        anomalies: findings.json, and TFX's anomalies of each split; num_findings in its metadata.
+    """
+
+
+@_component(DatasetReportSettings)
+def dataset_report(
+    examples: dsl.Input[dsl.Dataset],
+    report: dsl.Output[dsl.HTML],
+    statistics: dsl.Input[dsl.Artifact] = None,
+    schema: dsl.Input[dsl.Artifact] = None,
+):
+    """Writes one page that shows what is in a dataset, which Kubeflow shows beside the run.
+
+    Args:
+        examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
+        statistics: TFX's statistics of it, which the page shows beside its own.
+        schema: a schema.pbtxt in a folder; where the two disagree the page says so.
+
+    Returns:
+        report: the page.
     """
 
 
@@ -219,4 +260,49 @@ def train_input_check(
     Returns:
         metrics: records, steps, dropped and padded records of an epoch, records_per_second, and
             the least seconds of a training step that never waits for its input.
+    """
+
+
+@_component(ComponentSettings)
+def train_job(
+    metrics: dsl.Output[dsl.Metrics],
+    logs: dsl.Output[dsl.Artifact],
+    program: list,
+    examples: dsl.Input[dsl.Dataset] = None,
+    workers: int = 1,
+    image: str = "",
+    runtime: str = "tensorflow-distributed",
+    environment: dict = {},  # noqa: B006
+    cpu: str = "",
+    memory: str = "",
+    gpu: int = 0,
+    gpu_type: str = "nvidia.com/gpu",
+    name: str = "train",
+    namespace: str = "",
+    timeout_seconds: int = 0,
+):
+    """Trains on many workers: a TrainJob of Kubeflow Trainer, from its creation to its deletion.
+
+    It needs a training runtime, which `python -m components.kubeflow.training_runtime` prints.
+
+    Args:
+        program: the program and its arguments, which each worker runs: python, train.py. Kubernetes
+            fills in $(DATASET_URI).
+        examples: a dataset on a volume of the workers, or at gs:// or s3://; its uri is the
+            variable DATASET_URI of each worker. One with a dataset_root is not copied.
+        workers: how many, a pod each.
+        image: of the workers, with trainer_utils and the program; empty: the runtime's.
+        runtime: the ClusterTrainingRuntime.
+        environment: further variables of each worker.
+        cpu: of each worker, such as 8; empty: what the cluster gives.
+        memory: of each worker, such as 32Gi; empty: what the cluster gives.
+        gpu: how many each worker has.
+        gpu_type: the resource's name.
+        name: how the job's name begins.
+        namespace: of the job; empty: this step's.
+        timeout_seconds: after which the job is ended and the step fails; 0: never.
+
+    Returns:
+        metrics: the last value of each that worker 0 printed in a line of nothing but name=number.
+        logs: worker-0.log and so on.
     """

@@ -20,10 +20,12 @@ from typing import TYPE_CHECKING
 from components.common.settings import ComponentSettings, ExecProperties, without_empty
 from components.kubeflow.dataset_location import find_dataset, place_dataset, write_reference
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
+from components.kubeflow.pages import page_folder
+from components.kubeflow.training_runtime import DATASET_VARIABLE, train_job_manifest
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.storage import is_remote, join, read_text
+from trainer_utils.storage import is_object_store, is_remote, join, read_text
 
 if TYPE_CHECKING:
     from tfx.types import Artifact
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __all__ = ["main"]
 
 _SPLIT_ORDER = ("train", "eval", "test")
+_OF_WAITING = ("namespace", "timeout_seconds")  # of train_job; others are the manifest's
 _OF_THE_STEP = ("dataset_root", "input_version")  # parameters that are no settings
 
 
@@ -78,9 +81,10 @@ def _input_base(step: ExecutorInput, given: str) -> str:
             setting="input_base",
             value=given,
         )
-    if is_remote(given) and not given.startswith("gs://"):
+    if is_remote(given) and not is_object_store(given):
         raise ConfigError(
-            f"input_base: expected a path on a mounted volume, or gs://, got {given!r}. "
+            "input_base: expected a path on a mounted volume, or a bucket of s3://, minio://, "
+            f"gs:// or az://, got {given!r}. "
             "Import it with kfp.dsl.importer and hand it over as source: then Kubeflow fetches it.",
             setting="input_base",
             value=given,
@@ -162,10 +166,74 @@ def _schema_export(step: ExecutorInput) -> dict[str, JsonObject]:
     return {name: _metadata(artifact) for name, artifact in made.items()}
 
 
+def _dataset_audit(step: ExecutorInput) -> dict[str, JsonObject]:
+    from tfx.types import standard_artifacts
+
+    from components.dataset_audit.executor import Executor
+    from components.dataset_audit.settings import AuditSettings
+
+    properties = _properties(AuditSettings, _given(step.parameters, AuditSettings))
+    inputs = {
+        name: [_tfx_artifact(standard_artifacts.Examples, given)]
+        for name, given in step.inputs.items()
+    }
+    artifact = standard_artifacts.ExampleAnomalies()
+    artifact.uri = step.outputs["anomalies"].path
+    Executor().Do(inputs, {"anomalies": [artifact]}, properties)
+    return {"anomalies": _metadata(artifact)}
+
+
+def _dataset_report(step: ExecutorInput) -> dict[str, JsonObject]:
+    from tfx.types import standard_artifacts
+    from tfx.types.experimental import simple_artifacts
+
+    from components.dataset_report.executor import Executor
+    from components.dataset_report.settings import DatasetReportSettings
+
+    kinds = {
+        "examples": standard_artifacts.Examples,
+        "schema": standard_artifacts.Schema,
+        "statistics": standard_artifacts.ExampleStatistics,
+    }
+    inputs = {name: [_tfx_artifact(kinds[name], given)] for name, given in step.inputs.items()}
+    properties = _properties(DatasetReportSettings, _given(step.parameters, DatasetReportSettings))
+    page = simple_artifacts.File()
+    with page_folder(step.outputs["report"].path) as page.uri:
+        Executor().Do(inputs, {"report": [page]}, properties)
+    return {"report": {}}
+
+
 def _train_input_check(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.kubeflow.input_check import check_input
 
     return {"metrics": check_input(find_dataset(step.inputs["examples"].path), step.parameters)}
+
+
+def _train_job(step: ExecutorInput) -> dict[str, JsonObject]:
+    from components.kubeflow.train_job import run_train_job
+
+    given = {name: value for name, value in step.parameters.items() if value}
+    waiting = {name: given.pop(name) for name in _OF_WAITING if name in given}
+    if "examples" in step.inputs:
+        uri = _uri_for_workers(step.inputs["examples"])
+        given["environment"] = {**given.get("environment", {}), DATASET_VARIABLE: uri}
+    manifest = train_job_manifest(given.pop("program", ()), **given)
+    return {"metrics": run_train_job(manifest, logs=step.outputs["logs"].path, **waiting)}
+
+
+def _uri_for_workers(examples: StepArtifact) -> str:
+    """Where other pods find the dataset: they do not have this one's disk."""
+    uri = find_dataset(examples.path)
+    if uri == examples.path:
+        uri = examples.uri
+    if not uri.startswith(("gs://", "s3://", "/")):
+        raise ConfigError.of(
+            "examples",
+            uri,
+            allowed="a dataset that each worker can open, on a shared volume or at gs:// or s3://",
+            advice="Write it with a dataset_root",
+        )
+    return uri
 
 
 def _fill_dataset(
@@ -238,11 +306,14 @@ def _count(name: str, value: object) -> int:
 
 _RUN: dict[str, Callable[[ExecutorInput], dict[str, JsonObject]]] = {
     "audio_example_gen": functools.partial(_example_gen, "audio"),
+    "dataset_audit": _dataset_audit,
+    "dataset_report": _dataset_report,
     "image_example_gen": functools.partial(_example_gen, "image"),
     "schema_export": _schema_export,
     "shard_balancer": _shard_balancer,
     "text_example_gen": functools.partial(_example_gen, "text"),
     "train_input_check": _train_input_check,
+    "train_job": _train_job,
 }
 
 if __name__ == "__main__":

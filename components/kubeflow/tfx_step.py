@@ -5,11 +5,12 @@ python -m components.kubeflow.tfx_step --types '{"inputs": {…}}' \\
 
 After `--` come the arguments of TFX's own command for Vertex AI, which runs the executor. Before
 that, what open-source Kubeflow does not tell it is filled in: the artifacts' TFX types, paths
-that TensorFlow can open (it has no `minio://` and `s3://`), and spans. No object store is written
+that every step can open, and spans. No object store is written
 to through `tf.io.gfile`, so that there are none of the empty objects that stand for folders.
 """
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ from components.kubeflow.executor_input import (
     short_metadata,
     write_json,
 )
+from components.kubeflow.pages import PAGE_OUTPUT, page_folder
 from trainer_utils.format import DatasetError
 from trainer_utils.format.json_text import Json
 
@@ -72,22 +74,30 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
     document = json.loads(getattr(theirs, _INVOCATION))
     paths = parse_paths(ours.path)
     root = os.environ.get(ROOT_VARIABLE, "")
-    elsewhere = _localize(document, ours.types, paths, root)
-    setattr(theirs, _INVOCATION, json.dumps(document))
-    if ours.resolve_inputs:
-        driver.main(theirs)  # leaves its findings where the executor looks for parameters
-        _take_over(document)
+    with contextlib.ExitStack() as stack:
+        elsewhere = _localize(document, ours.types, paths, root, stack)
         setattr(theirs, _INVOCATION, json.dumps(document))
-    kubeflow_v2_run_executor.main((theirs, beam_arguments))
+        if ours.resolve_inputs:
+            driver.main(theirs)  # leaves its findings where the executor looks for parameters
+            _take_over(document)
+            setattr(theirs, _INVOCATION, json.dumps(document))
+        kubeflow_v2_run_executor.main((theirs, beam_arguments))
     for name, uri in elsewhere.items():
         write_reference(paths["outputs", name], uri)
     _give_back(document["outputs"]["outputFile"], elsewhere)
 
 
 def _localize(
-    document: Mapping[str, Json], types: _Types, paths: Mapping[tuple[str, str], str], root: str
+    document: Mapping[str, Json],
+    types: _Types,
+    paths: Mapping[tuple[str, str], str],
+    root: str,
+    stack: contextlib.ExitStack,
 ) -> dict[str, str]:
-    """Sets type, path and metadata of each artifact; returns the datasets that go elsewhere."""
+    """Sets type, path and metadata of each artifact; returns the datasets that go elsewhere.
+
+    What `stack` holds in the end puts pages in their places.
+    """
     elsewhere = {}
     for side in ("inputs", "outputs"):
         groups = document.get(side, {}).get("artifacts", {})
@@ -100,6 +110,9 @@ def _localize(
                 artifact["metadata"] = plain_metadata(artifact.get("metadata", {}))
                 if side == "inputs":
                     artifact["uri"] = find_dataset(path)
+                    continue
+                if (name, title) == PAGE_OUTPUT:
+                    artifact["uri"] = stack.enter_context(page_folder(path))
                     continue
                 place = place_dataset(path, artifact["uri"], root if title == _EXAMPLES else "")
                 if place != path:

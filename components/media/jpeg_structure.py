@@ -173,9 +173,10 @@ def scan_jpeg(data: bytes) -> JpegStructure:
 def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
     """Where the first marker after a scan's header is, but for those that restart; or the end."""
     if is_last and position < len(data):
-        # Zeros follow what is no marker. This takes 10 µs for 80 KB, the pattern 25 to 35.
+        # Zeros follow what is no marker. This takes 8 µs for 80 KB, the pattern 25 to 35.
         octets = np.frombuffer(data, np.uint8, offset=position)
-        is_marker = (octets == 0xFF)[:-1] > (octets == 0)[1:]
+        is_marker = octets[:-1] == 0xFF
+        is_marker &= octets[1:] != 0
         position += int(is_marker.argmax()) if len(is_marker) else 0
     match = _AFTER_SCAN.search(data, position)
     return len(data) if match is None else match.start()

@@ -59,6 +59,11 @@ class ImageOptions(Settings):
             allowed = "pixels for encoding='raw', whose images have all one size"
             raise ConfigError.of("resize_shorter_side", None, allowed=allowed)
 
+    @property
+    def decodes_all(self) -> bool:
+        """Whether every image is decoded, not only those that must be converted."""
+        return self.resize_shorter_side is not None or self.verify == "decode"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class AudioOptions(Settings):

@@ -1,25 +1,19 @@
 """Compares TFX's schema and statistics with what the examples hold.
 
-    check_facts(schema, facts, source=uri)
-    check_statistics(read_statistics(uri), features, records, source=uri)
-
-Source: `tensorflow_metadata/proto/v0/statistics.proto`; TFX keeps a split's statistics as
-`Split-<name>/FeatureStats.pb`.
+check_facts(schema, facts, source=uri)
+check_statistics(read_statistics(uri), features, records, source=uri)
 """
 
 from collections.abc import Mapping
 
-from google.protobuf import message
 from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 
+from components.common.statistics import feature_name
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
-from trainer_utils.format.naming import SPLIT_PREFIX
-from trainer_utils.storage import join, list_files, read_bytes
 
-__all__ = ["check_facts", "check_statistics", "read_statistics"]
+__all__ = ["check_facts", "check_statistics"]
 
-_FILE = "FeatureStats.pb"
 _KINDS = {0: "int", 1: "float", 2: "string", 3: "string"}  # FeatureNameStatistics.Type
 
 
@@ -48,28 +42,6 @@ def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) 
                 )
 
 
-def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatistics]:
-    """An ExampleStatistics artifact's numbers, by split.
-
-    Raises:
-        DatasetError: a file is no such message; the message names it.
-    """
-    statistics = {}
-    for file in list_files(uri):
-        folder, _, name = file.path.partition("/")
-        if folder.startswith(SPLIT_PREFIX) and name == _FILE:
-            found = statistics_pb2.DatasetFeatureStatisticsList()
-            try:
-                found.ParseFromString(read_bytes(join(uri, file.path)))
-            except message.DecodeError as error:
-                raise DatasetError(
-                    f"{file.path!r}: expected statistics: {error}", path=file.path
-                ) from error
-            for dataset in found.datasets[:1]:
-                statistics[folder.removeprefix(SPLIT_PREFIX)] = dataset
-    return statistics
-
-
 def check_statistics(
     statistics: Mapping[str, statistics_pb2.DatasetFeatureStatistics],
     features: Mapping[str, Feature],
@@ -94,7 +66,7 @@ def check_statistics(
                 f"split {split!r}: expected at most its {records.get(split, 0)} examples in the "
                 f"statistics, got {dataset.num_examples} ({source}). Make them from these examples."
             )
-        found = {entry.name or ".".join(entry.path.step): entry for entry in dataset.features}
+        found = {feature_name(entry): entry for entry in dataset.features}
         for name in sorted(found.keys() - features.keys()):
             raise DatasetError(
                 f"feature {name!r}: expected it in the examples as the statistics have it, "

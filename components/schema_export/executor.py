@@ -14,6 +14,7 @@ from tfx.types import artifact_utils
 
 from components.common.publish import write_feature_files, write_schema
 from components.common.settings import ExecProperties
+from components.common.statistics import read_statistics
 from components.common.summaries import working_folder
 from components.common.tfmd import (
     adopt_shapes,
@@ -23,7 +24,7 @@ from components.common.tfmd import (
     parse_schema,
     schema_from_features,
 )
-from components.schema_export.agreement import check_facts, check_statistics, read_statistics
+from components.schema_export.agreement import check_facts, check_statistics
 from components.schema_export.limits import datum_limits
 from components.schema_export.settings import SchemaExportSettings
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks

@@ -156,13 +156,12 @@ def _fingerprint(inputs: Inputs, summaries: Sequence[Mapping[str, Json]]) -> str
     The same however the inputs are sharded and ordered, and whatever the settings.
     """
     read = _read(summaries)
-    facts: dict[tuple[object, ...], object] = {
-        ("split", split): combine_checksums(c for (s, _), c in read.items() if s == split)
+    facts: list[tuple[tuple[object, ...], object]] = [
+        (("split", split), combine_checksums(c for (s, _), c in read.items() if s == split))
         for split in inputs.shards
-    }
-    return combine_facts(
-        facts | {("vocabulary", n): list(values) for n, values in inputs.vocabularies.items()}
-    )
+    ]
+    facts += [(("vocabulary", n), list(values)) for n, values in inputs.vocabularies.items()]
+    return combine_facts(facts)
 
 
 def _read(summaries: Sequence[Mapping[str, Json]]) -> dict[tuple[str, int], int]:

@@ -17,7 +17,6 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from components.common.shards import verify_shard, write_shard
 from components.common.summaries import working_folder
 from components.shard_balancer.inputs import InputShard
 from components.shard_balancer.layout import SplitLayout, Task
@@ -37,6 +36,7 @@ from trainer_utils.format import (
 )
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import join, make_folder, open_for_reading, write_atomically
+from trainer_utils.writing.shards import verify_shard, write_shard
 
 __all__ = [
     "Reading",

@@ -8,10 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
-__all__ = ["MAYBE_SPLIT", "refuse_word", "split_column", "split_of_word"]
+__all__ = ["MAYBE_SPLIT", "SPLIT_COLUMNS", "refuse_word", "split_column", "split_of_word"]
 
 _NAMES = ("split", "ml_use")
 MAYBE_SPLIT = "set"  # a column of that name is one of splits where each of its values names one
+SPLIT_COLUMNS = frozenset(_NAMES)
 _UNASSIGNED = ("", "unassigned")
 
 

@@ -1,67 +1,13 @@
 """The engine of all ExampleGens, for texts and tables, and for tables whose rows name files."""
 
-import dataclasses
-from collections.abc import Iterable
-from typing import Any
-
-from components.common.layout_inputs import LayoutInputs
-from components.common.listing import ExcludedInput
-from components.common.settings import ExecProperties
-from components.example_gen.conversion import Conversion
 from components.example_gen.executor import ExampleGenExecutor
-from components.example_gen.file_conversion import FileConversion
-from components.example_gen.media_settings import MediaSettings
-from components.example_gen.row_conversion import RowConversion
-from components.example_gen.settings import LISTS
-from components.example_gen.simple_layouts import names_at_top
-from components.tables.pieces import Piece
-from components.text_example_gen.layouts import describe_search, find_pieces, is_source_file
-from components.text_example_gen.settings import TextSettings
+from components.text_example_gen.conversion import make_conversion
 
-__all__ = ["Executor", "ListConversion", "TextConversion"]
+__all__ = ["Executor"]
 
 
 class Executor(ExampleGenExecutor):
     """Executor of TextExampleGen."""
 
     producer = "TextExampleGen"
-
-    def conversion(self, exec_properties: ExecProperties) -> Conversion[Any]:
-        """Of rows, or of files where `columns` has images or sounds."""
-        settings = TextSettings.from_properties(exec_properties)
-        if settings.names_files:
-            return ListConversion(exec_properties, self._make_beam_pipeline)
-        return TextConversion(settings, exec_properties, self._make_beam_pipeline)
-
-
-class TextConversion(RowConversion):
-    """Texts, and tables without files."""
-
-    unit = "texts"
-    settings: TextSettings
-
-    def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return is_source_file(path)
-
-    def find_pieces(  # noqa: D102
-        self, inputs: LayoutInputs, *, folder: str
-    ) -> tuple[list[Piece], list[ExcludedInput]]:
-        return find_pieces(inputs, self.settings, folder=folder)
-
-    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
-        return describe_search(names)
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _ListSettings(MediaSettings):
-    LAYOUTS = ("auto", *LISTS)
-
-
-class ListConversion(FileConversion):
-    """Tables whose rows name images or sounds."""
-
-    unit, media = "rows", "image"
-    settings_class = _ListSettings
-
-    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
-        return f"Looked for a table ({', '.join(LISTS)}); at its top: {names_at_top(names)}."
+    make_conversion = staticmethod(make_conversion)

@@ -71,8 +71,8 @@ def find_pieces(
     logging.info("%r: read as %s", inputs.root or inputs.base, layout)
     if layout == "folder":
         _check_unused(settings, layout, ("columns", "column_names", "header", "delimiter"))
-        pieces, listing = _find_documents(inputs)
-        return pieces, list(listing.excluded)
+        listing = class_folders.read(inputs)
+        return list(_grouped(listing)), list(listing.excluded)
     if layout not in DELIMITERS:
         _check_unused(settings, layout, ("column_names", "header", "delimiter"))
     options = select_settings(TableOptions, settings)
@@ -195,13 +195,8 @@ def _split_word(path: str) -> str | None:
     return canonical_split(re.split(r"[.\-_ ]", posixpath.basename(path))[0])
 
 
-def _find_documents(inputs: LayoutInputs) -> tuple[list[Piece], Listing]:
-    """Groups of files of one split, and the excluded files of the folders."""
-    listing = class_folders.read(inputs)
-    return list(_grouped(listing)), dataclasses.replace(listing, entries=())
-
-
 def _grouped(listing: Listing) -> Iterator[Piece]:
+    """Groups of files of one split."""
     by_split: dict[str | None, list[tuple[str, int, Any]]] = {}
     for entry in listing.entries:
         label = entry.values[0] if entry.values else None

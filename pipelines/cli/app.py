@@ -23,6 +23,7 @@ COMMANDS = {
     "browse": ("browse_command", "Look at records in a browser."),
     "verify": ("verify_command", "Every checksum and every record of a dataset."),
     "diff": ("diff_command", "What is different between two datasets."),
+    "audit": ("audit_command", "Copies, leakage, conflicts of labels and shifts in a dataset."),
     "plan": ("plan_command", "What each worker will read."),
     "bench": ("bench_command", "How fast a dataset is read here, and what bounds it."),
     "doctor": ("doctor_command", "What will hurt, on this machine or in a dataset, and the cure."),

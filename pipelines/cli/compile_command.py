@@ -1,6 +1,7 @@
 """`tfx-shards compile`: a pipeline for Kubeflow Pipelines v2."""
 
 import importlib
+from collections.abc import Callable
 from typing import Any
 
 import click
@@ -10,6 +11,15 @@ from pipelines.cli.output import print_messages
 from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["compile"]
+
+
+_PLURALS = {"--toleration": "tolerations", "--secret": "secrets", "--volume": "volumes"}
+
+
+def _step_option(flag: str, metavar: str, sentence: str) -> Callable[[Any], Any]:
+    """An option of all steps, or of the one that it names; it may be given several times."""
+    name = _PLURALS.get(flag, flag.removeprefix("--").replace("-", "_"))
+    return click.option(flag, name, multiple=True, metavar=metavar, help=sentence)
 
 
 @click.command()
@@ -23,28 +33,35 @@ __all__ = ["compile"]
 @click.option(
     "--dataset-root",
     metavar="FOLDER",
-    help="Where datasets go: a volume that all pods mount, or gs://. Default: --pipeline-root.",
+    help="Where datasets go: a volume that all pods mount, or a bucket. Default: --pipeline-root.",
 )
-@click.option(
-    "--volume",
-    "volumes",
-    multiple=True,
-    metavar="CLAIM=PATH",
-    help="Persistent volume claim, and where each container mounts it.",
+@_step_option("--gpu", "[STEP=]N", "How many GPUs.")
+@_step_option("--gpu-type", "[STEP=]NAME", "Resource that is a GPU. Default: nvidia.com/gpu.")
+@_step_option("--cpu", "[STEP=]N", "Cores, such as 4 or 500m.")
+@_step_option("--memory", "[STEP=]N", "Memory, such as 8Gi.")
+@_step_option("--retries", "[STEP=]N", "How often a failed step runs again. Default: our own, 2.")
+@_step_option("--toleration", "[STEP=]KEY[=VALUE][:EFFECT]", "Taint of nodes that is tolerated.")
+@_step_option(
+    "--secret", "[STEP=]NAME:FOLDER", "Secret to mount, or NAME:KEY:VARIABLE, a variable of it."
 )
+@_step_option("--env", "[STEP=]NAME=VALUE", "Variable of the environment.")
+@_step_option("--volume", "[STEP:]CLAIM:PATH", "Persistent volume claim, and where it is mounted.")
 @verbose_option
 @click.pass_context
 def compile(
     ctx: click.Context,
+    /,
     pipeline: str,
     output: str,
     image: str,
     pipeline_root: str,
     name: str | None,
     dataset_root: str | None,
-    volumes: tuple[str, ...],
+    **given: tuple[str, ...],
 ) -> None:
     """Write a pipeline as a package for Kubeflow Pipelines v2.
+
+    Options with STEP in them are of one step, such as Trainer, or without it of all.
 
     PIPELINE is `image` or `text`, a ready one, or FILE.py:FUNCTION, a function that makes one.
 
@@ -54,18 +71,12 @@ def compile(
     """
     require_tfx("compile")
     others: dict[str, Any] = {} if dataset_root is None else {"dataset_root": dataset_root}
-    if volumes:
-        others["volumes"] = dict(map(_volume, volumes))
+    for option, texts in given.items():
+        if texts:
+            others[option] = list(texts)
     compile_pipeline = importlib.import_module("pipelines.kubeflow").compile_pipeline
     with quiet(ctx):
         compile_pipeline(
             pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
         )
     print_messages(f"Written: {output}")
-
-
-def _volume(text: str) -> tuple[str, str]:
-    claim, found, path = text.partition("=")
-    if not (claim and found and path):
-        raise click.BadParameter(f"expected CLAIM=PATH, got {text!r}", param_hint="--volume")
-    return claim, path

@@ -40,6 +40,13 @@ _KINDS = ("image", "text", "audio")
     help="Any of the settings below by its name in Python, such as vocabulary; VALUE is JSON or a "
     "text.",
 )
+@click.option(
+    "--beam-arg",
+    "beam_args",
+    multiple=True,
+    metavar="--FLAG=VALUE",
+    help="A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.",
+)
 @click.option("--metadata", type=click.Path(dir_okay=False), help="Default: OUT/metadata.sqlite.")
 @click.option("--dry-run", is_flag=True, help="Show what would be made, without making it.")
 @json_option
@@ -51,6 +58,7 @@ def convert(
     source: str,
     out: str | None,
     kind: str | None,
+    beam_args: tuple[str, ...],
     metadata: str | None,
     dry_run: bool,
     as_json: bool,
@@ -58,9 +66,9 @@ def convert(
 ) -> None:
     """Turn images, texts or sounds into a balanced dataset of TFRecord shards.
 
-    SRC is a folder, a table or an archive, local or gs://. OUT gets the artifacts of the TFX
-    pipeline that does it, their lineage in metadata.sqlite, and `latest`, a link to the newest
-    dataset, whose uri is printed. What did not change is not made again.
+    SRC is a folder, a table or an archive, local or in a bucket, or an .npz of arrays. OUT gets the
+    artifacts of the TFX pipeline that does it, their lineage in metadata.sqlite, and `latest`, a
+    link to the newest dataset, whose uri is printed. What did not change is not made again.
 
     \b
     tfx-shards convert photos/ out/
@@ -72,9 +80,18 @@ def convert(
     if out is None and not dry_run:
         raise click.UsageError("Missing argument 'OUT': a folder for the dataset.", ctx)
     options = _options(given)
+    if beam_args:
+        options["beam_pipeline_args"] = list(beam_args)
+    from pipelines.tools.conversion.python_sources import is_array_file
     from pipelines.tools.conversion.settings import check_places, prepare
+    from pipelines.tools.conversion.staging import stage
 
     with quiet(ctx):
+        if out is not None and is_array_file(source):
+            check_places("", out, metadata)
+            flags = {n: options.pop(n) for n in ("beam_pipeline_args",) if n in options}
+            staged = stage(source, out, kind=kind, options=options)
+            source, kind, options = staged.source, staged.kind, {**staged.options, **flags}
         conversion = prepare(source, kind=kind, **options)
     if out is not None:
         check_places(conversion.source, out, metadata)
@@ -82,7 +99,8 @@ def convert(
         print_messages(f"{source}: {conversion.seen}")
     if ctx.find_root().meta.get("verbose"):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")  # so that its import is heard as well
-    print_messages("Starting TFX (some seconds) …")
+    if not dry_run:
+        print_messages("Starting TFX (some seconds) …")
     with quiet(ctx):
         if dry_run:
             from pipelines.tools.conversion.dry_run import plan_prepared

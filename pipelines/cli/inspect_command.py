@@ -2,28 +2,30 @@
 
 import click
 
-from pipelines.cli.options import dataset_argument, json_option, verbose_option
+from pipelines.cli.options import files_argument, json_option, verbose_option
 from pipelines.cli.output import print_facts
 
 __all__ = ["inspect"]
 
 
 @click.command()
-@dataset_argument
+@files_argument
 @json_option
 @verbose_option
-def inspect(uri: str, as_json: bool) -> None:
+def inspect(place: str | tuple[str, ...], as_json: bool) -> None:
     """Show what is in a dataset: splits, shards, features, label counts, rejects.
 
-    URI is the folder of a dataset, of ours or of Datum, TFDS or TFX, or the output folder of
-    `convert`. Only its small files are read; `verify` reads the records.
+    URI is the folder of a dataset, of ours or of Datum, TFDS or TFX, of any TFRecord files, or
+    the output folder of `convert`; or TFRecord files, by name or pattern. Only small files are
+    read, where they say what the records hold; `verify` reads the records.
 
     \b
     tfx-shards inspect out/
     tfx-shards inspect gs://bucket/photos
+    tfx-shards inspect 'imagenet/train-*'
     tfx-shards inspect out/ --json | jq .splits.train.records
     """
     from pipelines.tools.inspection import inspect_dataset
 
-    facts = inspect_dataset(uri)
+    facts = inspect_dataset(place)
     print_facts(facts.to_json, facts.parts, as_json=as_json)

@@ -1,6 +1,6 @@
 """Options and arguments that several commands take.
 
-@dataset_argument
+@dataset_argument        # or @files_argument
 @json_option
 @verbose_option
 """
@@ -12,7 +12,7 @@ import click
 
 from pipelines.cli.process import quiet_libraries
 
-__all__ = ["dataset_argument", "json_option", "verbose_option"]
+__all__ = ["dataset_argument", "files_argument", "json_option", "verbose_option"]
 
 Command: TypeAlias = Callable[..., Any]  # a function, or what click has made of one
 
@@ -53,3 +53,16 @@ def _find_dataset(ctx: click.Context, _: click.Parameter, uri: str | None) -> st
     from trainer_utils.dataset.location import newest_dataset
 
     return None if uri is None or ctx.resilient_parsing else newest_dataset(uri)
+
+
+def files_argument(command: Command) -> Command:
+    """`URI …`, as `place`: a dataset as of `dataset_argument`, or files of TFRecords."""
+    return click.argument("place", metavar="URI...", nargs=-1, required=True, callback=_find_files)(
+        command
+    )
+
+
+def _find_files(
+    ctx: click.Context, param: click.Parameter, given: tuple[str, ...]
+) -> str | tuple[str, ...] | None:
+    return given if len(given) > 1 else _find_dataset(ctx, param, *given)

@@ -28,9 +28,14 @@ __all__ = ["report"]
     show_default=True,
     help="Most records of each split to read.",
 )
+@click.option(
+    "--statistics",
+    metavar="URI",
+    help="TFX's ExampleStatistics of the dataset, which the page shows beside its own.",
+)
 @verbose_option
 @click.pass_context
-def report(ctx: click.Context, uri: str, output: str, sample: int) -> None:
+def report(ctx: click.Context, uri: str, output: str, sample: int, statistics: str | None) -> None:
     """Write a page that shows what is in a dataset: one HTML file that needs no network.
 
     Splits, shards, labels, statistics of each feature, pictures by class, wave forms, texts,
@@ -40,9 +45,7 @@ def report(ctx: click.Context, uri: str, output: str, sample: int) -> None:
     tfx-shards report out/ -o report.html
     """
     require_tfx("report")
-    write_report = importlib.import_module("pipelines.tools.report").write_report
+    write_report = importlib.import_module("pipelines.report").write_report
     with quiet(ctx), show_progress("Reading") as advance:
-        find_lineage = importlib.import_module("pipelines.lineage").find_lineage
-        lineage = find_lineage(uri)
-        write_report(uri, output, sample_records=sample, lineage=lineage, advance=advance)
+        write_report(uri, output, sample_records=sample, statistics=statistics, advance=advance)
     print_messages(f"Written: {output}")

@@ -16,10 +16,14 @@ from trainer_utils.format.settings import Setting
 __all__ = ["CommandWithSettings", "given_settings"]
 
 # Where the flag is not the setting's name: what is repeated is in the singular.
-_FLAGS = {"columns": "--column", "column_names": "--columns", "image_roots": "--image-root"}
+_FLAGS = {
+    **{"columns": "--column", "column_names": "--columns", "image_roots": "--image-root"},
+    "tensors": "--tensor",
+}
 _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "columns": {"type": Pair(), "multiple": True},
     "image_roots": {"multiple": True, "metavar": "DIR"},
+    "tensors": {"type": Pair(), "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
     "num_shards": {"type": Counts(bare=True), "metavar": "N or NAME=N,…"},
     "encoding": {"type": click.STRING},  # of images or of texts
     "layout": {"type": click.STRING},  # of any of the three
@@ -39,11 +43,20 @@ def _sections() -> dict[str, dict[str, Any]]:
     shared = settings_of(ExampleGenSettings)
     balancer = settings_of(BalancerSettings)
     kinds = {"Image": ImageSettings, "Text": TextSettings, "Audio": AudioSettings}
-    own = {f"{kind}ExampleGen": _without(settings_of(s), shared) for kind, s in kinds.items()}
+    own = {f"{kind}ExampleGen": _own(settings_of(s), shared) for kind, s in kinds.items()}
     return {
         "all ExampleGens": _without(shared, ["target_shard_bytes"]),
         **own,
         "ShardBalancer": _without(balancer, ["seed", "compression"]),
+    }
+
+
+def _own(settings: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
+    """What one kind has alone, or says more of; the layout is explained once for all."""
+    return {
+        name: one
+        for name, one in settings.items()
+        if name not in shared or (name != "layout" and one.sentence != shared[name].sentence)
     }
 
 
@@ -115,7 +128,7 @@ def _help(one: Setting) -> str:
 def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the flags that were given, as `pipelines.convert` takes them."""
     settings = {name: value for name, value in given.items() if value not in (None, ())}
-    for name, make in (("columns", dict), ("image_roots", list)):
+    for name, make in (("columns", dict), ("tensors", dict), ("image_roots", list)):
         if name in settings:
             settings[name] = make(settings[name])
     return settings

@@ -2,14 +2,14 @@
 
 import click
 
-from pipelines.cli.options import dataset_argument, json_option, verbose_option
+from pipelines.cli.options import files_argument, json_option, verbose_option
 from pipelines.cli.output import print_facts, print_messages
 
 __all__ = ["show"]
 
 
 @click.command()
-@dataset_argument
+@files_argument
 @click.option("--split", help="A split or a slice: 'train[100:]'. Default: the first split.")
 @click.option(
     "-n",
@@ -29,11 +29,13 @@ __all__ = ["show"]
 )
 @json_option
 @verbose_option
-def show(uri: str, split: str | None, count: int, folder: str | None, as_json: bool) -> None:
+def show(
+    place: str | tuple[str, ...], split: str | None, count: int, folder: str | None, as_json: bool
+) -> None:
     """Show records: numbers, texts, names of labels, what images and sounds are.
 
-    URI is any dataset that `inspect` reads. Only the records that are shown are read, where
-    there is an index.
+    URI is any dataset or files that `inspect` reads. Only the records that are shown are read,
+    where there is an index.
 
     \b
     tfx-shards show out/
@@ -44,7 +46,7 @@ def show(uri: str, split: str | None, count: int, folder: str | None, as_json: b
     from pipelines.tools.records.display import EXAMPLES_FILE
     from trainer_utils.text_output import quantity
 
-    examples = read_examples(uri, split, count=count)
+    examples = read_examples(place, split, count=count)
     if folder is not None:
         written = export_examples(examples, folder)
         print_messages(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")

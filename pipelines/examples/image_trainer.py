@@ -5,13 +5,14 @@ Trainer(module_file=…/image_trainer.py, examples=balanced.outputs["balanced_ex
         custom_config={"epochs": 12, "batch_size": 32, "image_size": 64})
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
 import trainer_utils
-from pipelines.examples.training import make_strategy, write_metrics
+from pipelines.examples.training import export_classifier, make_strategy, write_metrics
 from trainer_utils.dataset import open_dataset
 
 _DEFAULTS = {"epochs": 12, "batch_size": 32, "image_size": 64, "learning_rate": 1e-3, "seed": 0}
@@ -50,7 +51,7 @@ def run_fn(fn_args: Any) -> None:
     model.fit(train, epochs=1 if steps else config["epochs"], steps_per_epoch=steps, verbose=2)
     loss, accuracy = model.evaluate(evaluation, verbose=0)
     logging.info("evaluation: loss %.4f, accuracy %.4f", loss, accuracy)
-    _export(model, fn_args.serving_model_dir, size)
+    export_classifier(model, fn_args.serving_model_dir, _decode(size))
     metrics = {"eval_accuracy": accuracy, "eval_loss": loss, "num_classes": num_classes}
     write_metrics(fn_args.model_run_dir, metrics, strategy)
 
@@ -71,20 +72,9 @@ def _model(size: int, num_classes: int) -> tf.keras.Model:
     )
 
 
-def _export(model: tf.keras.Model, folder: str, size: int) -> None:
-    """Saves a model that takes encoded images, `(batch,) string`, and gives class probabilities."""
+def _decode(size: int) -> Callable[[tf.Tensor], tf.Tensor]:
+    def decode(encoded: tf.Tensor) -> tf.Tensor:
+        pixels = tf.io.decode_jpeg(encoded, channels=3, dct_method="INTEGER_ACCURATE")
+        return tf.ensure_shape(tf.round(tf.image.resize(pixels, (size, size))), (size, size, 3))
 
-    def serve(encoded: tf.Tensor) -> dict[str, tf.Tensor]:
-        def decode(one: tf.Tensor) -> tf.Tensor:
-            pixels = tf.io.decode_jpeg(one, channels=3, dct_method="INTEGER_ACCURATE")
-            return tf.round(tf.image.resize(pixels, (size, size)))
-
-        images = tf.map_fn(decode, encoded, fn_output_signature=tf.TensorSpec((size, size, 3)))
-        return {"probabilities": tf.nn.softmax(model(images, training=False))}
-
-    archive = tf.keras.export.ExportArchive()
-    archive.track(model)
-    archive.add_endpoint(
-        "serving_default", serve, input_signature=[tf.TensorSpec([None], tf.string, name="image")]
-    )
-    archive.write_out(folder)
+    return decode

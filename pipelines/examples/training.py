@@ -1,4 +1,4 @@
-"""What the trainer modules share: the strategy, and the file with the metrics.
+"""What the trainer modules share: the strategy, the exported model, the file with the metrics.
 
 strategy = make_strategy()
 write_metrics(fn_args.model_run_dir, {"eval_accuracy": 0.95}, strategy)
@@ -6,14 +6,25 @@ write_metrics(fn_args.model_run_dir, {"eval_accuracy": 0.95}, strategy)
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import tensorflow as tf
 from absl import logging
 
-__all__ = ["METRICS_FILE", "make_strategy", "write_metrics"]
+__all__ = [
+    "LOG_FILE",
+    "METRICS_FILE",
+    "MetricsLog",
+    "export_classifier",
+    "is_chief",
+    "make_strategy",
+    "worker_of",
+    "write_metrics",
+]
 
 METRICS_FILE = "metrics.json"
+LOG_FILE = "metrics.jsonl"
 _LOGICAL_DEVICES = 2
 
 
@@ -32,6 +43,29 @@ def make_strategy() -> tf.distribute.Strategy:
     return tf.distribute.MirroredStrategy([d.name for d in tf.config.list_logical_devices("CPU")])
 
 
+def export_classifier(model: Any, folder: str, decode: Callable[[tf.Tensor], tf.Tensor]) -> None:
+    """Saves a model that takes encoded images, `(batch,) string`, and gives class probabilities.
+
+    Args:
+        model: of Keras, from images to logits.
+        folder: of the SavedModel, whose `serving_default` gives `probabilities`.
+        decode: makes an image of known shape of a scalar string, as training reads it.
+    """
+
+    def serve(encoded: tf.Tensor) -> dict[str, tf.Tensor]:
+        made = tf.function(decode).get_concrete_function(tf.TensorSpec((), tf.string))
+        spec = tf.TensorSpec(made.output_shapes, made.output_dtypes)
+        images = tf.map_fn(decode, encoded, fn_output_signature=spec)
+        return {"probabilities": tf.nn.softmax(model(images, training=False))}
+
+    archive = tf.keras.export.ExportArchive()
+    archive.track(model)
+    archive.add_endpoint(
+        "serving_default", serve, input_signature=[tf.TensorSpec([None], tf.string, name="image")]
+    )
+    archive.write_out(folder)
+
+
 def write_metrics(
     folder: str, metrics: Mapping[str, float], strategy: tf.distribute.Strategy
 ) -> None:
@@ -41,3 +75,50 @@ def write_metrics(
     tf.io.gfile.makedirs(folder)
     with tf.io.gfile.GFile(os.path.join(folder, METRICS_FILE), "w") as stream:
         stream.write(json.dumps(values, sort_keys=True))
+
+
+def worker_of(strategy: tf.distribute.Strategy) -> int:
+    """The number of this worker; 0 where there is one."""
+    resolver = strategy.cluster_resolver
+    return 0 if resolver is None else int(resolver.task_id or 0)
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this worker writes what all of them have alike."""
+    resolver = strategy.cluster_resolver
+    if resolver is None or not resolver.cluster_spec():
+        return True
+    has_chief = "chief" in resolver.cluster_spec().as_dict()
+    is_first = worker_of(strategy) == 0
+    return resolver.task_type == "chief" if has_chief else is_first
+
+
+class MetricsLog:
+    """Lines of `metrics.jsonl` in a folder, which the chief writes.
+
+    Args:
+        folder: made where it is not there yet; lines are added to a file that is.
+        strategy: of this worker.
+    """
+
+    def __init__(self, folder: str, strategy: tf.distribute.Strategy) -> None:
+        self._path = os.path.join(folder, LOG_FILE)
+        self._writes = is_chief(strategy)
+        self._losses: list[tf.Tensor] = []
+        tf.io.gfile.makedirs(folder)
+
+    def add(self, loss: tf.Tensor) -> None:
+        """Keeps a step's loss, `() float32`, without waiting for it."""
+        self._losses.append(loss)
+
+    def write_loss(self, step: int, learning_rate: float) -> None:
+        """Writes the mean of the losses that were kept since the last time."""
+        loss = float(tf.add_n(self._losses)) / len(self._losses)
+        self._losses.clear()
+        self.write(step=step, train_loss=loss, learning_rate=learning_rate)
+
+    def write(self, **values: float) -> None:
+        """Writes a line of JSON."""
+        if self._writes:
+            with tf.io.gfile.GFile(self._path, "a") as stream:
+                stream.write(json.dumps(values) + "\n")

@@ -11,7 +11,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -39,7 +39,15 @@ def compile_pipeline(
     pipeline_root: str,
     name: str | None = None,
     dataset_root: str | None = None,
-    volumes: Mapping[str, str] | None = None,
+    gpu: Any = None,
+    gpu_type: Any = None,
+    cpu: Any = None,
+    memory: Any = None,
+    retries: Any = None,
+    tolerations: Any = None,
+    secrets: Any = None,
+    env: Any = None,
+    volumes: Any = None,
 ) -> None:
     """Writes the package that a Kubeflow Pipelines client uploads and runs.
 
@@ -52,11 +60,19 @@ def compile_pipeline(
             of our components.
         pipeline_root: where Kubeflow keeps the artifacts: `gs://`, `minio://` or `s3://`.
         name: the pipeline's, in lower case. Default: its own.
-        dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or `gs://`, to
+        dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or a bucket, to
             keep datasets in, so that the launcher does not copy them to and from each pod. Default:
             they lie below `pipeline_root`, as all artifacts.
-        volumes: where each container mounts persistent volume claims: paths by claim. For one step
-            of a pipeline of `kfp.dsl`, use the package kfp-kubernetes.
+        gpu, gpu_type: how many devices a step has, of which resource: `nvidia.com/gpu`. These and
+            all that follow: one value for all steps, or a mapping by step,
+            `gpu={"Trainer": 1}`; or a list of texts as the command line takes them.
+        cpu, memory: of a step, such as `4` and `8Gi`.
+        retries: how often a step that failed runs again. Default: twice for our own steps.
+        tolerations: of taints, `KEY[=VALUE][:EFFECT]`.
+        secrets: `NAME:/FOLDER` mounts a secret, `NAME:KEY:VARIABLE` sets a variable of its key.
+        env: variables, `{"NAME": "value"}`, or such mappings by step.
+        volumes: where containers mount persistent volume claims: paths by claim, or such mappings
+            by step.
 
     Raises:
         ConfigError: an argument is not allowed; there is no such file or function; what it
@@ -64,11 +80,11 @@ def compile_pipeline(
     """
     _check(output, image, pipeline_root, name)
     check_dataset_root(dataset_root or "")
-    _check_volumes(volumes)
     if pipeline not in READY:
         _find_function(pipeline)
     from pipelines.kubeflow.ready import create_kubeflow_pipeline
-    from pipelines.kubeflow.spec import for_open_source, mount_volumes
+    from pipelines.kubeflow.spec import for_open_source
+    from pipelines.kubeflow.steps import StepOptions
 
     if pipeline in READY:
         made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
@@ -83,8 +99,18 @@ def compile_pipeline(
             compiled, made, pipeline_root=pipeline_root, dataset_root=dataset_root
         )
         documents = [spec]
-    if volumes:
-        documents = mount_volumes(documents, volumes)
+    options = StepOptions(
+        gpu=gpu,
+        gpu_type=gpu_type,
+        cpu=cpu,
+        memory=memory,
+        retries=retries,
+        tolerations=tolerations,
+        secrets=secrets,
+        env=env,
+        volumes=volumes,
+    )
+    documents = options.apply(documents)
     _write(output, yaml.safe_dump_all(documents, sort_keys=True, width=_LINE_WIDTH))
 
 
@@ -102,17 +128,6 @@ def _check(output: str, image: str, pipeline_root: str, name: str | None) -> Non
         )
     if name is not None:
         _check_name(name)
-
-
-def _check_volumes(volumes: Mapping[str, str] | None) -> None:
-    for claim, path in (volumes or {}).items():
-        if not _NAME.fullmatch(claim) or not path.startswith("/"):
-            raise ConfigError(
-                "volumes: expected absolute paths by the names of persistent volume claims, got "
-                f"{claim!r}: {path!r}",
-                setting="volumes",
-                value=claim,
-            )
 
 
 def _check_name(name: object) -> None:

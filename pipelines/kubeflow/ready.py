@@ -23,7 +23,7 @@ _KINDS: dict[str, tuple[Any, Callable[[Any], None], int]] = {
     "text": (TextExampleGen, text_trainer.run_fn, 64),
 }
 _DESCRIPTIONS = {
-    "input_base": "The folder, list or table that examples are made of: a mounted path, or gs://.",
+    "input_base": "The folder, list or table that examples are made of: a path or a bucket.",
     "num_shards": 'Of each split: a number, or JSON such as {"train": 8}. Empty: by their size.',
     "batch_size": "Of the training, in records of all replicas together.",
     "train_steps": "Of the training; 0: as many as the trainer's own number of epochs takes.",

@@ -15,12 +15,13 @@ Source: `backend/src/v2/driver` and `component/launcher_v2.go` of Kubeflow Pipel
 
 import copy
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 from tfx.orchestration.data_types import RuntimeParameter
 
+from components.kubeflow.pages import PAGE_OUTPUT, PAGE_TYPE
 from components.kubeflow.tfx_step import (
     DRIVER_FLAG,
     PATH_FLAG,
@@ -31,7 +32,7 @@ from components.kubeflow.tfx_step import (
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["for_open_source", "mount_volumes"]
+__all__ = ["for_open_source"]
 
 _SYSTEM_TYPES = {
     "tfx.Examples": "system.Dataset",
@@ -85,29 +86,6 @@ def for_open_source(
     return result
 
 
-def mount_volumes(documents: Sequence[JsonObject], volumes: Mapping[str, str]) -> list[JsonObject]:
-    """A package whose containers mount volumes.
-
-    Args:
-        documents: of the package: the specification, and what is for Kubernetes where there is
-            such.
-        volumes: paths by persistent volume claim.
-
-    Source: `KubernetesExecutorConfig` of `kubernetes_executor_config.proto`.
-    """
-    spec, *others = copy.deepcopy(list(documents))
-    platform = others[0] if others else {}
-    kubernetes = platform.setdefault("platforms", {}).setdefault("kubernetes", {})
-    configs = kubernetes.setdefault("deploymentSpec", {}).setdefault("executors", {})
-    # `constant` is the older of two fields; the drivers of Kubeflow 2.2 stop at the newer.
-    mounts = [{"constant": claim, "mountPath": path} for claim, path in volumes.items()]
-    for label, executor in spec["deploymentSpec"]["executors"].items():
-        if "container" in executor:
-            config = configs.setdefault(label, {})
-            config["pvcMount"] = [*config.get("pvcMount", ()), *mounts]
-    return [spec, platform]
-
-
 def _dags(spec: Mapping[str, Json]) -> Iterator[JsonObject]:
     for component in [spec["root"], *spec["components"].values()]:
         if "dag" in component:
@@ -122,6 +100,9 @@ def _collapse_types(component: Mapping[str, Json]) -> dict[str, dict[str, str]]:
         types[f"{side}s"] = {
             name: _collapse_type(artifact, "artifactType") for name, artifact in artifacts.items()
         }
+        for name, artifact in artifacts.items():
+            if (name, types[f"{side}s"][name]) == PAGE_OUTPUT:
+                artifact["artifactType"]["schemaTitle"] = PAGE_TYPE
     return types
 
 

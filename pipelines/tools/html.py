@@ -28,6 +28,7 @@ def load_template(package: str, name: str) -> jinja2.Template:
     environment.filters |= {
         "bytes": human_bytes,
         "visible": _visible,
+        "brief": _brief,
         "number": _number,
         "quantity": quantity,
     }
@@ -41,6 +42,13 @@ def _visible(text: object) -> str:
     return printable(str(text), keep="\n\t")
 
 
+def _brief(text: object, most: int = 300) -> str:
+    """The beginning of a text that may be of any length."""
+    shown = str(text)
+    return _visible(shown if len(shown) <= most else shown[: most - 1] + "…")
+
+
 def _number(value: float) -> str:
-    """Four digits are enough to compare."""
-    return f"{value:,.0f}" if value == int(value) and abs(value) < 1e12 else f"{value:,.4g}"
+    """Four digits are enough to compare; there may be no number, or no finite one."""
+    is_whole = float(value).is_integer() and abs(value) < 1e12
+    return f"{value:,.0f}" if is_whole else f"{value:,.4g}"

@@ -9,6 +9,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.dataset.location import Place
 from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
@@ -22,7 +23,7 @@ from trainer_utils.text_output import (
     quantity,
 )
 
-__all__ = ["DatasetFacts", "ShardFacts", "SplitFacts", "inspect_dataset"]
+__all__ = ["DatasetFacts", "ShardFacts", "SplitFacts", "feature_row", "inspect_dataset"]
 
 _MOST_LABELS = 20  # that are shown as text
 _WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
@@ -123,7 +124,7 @@ class DatasetFacts:
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
-        rows = [_feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
+        rows = [feature_row(n, f, self.classes) for n, f in sorted(self.features.items())]
         features = make_table(["feature", "type", "shape"], rows)
         parts = [*self._summary(), "", self._split_table(), "", features]
         if self.labels:
@@ -193,16 +194,17 @@ def _range(least: str, most: str) -> str:
     return least if least == most else f"{least} to {most}"
 
 
-def inspect_dataset(uri: str) -> DatasetFacts:
+def inspect_dataset(place: Place) -> DatasetFacts:
     """Reads what a dataset says of itself; where it says nothing of its features, its records.
 
     Args:
-        uri: ours, Datum's, TFDS's, a stock ExampleGen's, or a folder of TFRecord files.
+        place: the uri of one of ours, Datum's, TFDS's, a stock ExampleGen's, or of a folder of
+            TFRecord files; or such files, by path or pattern.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole.
     """
-    dataset = open_dataset(uri)
+    dataset = open_dataset(place)
     return DatasetFacts(
         uri=dataset.uri,
         writer=_writer(dataset),
@@ -229,8 +231,12 @@ def _writer(dataset: Dataset) -> str:
     return _WRITERS.get(dataset.named_in, "others, without a manifest")
 
 
-def _feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list[str]:
+def feature_row(name: str, feature: Feature, classes: Mapping[str, int]) -> list[str]:
+    """Name, type and shape of a feature, as people say it."""
     extra = feature.extra
+    if feature.is_base64_image:
+        size = " x ".join(map(str, extra["image_shape"])) if "image_shape" in extra else "any size"
+        return [name, "pixels (base64)", size]
     if feature.is_image or feature.is_raw_image:
         channels = feature.shape[2] if len(feature.shape) == 3 else 1
         size = f"{feature.shape[0]} x {feature.shape[1]}" if feature.is_fixed_size else "any size"

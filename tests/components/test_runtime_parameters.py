@@ -90,10 +90,12 @@ def everything(pipeline_root):
     schema = components.SchemaExport(
         examples=balanced.outputs["balanced_examples"], **parameters_of("SchemaExport")
     )
+    report = components.DatasetReport(examples=examples, **parameters_of("DatasetReport"))
+    audit = components.DatasetAudit(examples=examples, **parameters_of("DatasetAudit"))
     return Pipeline(
         pipeline_name="everything",
         pipeline_root=pipeline_root,
-        components=[*steps, balanced, schema],
+        components=[*steps, balanced, schema, report, audit],
     )
 
 

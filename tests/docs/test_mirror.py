@@ -8,14 +8,34 @@ MANY_LINES = 60
 # Modules that are tested through what they are parts of, where their effect can be seen: by whole
 # runs and by other people's readers. By the file of tests (or the folder of them), the modules.
 THROUGH = {
+    # A run, killed and gone on from, and each step of it beside Keras's own.
+    "tests/trainer_utils/training/test_loop.py": [
+        "trainer_utils/training/backup.py",
+        "trainer_utils/training/model_steps.py",
+    ],
+    # What a power cut would lose is refused call by call.
+    "tests/faults/test_refused_calls.py": ["trainer_utils/storage/durability.py"],
+    # What a writer leaves, whole or not at all.
+    "tests/trainer_utils/writing/test_dataset_writer.py": [
+        "trainer_utils/reading/tensors.py",
+        "trainer_utils/writing/feature_record.py",
+        "trainer_utils/writing/open_shards.py",
+        "trainer_utils/writing/publishing.py",
+        "trainer_utils/writing/settings.py",
+    ],
     # What components and steps declare and hand on; their logic is the executors'.
     "tests/components/common/test_settings.py": ["components/common/component.py"],
+    # The two ends of a pipe.
+    "tests/components/common/test_worker_pool.py": ["components/common/worker_process.py"],
     "tests/components/image_example_gen/test_component.py": [
+        "components/dataset_audit/component.py",
+        "components/dataset_report/component.py",
         "components/example_gen/component.py",
         "components/schema_export/component.py",
         "components/shard_balancer/component.py",
     ],
     "tests/components/image_example_gen/test_driver.py": ["components/example_gen/driver.py"],
+    "tests/components/common/test_entries.py": ["components/common/entry.py"],
     "tests/components/kubeflow/test_native.py": [
         "components/kubeflow/images.py",
         "components/kubeflow/run.py",
@@ -28,6 +48,10 @@ THROUGH = {
         "trainer_utils/storage/local.py",
     ],
     "tests/trainer_utils/storage/test_file_systems.py": ["trainer_utils/storage/file_system.py"],
+    "tests/trainer_utils/reading/test_cached_records.py": [
+        "trainer_utils/reading/shard_parts.py",
+    ],
+    "tests/e2e/test_buckets.py": ["components/common/tfx_files.py"],
     "tests/components/example_gen/test_lists.py": [
         "components/common/layout_inputs.py",
         "components/example_gen/inputs.py",
@@ -39,15 +63,18 @@ THROUGH = {
     ],
     # One run of an ExampleGen: files to shards.
     "tests/components/image_example_gen/test_executor.py": [
-        "components/common/shards.py",
+        "trainer_utils/writing/shards.py",
         "components/common/summaries.py",
+        "components/example_gen/conversion.py",
         "components/example_gen/executor.py",
         "components/example_gen/features.py",
         "components/example_gen/file_reports.py",
+        "components/example_gen/file_shards.py",
         "components/example_gen/file_transforms.py",
         "components/example_gen/manifest.py",
+        "components/example_gen/plan.py",
+        "components/image_example_gen/conversion.py",
     ],
-    "tests/components/image_example_gen/test_rejects.py": ["components/example_gen/outcome.py"],
     "tests/components/image_example_gen/test_refusals.py": ["components/example_gen/settings.py"],
     "tests/components/example_gen/test_several_kinds.py": [
         "components/example_gen/file_kinds.py",
@@ -66,11 +93,13 @@ THROUGH = {
         "components/tables/reading.py",
         "components/tables/rows.py",
         "components/tables/texts.py",
-        "components/text_example_gen/executor.py",
+        "components/text_example_gen/conversion.py",
     ],
     "tests/components/media/test_variants.py": ["components/media/image_structure.py"],
     "tests/components/media/test_images.py": ["components/media/options.py"],
     "tests/components/schema_export/test_executor.py": ["components/schema_export/agreement.py"],
+    "tests/docs/test_notebooks.py": ["pipelines/notebook.py"],
+    "tests/components/dataset_report/test_executor.py": ["pipelines/report.py"],
     "tests/components/shard_balancer/test_executor.py": [
         "components/shard_balancer/inputs.py",
         "components/shard_balancer/scatter_gather.py",
@@ -103,6 +132,7 @@ THROUGH = {
         "pipelines/kubeflow/spec.py",
         "pipelines/trainer_component.py",
     ],
+    "tests/pipelines/examples/test_imagenet_trainer.py": ["pipelines/examples/training.py"],
     "tests/pipelines/lineage/test_description.py": [
         "pipelines/lineage/facts.py",
         "pipelines/lineage/reading.py",
@@ -116,6 +146,12 @@ THROUGH = {
         "pipelines/tools/report/sounds.py",
     ],
     "tests/pipelines/tools/verification/test_verify.py": ["pipelines/tools/verification/shards.py"],
+    # An audit of what was planted.
+    "tests/trainer_utils/auditing/test_audit.py": [
+        "trainer_utils/auditing/checks.py",
+        "trainer_utils/auditing/findings.py",
+        "trainer_utils/auditing/scanning.py",
+    ],
     # The input as a trainer sees it.
     "tests/pipelines/tools/test_dataset_files.py": ["trainer_utils/dataset/files.py"],
     "tests/trainer_utils/test_input_pipeline.py": [

@@ -26,7 +26,7 @@ def test_workers_took_all_of_ours_from_the_wheel(inputs, portable, wheel, tmp_pa
     if not (wheel / "imported.txt").exists():  # where this test runs alone
         engines.convert("images", inputs, tmp_path / "out", portable)
     imported = dict(line.split(" ") for line in (wheel / "imported.txt").read_text().splitlines())
-    assert "components.example_gen.file_transforms" in imported
+    assert "components.example_gen.file_shards" in imported
     assert {name: origin for name, origin in imported.items() if str(wheel) not in origin} == {}
 
 

@@ -212,6 +212,8 @@ def test_a_tfx_pipeline_may_keep_its_datasets_elsewhere(python, photos, local, t
     assert files_of(Path(balanced)) == local
     assert not [key for key in cluster.objects if "data_tfrecord" in key], "copied by the launcher"
     assert "Split-train/FeatureStats.pb" in cluster.below(run.uri("StatisticsGen", "statistics"))
+    page = cluster.objects[run.uri("DatasetReport", "report")]  # a file, as Kubeflow shows it
+    assert page.startswith(b"<!doctype html>")
 
 
 def test_photos_in_an_object_store_are_imported(python, photos, tmp_path):

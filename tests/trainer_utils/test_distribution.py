@@ -1,19 +1,14 @@
 """`distribute` under real strategies, in processes of their own.
 
 TensorFlow fixes its devices and its cluster at its start, so this file is also the program that
-those processes run: `python test_distribution.py mirrored URI REPORT` writes what it saw as JSON.
+those processes run: `python test_distribution.py REPORT mirrored URI` writes what it saw as JSON.
 """
 
-import contextlib
 import itertools
 import json
 import math
-import os
-import socket
-import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +16,8 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from tests.trainer_utils.processes import cluster_environments, run_all
 
-REPOSITORY = Path(__file__).parents[2]
-TIMEOUT_SECONDS = 240
 EPOCHS = 2
 TRAIN: dict[str, Any] = {"features": "image", "label": "label"}
 REMAINDERS = [None, "drop", "pad", "balance"]
@@ -152,53 +146,6 @@ def fit(strategy: tf.distribute.Strategy, dataset: Any, **options: Any) -> dict[
 # --- Running them ---
 
 
-@contextlib.contextmanager
-def started(
-    program: str, uri: str, folder: Path, environments: list[dict[str, str]]
-) -> Iterator[list[subprocess.Popen[bytes]]]:
-    """One process an environment, which writes `<index>.json` and `<index>.log` in the folder."""
-    unwanted = {"TF_CONFIG", "TF_USE_LEGACY_KERAS"}  # importing TFX sets the latter in this process
-    inherited = {name: value for name, value in os.environ.items() if name not in unwanted}
-    with contextlib.ExitStack() as stack:
-        processes = []
-        for index, environment in enumerate(environments):
-            log = stack.enter_context((folder / f"{index}.log").open("wb"))
-            process = subprocess.Popen(
-                [sys.executable, __file__, program, uri, str(folder / f"{index}.json")],
-                env={**inherited, "PYTHONPATH": str(REPOSITORY), **environment},
-                stdout=log,
-                stderr=log,
-            )
-            stack.callback(process.wait)
-            stack.callback(process.kill)  # a process that has ended takes no harm
-            processes.append(process)
-        yield processes
-
-
-def run(
-    program: str, uri: str, folder: Path, environments: list[dict[str, str]]
-) -> list[dict[str, Any]]:
-    """The reports of all processes. Where one fails, all are ended and the logs are shown."""
-    with started(program, uri, folder, environments) as processes:
-        deadline = time.monotonic() + TIMEOUT_SECONDS
-        while {process.poll() for process in processes} <= {0, None}:
-            if all(process.poll() == 0 for process in processes) or time.monotonic() > deadline:
-                break
-            time.sleep(0.05)
-        codes = [process.poll() for process in processes]  # None: it went on for too long
-    logs = [path.read_text(errors="replace")[-3000:] for path in sorted(folder.glob("*.log"))]
-    assert codes == [0] * len(processes), f"{program}: ended with {codes}\n" + "\n".join(logs)
-    return [json.loads((folder / f"{index}.json").read_text()) for index in range(len(processes))]
-
-
-def free_ports(count: int) -> list[int]:
-    with contextlib.ExitStack() as stack:
-        sockets = [stack.enter_context(socket.socket()) for _ in range(count)]
-        for one in sockets:
-            one.bind(("localhost", 0))
-        return [one.getsockname()[1] for one in sockets]
-
-
 def flat(steps: list[list[list[int]]]) -> list[int]:
     return [number for step in steps for replica in step for number in replica]
 
@@ -215,7 +162,9 @@ def check_fit(fitted: Mapping[str, Any], *, keras: str, steps: int) -> None:
 
 @pytest.fixture(scope="module")
 def on_two_replicas(datum_photos, tmp_path_factory) -> dict[str, Any]:
-    (report,) = run("mirrored", datum_photos, tmp_path_factory.mktemp("mirrored"), [{}])
+    (report,) = run_all(
+        __file__, tmp_path_factory.mktemp("mirrored"), [{}], "mirrored", datum_photos
+    )
     assert report["replicas"] == 2
     return report
 
@@ -263,17 +212,9 @@ def test_a_dataset_that_is_none_is_refused_before_anything_is_read(tmp_path):
 
 @pytest.fixture(scope="module")
 def on_two_workers(datum_photos, tmp_path_factory) -> list[dict[str, Any]]:
-    cluster = {"worker": [f"localhost:{port}" for port in free_ports(2)]}
-    environments = [
-        {
-            "TF_CONFIG": json.dumps(
-                {"cluster": cluster, "task": {"type": "worker", "index": index}}
-            ),
-            "TF_USE_LEGACY_KERAS": "1",
-        }
-        for index in range(2)
-    ]
-    reports = run("worker", datum_photos, tmp_path_factory.mktemp("workers"), environments)
+    environments = [{**one, "TF_USE_LEGACY_KERAS": "1"} for one in cluster_environments(2)]
+    folder = tmp_path_factory.mktemp("workers")
+    reports = run_all(__file__, folder, environments, "worker", datum_photos)
     assert [report["replicas"] for report in reports] == [2, 2]
     return reports
 
@@ -368,6 +309,6 @@ def test_keras_trains_on_two_workers_as_one(on_two_workers, way):
 
 
 if __name__ == "__main__":
-    _, program_name, uri_argument, report_path = sys.argv
+    _, report_path, program_name, uri_argument = sys.argv
     seen = {"mirrored": mirrored, "worker": worker}[program_name](uri_argument)
     Path(report_path).write_text(json.dumps(seen))

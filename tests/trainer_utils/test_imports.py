@@ -60,6 +60,8 @@ def test_the_public_names():
     assert set(trainer_utils.__all__) >= {"input_fn", "distribute", "DatasetError", "ConfigError"}
     assert components.__all__ == [
         "AudioExampleGen",
+        "DatasetAudit",
+        "DatasetReport",
         "ImageExampleGen",
         "SchemaExport",
         "ShardBalancer",

@@ -1,4 +1,4 @@
-"""The cores that this process may use."""
+"""The cores and the memory that this process may use, by files laid out as Linux lays them."""
 
 import os
 
@@ -66,3 +66,44 @@ def test_a_process_bound_to_one_core_has_one():
         assert machine.usable_cores() == 1
     finally:
         os.sched_setaffinity(0, before)
+
+
+def test_the_least_limit_of_all_cgroups_above_counts(tmp_path):
+    inner = tmp_path / "pod/container"
+    inner.mkdir(parents=True)
+    assert machine.memory_limit(tmp_path, "/pod/container") is None
+    (inner / "memory.max").write_text("max\n")
+    assert machine.memory_limit(tmp_path, "/pod/container") is None
+    (tmp_path / "pod/memory.max").write_text("2000000000\n")
+    assert machine.memory_limit(tmp_path, "/pod/container") == 2_000_000_000
+    (inner / "memory.max").write_text("1000000000\n")
+    assert machine.memory_limit(tmp_path, "/pod/container") == 1_000_000_000
+    (tmp_path / "memory").mkdir()  # version 1
+    (tmp_path / "memory/memory.limit_in_bytes").write_text(str(2**63 - 4096))
+    assert machine.memory_limit(tmp_path, "/") is None
+
+
+def test_what_is_left_is_the_least_of_the_machine_and_of_all_cgroups(tmp_path):
+    inner = tmp_path / "pod/container"
+    inner.mkdir(parents=True)
+    whole = tmp_path / "meminfo"
+
+    def free() -> int:
+        return machine.free_memory(tmp_path, "/pod/container", machine=whole)
+
+    assert free() > 1 << 50  # nobody says
+    whole.write_text("MemTotal:  9000 kB\nMemAvailable:    4000 kB\n")
+    assert free() == 4000 << 10
+    (tmp_path / "pod/memory.max").write_text("3000000\n")
+    assert free() == 3_000_000
+    (tmp_path / "pod/memory.current").write_text("2500000\n")
+    (tmp_path / "pod/memory.stat").write_text("anon 1500000\nfile 1000000\nfile_mapped 7\n")
+    assert free() == 1_500_000
+    (inner / "memory.max").write_text("10\n")
+    (inner / "memory.current").write_text("20\n")
+    assert free() == 0
+
+
+def test_what_this_machine_has_left_is_no_more_than_it_has():
+    there = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    assert 0 < machine.free_memory() <= there

@@ -7,24 +7,40 @@ files.read_text("manifest.json")
 
 import contextlib
 import dataclasses
-from collections.abc import Mapping
+import posixpath
+from collections.abc import Mapping, Sequence
 from typing import BinaryIO
 
+import numpy as np
+
+from trainer_utils.dataset.location import Place, is_pattern
+from trainer_utils.dataset.named_files import find_named_files
 from trainer_utils.format import DatasetError
-from trainer_utils.format.layouts import DatasetLayout, find_layout
-from trainer_utils.format.naming import WORKING_FOLDER
+from trainer_utils.format.framing import HEADER_BYTES, bad_headers, headers_of
+from trainer_utils.format.layouts import (
+    DESCRIPTIONS,
+    DatasetLayout,
+    find_layout,
+    is_named_as_records,
+    layout_of_files,
+)
+from trainer_utils.format.naming import SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.format.texts import text_of
 from trainer_utils.storage import (
     exists,
     file_size,
+    file_version,
     is_folder,
     join,
     list_folder,
     open_for_reading,
     read_bytes,
+    read_range,
 )
 
 __all__ = ["DatasetFiles", "list_dataset"]
+
+_GZIP = b"\x1f\x8b"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,10 +50,16 @@ class DatasetFiles:
     Args:
         uri: of the folder.
         sizes: in bytes, by path relative to `uri`; None of a link to nothing.
+        versions: of files, where listings say them (see `FolderEntry`).
+        named: where only some files were asked for: their paths relative to `uri`, in order.
+        around: of such files, all that lie in the dataset that they are of, where they are of one.
     """
 
     uri: str
     sizes: Mapping[str, int | None]
+    versions: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    named: Sequence[str] | None = None
+    around: "DatasetFiles | None" = None
 
     def path(self, name: str) -> str:
         """The whole path of a file that the dataset names, which may lie elsewhere."""
@@ -63,11 +85,6 @@ class DatasetFiles:
         except OSError as error:
             raise DatasetError(f"{path!r}: cannot be read: {error}") from error
 
-    def read_lines(self, name: str) -> list[str]:
-        """The lines of a whole small file, which end with a newline and nothing else."""
-        lines = self.read_text(name).split("\n")
-        return lines if lines[-1] else lines[:-1]
-
     def size(self, name: str) -> int | None:
         """Of a file, in bytes; None where there is none."""
         size = self.sizes.get(name)
@@ -79,9 +96,14 @@ class DatasetFiles:
         except FileNotFoundError:
             return None
 
+    def version(self, name: str) -> str:
+        """What changes when a file does; without a request where the listing has said it."""
+        return self.versions.get(name) or file_version(self.path(name))
+
     def without(self, name: str) -> "DatasetFiles":
         """The same, as if one of the files were not there."""
-        return DatasetFiles(self.uri, {n: size for n, size in self.sizes.items() if n != name})
+        sizes = {n: size for n, size in self.sizes.items() if n != name}
+        return dataclasses.replace(self, sizes=sizes)
 
     def layout(self) -> DatasetLayout:
         """Which of the files are shards, and what says so.
@@ -89,28 +111,84 @@ class DatasetFiles:
         Raises:
             DatasetError: there is no dataset, or it is not whole.
         """
-        return find_layout(self.sizes, self.read_text, uri=self.uri)
+        if self.named is None:
+            return find_layout(self.sizes, self.read_text, uri=self.uri)
+        return layout_of_files(self.named, None if self.around is None else self.around.layout())
 
 
-def list_dataset(uri: str) -> DatasetFiles:
+def list_dataset(place: Place) -> DatasetFiles:
     """Lists a dataset.
 
+    Args:
+        place: the folder of one; or a file or several, by path or pattern.
+
     Raises:
-        DatasetError: there is no such folder.
+        DatasetError: there is no such folder or file.
         OSError: a folder cannot be listed.
     """
-    uri = uri.rstrip("/") or uri
+    if not isinstance(place, str):
+        return _list_named(place)
+    uri = place.rstrip("/") or place
     if not is_folder(uri):
+        if is_pattern(uri) or is_named_as_records(uri):
+            return _list_named([uri])
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-            file_size(uri)  # says why, where that is another reason
+            file_size(uri)  # says why, where that is another reason than that there is none
+            _check_records(uri)
+            return _list_named([uri])
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none", path=uri)
     sizes: dict[str, int | None] = {}
+    versions: dict[str, str] = {}
     for entry in list_folder(uri):
         if not entry.is_folder:
             sizes[entry.name] = entry.size
+            if entry.version:
+                versions[entry.name] = entry.version
         elif entry.name == WORKING_FOLDER:
             sizes[f"{WORKING_FOLDER}/"] = None
         else:
             for inner in list_folder(join(uri, entry.name)):
-                sizes[f"{entry.name}/{inner.name}{'/' if inner.is_folder else ''}"] = inner.size
-    return DatasetFiles(uri, sizes)
+                path = f"{entry.name}/{inner.name}{'/' if inner.is_folder else ''}"
+                sizes[path] = inner.size
+                if inner.version:
+                    versions[path] = inner.version
+    return DatasetFiles(uri, sizes, versions)
+
+
+def _check_records(path: str) -> None:
+    """Refuses a file that does not begin as one of TFRecords, nor as gzip, and is not called one.
+
+    Raises:
+        DatasetError: so it is.
+    """
+    head = read_range(path, start=0, stop=HEADER_BYTES)
+    if not head or head.startswith(_GZIP):
+        return
+    is_whole = len(head) == HEADER_BYTES
+    if not is_whole or bad_headers(headers_of(head, np.zeros(1, np.int64))).any():
+        raise DatasetError(
+            f"{path!r}: expected the folder of a dataset, or a file of TFRecords, found one that "
+            "does not begin as one. tfx-shards convert makes a dataset of raw files.",
+            path=path,
+        )
+
+
+def _list_named(patterns: Sequence[str]) -> DatasetFiles:
+    """Some files of TFRecords, with what is said of them where they lie in one dataset."""
+    found = find_named_files(patterns)
+    folders = {path.rpartition("/")[0] for path, _ in found}
+    roots = {_dataset_folder(folder) for folder in folders}
+    root = next(iter(roots)) if len(roots) == 1 else posixpath.commonpath(sorted(roots))
+    base = root and f"{root.rstrip('/')}/"
+    names = [path.removeprefix(base) for path, _ in found]
+    around = None
+    if len(roots) == 1 and root and any(exists(join(root, name)) for name in DESCRIPTIONS):
+        around = list_dataset(root)
+    sizes = {name: size for name, (_, size) in zip(names, found, strict=True)}
+    return DatasetFiles(root, sizes, named=names, around=around)
+
+
+def _dataset_folder(folder: str) -> str:
+    """The folder of the dataset that files of a folder may be of."""
+    above, _, name = folder.rpartition("/")
+    return above if name.startswith(SPLIT_PREFIX) else folder

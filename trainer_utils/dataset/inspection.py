@@ -12,6 +12,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
+from trainer_utils.format.base64_pixels import (
+    BASE64,
+    BASE64_SIZES,
+    base64_size,
+    is_base64_of,
+)
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.example_shapes import KINDS, Column, scan_examples
@@ -29,13 +35,13 @@ _NONE_YET = 1 << 62
 
 @dataclasses.dataclass
 class ImageFacts:
-    """Of a feature whose every value is an encoded image.
+    """Of a feature whose every value is an encoded image, or pixels in base64.
 
     Args:
         height, width: of the first, in pixels.
         one_size: whether all have that size.
         channels: that occur.
-        formats: that occur.
+        formats: that occur; `base64` of such pixels.
     """
 
     height: int
@@ -129,6 +135,9 @@ class DatasetFacts:
         for name in features.keys() - self.features.keys():
             if name.endswith(_COMPANION) and features[name].kind == "int":
                 features[name].first = _first_values(block, name)
+        for name, facts in features.items():
+            if images := _base64_images(block, name, features, found.features):
+                facts.images, facts.is_text, facts.spaces = images, False, 0
         self.merge(DatasetFacts(len(block), features, _by_name(found.lists, where)), where=where)
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:
@@ -203,6 +212,13 @@ def _feature(facts: FeatureFacts, records: int) -> Feature:
 
 def _image(facts: ImageFacts) -> Feature:
     extra: JsonObject = {"sizes": "fixed" if facts.one_size else "mixed"}
+    if BASE64 in facts.formats:
+        if facts.formats != [BASE64]:
+            return Feature(type="string")
+        extra |= {"encoding": BASE64, "channels": facts.channels}
+        if facts.one_size and len(facts.channels) == 1:
+            extra["image_shape"] = [facts.height, facts.width, *facts.channels]
+        return Feature(type="string", extra=extra)
     if not DATUM_IMAGE_FORMATS.issuperset(facts.formats):
         extra["formats"] = facts.formats
     grey = facts.channels == [1]  # Datum decodes rank 2 to one channel and rank 3 to three
@@ -272,6 +288,37 @@ def _images(values: Sequence[bytes]) -> ImageFacts | None:
         one_size=len({(size.height, size.width) for size in found}) == 1,
         channels=sorted({size.channels for size in found}),
         formats=sorted({size.format for size in found}),
+    )
+
+
+def _base64_images(
+    block: RecordBlock,
+    name: str,
+    features: Mapping[str, FeatureFacts],
+    columns: Mapping[tuple[bytes, int], Column],
+) -> ImageFacts | None:
+    """Of values that are all pixels in URL-safe base64, as many as the integers beside them say."""
+    sizes = [features.get(name + part) for part in BASE64_SIZES]
+    own = [features[name], *sizes]
+    if features[name].kind != "string" or features[name].images is not None:
+        return None
+    if not all(f and f.present == len(block) and f.shortest == f.longest == 1 for f in own):
+        return None
+    (values,) = (c.values for (key, _), c in columns.items() if key == name.encode() and c.counts)
+    found: dict[tuple[int, int, int], None] = {}
+    names = [name + part for part in BASE64_SIZES]
+    for record, value in zip(block.records(), values, strict=True):
+        size = base64_size(name, decode_example(record, names))
+        if size is None or not is_base64_of(value, size):
+            return None
+        found[size] = None
+    height, width, _ = next(iter(found))
+    return ImageFacts(
+        height=height,
+        width=width,
+        one_size=len({size[:2] for size in found}) == 1,
+        channels=sorted({size[2] for size in found}),
+        formats=[BASE64],
     )
 
 

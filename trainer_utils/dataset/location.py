@@ -2,18 +2,30 @@
 
 uri_of("gs://bucket/examples/7/Split-train/*")   # 'gs://bucket/examples/7'
 newest_dataset("out/")                     # 'out/artifacts/ShardBalancer/balanced_examples/4'
+group_artifacts(["a/train-00000-of-00002", "a/train-00001-of-00002"])    # one dataset, of two files
 """
 
 import os
 import re
 from collections.abc import Sequence
-from typing import Protocol, TypeAlias
+from typing import Protocol, TypeAlias, cast
 
 from trainer_utils.format import DatasetError
+from trainer_utils.format.layouts import is_named_as_records
 from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFIX
 from trainer_utils.storage import is_remote
 
-__all__ = ["LATEST", "Artifact", "Artifacts", "newest_dataset", "split_of", "uri_of"]
+__all__ = [
+    "LATEST",
+    "Artifact",
+    "Artifacts",
+    "Place",
+    "group_artifacts",
+    "is_pattern",
+    "newest_dataset",
+    "split_of",
+    "uri_of",
+]
 
 
 class Artifact(Protocol):
@@ -25,12 +37,20 @@ class Artifact(Protocol):
 
 
 Artifacts: TypeAlias = str | Artifact | Sequence[str | Artifact]
-"""One dataset or several, by uri, by artifact, or by a pattern of TFX's `fn_args.train_files`."""
+"""One dataset or several: by uri, by artifact, or by files: paths, patterns such as `data/train-*`,
+those of TFX's `fn_args.train_files`."""
+
+Place: TypeAlias = str | tuple[str, ...]
+"""Of one dataset: its uri, or the paths and patterns of its files."""
 
 LATEST = "latest"
 """A conversion's link to its newest dataset, beside the artifacts of all its runs."""
 
-_SPLIT_PATTERN = re.compile(rf"/{SPLIT_PREFIX}(\w+)(/([^/]*\*[^/]*|{SHARD_PREFIX}[^/]*))?$")
+# All files of a split, as TFX has them; any other pattern means the files that it matches.
+_SPLIT_PATTERN = re.compile(
+    rf"/{SPLIT_PREFIX}(\w+)(/(\*|{SHARD_PREFIX}(-?\*|-[*?]+-of-[*?]+))(\.gz)?)?$"
+)
+_WILDCARDS = re.compile(r"[*?\[]")
 
 
 def uri_of(artifact: str | Artifact) -> str:
@@ -42,13 +62,41 @@ def uri_of(artifact: str | Artifact) -> str:
     uri = artifact if isinstance(artifact, str) else getattr(artifact, "uri", None)
     if not isinstance(uri, str) or not uri:
         raise DatasetError(f"artifact_uri: expected a uri or an artifact, got {artifact!r}")
-    return _SPLIT_PATTERN.sub("", uri.rstrip("/"))
+    folder = _SPLIT_PATTERN.sub("", uri.rstrip("/"))
+    return uri.rstrip("/") if is_pattern(folder) else folder or "/"
 
 
 def split_of(artifact: str | Artifact) -> str | None:
     """The split that a pattern in TFX's `fn_args.train_files` names; of a uri None."""
     found = _SPLIT_PATTERN.search(artifact.rstrip("/")) if isinstance(artifact, str) else None
-    return found[1] if found else None
+    return found[1] if found and not is_pattern(found.string[: found.start()]) else None
+
+
+def is_pattern(path: str) -> bool:
+    """Whether a path has wildcards: `*`, `?` or `[…]`, each within one part of the path."""
+    return _WILDCARDS.search(path) is not None
+
+
+def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[Place]:
+    """The datasets that somebody named, in order: files that stand side by side are one dataset.
+
+    Args:
+        artifacts: as `input_fn` takes them.
+        apart: whether each is a dataset of its own, as `weights` have it.
+
+    Raises:
+        DatasetError: one is neither a uri nor an artifact.
+    """
+    is_list = isinstance(artifacts, (list, tuple))
+    places: list[Place] = []
+    for uri in map(uri_of, cast(Sequence[str | Artifact], artifacts if is_list else [artifacts])):
+        if apart or not (is_pattern(uri) or is_named_as_records(uri)):
+            places.append(uri)
+        elif places and isinstance(places[-1], tuple):
+            places[-1] += (uri,)
+        else:
+            places.append((uri,))
+    return places
 
 
 def newest_dataset(uri: str) -> str:

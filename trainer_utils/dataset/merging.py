@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 
-__all__ = ["merge_descriptions", "merge_features"]
+__all__ = ["merge_descriptions", "merge_features", "tensor_likeness"]
 
 
 def merge_descriptions(features: Sequence[Feature]) -> Feature:
     """The first feature, with those of its extra keys that are true of all.
 
-    An image's sizes are mixed where any two differ; its formats are all that come in any.
+    An image's sizes are mixed where any two differ; its formats are all that come in any. Of
+    tensors, the sizes in which they differ are not known.
     """
     first = features[0]
     extra = {
@@ -24,9 +25,17 @@ def merge_descriptions(features: Sequence[Feature]) -> Feature:
         for key, value in first.extra.items()
         if all(feature.extra.get(key) == value for feature in features)
     }
+    tensors = [feature.tensor for feature in features]
+    if (tensor := tensors[0]) is not None:
+        for other in tensors[1:]:
+            tensor = tensor.merge(other) if other is not None else tensor
+        extra["tensor"] = tensor.to_json()
     sizes = {feature.extra.get("sizes") for feature in features}
-    if first.is_image and ("mixed" in sizes or len({f.shape for f in features}) > 1):
+    shapes = {(*f.shape, repr(f.extra.get("image_shape"))) for f in features}
+    if (first.is_image or first.is_base64_image) and ("mixed" in sizes or len(shapes) > 1):
         extra["sizes"] = "mixed"
+    if first.is_base64_image:
+        extra["channels"] = sorted(set().union(*(f.extra["channels"] for f in features)))
     formats = [feature.extra.get("formats", DATUM_IMAGE_FORMATS) for feature in features]
     if any("formats" in feature.extra for feature in features):
         extra["formats"] = sorted(set().union(*formats))
@@ -59,6 +68,7 @@ def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Fe
         return one
     alike = one.type == other.type and one.is_image == other.is_image
     alike &= one.extra.get("encoding") == other.extra.get("encoding")
+    alike &= tensor_likeness(one) == tensor_likeness(other)
     if one.is_image or not (one.dense and other.dense):
         alike &= len(one.shape or (1,)) == len(other.shape or (1,))
     elif one.shape != other.shape:  # two fixed sizes: lists of no fixed length
@@ -78,6 +88,12 @@ def _both(name: str, one: Feature, other: Feature, where: tuple[str, str]) -> Fe
     return Feature(type=one.type, shape=tuple(map(max, sizes)), dense=False, extra=both.extra)
 
 
+def tensor_likeness(feature: Feature) -> tuple[str, int] | None:
+    """The dtype and rank that tensors must have in common to be batched together."""
+    tensor = feature.tensor
+    return None if tensor is None else (tensor.dtype, len(tensor.shape))
+
+
 def _sparse(feature: Feature) -> Feature:
     if feature.is_image:
         return dataclasses.replace(feature, dense=False)
@@ -85,6 +101,8 @@ def _sparse(feature: Feature) -> Feature:
 
 
 def _described(feature: Feature) -> str:
+    if feature.tensor is not None:
+        return f"a tensor {feature.tensor}"
     kind = "an image of rank" if feature.is_image else f"{feature.type} of shape"
     shape = len(feature.shape) if feature.is_image else list(feature.shape)
     return f"{kind} {shape}"

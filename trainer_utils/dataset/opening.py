@@ -11,9 +11,10 @@ import functools
 import hashlib
 from collections.abc import Callable, Mapping, Sequence
 
+from trainer_utils.dataset.datum_claims import checked_features
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
-from trainer_utils.dataset.location import Artifact, newest_dataset, uri_of
+from trainer_utils.dataset.location import Artifact, Place, newest_dataset, uri_of
 from trainer_utils.dataset.shards import is_gzip, open_records, read_shard_blocks
 from trainer_utils.format import (
     DatasetError,
@@ -25,8 +26,7 @@ from trainer_utils.format import (
 )
 from trainer_utils.format.file_ranges import FileRange, cut
 from trainer_utils.format.layouts import FoundShard
-from trainer_utils.format.naming import index_file
-from trainer_utils.storage import file_version
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
 
 __all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
 
@@ -41,7 +41,6 @@ class ShardFile:
         bytes: of the file as it lies there.
         entry: what the manifest says of it, if there is one.
         name: as the dataset names it: relative to its uri, unless it lies elsewhere.
-        index_path: of its record index, in full; None where it has none.
     """
 
     path: str
@@ -49,7 +48,13 @@ class ShardFile:
     bytes: int
     entry: Shard | None = None
     name: str = ""
-    index_path: str | None = None
+
+    @property
+    def index_path(self) -> str | None:
+        """Of its record index, in full; None where it has none."""
+        if self.entry is None or self.entry.index_crc32c is None:
+            return None
+        return self.path.removesuffix(self.entry.path) + index_file(self.entry.path)
 
     @property
     def is_gzip(self) -> bool:
@@ -77,6 +82,7 @@ class Dataset:
         named_in: the file that names the shards, if there is one.
         vocabulary_files: the file of each feature's class names, relative to the uri.
         files: what lies there; None of a dataset that was made of other parts.
+        named_files: whether it is just some files that were asked for one by one.
     """
 
     uri: str
@@ -87,20 +93,20 @@ class Dataset:
     named_in: str = ""
     vocabulary_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
     files: DatasetFiles | None = None
+    named_files: bool = False
 
     @property
     def digest(self) -> str:
         """Of what the dataset holds, wherever it lies: its manifest, else sizes and counts."""
         if self.manifest is not None:
-            text = self.manifest.to_json()
-        else:
-            text = repr(
-                [
-                    (split, s.path.removeprefix(self.uri), s.records, s.bytes)
-                    for split, shards in self.shards.items()
-                    for s in shards
-                ]
-            )
+            return self.manifest.digest
+        text = repr(
+            [
+                (split, s.path.removeprefix(self.uri), s.records, s.bytes)
+                for split, shards in self.shards.items()
+                for s in shards
+            ]
+        )
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
@@ -123,14 +129,21 @@ class Dataset:
         return {name: self.read_lines(path) for name, path in self.vocabulary_files.items()}
 
     def read_text(self, name: str) -> str:
-        """One of its small files; errors as `DatasetFiles.read_text`."""
+        """One of its small files.
+
+        Raises:
+            DatasetError: as `DatasetFiles.read_text`; or it is not the manifest's.
+        """
         assert self.files is not None, self.uri
-        return self.files.read_text(name)
+        text = self.files.read_text(name)
+        if self.manifest is not None:
+            self.manifest.check_text(name, text, path=self.files.path(name))
+        return text
 
     def read_lines(self, name: str) -> list[str]:
-        """The lines of one of its small files."""
-        assert self.files is not None, self.uri
-        return self.files.read_lines(name)
+        """The lines of one of its small files, which end with a newline and nothing else."""
+        lines = self.read_text(name).split("\n")
+        return lines if lines[-1] else lines[:-1]
 
     def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
         """The parts of files that hold a range of a split's records, in order."""
@@ -211,21 +224,24 @@ def check_count(shard: ShardFile, records: int) -> None:
         )
 
 
-def open_dataset(artifact: str | Artifact, *, inspect: bool = True) -> Dataset:
+def open_dataset(artifact: Place | Artifact, *, inspect: bool = True) -> Dataset:
     """Reads what says what a dataset holds, and compares it with the files that are there.
 
     Args:
         artifact: a uri, a TFX artifact, or a pattern in TFX's `fn_args.train_files`; of the folder
-            that `convert` was given, its newest dataset.
+            that `convert` was given, its newest dataset. Or files of TFRecords: a path, a pattern
+            such as `data/train-*`, or a tuple of these; where they lie in a dataset that says
+            what its records hold, that goes for them too.
         inspect: whether records are read to count them and to find out their features where
             nothing says so; see `Dataset.inspected`.
 
     Raises:
         DatasetError: there is no dataset, or it is not whole; the message names the problem.
     """
-    uri = newest_dataset(uri_of(artifact))
+    place = artifact if isinstance(artifact, tuple) else newest_dataset(uri_of(artifact))
+    uri = place if isinstance(place, str) else ", ".join(place[:3])
     try:
-        dataset = _found(list_dataset(uri))
+        dataset = _found(list_dataset(place))
         return _inspected(dataset) if inspect else dataset
     except DatasetError:
         raise
@@ -242,7 +258,8 @@ def _inspected(dataset: Dataset) -> Dataset:
     if dataset.says_features and dataset.is_counted:
         return dataset
     shards = [shard for group in dataset.shards.values() for shard in group]
-    versions = tuple((s.path, s.records, file_version(s.path)) for s in shards)
+    assert dataset.files is not None, dataset.uri
+    versions = tuple((s.path, s.records, dataset.files.version(s.name)) for s in shards)
     state = dataset.uri, dataset.says_features, versions
     found = _inspections.get(state)
     if found is None:
@@ -255,18 +272,23 @@ def _inspected(dataset: Dataset) -> Dataset:
 
 def _found(files: DatasetFiles) -> Dataset:
     layout = files.layout()
+    shards = {
+        split: [_shard(files, shard, layout.named_in) for shard in group]
+        for split, group in layout.shards.items()
+    }
+    features = layout.features or {}
+    if layout.named_in == DATUM_SHARDS_FILE and layout.manifest is None:
+        features = checked_features(features, [group[0].path for group in shards.values() if group])
     return Dataset(
         uri=files.uri,
-        features=layout.features or {},
-        shards={
-            split: [_shard(files, shard, layout.named_in) for shard in group]
-            for split, group in layout.shards.items()
-        },
+        features=features,
+        shards=shards,
         manifest=layout.manifest,
         says_features=layout.features is not None,
         named_in=layout.named_in,
         vocabulary_files=layout.vocabulary_files,
-        files=files,
+        files=files.around or files,
+        named_files=files.named is not None,
     )
 
 
@@ -278,14 +300,8 @@ def _shard(files: DatasetFiles, shard: FoundShard, named_in: str) -> ShardFile:
             f"shard {path!r}: is missing, though {files.path(named_in)} names it. "
             "Write the dataset again."
         )
-    has_index = shard.entry is not None and shard.entry.index_crc32c is not None
     return ShardFile(
-        path=path,
-        records=shard.records,
-        bytes=size,
-        entry=shard.entry,
-        name=shard.path,
-        index_path=files.path(index_file(shard.path)) if has_index else None,
+        path=path, records=shard.records, bytes=size, entry=shard.entry, name=shard.path
     )
 
 

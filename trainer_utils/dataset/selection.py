@@ -9,8 +9,15 @@ import hashlib
 from collections.abc import Sequence
 from typing import cast
 
-from trainer_utils.dataset.location import Artifact, Artifacts, split_of, uri_of
-from trainer_utils.dataset.merging import merge_descriptions
+from trainer_utils.dataset.location import (
+    Artifact,
+    Artifacts,
+    Place,
+    group_artifacts,
+    split_of,
+    uri_of,
+)
+from trainer_utils.dataset.merging import merge_descriptions, tensor_likeness
 from trainer_utils.dataset.opening import Dataset, open_dataset
 from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
@@ -52,13 +59,18 @@ class Source:
         return sum(shard.bytes for shard in shards) / records
 
 
-def open_sources(artifact_uri: Artifacts, split: str | None) -> list[Source]:
+def open_sources(
+    artifact_uri: Artifacts, split: str | None, *, apart: bool = False
+) -> list[Source]:
     """Opens what `input_fn` was asked for.
 
     Args:
         artifact_uri: as `input_fn` takes it. Patterns of one artifact's several splits, as TFX
-            puts them in `fn_args.train_files`, count once where `split` says what to read.
-        split: slices. None: the split that a pattern names, else `train`.
+            puts them in `fn_args.train_files`, count once where `split` says what to read. Files
+            that stand side by side in a list are one dataset.
+        split: slices. None: the split that a pattern names; of files whose names all say the same
+            split, that one; else `train`.
+        apart: whether each of a list is a dataset of its own, as `weights` have it.
 
     Raises:
         DatasetError, ConfigError: as `input_fn`.
@@ -70,14 +82,26 @@ def open_sources(artifact_uri: Artifacts, split: str | None) -> list[Source]:
             "artifact_uri: expected a uri or a list of them, got an empty list",
             setting="artifact_uri",
         )
-    wanted: list[tuple[str, str]] = []
+    named: dict[str, list[str | None]] = {uri_of(artifact): [] for artifact in artifacts}
     for artifact in artifacts:
-        named = split_of(artifact)
-        entry = uri_of(artifact), split or named or _DEFAULT_SPLIT
-        if named is None or entry not in wanted:
+        named[uri_of(artifact)].append(split_of(artifact))
+    wanted: list[tuple[Place, str | None]] = []
+    for place in group_artifacts(artifacts, apart=apart):
+        by_pattern = named[place].pop(0) if isinstance(place, str) else None
+        entry = place, split or by_pattern
+        if by_pattern is None or entry not in wanted:
             wanted.append(entry)
-    datasets = {uri: open_dataset(uri) for uri in dict(wanted)}
-    return [source_of(datasets[uri], spec) for uri, spec in wanted]
+    datasets = {place: open_dataset(place) for place in dict(wanted)}
+    return [
+        source_of(datasets[place], spec or _default_split(datasets[place]))
+        for place, spec in wanted
+    ]
+
+
+def _default_split(dataset: Dataset) -> str:
+    """The split that files have in common, if only files were named, else `train`."""
+    are_files = dataset.named_files and len(dataset.shards) == 1
+    return next(iter(dataset.shards)) if are_files else _DEFAULT_SPLIT
 
 
 def source_of(dataset: Dataset, split: str) -> Source:
@@ -145,7 +169,6 @@ def merged_features(
 def _likeness(feature: Feature) -> tuple[object, ...]:
     """What must be the same for examples of two datasets to be batched together."""
     shape = feature.shape if feature.dense and not feature.is_image else len(feature.shape)
-    stored = [
-        feature.extra.get(key) for key in ("encoding", "image_shape", "label_map", "sequence")
-    ]
-    return feature.type, feature.dense, shape, *stored
+    keys = ["encoding", "label_map", "sequence", *(["image_shape"] if feature.is_raw_image else [])]
+    stored = [feature.extra.get(key) for key in keys]
+    return feature.type, feature.dense, shape, tensor_likeness(feature), *stored

@@ -12,8 +12,10 @@ Keys that Datum does not know are kept in `Feature.extra`; Datum ignores them.
 import dataclasses
 from collections.abc import Mapping
 
+from trainer_utils.format.base64_pixels import BASE64
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.json_text import Json, parse_json_object, render_json
+from trainer_utils.format.tensors import TensorSpec
 
 __all__ = [
     "DATUM_IMAGE_FORMATS",
@@ -53,6 +55,8 @@ class Feature:
             raise DatasetError(f"type: expected one of {', '.join(_TYPES)}, got {self.type!r}")
         if not all(0 <= size < _MOST_VALUES for size in self.shape):
             raise DatasetError(f"shape: expected sizes of 0 to 2**31, got {self.shape!r}")
+        if self.tensor is not None and (self.type != "string" or self.is_image):
+            raise DatasetError(f"tensor: expected it in one string, got {self.type} {self.shape!r}")
 
     @property
     def is_image(self) -> bool:
@@ -63,6 +67,26 @@ class Feature:
     def is_raw_image(self) -> bool:
         """Whether its bytes are pixels, uint8, of the size `extra["image_shape"]`."""
         return self.extra.get("encoding") == "raw"
+
+    @property
+    def tensor(self) -> TensorSpec | None:
+        """Of bytes that are an array, a serialized `TensorProto`: what all of these are."""
+        said = self.extra.get("tensor")
+        return None if said is None else TensorSpec.from_json(said)
+
+    @property
+    def is_base64_image(self) -> bool:
+        """Whether its bytes are pixels in URL-safe base64, as TFRecorder writes them.
+
+        Their size is `extra["image_shape"]` where all have one; else each example's integers
+        `<name>_height`, `<name>_width` and `<name>_channels` say it.
+        """
+        return self.extra.get("encoding") == BASE64
+
+    @property
+    def has_pixels(self) -> bool:
+        """Whether it becomes an image."""
+        return self.is_image or self.is_raw_image or self.is_base64_image
 
     @property
     def is_sequence(self) -> bool:

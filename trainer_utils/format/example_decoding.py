@@ -12,7 +12,7 @@ from typing import Any
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["decode_example", "has_feature_lists", "read_fields"]
+__all__ = ["decode_example", "has_feature_lists", "read_fields", "read_varint"]
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _FEATURES, _ENTRY = 1, 1  # field numbers of Example and of Features
@@ -116,7 +116,7 @@ def _read_floats(record: Buffer, wire: int, start: int, stop: int) -> tuple[floa
 
 def _read_integers(record: Buffer, wire: int, start: int, stop: int) -> Iterator[int]:
     while start < stop and wire in (_DELIMITED, _VARINT):  # packed, or a single one
-        value, start = _read_varint(record, start, stop)
+        value, start = read_varint(record, start, stop)
         yield value - (1 << 64) if value >> 63 else value
 
 
@@ -126,13 +126,13 @@ _READERS = {_BYTES: _read_bytes, _FLOATS: _read_floats, _INTEGERS: _read_integer
 def read_fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
     """The fields of the message from `start` to `stop`: number, wire type, content's bounds."""
     while start < stop:
-        tag, start = _read_varint(record, start, stop)
+        tag, start = read_varint(record, start, stop)
         wire, end = tag & 7, start
         if wire == _DELIMITED:
-            length, start = _read_varint(record, start, stop)
+            length, start = read_varint(record, start, stop)
             end = start + length
         elif wire == _VARINT:
-            _, end = _read_varint(record, start, stop)
+            _, end = read_varint(record, start, stop)
         elif wire in (_FIXED64, _FIXED32):
             end = start + (8 if wire == _FIXED64 else 4)
         else:
@@ -143,7 +143,7 @@ def read_fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, in
         start = end
 
 
-def _read_varint(record: Buffer, place: int, stop: int) -> tuple[int, int]:
+def read_varint(record: Buffer, place: int, stop: int) -> tuple[int, int]:
     """A number of 64 bits in base 128, and where it ends."""
     number = shift = 0
     while place < stop and shift < 64 + 6:

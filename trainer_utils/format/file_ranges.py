@@ -3,6 +3,7 @@
     ranges = [FileRange("a", skip=0, take=5, to_end=True), FileRange("b", 0, 5, True)]
     cut(ranges, 3, 7)                                # the last two records of a, the first two of b
     RecordPositions(ranges).locate(np.array([7]))    # [RecordName(path='b', number=2)]
+    RecordPositions(ranges).cut(3, 7)                # as `cut`, for many cuts of a long list
 
 A record's position is its place in that list.
 """
@@ -67,15 +68,26 @@ def cut_all(ranges: Sequence[FileRange], bounds: Sequence[int]) -> list[list[Fil
 class RecordPositions:
     """Finds the files of positions, of any number of them, in no order.
 
+    Each is found by bisection, so that thousands of workers can ask for their part of a hundred
+    thousand shards.
+
     Args:
         ranges: the list that they are places in.
     """
 
     def __init__(self, ranges: Sequence[FileRange]) -> None:
+        self._ranges = ranges
         self._paths = [part.path for part in ranges]
         takes = np.array([part.take for part in ranges], np.int64)
         self._starts = np.cumsum(takes) - takes
         self._shifts = np.array([part.skip for part in ranges], np.int64) - self._starts
+
+    def cut(self, start: int, stop: int) -> list[FileRange]:
+        """The same parts as `cut` has, of the list as a whole."""
+        first, last = np.searchsorted(self._starts, (start + 1, stop)).tolist()
+        first = max(first - 1, 0)
+        before = int(self._starts[first]) if first < len(self._ranges) else 0
+        return cut(self._ranges[first:last], start - before, stop - before)
 
     def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
         """Which file, and which record in it, each of `(n,) int64` positions is."""

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import mask_crc32c, masked_crc32c, masked_crc32c_of_rows
+from trainer_utils.format.crc32c import Buffer, mask_crc32c, masked_crc32c, masked_crc32c_of_rows
 from trainer_utils.format.errors import CorruptShardError
 
 __all__ = [
@@ -79,7 +79,7 @@ def frame_footers(crcs: npt.NDArray[np.uint32]) -> npt.NDArray[np.uint8]:
     return mask_crc32c(crcs).astype("<u4").view(np.uint8).reshape(-1, FOOTER_BYTES)
 
 
-def headers_of(data: bytes, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
+def headers_of(data: Buffer, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
     """The headers that begin at `starts`: `(records, 12) uint8`."""
     return np.frombuffer(data, np.uint8)[starts[:, None] + np.arange(HEADER_BYTES)]
 

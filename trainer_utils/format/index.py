@@ -16,7 +16,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.format.crc32c import Buffer, extend_crc32c
 from trainer_utils.format.errors import CorruptShardError
 from trainer_utils.format.framing import (
     HEADER_BYTES,
@@ -67,7 +67,7 @@ class RecordIndex:
         """Of the uncompressed file."""
         return int(self.lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(self)
 
-    def check_headers(self, chunk: bytes, *, offset: int, path: str) -> None:
+    def check_headers(self, chunk: Buffer, *, offset: int, path: str) -> None:
         """Checks that records begin where the index says, in a part of the shard.
 
         Args:

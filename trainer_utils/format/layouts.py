@@ -10,8 +10,9 @@ touched here.
 """
 
 import dataclasses
+import itertools
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from trainer_utils.format.datum import Feature, parse_features, parse_shard_info
@@ -37,14 +38,29 @@ from trainer_utils.format.tfds import (
     parse_tfds_splits,
 )
 
-__all__ = ["DatasetLayout", "FoundShard", "find_layout", "sign_of_dataset"]
+__all__ = [
+    "DESCRIPTIONS",
+    "DatasetLayout",
+    "FoundShard",
+    "check_numbers",
+    "find_layout",
+    "is_named_as_records",
+    "layout_of_files",
+    "sign_of_dataset",
+]
+
+DESCRIPTIONS = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
+"""The files that name a dataset's shards, in the order in which they are believed."""
 
 _BARE = re.compile(r"\.(tfrecords?|tfrec)(\.gz)?$|\.tfrecords?-\d+-of-\d+$")
 _SHARD = re.compile(rf"(artifacts/[^/]+/[^/]+/\d+/)?{SPLIT_PREFIX}[^/]+/{SHARD_PREFIX}-")  # TFX's
 _BESIDE_BARE = (".json", ".pbtxt", ".labels.txt")
+# `train-00000-of-01024`, without an extension; `model.data-00000-of-00001` is a checkpoint.
+_PLAIN = re.compile(r"(?<!\.data)(?<!\.index)-\d{5,}-of-\d{5,}$")
 _NUMBERED = re.compile(r"(?P<head>.*)-(?P<index>\d{5,})-of-(?P<count>\d{5,})(?P<tail>[^/]*)")
 _WORDS = re.compile(r"[A-Za-z]+")
 _DEFAULT_SPLIT = "train"
+_MOST_MISSING = 100_000  # that are counted: a name may say that there are a billion
 
 _Parsed = TypeVar("_Parsed")
 
@@ -103,12 +119,14 @@ def find_layout(
     """
     vocabularies = {name: path for path in files if (name := vocabulary_of(path)) is not None}
     in_splits = {p: size or 0 for p, size in files.items() if p.startswith(SPLIT_PREFIX)}
-    features = None
-    if DATUM_TYPES_FILE in files:
-        features = _parsed(parse_features, DATUM_TYPES_FILE, read_text, uri)
+    features = manifest = None
     if MANIFEST_FILE in files:
         manifest = _parsed(Manifest.from_json, MANIFEST_FILE, read_text, uri)
         manifest.check_files(in_splits)
+        read_text = _checked(read_text, manifest, uri)
+    if DATUM_TYPES_FILE in files:
+        features = _parsed(parse_features, DATUM_TYPES_FILE, read_text, uri)
+    if manifest is not None:
         return DatasetLayout(
             shards={
                 split: [
@@ -130,7 +148,7 @@ def find_layout(
         _check_inside(shards, files, path)
         return DatasetLayout(
             shards=shards,
-            features=features,
+            features=None if features is None else _with_label_map(features),
             named_in=DATUM_SHARDS_FILE,
             vocabulary_files=vocabularies,
         )
@@ -157,6 +175,56 @@ def sign_of_dataset(names: Collection[str]) -> str | None:
     return min(bare) if bare and not others else None
 
 
+def is_named_as_records(path: str) -> bool:
+    """Whether a file is called as files of TFRecords are, with an extension or without."""
+    name = path.rpartition("/")[2]
+    return bool(_BARE.search(name) or _PLAIN.search(name))
+
+
+def layout_of_files(names: Sequence[str], whole: DatasetLayout | None) -> DatasetLayout:
+    """The layout of some files that were named one by one.
+
+    Args:
+        names: relative to the folder of `whole`, or to any other that is above them.
+        whole: of the dataset that they are parts of, where there is one. Files that it does not
+            name are taken all the same, by themselves.
+
+    Returns:
+        Splits as the dataset has them, else as the file's or its folder's name says, else `train`.
+    """
+    shards: dict[str, list[FoundShard]] = {}
+    known = (
+        {s.path: (split, s) for split, group in whole.shards.items() for s in group}
+        if whole
+        else {}
+    )
+    for name in names:
+        split, shard = known.get(name) or (_split_of_file(name), FoundShard(path=name))
+        shards.setdefault(split, []).append(shard)
+    if whole is None or not all(name in known for name in names):
+        return DatasetLayout(shards=shards, features=None)
+    return dataclasses.replace(whole, shards=shards, manifest=None)
+
+
+def _split_of_file(path: str) -> str:
+    folder, _, name = path.rpartition("/")
+    folder = folder.rpartition("/")[2]
+    if folder.startswith(SPLIT_PREFIX):
+        return folder.removeprefix(SPLIT_PREFIX)
+    return _split_named(name) or _split_named(folder) or _DEFAULT_SPLIT
+
+
+def _checked(read_text: Callable[[str], str], manifest: Manifest, uri: str) -> Callable[[str], str]:
+    """Reads a file, and refuses one that is not the manifest's."""
+
+    def read(name: str) -> str:
+        text = read_text(name)
+        manifest.check_text(name, text, path=f"{uri}/{name}")
+        return text
+
+    return read
+
+
 def _parsed(
     parse: Callable[..., _Parsed], name: str, read_text: Callable[[str], str], uri: str
 ) -> _Parsed:
@@ -171,6 +239,15 @@ def _parsed(
             f"{path!r}: cannot be read: {type(error).__name__}: {error}. "
             "If it is damaged, write the dataset again."
         ) from error
+
+
+def _with_label_map(features: Mapping[str, Feature]) -> Mapping[str, Feature]:
+    """Datum's segmentation: beside an `image` an image called `label`, whose pixels are classes."""
+    image, label = features.get("image"), features.get("label")
+    if image is None or label is None or not (image.is_image and label.is_image):
+        return features
+    extra = {"label_map": True, **label.extra}
+    return {**features, "label": dataclasses.replace(label, extra=extra)}
 
 
 def _counted(info: Mapping[str, Mapping[str, int]]) -> dict[str, list[FoundShard]]:
@@ -212,7 +289,7 @@ def _tfds(
 
 def _folders(paths: Mapping[str, int]) -> dict[str, list[FoundShard]]:
     """A stock artifact's shards: all that lies in its splits' folders."""
-    _check_numbers(paths)
+    check_numbers(paths)
     shards: dict[str, list[FoundShard]] = {}
     for path in sorted(paths):
         split = path.split("/")[0].removeprefix(SPLIT_PREFIX)
@@ -221,8 +298,13 @@ def _folders(paths: Mapping[str, int]) -> dict[str, list[FoundShard]]:
 
 
 def _bare(files: Mapping[str, int | None], uri: str) -> dict[str, list[FoundShard]]:
-    """TFRecord files, in the folder or one below it; names say the split, else it is `train`."""
-    paths = [path for path in files if _BARE.search(path) and path.count("/") < 2]
+    """TFRecord files, in the folder or one below it; names say the split, else it is `train`.
+
+    Those without an extension count where none has one.
+    """
+    near = [path for path in files if path.count("/") < 2]
+    paths = [path for path in near if _BARE.search(path)]
+    paths = paths or [path for path in near if _PLAIN.search(path)]
     if not paths:
         hint = ""
         if inner := sorted(p for p in files if p.endswith(f"/{TFDS_INFO_FILE}")):
@@ -233,29 +315,43 @@ def _bare(files: Mapping[str, int | None], uri: str) -> dict[str, list[FoundShar
             f"found none of these.{hint}",
             path=uri,
         )
-    _check_numbers(paths)
+    check_numbers(paths)
     shards: dict[str, list[FoundShard]] = {}
     for path in sorted(paths):
-        shards.setdefault(_split_of(path), []).append(FoundShard(path=path))
+        split = _split_named(path) or _DEFAULT_SPLIT
+        shards.setdefault(split, []).append(FoundShard(path=path))
     return shards
 
 
-def _split_of(path: str) -> str:
+def _split_named(path: str) -> str | None:
     """The first word of a path that is a usual spelling of a split, such as `val`."""
     words = (word.lower() for word in _WORDS.findall(path))
-    return next((word for word in words if canonical_split(word)), _DEFAULT_SPLIT)
+    return next((word for word in words if canonical_split(word)), None)
 
 
-def _check_numbers(paths: Sequence[str] | Mapping[str, int]) -> None:
-    """Refuses a gap among files that say how many they are."""
+def check_numbers(
+    paths: Iterable[str], *, is_wanted: Callable[[str], bool] = lambda name: True
+) -> None:
+    """Refuses a gap among files that say how many they are.
+
+    Args:
+        paths: of the files that there are.
+        is_wanted: whether one that is missing should be there.
+
+    Raises:
+        DatasetError: a file is missing.
+    """
     seen: dict[tuple[str, str, str], set[int]] = {}
     for path in paths:
         if match := _NUMBERED.fullmatch(path):
             key = match["head"], match["count"], match["tail"]
             seen.setdefault(key, set()).add(int(match["index"]))
     for (head, count, tail), indices in seen.items():
-        if missing := sorted(set(range(int(count))) - indices):
-            name = f"{head}-{missing[0]:0{len(count)}d}-of-{count}{tail}"
+        gaps = (index for index in range(int(count)) if index not in indices)
+        names = (f"{head}-{index:0{len(count)}d}-of-{count}{tail}" for index in gaps)
+        if missing := list(itertools.islice(filter(is_wanted, names), _MOST_MISSING)):
+            name = missing[0]
             raise DatasetError(
-                f"shard {name!r}: is missing, one of {len(missing)}. Write the dataset again."
+                f"shard {name!r}: is missing, one of {len(missing)}"
+                f"{' or more' * (len(missing) == _MOST_MISSING)}. Write the dataset again."
             )

@@ -9,15 +9,18 @@ plan anywhere, and each worker can work out its own part of it alone.
 """
 
 import hashlib
+from collections.abc import Iterable
 
 import numpy as np
 import numpy.typing as npt
 
 __all__ = [
+    "keyed_digests",
     "keyed_hash",
     "keyed_hashes",
     "num_shards_for",
     "permute",
+    "remainders",
     "shard_bounds",
     "splitmix64",
 ]
@@ -38,9 +41,42 @@ def keyed_hash(identity: bytes, *, seed: int, purpose: str) -> int:
 
     Source: BLAKE2b with its own key and personalisation (RFC 7693).
     """
-    key = seed.to_bytes(8, "little", signed=True)
-    digest = hashlib.blake2b(identity, digest_size=16, key=key, person=purpose.encode())
-    return int.from_bytes(digest.digest(), "little")
+    return int.from_bytes(_digest(identity, *_key(seed, purpose)), "little")
+
+
+def keyed_digests(
+    identities: Iterable[bytes], *, seed: int, purpose: str
+) -> npt.NDArray[np.uint64]:
+    """`keyed_hash` of each of many identities, taken one by one.
+
+    Returns:
+        `(n, 2) uint64`: the lower 64 bits of each, and the upper.
+    """
+    key, person = _key(seed, purpose)
+    digests = bytearray()
+    for identity in identities:
+        digests += _digest(identity, key, person)
+    return np.frombuffer(digests, "<u8").reshape(-1, 2)
+
+
+def remainders(digests: npt.NDArray[np.uint64], modulus: int) -> npt.NDArray[np.uint64]:
+    """`keyed_hash(…) % modulus` of each of `keyed_digests`; `modulus` is below 2**48."""
+    assert modulus < 1 << 48, "16 more bits would not fit into 64"
+    divisor = np.uint64(modulus)
+    found = np.zeros(len(digests), np.uint64)
+    for half in (1, 0):
+        for shift in (48, 32, 16, 0):
+            part = digests[:, half] >> np.uint64(shift) & np.uint64(0xFFFF)
+            found = (found << np.uint64(16) | part) % divisor
+    return found
+
+
+def _key(seed: int, purpose: str) -> tuple[bytes, bytes]:
+    return seed.to_bytes(8, "little", signed=True), purpose.encode()
+
+
+def _digest(identity: bytes, key: bytes, person: bytes) -> bytes:
+    return hashlib.blake2b(identity, digest_size=16, key=key, person=person).digest()
 
 
 def keyed_hashes(

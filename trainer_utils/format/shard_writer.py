@@ -50,10 +50,14 @@ class ShardWriter:
         stream: where the bytes go, a MiB or so at a time.
         gzip: whether to compress. The gzip header holds no time and no name, so that equal
             records give equal files.
+        buffer_bytes: what is held back before it is written.
     """
 
-    def __init__(self, stream: BinaryIO, *, gzip: bool = False) -> None:
+    def __init__(
+        self, stream: BinaryIO, *, gzip: bool = False, buffer_bytes: int = _WRITE_BYTES
+    ) -> None:
         self._stream = stream
+        self._buffer_bytes = buffer_bytes
         self._gzip = zlib.compressobj(6, zlib.DEFLATED, _GZIP_CONTAINER) if gzip else None
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -70,7 +74,7 @@ class ShardWriter:
         self._lengths.append(length)
         self._payload_crcs.append(crc)
         self._pending_bytes += length + RECORD_OVERHEAD_BYTES
-        if self._pending_bytes >= _WRITE_BYTES:
+        if self._pending_bytes >= self._buffer_bytes:
             self._flush()
         return crc
 

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.naming import canonical_split
+from trainer_utils.format.spelling import did_you_mean
 
 __all__ = ["SplitRange", "resolve_slices"]
 
@@ -76,7 +77,13 @@ def _find_split(name: str, records: Mapping[str, int]) -> str:
     same = [split for split in records if canonical_split(split) == canonical_split(name)]
     if canonical_split(name) is not None and len(same) == 1:
         return same[0]
-    raise DatasetError(f"split {name!r}: expected one of {', '.join(records)}")
+    known = ", ".join(records) or "none, of a dataset without splits"
+    like = (
+        f" Did you mean {' or '.join(map(repr, same))}?" if same and canonical_split(name) else ""
+    )
+    raise DatasetError(
+        f"split {name!r}: expected one of {known}.{like or did_you_mean(name, records)}"
+    )
 
 
 def _bound(text: str | None, default: int, size: int, percent: bool, part: str) -> int:

@@ -44,6 +44,7 @@ def check_names(
     alternatives: Iterable[str] = (),
     called: str = "setting",
     allowed: str | None = None,
+    replaced: Mapping[str, str] | None = None,
 ) -> None:
     """Refuses a setting that there is not.
 
@@ -54,11 +55,20 @@ def check_names(
         alternatives: other names that may be meant, such as its positional arguments.
         called: what the taker calls a setting.
         allowed: the known names in words; None: a list of them.
+        replaced: what takes the place of settings that others have, in sentences without full
+            stops.
 
     Raises:
         ConfigError: a name is not known; the message has its value, and the name that was meant.
     """
     for name, value in given.items():
+        if name not in known and replaced and name in replaced:
+            raise ConfigError(
+                f"{taker}, {called} {name!r}: it is another project's. {replaced[name]}",
+                setting=name,
+                value=value,
+                allowed="none of that name",
+            )
         if name not in known:
             allowed = allowed or f"one of {', '.join(known)}"
             meant = did_you_mean(name, [*alternatives, *known])
@@ -71,14 +81,16 @@ def check_names(
             )
 
 
-def checks_names(options: type[_Options]) -> type[_Options]:
+def checks_names(
+    options: type[_Options], *, replaced: Mapping[str, str] | None = None
+) -> type[_Options]:
     """Makes a dataclass refuse what is not a field of it as `check_names` does."""
     make: Any = options.__init__
     known = [field.name for field in dataclasses.fields(options)]  # type: ignore[arg-type]
 
     @functools.wraps(make)
     def checked(self: _Options, *values: Any, **settings: Any) -> None:
-        check_names(options.__name__, settings, known)
+        check_names(options.__name__, settings, known, replaced=replaced)
         make(self, *values, **settings)
 
     options.__init__ = checked  # type: ignore[assignment]

@@ -62,6 +62,7 @@ class InputOrder:
             num_workers=num_workers,
             num_replicas=num_workers if num_replicas is None else num_replicas,
         )
+        _check_pairs(options, self.layout)
         self.start = first_state(options, self.layout, digest)
         """Where the input begins."""
         self._mean_record_bytes = mean_record_bytes
@@ -152,10 +153,32 @@ class InputOrder:
                 worker=worker,
                 window_records=self.window_records,
                 seed=options.seed,
+                keeps_pairs=options.keeps_pairs,
             )
         # What `drop_remainder` leaves out is always the same.
         rotates = options.remainder == "drop"
         return Sequential(self.ranges, layout=layout, worker=worker, rotates=rotates)
+
+
+def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
+    """That no pair of rows is parted, and that there is a batch of pairs."""
+    if not options.keeps_pairs:
+        return
+    rows = layout.rows_per_replica
+    if rows % 2:
+        raise ConfigError(
+            "batch_size: expected an even number of rows for each replica, since augment mixes "
+            f"pairs of rows, got {layout.batch_size}, {rows} for each of {layout.num_replicas}",
+            setting="batch_size",
+            value=layout.batch_size,
+        )
+    if layout.num_records and not layout.full_steps:
+        raise ConfigError(
+            f"batch_size: expected at most the {layout.num_records} records that there are, since "
+            f"augment mixes full batches only, got {layout.batch_size}",
+            setting="batch_size",
+            value=layout.batch_size,
+        )
 
 
 def _layout_of(

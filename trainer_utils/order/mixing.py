@@ -11,7 +11,7 @@ import itertools
 from collections.abc import Sequence
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.file_ranges import FileRange, cut
+from trainer_utils.format.file_ranges import FileRange, RecordPositions
 
 __all__ = ["mix_ranges"]
 
@@ -43,11 +43,12 @@ def mix_ranges(
     repeated = []
     for ranges, total, weight in zip(datasets, totals, weights, strict=True):
         records = round(longest * weight)
-        repeated.append((records, [*ranges] * -(-records // total)))
+        again = RecordPositions([*ranges] * -(-records // total))
+        repeated.append((records, again))
     parts = min(_PARTS, min(records for records, _ in repeated))
     return list(
         itertools.chain.from_iterable(
-            cut(ranges, part * records // parts, (part + 1) * records // parts)
+            ranges.cut(part * records // parts, (part + 1) * records // parts)
             for part in range(parts)
             for records, ranges in repeated
         )

@@ -109,6 +109,11 @@ class OrderOptions:
         has_one_start = self.state is None or not self.start_step
         check_setting(self, "state", has_one_start, "None with a start_step")
 
+    @property
+    def keeps_pairs(self) -> bool:
+        """Whether rows 0 and 1, 2 and 3, … of a full batch stay together, to be mixed later."""
+        return False
+
 
 def check_setting(options: object, name: str, is_allowed: bool, rule: str) -> None:
     """Refuses the value of a setting that is not allowed, as a `ConfigError`."""

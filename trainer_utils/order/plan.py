@@ -8,7 +8,7 @@ A plan that is impossible raises, with the setting to change.
 import dataclasses
 from collections.abc import Sequence
 
-from trainer_utils.format.file_ranges import FileRange, cut
+from trainer_utils.format.file_ranges import FileRange, RecordPositions
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.text_output import Part, as_text, make_table, quantity
@@ -96,6 +96,7 @@ def plan_workers(order: InputOrder) -> InputPlan:
     reads_ranges = (
         options.batch_size is None if not options.shuffle else options.shuffle != "global"
     )
+    positions = RecordPositions(order.ranges)
     return InputPlan(
         records=layout.num_records,
         batch_size=layout.batch_size,
@@ -107,7 +108,7 @@ def plan_workers(order: InputOrder) -> InputPlan:
                 steps=layout.steps * options.echoing,
                 dropped=share.dropped,
                 padded=share.padded,
-                shards=cut(order.ranges, share.start, share.stop) if reads_ranges else order.ranges,
+                shards=positions.cut(share.start, share.stop) if reads_ranges else order.ranges,
             )
             for worker, share in enumerate(map(layout.share, range(layout.num_workers)))
         ],

@@ -12,6 +12,7 @@ step of any epoch can be gone to without what comes before. The first windows ar
 first batch comes soon.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -44,7 +45,7 @@ class WindowReads(NamedTuple):
 
 
 class WindowPlaces(NamedTuple):
-    """`rows`: places in a window's records, step after step; `ends`: where each step's end."""
+    """`rows`: places in a window's records, step after step, or positions; `ends`: each step's."""
 
     rows: Positions
     ends: Positions
@@ -58,6 +59,8 @@ class Windowed(ShuffleStrategy):
         window_records: how many to hold at a time, by all workers together, so that the order is
             the same for any number of them.
         seed: of all orders.
+        keeps_pairs: rows 0 and 1, 2 and 3, … of a full batch stay side by side; each worker has
+            an even number of them. Without it, neighbours depend on the number of workers.
     """
 
     def __init__(
@@ -68,8 +71,10 @@ class Windowed(ShuffleStrategy):
         worker: int,
         window_records: int,
         seed: int,
+        keeps_pairs: bool = False,
     ) -> None:
         super().__init__(ranges, layout=layout, worker=worker)
+        self._rows_together = 2 if keeps_pairs else 1
         self.lanes = layout.lanes_of(worker)
         self.block = layout.batch_size // layout.num_lanes
         """Records that a lane gives to a full batch."""
@@ -77,11 +82,21 @@ class Windowed(ShuffleStrategy):
         """The first step of each window, and the one after the last; `(windows + 1,) int64`."""
         self._seed = seed
         self._of_lanes = self._cut_to_lanes(ranges)
+        nothing = np.zeros(0, np.int64)
+        self._kept = (-1, -1, WindowPlaces(nothing, nothing))  # epoch, window, its rows
 
     def positions(self, epoch: int, step: int) -> Positions:
         """As of `ShuffleStrategy`; at the cost of a window's places."""
         window = self.window_of(step)
-        lanes = self._reads_of_lanes(self._cut_to_lanes(as_one_file(self.ranges)), epoch, window)
+        rows, ends = self._rows_of_window(epoch, window)
+        index = step - int(self.starts[window])
+        return rows[ends[index - 1] if index else 0 : ends[index]]
+
+    def _rows_of_window(self, epoch: int, window: int) -> WindowPlaces:
+        """The positions of all rows of a window, and where each step's end; the last is kept."""
+        if self._kept[:2] == (epoch, window):
+            return self._kept[2]
+        lanes = self._reads_of_lanes(self._positions_of_lanes, epoch, window)
         counts = self._taken(int(self.starts[window + 1])) - self._taken(int(self.starts[window]))
         held = np.empty(counts.sum(), np.int64)
         places = _in_turn(counts, self.block)
@@ -89,9 +104,13 @@ class Windowed(ShuffleStrategy):
             parts = [np.arange(part.skip, part.skip + part.take) for part in cut(ranges, 0, count)]
             held[own] = np.concatenate([np.zeros(0, np.int64), *parts])
         rows, ends = self.places(epoch, window)
-        index = step - int(self.starts[window])
-        own_rows: Positions = held[rows[ends[index - 1] if index else 0 : ends[index]]]
-        return own_rows
+        found = WindowPlaces(held[rows], ends)
+        self._kept = epoch, window, found
+        return found
+
+    @functools.cached_property
+    def _positions_of_lanes(self) -> list[list[FileRange]]:
+        return self._cut_to_lanes(as_one_file(self.ranges))
 
     def window_of(self, step: int) -> int:
         """The window that a step is in."""
@@ -136,9 +155,10 @@ class Windowed(ShuffleStrategy):
             own[random_permutation(len(own), seed + window * _WINDOW_STRIDE)]
             for own, seed in zip(_in_turn(counts, self.block), seeds, strict=True)
         ]
-        steps = [
-            self._full_steps(mixed, full, random_permutation(layout.rows_per_worker, seeds[0] - 1))
-        ]
+        together = self._rows_together
+        of_batch = random_permutation(layout.rows_per_worker // together, seeds[0] - 1)
+        of_batch = (of_batch[:, np.newaxis] * together + np.arange(together)).reshape(-1)
+        steps = [self._full_steps(mixed, full, of_batch)]
         ends = (np.arange(full) + 1) * layout.rows_per_worker
         begins = np.full(len(self.lanes), full * self.block)
         for step in range(start + full, stop):

@@ -1,19 +1,20 @@
 """From serialized records to the tensors that a trainer takes: parse, batch, hooks, arrangement.
 
-finish = Arrangement.of(options).arrange
+finish = Arrangement.of(options).arrange     # of `trainer_utils.reading.arrangement`
 batches = make_batches(
     elements, parser=parser, options=options, split_names=["train"], rows=64, finish=finish
 )
 """
 
-import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError, DatasetError, canonical_split
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.machine import usable_cores
+from trainer_utils.options import hook_of_split
+from trainer_utils.reading.augmentation.mixing import KEYS
 from trainer_utils.reading.decoding_threads import batches_at_once
 from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import Element, map_elements, unbatch
@@ -21,7 +22,7 @@ from trainer_utils.reading.raw_ops import Element, map_elements, unbatch
 if TYPE_CHECKING:
     from trainer_utils.options import Callback, InputOptions
 
-__all__ = ["Arrangement", "callback_of", "make_batches", "repeat_batches"]
+__all__ = ["callback_of", "make_batches", "repeat_batches"]
 
 _IS_ROW = "\0is row"  # no feature's name
 
@@ -58,15 +59,18 @@ def make_batches(
     change = map_elements if before is None else _map_unknown
 
     def parse_batch(records: tf.Tensor, *mask: tf.Tensor) -> Element:
-        parsed = parser.batch(records, _seed_of(parser, epoch_seed))
+        seed = _seed_of(parser, epoch_seed)
+        parsed = _with_keys(parser.batch(records, seed), parser, records, seed)
         return finish(_with_mask(parsed, mask, options.mask))
 
     def parse_example(record: tf.Tensor, *mask: tf.Tensor) -> dict[str, tf.Tensor]:
-        tensors = parser.example(record, _seed_of(parser, epoch_seed))
+        seed = _seed_of(parser, epoch_seed)
+        tensors = parser.example(record, seed)
         if before is not None:
             tensors = before(tensors)
         elif parser.has_variable_length and options.batch_size is not None and rows != 1:
             tensors = parser.with_image_shapes(tensors)  # padding is for lists, not for images
+        tensors = _with_keys(tensors, parser, record, seed)
         return _with_mask(tensors, mask, options.mask if are_full else _IS_ROW)
 
     def finish_batch(tensors: dict[str, tf.Tensor]) -> Element:
@@ -113,6 +117,18 @@ def _map_unknown(
     return dataset.map(change, num_parallel_calls=parallel, deterministic=True)
 
 
+def _with_keys(
+    tensors: dict[str, tf.Tensor],
+    parser: ExampleParser,
+    records: tf.Tensor,
+    epoch_seed: tf.Tensor | None,
+) -> dict[str, tf.Tensor]:
+    """With the records' keys, where rows are to be mixed."""
+    if not parser.options.augmentation.mixing:
+        return tensors
+    return {**tensors, KEYS: parser.keys(records, epoch_seed)}
+
+
 def _seed_of(parser: ExampleParser, epoch_seed: tf.Tensor | None) -> tf.Tensor | None:
     if parser.is_random and epoch_seed is None:
         return tf.random.uniform((), maxval=tf.int64.max, dtype=tf.int64)
@@ -145,7 +161,7 @@ def callback_of(
     """
     if not isinstance(callback, Mapping):
         return callback if callback is None else tf.function(callback)
-    found = {split: _by_split(callback, split) for split in split_names}
+    found = {split: hook_of_split(callback, split) for split in split_names}
     if len(set(found.values())) > 1:
         raise ConfigError(
             f"{name}: expected one function for all splits that are read together, "
@@ -153,13 +169,6 @@ def callback_of(
             setting=name,
         )
     return callback_of(name, next(iter(found.values()), None), split_names)
-
-
-def _by_split(callbacks: "Mapping[str, Callback]", split: str) -> "Callback | None":
-    if split in callbacks or canonical_split(split) is None:
-        return callbacks.get(split)
-    same = [f for name, f in callbacks.items() if canonical_split(name) == canonical_split(split)]
-    return same[0] if same else None
 
 
 def _with_mask(
@@ -172,57 +181,3 @@ def _with_mask(
             f"mask: expected a name that no feature has, got {name!r}. Choose another, mask=…"
         )
     return {**tensors, name: mask[0]}
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Arrangement:
-    """What one element looks like.
-
-    Args:
-        features, label, sample_weight: as `InputOptions` has them.
-        mask: the mask's name, where there is one.
-    """
-
-    features: str | Sequence[str] | None
-    label: str | None
-    sample_weight: str | None
-    mask: str | None
-
-    @classmethod
-    def of(cls, options: "InputOptions") -> "Arrangement":
-        """That of these options."""
-        mask = options.mask if options.remainder == "pad" else None
-        return cls(
-            features=options.features,
-            label=options.label,
-            sample_weight=options.sample_weight,
-            mask=mask,
-        )
-
-    def arrange(self, tensors: dict[str, tf.Tensor]) -> Element:
-        """Features; or these with the label; or with weights too."""
-        weights = self._weights(tensors)
-        if isinstance(self.features, str):
-            inputs: Element = tensors[self.features]
-        elif self.features is not None:
-            inputs = {name: tensors[name] for name in self.features}
-        else:
-            apart = {self.label, self.sample_weight}
-            inputs = {name: value for name, value in tensors.items() if name not in apart}
-        if self.label is not None:
-            if self.mask is not None and isinstance(inputs, dict):
-                inputs.pop(self.mask, None)
-            return (inputs, tensors[self.label], *weights)
-        if self.mask is None:
-            return inputs
-        if isinstance(inputs, dict):
-            return {**inputs, self.mask: tensors[self.mask]}
-        return (inputs, *weights)
-
-    def _weights(self, tensors: dict[str, tf.Tensor]) -> list[tf.Tensor]:
-        weights = []
-        if self.sample_weight is not None:
-            weights.append(tf.cast(tensors[self.sample_weight], tf.float32))
-        if self.mask is not None:
-            weights.append(tensors[self.mask])
-        return [weights[0] * weights[1]] if len(weights) == 2 else weights

@@ -5,25 +5,27 @@
 
 A point or an extent is `(2,) int32`: rows first, then columns, in pixels. Vectors, not scalars: an
 op costs a microsecond or two, which counts where a whole image takes 600. Of numpy arrays, `(2,)`
-or `(images, 2)`, numpy's are made: one geometry for all decoders.
+or `(images, 2)`, numpy's are made, without TensorFlow: one geometry for all decoders.
 """
 
-from typing import Any, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import numpy as np
-import tensorflow as tf
 
-from trainer_utils.reading import raw_ops
+if TYPE_CHECKING:
+    import tensorflow as tf
 
 __all__ = [
     "DCT_RATIOS",
     "CropBox",
     "Vector",
+    "are_mirrored",
     "centre_box",
     "dct_ratio_index",
     "inner_extent",
     "is_mirrored",
     "random_box",
+    "random_boxes",
 ]
 
 Vector: TypeAlias = Any  # a tensor, an array of numpy, or two numbers
@@ -78,7 +80,30 @@ def random_box(
 
     Source: "Going deeper with convolutions" (Szegedy et al., 2014), the augmentation of Inception.
     """
-    begin, extent = raw_ops.random_box(
+    begin, extent = _draw_box(shape, seed, area, aspect)
+    return CropBox(begin[:2], extent[:2])
+
+
+def random_boxes(
+    shapes: "tf.Tensor", seeds: "tf.Tensor", area: tuple[float, float], aspect: tuple[float, float]
+) -> CropBox:
+    """`random_box` of a fixed number of images, `(images, 3) int32` and `(images, 2)`, at once."""
+    import tensorflow as tf
+
+    each = [
+        _draw_box(shape, seed, area, aspect)
+        for shape, seed in zip(tf.unstack(shapes), tf.unstack(seeds), strict=True)
+    ]
+    return CropBox(*(tf.stack(part)[:, :2] for part in zip(*each, strict=True)))
+
+
+def _draw_box(
+    shape: Vector, seed: Vector, area: tuple[float, float], aspect: tuple[float, float]
+) -> "tuple[tf.Tensor, tf.Tensor]":
+    """Begin and extent, `(3,) int32` each."""
+    from trainer_utils.reading import raw_ops
+
+    return raw_ops.random_box(
         shape,
         seed,
         min_object_covered=0.0,
@@ -87,7 +112,6 @@ def random_box(
         max_attempts=_ATTEMPTS,
         use_image_if_no_bounding_boxes=True,
     )
-    return CropBox(begin[:2], extent[:2])
 
 
 def inner_extent(extent: Vector, target: tuple[int, int]) -> Vector:
@@ -106,21 +130,46 @@ def dct_ratio_index(extent: Vector, target: Vector) -> Vector:
     fits = _clip(ratios[..., :1] // DCT_RATIOS[1:], 0, 1) * _clip(
         ratios[..., 1:] // DCT_RATIOS[1:], 0, 1
     )
-    return fits.sum(axis=-1) if isinstance(fits, np.ndarray) else tf.reduce_sum(fits)
+    if isinstance(fits, np.ndarray):
+        return fits.sum(axis=-1)
+    import tensorflow as tf
+
+    return tf.reduce_sum(fits)
 
 
-def is_mirrored(seed: tf.Tensor) -> tf.Tensor:
+def is_mirrored(seed: "tf.Tensor") -> "tf.Tensor":
     """Whether the image of this seed, `(2,) int64`, is mirrored: `() bool`, for half of them."""
-    # Folded, so that the side does not follow from the crop.
-    return raw_ops.random_uniform(seed ^ 1) < 0.5
+    from trainer_utils.reading import raw_ops
+
+    return raw_ops.random_uniform(_folded(seed)) < 0.5
+
+
+def are_mirrored(seeds: "tf.Tensor") -> "tf.Tensor":
+    """`is_mirrored` of a fixed number of seeds, `(images, 2) int64`, at once: `(images,) bool`."""
+    import tensorflow as tf
+
+    from trainer_utils.reading import raw_ops
+
+    return tf.stack([raw_ops.random_uniform(seed) for seed in tf.unstack(_folded(seeds))]) < 0.5
+
+
+def _folded(seed: "tf.Tensor") -> "tf.Tensor":
+    """Another seed, so that the side does not follow from the crop."""
+    return seed ^ 1
 
 
 def _alike(extent: Vector, *others: Vector) -> list[Vector]:
     """All as numpy arrays, or all as tensors."""
-    convert = np.asarray if isinstance(extent, np.ndarray) else tf.convert_to_tensor
-    return [convert(part) for part in (extent, *others)]
+    if isinstance(extent, np.ndarray):
+        return [np.asarray(part) for part in (extent, *others)]
+    import tensorflow as tf
+
+    return [tf.convert_to_tensor(part) for part in (extent, *others)]
 
 
 def _clip(value: Vector, least: Vector, most: Vector) -> Vector:
-    clip = np.clip if isinstance(value, np.ndarray) else tf.clip_by_value
-    return clip(value, least, most)
+    if isinstance(value, np.ndarray):
+        return np.clip(value, least, most)
+    import tensorflow as tf
+
+    return tf.clip_by_value(value, least, most)

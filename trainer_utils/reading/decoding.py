@@ -12,6 +12,7 @@ from typing import Any
 from trainer_utils.format import ConfigError
 from trainer_utils.format.spelling import checks_names
 from trainer_utils.reading.audio import AudioReading
+from trainer_utils.reading.augmentation.chain import Augmentation, Chain
 from trainer_utils.reading.image_settings import ImageSettings, is_turbo_installed
 
 __all__ = ["DECODERS", "DecodeOptions"]
@@ -30,8 +31,12 @@ class DecodeOptions:
         resize: how an image of another aspect ratio gets that size: `stretch`, `crop` (the
             largest part in the middle) or `pad` (the whole, black around it).
         channels: channels of images: 1 grey, 3 RGB; None: as the dataset says.
-        augment: `random_resized_crop`: a different part of each image every epoch.
-        flip: mirror half of the images; None: only with `augment`.
+        augment: a different change of each image every epoch: `random_resized_crop`, or a list of
+            operations, each a name or a tuple of it and its numbers:
+            `["random_resized_crop", "flip", ("colour", 0.4), ("mixup", 0.2)]`. There are
+            `random_resized_crop`, `flip`, `colour`, `rotation`, `grey`, `blur`, `cutout`,
+            `randaugment`, `mixup` and `cutmix`.
+        flip: mirror half of the images; None: with `random_resized_crop`, or as the list says.
         normalize: pixel values. None: uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1,
             `imagenet`, or `(mean, standard deviation)` of values of 0 to 255.
         image_dtype: type of these floats: `float32`, `bfloat16` or `float16`.
@@ -51,7 +56,7 @@ class DecodeOptions:
     image_size: tuple[int, int] | None = None
     resize: str = "stretch"
     channels: int | None = None
-    augment: str | None = None
+    augment: Chain = None
     flip: bool | None = None
     normalize: str | Sequence[Any] | None = None
     image_dtype: str = "float32"
@@ -74,8 +79,8 @@ class DecodeOptions:
             size=self.image_size,
             resize=self.resize,
             channels=self.channels,
-            augment=self.augment,
-            flip=self.flip,
+            augment="random_resized_crop" if self.augmentation.crops else None,
+            flip=self.augmentation.flips,
             normalize=self.normalize,
             dtype=self.image_dtype,
             dct_scaling=self.dct_scaling,
@@ -83,6 +88,11 @@ class DecodeOptions:
             crop_aspect=self.crop_aspect,
             decoder=self._decoder,
         )
+
+    @functools.cached_property
+    def augmentation(self) -> Augmentation:
+        """The chain of `augment`, as it is carried out."""
+        return Augmentation.of(self.augment, flip=self.flip)
 
     @property
     def _decoder(self) -> str:

@@ -5,8 +5,8 @@ dataset = batches.read(epoch, step)      # one element for each replica and step
 """
 
 import functools
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,8 +17,10 @@ from trainer_utils.format import Feature
 from trainer_utils.format.file_ranges import cut
 from trainer_utils.machine import usable_cores
 from trainer_utils.order.strategy import ShuffleStrategy
-from trainer_utils.reading.batching import Arrangement, callback_of, make_batches, repeat_batches
+from trainer_utils.reading.arrangement import Arrangement
+from trainer_utils.reading.batching import callback_of, make_batches, repeat_batches
 from trainer_utils.reading.damage import without_unreadable
+from trainer_utils.reading.labels import LabelEncoding
 from trainer_utils.reading.ordered_records import ordered_records, rebatch_to_shares
 from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import Element, flat_map, map_elements
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
 __all__ = ["EpochBatches"]
 
 _PRIME = 2**31 - 1
+
+Arrange: TypeAlias = Callable[[dict[str, tf.Tensor]], Element]
+"""What a batch's dict of tensors is turned into."""
 
 
 class EpochBatches:
@@ -61,6 +66,8 @@ class EpochBatches:
         self._read_records = ordered_records(strategy, self._readers)
         self._split_names = [name for source in sources for name in source.split_names]
         self._arrange = Arrangement.of(options).arrange
+        self._mixer = self.parser.mixer(options.label)
+        self._encoding = LabelEncoding.of(options, features, sources)
         self.unreadable = self._readers.shards.unreadable
         self.lost_batches: set[int] = set()
 
@@ -71,7 +78,7 @@ class EpochBatches:
 
     def read(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The batches of an epoch from a step on, before hooks on batches and prefetching."""
-        return self.batch(self.serialized(epoch, step), epoch)
+        return self.batch(self.serialized(epoch, step), epoch, step)
 
     def serialized(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The records of each element: `(rows,) string`, with `pad` beside `(rows,) float32`."""
@@ -101,13 +108,19 @@ class EpochBatches:
         return elements
 
     def batch(
-        self, elements: tf.data.Dataset, epoch: tf.Tensor | None, *, has_own_order: bool = True
+        self,
+        elements: tf.data.Dataset,
+        epoch: tf.Tensor | None,
+        step: tf.Tensor | None = None,
+        *,
+        has_own_order: bool = True,
     ) -> tf.data.Dataset:
         """Parses records and batches them.
 
         Args:
             elements: as of `serialized`.
             epoch: `() int64`, of what is random; None: nothing repeats.
+            step: `() int64`, of the first element, where they are in this worker's order.
             has_own_order: whether elements are this worker's in its order; else anybody's.
         """
         layout, options = self._strategy.layout, self._options
@@ -115,15 +128,47 @@ class EpochBatches:
         if has_own_order:
             is_full = self._is_static or not (self._skips_damage or self._has_short_elements)
             own = {"rows": layout.rows_per_replica, "are_full": is_full, "spare": self._spare}
-        return make_batches(
+        last = _unchanged if self._has_batch_hook else self._arrange
+        batches = make_batches(
             elements,
             parser=self.parser,
             options=options,
             split_names=self._split_names,
             epoch_seed=None if epoch is None else _epoch_seed(options.seed, epoch),
-            finish=_unchanged if self._has_batch_hook else self._arrange,
+            finish=self._encoded(_unchanged if self._mixer else last),
             **own,
         )
+        return batches if self._mixer is None else self._mixed(batches, step, last)
+
+    def _encoded(self, finish: Arrange) -> Arrange:
+        """The same of batches whose labels are as the options say."""
+        encoding = self._encoding
+        return finish if encoding is None else lambda tensors: finish(encoding.encode(tensors))
+
+    def _mixed(
+        self, batches: tf.data.Dataset, step: tf.Tensor | None, finish: Arrange
+    ) -> tf.data.Dataset:
+        """Mixes the rows of full batches; where others' rows begin in the rest, depends on workers.
+
+        Args:
+            batches: dicts of tensors.
+            step: of the first; None: they are in no order, and all are mixed.
+            finish: what each is turned into.
+        """
+        mixer, layout = self._mixer, self._strategy.layout
+        assert mixer is not None
+        full = tf.int64.max if step is None else (layout.full_steps - step) * self.elements_per_step
+
+        def change(number: tf.Tensor, tensors: dict[str, tf.Tensor]) -> Element:
+            is_full = number < full
+            mixed = tf.cond(
+                is_full, lambda: mixer.mix(tensors), lambda: mixer.without_keys(tensors)
+            )
+            shaped = {n: tf.ensure_shape(value, tensors[n].shape) for n, value in mixed.items()}
+            return finish(shaped)
+
+        numbered = tf.data.Dataset.zip((tf.data.Dataset.range(tf.int64.max), batches))
+        return map_elements(numbered, change, parallel=usable_cores())
 
     def finish(self, batches: tf.data.Dataset, skipped: tf.Tensor) -> tf.data.Dataset:
         """Batches as the trainer takes them, without the first ones: echoed, hooks, prefetched."""

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
-import tensorflow as tf
 
 from trainer_utils.reading.crops import (
     CropBox,
+    are_mirrored,
     centre_box,
     dct_ratio_index,
     inner_extent,
-    is_mirrored,
+    random_boxes,
 )
 from trainer_utils.reading.jpeg_head import JpegHead
 
 if TYPE_CHECKING:
-    from trainer_utils.reading.images import ImageReading
+    from trainer_utils.reading.image_settings import ImageSettings
 
 __all__ = ["DecodePlan", "Planner"]
 
@@ -53,8 +53,8 @@ class DecodePlan:
 class Planner:
     """Makes plans as `reading` says."""
 
-    def __init__(self, reading: "ImageReading") -> None:
-        self._reading = reading
+    def __init__(self, reading: "ImageSettings") -> None:
+        self._reading: Any = reading  # an `ImageReading`, where it is random
 
     def of(self, images: list[bytes], seeds: npt.NDArray[np.int64] | None) -> list[DecodePlan]:
         """A plan for each of `(batch,)` images; `seeds` are `(batch, 2)`, where it is random."""
@@ -97,6 +97,8 @@ class Planner:
 
         TensorFlow draws, as it does for its own decoder: many at once, since calls cost the most.
         """
+        import tensorflow as tf  # what is not random is planned without it
+
         fill = [(0, -len(extents) % _DRAWN_AT_ONCE), (0, 0)]
         shapes = np.pad(extents, [fill[0], (0, 1)], constant_values=3)
         seeds = np.pad(seeds, fill)
@@ -112,17 +114,17 @@ class Planner:
 
     @functools.cached_property
     def _draw(self) -> Any:
+        import tensorflow as tf
+
         reading = self._reading
 
         def draw(shapes: tf.Tensor, seeds: tf.Tensor) -> list[tf.Tensor]:
-            each = [
-                (
-                    *(reading.box_of(shape, seed) if reading.augment else (shape[:2], shape[:2])),
-                    is_mirrored(seed) if reading.flips else tf.constant(False),
-                )
-                for shape, seed in zip(tf.unstack(shapes), tf.unstack(seeds), strict=True)
-            ]
-            return [tf.stack(part) for part in zip(*each, strict=True)]
+            whole = shapes[:, :2]
+            box = CropBox(whole, whole)  # of what is only mirrored, none is looked at
+            if reading.augment:
+                box = random_boxes(shapes, seeds, reading.crop_area, reading.crop_aspect)
+            none = tf.zeros(_DRAWN_AT_ONCE, tf.bool)
+            return [*box, are_mirrored(seeds) if reading.flips else none]
 
         signature = [
             tf.TensorSpec((_DRAWN_AT_ONCE, columns), dtype)

@@ -22,6 +22,8 @@ __all__ = ["TensorFlowFiles"]
 class TensorFlowFiles:
     """Any file system of `tf.io.gfile`; see `trainer_utils.storage.FileSystem`."""
 
+    appears_whole = False
+
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         """A file's bytes."""
         if not tf.io.gfile.exists(path):

@@ -19,13 +19,12 @@ from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.machine import usable_cores
 from trainer_utils.order.global_shuffle import GlobalShuffle
 from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.sequential import Sequential
+from trainer_utils.order.sequential import Sequential, SequentialReads
 from trainer_utils.order.strategy import Positions, ShuffleStrategy
 from trainer_utils.order.windowed import Windowed
 from trainer_utils.reading.raw_ops import copy_views, flat_map, interleave, map_elements, rebatch
 from trainer_utils.reading.readers import Readers
-from trainer_utils.reading.records import PIECE_COLUMNS, Piece, ReadPiece, columns_of, read_pieces
-from trainer_utils.reading.shard_reader import ShardReader
+from trainer_utils.reading.records import PIECE_COLUMNS, Piece, columns_of, read_pieces
 
 __all__ = ["ReadEpoch", "ordered_records", "rebatch_to_shares"]
 
@@ -39,25 +38,32 @@ def ordered_records(strategy: ShuffleStrategy, readers: Readers) -> ReadEpoch:
     Of single examples, all that are left, in vectors of any length.
     """
     if isinstance(strategy, Sequential):
-        return _SequentialReading(strategy, readers.read)
+        return _SequentialReading(strategy, readers)
     if isinstance(strategy, Windowed):
-        return _WindowedReading(strategy, readers.read)
+        return _WindowedReading(strategy, readers)
     assert isinstance(strategy, GlobalShuffle)
-    return _GlobalReading(strategy, readers.shards)
+    return _GlobalReading(strategy, readers)
 
 
 class _SequentialReading:
     """Files one after the other; of each batch the worker's rows."""
 
-    def __init__(self, strategy: Sequential, read: ReadPiece) -> None:
-        self._strategy, self._read = strategy, read
+    def __init__(self, strategy: Sequential, readers: Readers) -> None:
+        self._strategy, self._read, self._cached = strategy, readers.read, readers.cached
 
     def __call__(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
-        pieces, sizes = _planned(self._strategy.reads, epoch, step)
+        pieces, sizes = _planned(self._plan, epoch, step)
         batches = rebatch(read_pieces(pieces, self._read), sizes)
         if self._strategy.layout.num_workers > 1 and not self._strategy.reads_own_rows:
             batches = map_elements(batches, self._own_rows)
         return copy_views(batches)
+
+    def _plan(self, epoch: int, step: int) -> SequentialReads:
+        reads = self._strategy.reads(epoch, step)
+        if self._cached is not None:
+            later = self._strategy.reads
+            self._cached.expect(epoch, [reads.ranges], lambda: [later(epoch + 1, 0).ranges])
+        return reads
 
     def _own_rows(self, records: tf.Tensor) -> tf.Tensor:
         worker, workers = self._strategy.worker, self._strategy.layout.num_workers
@@ -68,8 +74,8 @@ class _SequentialReading:
 class _WindowedReading:
     """Windows, each of which is read while the one before it is being used."""
 
-    def __init__(self, strategy: Windowed, read: ReadPiece) -> None:
-        self._strategy, self._read = strategy, read
+    def __init__(self, strategy: Windowed, readers: Readers) -> None:
+        self._strategy, self._read, self._cached = strategy, readers.read, readers.cached
 
     def __call__(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         lanes = len(self._strategy.lanes)
@@ -100,6 +106,9 @@ class _WindowedReading:
         In the latter: each lane's first part and number of parts, then each window's records.
         """
         window, lanes, sizes = self._strategy.reads(epoch, step)
+        if self._cached is not None:
+            later = self._strategy.reads
+            self._cached.expect(epoch, lanes, lambda: later(epoch + 1, 0).lanes)
         counts = [len(parts) for parts in lanes]
         begins = list(itertools.accumulate(counts, initial=0))[:-1]
         facts = [window, step - int(self._strategy.starts[window]), *begins, *counts]
@@ -127,8 +136,8 @@ class _WindowedReading:
 class _GlobalReading:
     """Each record where it lies."""
 
-    def __init__(self, strategy: GlobalShuffle, shards: ShardReader) -> None:
-        self._strategy, self._shards = strategy, shards
+    def __init__(self, strategy: GlobalShuffle, readers: Readers) -> None:
+        self._strategy, self._shards, self._cached = strategy, readers.shards, readers.cached
 
     def __call__(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         def rows(step: tf.Tensor) -> tf.Tensor:
@@ -141,6 +150,9 @@ class _GlobalReading:
     def _read(self, epoch: np.int64, step: np.int64) -> npt.NDArray[np.object_]:
         names = self._strategy.records(int(epoch), int(step))
         records = np.empty(len(names), object)
+        if self._cached is not None:
+            records[:] = self._cached.read_names(names)
+            return records
         for index, (path, number) in enumerate(names):
             (records[index],) = self._shards.read(path, [number])
         return records

@@ -11,16 +11,22 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError, Feature
+from trainer_utils.format import Feature
+from trainer_utils.format.base64_pixels import BASE64_SIZES
 from trainer_utils.reading.audio import decode_wav, is_audio, is_fixed_length
+from trainer_utils.reading.augmentation.mixing import Mixer
+from trainer_utils.reading.augmentation.pixels import PixelChain
+from trainer_utils.reading.boxes import boxes_of, check_followers, mirror_boxes
+from trainer_utils.reading.crops import is_mirrored
 from trainer_utils.reading.decoding import DecodeOptions
 from trainer_utils.reading.images import ImageReading
+from trainer_utils.reading.tensors import decode_each, decode_equal, has_equal_bytes
+from trainer_utils.reading.turbo import normalize_images
 
 __all__ = ["ExampleParser"]
 
 _DTYPES = {"int": tf.int64, "float": tf.float32, "string": tf.string}
 _COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
-_BOXES = ("xmin", "xmax", "ymin", "ymax")  # shares of the whole image's width and height
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,31 +45,44 @@ class ExampleParser:
     options: DecodeOptions = dataclasses.field(default_factory=DecodeOptions)
 
     def __post_init__(self) -> None:
-        boxes = [name for name in _BOXES if name in self.features]
-        if (
-            boxes
-            and not self.options.images.keeps_boxes
-            and any(map(_has_pixels, self.features.values()))
-        ):
-            raise ConfigError(
-                f"features: expected none of {', '.join(boxes)} beside images that are cut, padded "
-                f"or mirrored, which they do not fit, got {self.options.images}. "
-                "Set resize='stretch' without augment or flip, or leave these features out."
-            )
+        if any(feature.has_pixels for feature in self.features.values()):
+            check_followers(self.features, self.options)
 
     @functools.cached_property
     def _images(self) -> ImageReading:
-        return ImageReading.of(self.options.images)
+        reading = ImageReading.of(self.options.images)
+        return dataclasses.replace(reading, normalize=None) if self._chain else reading
+
+    @functools.cached_property
+    def _chain(self) -> PixelChain | None:
+        """What comes between decoding and `normalize`."""
+        operations = self.options.augmentation.pixels
+        return PixelChain(operations) if operations else None
+
+    @functools.cached_property
+    def _mirrors_boxes(self) -> bool:
+        has_images = any(feature.has_pixels for feature in self.features.values())
+        return has_images and self.options.images.flips and bool(boxes_of(self.features))
+
+    def mixer(self, label: str | None) -> Mixer | None:
+        """What mixes rows of batches and that label with them, where the options say so."""
+        operations = self.options.augmentation.mixing
+        images = [name for name, feature in self.features.items() if feature.has_pixels]
+        if not (operations and images):
+            return None
+        assert label is not None
+        return Mixer(operations, images, label)
 
     @property
     def is_random(self) -> bool:
         """Whether `example` needs the seed of the epoch."""
-        return self.options.images.is_random and any(map(_has_pixels, self.features.values()))
+        has_images = any(feature.has_pixels for feature in self.features.values())
+        return self.options.augmentation.is_random and has_images
 
     @property
     def is_vectorised(self) -> bool:
         """Whether whole batches can be parsed at once; TensorFlow decodes images one by one."""
-        return all(map(self._is_vectorised, self.features.values()))
+        return not self._mirrors_boxes and all(map(self._is_vectorised, self.features.values()))
 
     def _is_vectorised(self, feature: Feature) -> bool:
         if feature.is_image:
@@ -71,6 +90,10 @@ class ExampleParser:
             return self.options.images.decodes_batches(formats, label_map=label_map)
         if feature.is_raw_image:
             return not self.options.images.is_random
+        if feature.tensor is not None:
+            return has_equal_bytes(feature)
+        if feature.is_base64_image:
+            return not self.options.images.is_random and "image_shape" in feature.extra
         return not is_audio(feature) and (feature.dense or len(feature.shape) < 2)
 
     @property
@@ -82,7 +105,7 @@ class ExampleParser:
     def has_variable_length(self) -> bool:
         """Whether examples differ in shape, so that a batch must be padded."""
         return any(
-            not feature.dense
+            not (feature.dense if feature.tensor is None else feature.tensor.is_fixed)
             or (is_audio(feature) and not is_fixed_length(feature, self.options.audio))
             for feature in self.features.values()
         )
@@ -95,7 +118,7 @@ class ExampleParser:
         With `ragged` they become ragged tensors. `epoch_seed` is that of `example`.
         """
         parsed = self.undecoded(serialized)
-        seeds = self._seeds(serialized, epoch_seed)
+        seeds = self.keys(serialized, epoch_seed)
         return {name: self._restore(name, parsed, seeds) for name in self.features}
 
     def example(
@@ -113,10 +136,12 @@ class ExampleParser:
             parsed = {**context, **steps}
         else:
             parsed = tf.io.parse_single_example(serialized, self._spec())
-        seed = self._seeds(serialized, epoch_seed)
+        seed = self.keys(serialized, epoch_seed)
+        if self._mirrors_boxes:
+            parsed = mirror_boxes(parsed, is_mirrored(seed))
         return {name: self._restore(name, parsed, seed) for name in self.features}
 
-    def _seeds(self, serialized: tf.Tensor, epoch_seed: tf.Tensor | None) -> tf.Tensor | None:
+    def keys(self, serialized: tf.Tensor, epoch_seed: tf.Tensor | None) -> tf.Tensor | None:
         """`(…, 2) int64`, one for each of `serialized`; None where nothing is random."""
         if not self.is_random:
             return None
@@ -155,12 +180,18 @@ class ExampleParser:
             dtype = _DTYPES[feature.type]
             if feature.is_sequence:
                 continue
-            if not feature.dense:
+            if feature.tensor is not None:
+                default = None if feature.dense else ""
+                spec[name] = tf.io.FixedLenFeature((), tf.string, default_value=default)
+            elif not feature.dense:
                 spec[name] = tf.io.VarLenFeature(dtype)
                 if len(feature.shape) > 1 and not feature.is_image:
                     spec.setdefault(name + _COMPANION, tf.io.VarLenFeature(tf.int64))
             else:
                 spec[name] = tf.io.FixedLenFeature(() if feature.is_image else feature.shape, dtype)
+            if feature.is_base64_image and "image_shape" not in feature.extra:
+                for part in BASE64_SIZES:
+                    spec[name + part] = tf.io.FixedLenFeature((), tf.int64)
         return spec
 
     def _list_spec(self) -> dict[str, Any]:
@@ -183,11 +214,22 @@ class ExampleParser:
             is_ragged = isinstance(value, tf.RaggedTensor) and not self.options.ragged
             return value.to_tensor() if is_ragged else value
         if feature.is_image:
-            return self._decode(feature, value, seed)
-        if feature.is_raw_image:
-            shape = [-1] * value.shape.rank + list(feature.extra["image_shape"])
+            return self._augment(feature, self._decode(feature, value, seed), seed)
+        if feature.is_raw_image or feature.is_base64_image:
+            if feature.is_base64_image:
+                value = tf.io.decode_base64(value)
+            shape = [-1] * value.shape.rank + list(
+                feature.extra.get("image_shape")
+                or [tf.cast(parsed[name + part], tf.int32) for part in BASE64_SIZES]
+            )
             pixels = tf.reshape(tf.io.decode_raw(value, tf.uint8), shape)
-            return self._images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
+            if "image_shape" not in feature.extra:
+                pixels = _with_channels(pixels, max(feature.extra["channels"]))
+            pixels = self._images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
+            return self._augment(feature, pixels, seed)
+        if feature.tensor is not None:
+            decode = decode_equal if has_equal_bytes(feature) else decode_each
+            return decode(value, feature.tensor, name=name)
         if is_audio(feature):
             return decode_wav(value, feature, self.options.audio)
         if feature.dense:
@@ -224,9 +266,25 @@ class ExampleParser:
             return tf.ensure_shape(pixels, (*encoded.shape, *size, channels))
         return pixels
 
+    def _augment(self, feature: Feature, pixels: tf.Tensor, keys: tf.Tensor | None) -> tf.Tensor:
+        """What the chain makes of decoded images, then normalised."""
+        if self._chain is None:
+            return pixels
+        label_map = _is_label_map(feature)
+        pixels = self._chain.apply(pixels, keys, label_map=label_map)
+        settings = self.options.images
+        normalization = None if label_map else settings.normalization(pixels.shape[-1])
+        if normalization is None:
+            return pixels
+        if pixels.shape.rank == 4 and settings.decoder == "turbo":
+            return normalize_images(pixels, normalization)
+        return normalization.convert(pixels)
 
-def _has_pixels(feature: Feature) -> bool:
-    return feature.is_image or feature.is_raw_image
+
+def _with_channels(pixels: tf.Tensor, channels: int) -> tf.Tensor:
+    """An image of 1 or so many channels as one of so many."""
+    repeats = channels // tf.shape(pixels)[-1]
+    return tf.ensure_shape(tf.tile(pixels, [1, 1, repeats]), (None, None, channels))
 
 
 def _is_label_map(feature: Feature) -> bool:

@@ -15,6 +15,8 @@ The one module that calls `tf.raw_ops`. Why, function by function:
   kind, one for each file or each batch.
 - `resize_images`, `random_uniform`, `random_box`: `tf.image` and `tf.random` make six to thirty
   small operations of one, at 1 to 2 us each, where a whole image takes 600.
+- `transform_images`: the public one is Keras's, which takes the arrays of Keras's backend, and
+  some seconds to import.
 - `Counter`: a number in a resource that is found by its name, which a `tf.Variable`, mirrored under
   a strategy's scope, is not.
 
@@ -42,6 +44,7 @@ __all__ = [
     "read_tfrecords",
     "rebatch",
     "resize_images",
+    "transform_images",
     "unbatch",
 ]
 
@@ -219,6 +222,32 @@ def resize_images(
     if resized is None:
         return tf.image.resize(images, size, "nearest" if nearest else "bilinear")
     return resized
+
+
+def transform_images(
+    images: tf.Tensor, transforms: tf.Tensor, *, nearest: bool = False
+) -> tf.Tensor:
+    """Affine transforms as `keras.ops.image.affine_transform` takes them, zeros outside.
+
+    Args:
+        images: `(batch, height, width, channels)`.
+        transforms: `(batch, 8) float32`: what is at (x, y) of an output is at
+            (a0 x + a1 y + a2, a3 x + a4 y + a5) of its input.
+        nearest: the nearest pixel is taken; else bilinearly.
+    """
+    moved = _raw(
+        "ImageProjectiveTransformV3",
+        images=images,
+        transforms=transforms,
+        output_shape=tf.shape(images)[1:3],
+        fill_value=0.0,
+        interpolation="NEAREST" if nearest else "BILINEAR",
+        fill_mode="CONSTANT",
+    )
+    if moved is None:
+        how = "nearest" if nearest else "bilinear"
+        moved = tf.keras.ops.image.affine_transform(images, transforms, how, "constant", 0)
+    return tf.ensure_shape(moved, images.shape)
 
 
 def random_uniform(seed: tf.Tensor) -> tf.Tensor:

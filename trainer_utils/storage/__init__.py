@@ -26,6 +26,7 @@ from trainer_utils.storage.files import (
     list_folder,
     list_names,
     make_folder,
+    naming_file,
     open_for_reading,
     read_bytes,
     read_bytes_of_size,
@@ -34,10 +35,11 @@ from trainer_utils.storage.files import (
     remove_file,
     remove_tree,
     rename,
+    walk_files,
     write_atomically,
     write_text,
 )
-from trainer_utils.storage.paths import display_path, is_remote, join
+from trainer_utils.storage.paths import display_path, is_object_store, is_remote, join
 from trainer_utils.storage.registry import file_system_of, register_file_system
 
 __all__ = [
@@ -52,12 +54,14 @@ __all__ = [
     "file_version",
     "find_file",
     "is_folder",
+    "is_object_store",
     "is_remote",
     "join",
     "list_files",
     "list_folder",
     "list_names",
     "make_folder",
+    "naming_file",
     "open_for_reading",
     "problem_of",
     "read_bytes",
@@ -70,6 +74,7 @@ __all__ = [
     "rename",
     "sync_files",
     "sync_folder",
+    "walk_files",
     "write_atomically",
     "write_text",
 ]

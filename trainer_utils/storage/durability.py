@@ -15,6 +15,7 @@ import os
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
+from trainer_utils.storage.file_system import naming_file
 from trainer_utils.storage.paths import is_remote, join
 
 __all__ = ["sync_files", "sync_folder"]
@@ -54,6 +55,7 @@ def sync_folder(folder: str) -> None:
 def _sync(path: str) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)
+        with naming_file(path):
+            os.fsync(descriptor)
     finally:
         os.close(descriptor)

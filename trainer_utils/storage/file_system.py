@@ -6,6 +6,7 @@ class MyFiles:      # a FileSystem, for `register_file_system("mine", MyFiles())
 
 import dataclasses
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, Protocol
 
 __all__ = [
@@ -14,6 +15,7 @@ __all__ = [
     "FolderEntry",
     "InputFile",
     "changed_size",
+    "naming_file",
     "problem_of",
 ]
 
@@ -66,15 +68,27 @@ class InputFile:
 
 
 class FolderEntry(NamedTuple):
-    """What stands in a folder: its name, its size in bytes (None: a folder, or a dead link)."""
+    """What stands in a folder: its name, its size in bytes (None: a folder, or a dead link).
+
+    `version` changes when the file does, and compares with that of other listings alone; empty
+    where it would take another request.
+    """
 
     name: str
     size: int | None
     is_folder: bool = False
+    version: str = ""
 
 
 class FileSystem(Protocol):
-    """Files by path. What cannot be done is an `OSError`."""
+    """Files by path. What cannot be done is an `OSError`.
+
+    Attributes:
+        appears_whole: whether a new file is there once its stream is closed, and not at all where
+            that fails, as in object stores. Else it is written under another name first.
+    """
+
+    appears_whole: bool
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         """A file's bytes, from its start, as a stream that can seek.
@@ -126,3 +140,18 @@ class FileSystem(Protocol):
 
     def remove_tree(self, path: str) -> None:
         """Removes a folder and what is in it, if it is there."""
+
+
+@contextmanager
+def naming_file(path: str) -> Iterator[None]:
+    """Gives errors of the system the name of a file that they lack, as those of reads and writes.
+
+    with naming_file(path):
+        stream.write(data)            # OSError: [Errno 28] No space left on device: '…'
+    """
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None and error.errno is not None:
+            error.filename = path
+        raise

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from trainer_utils.format.texts import text_of
-from trainer_utils.storage.file_system import FolderEntry, InputFile
+from trainer_utils.storage.file_system import FolderEntry, InputFile, naming_file
 from trainer_utils.storage.paths import is_remote, join
 from trainer_utils.storage.registry import file_system_of
 
@@ -26,6 +26,7 @@ __all__ = [
     "list_folder",
     "list_names",
     "make_folder",
+    "naming_file",
     "open_for_reading",
     "read_bytes",
     "read_bytes_of_size",
@@ -34,6 +35,7 @@ __all__ = [
     "remove_file",
     "remove_tree",
     "rename",
+    "walk_files",
     "write_atomically",
     "write_text",
 ]
@@ -69,8 +71,8 @@ def list_names(folder: str) -> list[str]:
     return [entry.name for entry in list_folder(folder)]
 
 
-def list_files(base: str) -> list[InputFile]:
-    """Every file under a folder, however deep, sorted by path. Reads no file.
+def walk_files(base: str) -> Iterator[InputFile]:
+    """Every file under a folder, however deep, in no order and one at a time. Reads no file.
 
     A link to a file inside `base` counts as that file; one that leads out, a linked folder,
     whatever is no regular file and a folder that cannot be listed are listed with their
@@ -79,7 +81,12 @@ def list_files(base: str) -> list[InputFile]:
     Raises:
         OSError: `base` itself cannot be listed.
     """
-    return sorted(file_system_of(base).walk(base), key=lambda file: os.fsencode(file.path))
+    return file_system_of(base).walk(base)
+
+
+def list_files(base: str) -> list[InputFile]:
+    """What `walk_files` gives, sorted by path: of folders that are known to be small."""
+    return sorted(walk_files(base), key=lambda file: os.fsencode(file.path))
 
 
 def find_file(base: str, name: str) -> InputFile:
@@ -110,7 +117,7 @@ def read_bytes(path: str, *, root: str | None = None) -> bytes:
     """A whole file; `root` and errors are those of `open_for_reading`."""
     if is_remote(path):
         return file_system_of(path).read(path)  # one request
-    with open_for_reading(path, root=root) as stream:
+    with naming_file(path), open_for_reading(path, root=root) as stream:
         return stream.read()
 
 
@@ -169,6 +176,7 @@ def write_atomically(
 ) -> Iterator[BinaryIO]:
     """A stream to a temporary file that gets its name once all is written, or is removed.
 
+    Where files appear whole anyhow, as in object stores, nothing is renamed, which would be a copy.
     Concurrent writers of one file, such as a retry beside a straggler, do not disturb each other.
 
     Args:
@@ -177,9 +185,13 @@ def write_atomically(
         is_durable: whether all is on the disk before the file gets its name.
     """
     files = file_system_of(path)
+    if files.appears_whole:
+        with files.create(path) as stream:
+            yield stream
+        return
     temporary = join(temporary_folder, uuid.uuid4().hex)
     try:
-        with files.create(temporary) as stream:
+        with naming_file(path), files.create(temporary) as stream:
             yield stream
             if is_durable:
                 files.sync(stream)

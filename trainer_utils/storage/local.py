@@ -19,6 +19,7 @@ from trainer_utils.storage.file_system import (
     FolderEntry,
     InputFile,
     changed_size,
+    naming_file,
     problem_of,
 )
 
@@ -29,11 +30,13 @@ _MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
 
 
 class _LocalFileSystem:
+    appears_whole = False
+
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         return cast(BinaryIO, open(_open_regular(path, root)[0], "rb", buffering=0))
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
-        with self.open(path) as stream:
+        with naming_file(path), self.open(path) as stream:
             if start:
                 stream.seek(start)
             return stream.read(-1 if stop is None else max(stop - start, 0))
@@ -96,6 +99,8 @@ class _LocalFileSystem:
 
     def remove_tree(self, path: str) -> None:
         shutil.rmtree(path, ignore_errors=True)
+        if os.path.exists(path):  # an error that passes; others are the next run's to clean up
+            shutil.rmtree(path, ignore_errors=True)
 
 
 LOCAL: FileSystem = _LocalFileSystem()
@@ -165,21 +170,27 @@ def _list_local(base: str) -> Iterator[InputFile]:
     folders = [""]
     while folders:
         folder = folders.pop()
-        entries: list[os.DirEntry[str]] = []
-        try:
-            with os.scandir(os.path.join(base, folder)) as found:
-                entries.extend(found)
-        except OSError as error:
-            if not folder:
-                raise
-            code, detail = problem_of(error)
-            yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
-        for entry in entries:
+        for entry in _scan(os.path.join(base, folder)):  # a folder may hold millions
+            if isinstance(entry, OSError):
+                if not folder:
+                    raise entry
+                code, detail = problem_of(entry)
+                yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
+                continue
             path = f"{folder}/{entry.name}" if folder else entry.name
             if _is_folder_itself(entry):
                 folders.append(path)
             else:
                 yield _local_file(entry, path, root)
+
+
+def _scan(folder: str) -> Iterator[os.DirEntry[str] | OSError]:
+    """What is in a folder; at the end why it could not be listed, or not all of it."""
+    try:
+        with os.scandir(folder) as found:
+            yield from found
+    except OSError as error:
+        yield error
 
 
 def _is_folder_itself(entry: os.DirEntry[str]) -> bool:

@@ -6,12 +6,23 @@ join("gs://bucket/photos", "cat/1.jpg")       # 'gs://bucket/photos/cat/1.jpg'
 import os
 import posixpath
 
-__all__ = ["display_path", "is_remote", "join"]
+__all__ = ["OBJECT_SCHEMES", "display_path", "is_object_store", "is_remote", "join"]
+
+OBJECT_SCHEMES = frozenset(
+    ("s3", "s3a", "minio", "gs", "gcs", "az", "abfs", "abfss", "adl", "oss", "r2")
+)
+"""The schemes of object stores: an object is there once it is closed, and renaming copies it."""
 
 
 def is_remote(path: str) -> bool:
     """Whether a path is a url, such as `gs://bucket/folder`."""
     return "://" in path
+
+
+def is_object_store(path: str) -> bool:
+    """Whether a path is a url of an object store, which can be written to from anywhere."""
+    scheme, separator, _ = path.partition("://")
+    return bool(separator) and scheme in OBJECT_SCHEMES
 
 
 def join(base: str, path: str) -> str:

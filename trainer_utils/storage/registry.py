@@ -1,12 +1,12 @@
 """Which file system a path or url means.
 
 file_system_of("photos/1.jpg")          # the local one
-file_system_of("gs://bucket/photos")    # fsspec's, through gcsfs
+file_system_of("gs://bucket/photos")    # that of object stores, or fsspec's
 """
 
 from trainer_utils.storage.file_system import FileSystem
 from trainer_utils.storage.local import LOCAL
-from trainer_utils.storage.paths import is_remote
+from trainer_utils.storage.paths import is_object_store, is_remote
 
 __all__ = ["file_system_of", "register_file_system"]
 
@@ -29,6 +29,14 @@ def file_system_of(path: str) -> FileSystem:
     found = _registered.get(path.partition("://")[0])
     if found is not None:
         return found
-    from trainer_utils.storage.remote import REMOTE  # with fsspec: local files do without
+    # With fsspec: local files do without.
+    from trainer_utils.storage.remote import REMOTE, REMOTE_OBJECTS
+    from trainer_utils.storage.store_settings import STORES
 
-    return REMOTE
+    scheme = path.partition("://")[0]
+    if scheme in STORES:
+        from trainer_utils.storage.object_stores import OBJECT_STORES, has_object_stores
+
+        if has_object_stores():
+            return OBJECT_STORES
+    return REMOTE_OBJECTS if is_object_store(path) else REMOTE

@@ -1,11 +1,15 @@
-"""Files that are not local, through fsspec: gs:// by gcsfs, s3:// by s3fs, and all that it knows.
+"""Files through fsspec: gs:// by gcsfs, hf:// by huggingface_hub, and all that it knows.
 
-    REMOTE.read("s3://bucket/photos/1.jpg", start=0, stop=64)
+    REMOTE.read("hf://datasets/ylecun/mnist/README.md", start=0, stop=64)
+
+S3 and Azure come here too where obstore is not installed, but s3fs or adlfs are.
 
 Source: https://filesystem-spec.readthedocs.io/en/latest/api.html
 """
 
 import glob
+import io
+import os
 import posixpath
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -16,12 +20,12 @@ from fsspec.core import url_to_fs
 
 from trainer_utils.format import ConfigError
 from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile, changed_size
+from trainer_utils.storage.store_settings import STORES
 
-__all__ = ["REMOTE"]
+__all__ = ["REMOTE", "REMOTE_OBJECTS"]
 
-_EXTRAS = {"gs": "gcs", "gcs": "gcs", "s3": "s3", "s3a": "s3"}  # of this distribution, by scheme
-# Object stores have no folders to make; asked for one they would make a bucket that has a typo.
-_WITHOUT_FOLDERS = {*_EXTRAS, "abfs", "abfss", "adl", "az", "oss", "r2"}
+# Extras of this distribution, by scheme.
+_EXTRAS = {**STORES, "gs": "gcs", "gcs": "gcs", "hf": "hf", "http": "https", "https": "https"}
 # What a file's listing says of its version, the surest first.
 _VERSIONS = (
     "generation",
@@ -38,6 +42,8 @@ _VERSIONS = (
 
 
 class _FsspecFileSystem:
+    appears_whole = False
+
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         with _os_errors(path):
             files, inner = _find(path)
@@ -48,7 +54,16 @@ class _FsspecFileSystem:
             files, inner = _find(path)
             if not start and stop is None:
                 return cast(bytes, files.cat_file(inner))
-            return cast(bytes, files.cat_file(inner, start=start, end=stop))
+            if stop is not None and stop <= start:
+                return b""  # which gcsfs takes for the whole file
+            try:
+                return cast(bytes, files.cat_file(inner, start=start, end=stop))
+            except FileNotFoundError:
+                raise
+            except Exception:  # a range past the end is refused by servers, each in its own words
+                if start < int(files.info(inner)["size"] or 0):
+                    raise
+                return b""
 
     def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
         data = self.read(path, stop=size + 1)
@@ -70,8 +85,7 @@ class _FsspecFileSystem:
         return int(self._info(path)["size"] or 0)
 
     def version(self, path: str) -> str:
-        info = self._info(path)
-        return f"{info['size']}-{_version(info)}"
+        return _version_with_size(self._info(path))
 
     def list_folder(self, path: str) -> list[FolderEntry]:
         with _os_errors(path):
@@ -83,7 +97,8 @@ class _FsspecFileSystem:
                     continue  # an empty object that stands for the folder itself
                 is_folder = info["type"] == "directory"
                 size = None if is_folder else int(info["size"] or 0)
-                entries.append(FolderEntry(name, size, is_folder))
+                version = "" if is_folder else _version_with_size(info)
+                entries.append(FolderEntry(name, size, is_folder, version))
             return entries
 
     def walk(self, base: str) -> Iterator[InputFile]:
@@ -119,8 +134,7 @@ class _FsspecFileSystem:
     def make_folder(self, path: str) -> None:
         with _os_errors(path):
             files, inner = _find(path)
-            if path.partition("://")[0] not in _WITHOUT_FOLDERS:
-                files.makedirs(inner, exist_ok=True)
+            files.makedirs(inner, exist_ok=True)
 
     def remove(self, path: str) -> None:
         with _os_errors(path):
@@ -145,7 +159,50 @@ class _FsspecFileSystem:
             return cast(Mapping[str, Any], files.info(inner))
 
 
+class _FsspecObjects(_FsspecFileSystem):
+    appears_whole = True
+
+    def create(self, path: str) -> BinaryIO:
+        return cast(BinaryIO, _NewObject(super().create(path), path))
+
+    def make_folder(self, path: str) -> None:
+        """Nothing: stores have no folders; asked for one they would make a bucket with a typo."""
+
+
+class _NewObject(io.RawIOBase):
+    """An object that is there once it is closed; leaving by an error gives it up."""
+
+    def __init__(self, stream: Any, path: str) -> None:
+        self._stream, self._path = stream, path
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        with _os_errors(self._path):
+            self._stream.write(data)
+        return len(memoryview(data).cast("B"))
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            with _os_errors(self._path):
+                self._stream.close()
+
+    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
+        if kind is not None and not self.closed:
+            super().close()
+            with suppress(Exception):  # the first error is the one to see
+                self._stream.discard()
+            self._stream.closed = True  # so that fsspec does not finish it as it is forgotten
+        self.close()
+
+    def __del__(self) -> None:
+        self._stream.closed = True
+
+
 REMOTE: FileSystem = _FsspecFileSystem()
+REMOTE_OBJECTS: FileSystem = _FsspecObjects()
 
 
 def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
@@ -156,15 +213,20 @@ def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
         is_fresh: whether listings that it remembers are forgotten.
     """
     scheme = url.partition("://")[0]
+    extra = _EXTRAS.get(scheme)
     try:
-        files, path = url_to_fs(url)
+        files, path = url_to_fs(url, **_settings(scheme))
     except ImportError as error:
-        extra = _EXTRAS.get(scheme)
         cure = f"Run pip install 'tfx-shards[{extra}]'." if extra else f"{error}."
         raise ConfigError(
             f"{url!r}: expected the package that reads {scheme}://, found none. {cure}"
         ) from error
     except ValueError as error:
+        if extra:  # one that fsspec does not know by that name
+            raise ConfigError(
+                f"{url!r}: expected the package that reads {scheme}://, found none. "
+                f"Run pip install 'tfx-shards[{extra}]'."
+            ) from error
         raise ConfigError(
             f"{url!r}: expected a local path, or a url that fsspec knows, such as gs:// or s3://, "
             f"got {scheme}://: {error}. Copy the files to where it can read them."
@@ -174,8 +236,19 @@ def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
     return files, path
 
 
+def _settings(scheme: str) -> dict[str, Any]:
+    """What the ecosystem says in the environment, and fsspec's packages do not look at."""
+    if scheme in ("gs", "gcs") and "STORAGE_EMULATOR_HOST" in os.environ:
+        return {"token": "anon"}  # an emulator has no accounts; asking for one takes a while
+    return {}
+
+
 def _version(info: Mapping[str, object]) -> str:
     return next((str(info[key]) for key in _VERSIONS if info.get(key) is not None), "")
+
+
+def _version_with_size(info: Mapping[str, object]) -> str:
+    return f"{info['size']}-{_version(info)}"
 
 
 @contextmanager

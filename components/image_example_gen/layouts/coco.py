@@ -72,7 +72,7 @@ def read(inputs: LayoutInputs) -> Listing:
     """
     paths, excluded = select_readable(inputs, _candidates(inputs), "a JSON file")
     if not paths:
-        return Listing(())
+        return Listing.of(())
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
     named_by: dict[str, tuple[str, int]] = {}
     listings = []
@@ -96,10 +96,9 @@ def read(inputs: LayoutInputs) -> Listing:
 def _candidates(inputs: LayoutInputs) -> list[str]:
     """JSON files at the root and in `annotations`; in other folders those of the usual names."""
     return [
-        file.path
-        for parts, file in inputs.below_root()
-        if parts[-1].lower().endswith(".json")
-        and not is_clutter(parts)
+        path
+        for parts, path in inputs.paths_below_root(endings=(".json",))
+        if not is_clutter(parts)
         and (
             len(parts) == 1
             or (len(parts) == 2 and (parts[0] == _FOLDER or _USUAL_NAME.fullmatch(parts[1])))
@@ -140,7 +139,7 @@ def _read_file(
             entries.append(Entry(name, split, (blob,), values))
         except RejectedInputError as error:
             excluded.append(ExcludedInput(name, split, error.code, error.detail))
-    return Listing(tuple(entries), tuple(excluded), COLUMNS)
+    return Listing.of(entries, excluded, COLUMNS)
 
 
 def _check_once(name: str, path: str, image_id: int, named_by: dict[str, tuple[str, int]]) -> None:
@@ -185,8 +184,8 @@ def _folders_of_split(inputs: LayoutInputs, split: str | None) -> Iterator[str]:
     """The folders called after a split, in any spelling, at the root or in `images`."""
     if split is None:
         return
-    tops = {parts[0] for parts, _ in inputs.below_root() if len(parts) > 1}
-    tops |= {p[1] for p, _ in inputs.below_root() if len(p) > 2 and p[0] == "images"}
+    tops = {parts[0] for parts in inputs.folders}
+    tops |= {parts[1] for parts in inputs.folders if len(parts) > 1 and parts[0] == "images"}
     yield from sorted(name for name in tops if canonical_split(name) == split)
 
 

@@ -41,7 +41,7 @@ class ImageSet(NamedTuple):
 
 def has_folders(inputs: LayoutInputs, *names: str) -> bool:
     """Whether there are files in each of these folders below the root."""
-    return set(names) <= {parts[0] for parts, _ in inputs.below_root() if len(parts) > 1}
+    return set(names) <= {parts[0] for parts in inputs.folders}
 
 
 def by_stem(

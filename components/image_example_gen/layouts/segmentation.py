@@ -47,8 +47,8 @@ def read(inputs: LayoutInputs) -> Listing:
         else:
             blobs = (Blob(file.path, file.size), Blob(label_map.path, label_map.size))
             entries.append(Entry(file.path, split, blobs))
-    return Listing(
-        tuple(entries),
-        tuple(excluded),
+    return Listing.of(
+        entries,
+        excluded,
         blobs=(BlobColumn("image", "image"), BlobColumn("label", "label_map")),
     )

@@ -77,7 +77,7 @@ def read(inputs: LayoutInputs) -> Listing:
         if not sets and stem not in images:
             detail = "an annotation without its image in JPEGImages"
             excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
-    return Listing(tuple(entries), tuple(excluded), _COLUMNS)
+    return Listing.of(entries, excluded, _COLUMNS)
 
 
 def _is_readable(file: InputFile) -> bool:

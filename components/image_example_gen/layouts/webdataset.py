@@ -31,6 +31,7 @@ LOOKED_FOR = "*.tar (tar)"
 _IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
 _COMPRESSED_HEADS = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
+_ARCHIVES = (".tar", *_COMPRESSED)
 _MAX_SIDECAR_BYTES = 16 << 20
 _META = re.compile(r"__[^/]*__($|/)")  # WebDataset's own, which its readers pass by
 
@@ -89,7 +90,7 @@ def is_here(inputs: LayoutInputs) -> bool:
 
 def is_archive(path: str) -> bool:
     """Whether a file is an archive by its name."""
-    return path.lower().endswith((".tar", *_COMPRESSED))
+    return path.lower().endswith(_ARCHIVES)
 
 
 def read(inputs: LayoutInputs) -> Listing:
@@ -117,21 +118,21 @@ def read(inputs: LayoutInputs) -> Listing:
         given=inputs.columns,
         place=lambda number: samples[number].name,
     )
-    entries = [
+    entries = (
         Entry(sample.entry_name, sample.split, (sample.image,), row)
         for sample, row in zip(samples, rows, strict=True)
         if sample.image is not None
-    ]
-    return Listing(tuple(entries), tuple(excluded), columns)
+    )
+    return Listing.of(entries, excluded, columns)
 
 
 def _archives(inputs: LayoutInputs) -> list[str]:
     if inputs.root in inputs.files:
         return [inputs.root] if is_archive(inputs.root) else []
     return [
-        file.path
-        for parts, file in inputs.below_root()
-        if len(parts) <= 2 and is_archive(parts[-1]) and not is_clutter(parts)
+        path
+        for parts, path in inputs.paths_below_root(endings=_ARCHIVES)
+        if len(parts) <= 2 and not is_clutter(parts)
     ]
 
 

@@ -3,29 +3,30 @@
 uri = convert("photos/", "datasets/photos")
 uri = convert("reviews.csv", "datasets/reviews", splits={"train": 8, "eval": 2})
 uri = convert(frame, "datasets/photos", columns={"age": "float"})     # a pandas DataFrame
+uri = convert({"train": generate, "eval": rows}, "datasets/ours")     # dicts, from Python
 """
 
+import contextlib
 import dataclasses
-import io
 import os
-import uuid
-from collections.abc import Mapping
-from pathlib import Path
+import tempfile
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pipelines.tools.conversion.import_noise import suppress_import_noise
-from pipelines.tools.conversion.outputs import METADATA_FILE, point_to
-from pipelines.tools.conversion.recognition import recognise
+from pipelines.tools.conversion.outputs import METADATA_FILE, kept_metadata, point_to
+from pipelines.tools.conversion.python_sources import is_in_python
 from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion, check_places, prepare
+from pipelines.tools.conversion.staging import stage
 from pipelines.tools.inspection import inspect_dataset
 from trainer_utils.format import ConfigError, Manifest, keyed_hash
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.storage import is_folder, is_remote, join
 from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
 
-__all__ = ["Converted", "convert", "run_conversion"]
+__all__ = ["Converted", "convert", "convert_whole", "run_conversion"]
 
-_FRAME_FILE = "source/frame.parquet"
 _PIPELINE = "tfx-shards-convert"
 
 
@@ -49,7 +50,7 @@ class Converted:
 
     def to_json(self) -> JsonObject:
         """Where everything is, the accounting of the ExampleGen, and the balanced splits."""
-        manifest = self._manifest()
+        manifest = self.manifest
         counts = {"total": manifest.total, **manifest.accounting}
         return {
             **dataclasses.asdict(self),
@@ -62,7 +63,7 @@ class Converted:
         }
 
     def __str__(self) -> str:
-        manifest = self._manifest()
+        manifest = self.manifest
         parts: list[Part] = [str(manifest.total)]
         if rejects := manifest.reject_counts:
             parts.append(f"rejected: {list_counts(rejects)} ({self.examples}/{REJECTS_FILE})")
@@ -72,7 +73,9 @@ class Converted:
         ]
         return as_text([*parts, make_table(["split", "records", "bytes", "shards"], rows)])
 
-    def _manifest(self) -> Manifest:
+    @property
+    def manifest(self) -> Manifest:
+        """Of the ExampleGen's own dataset: what became of each input."""
         manifest = inspect_dataset(self.examples).manifest
         assert manifest is not None
         return manifest
@@ -84,7 +87,8 @@ def convert(
     *,
     kind: str | None = None,
     metadata: str | None = None,
-    splits: Mapping[str, int] | None = None,
+    splits: Mapping[str, int] | Sequence[str] | None = None,
+    beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> str:
     """Runs an ExampleGen, ShardBalancer and SchemaExport; what did not change is not run again.
@@ -92,13 +96,22 @@ def convert(
     Args:
         source: a folder, a table, a list or an archive, as the ExampleGens take; or a pandas
             DataFrame in the form of such a table, paths in it relative to the working directory
-            or whole.
-        out: a folder for the artifacts; `out/latest` is a link to the newest dataset.
+            or whole. From Python also: dicts of values by feature in a list or from a generator;
+            a function that gives these, of a split's name or of none (or pairs of a key and a
+            dict, as Datum's generators); a dict of arrays, arrays, `.npy` and `.npz`; a
+            `tf.data.Dataset` of single examples; tables of Arrow and of Hugging Face `datasets`;
+            or a dict of splits with any of these. `trainer_utils.writing.values` says what
+            becomes of a value.
+        out: a folder for the artifacts; `out/latest` is a link to the newest dataset. Or a folder
+            in a bucket, `s3://bucket/out`, where there are no links.
         kind: `image`, `text` or `audio`. None: recognised from the files.
         metadata: the sqlite file of ML Metadata. Several runs may share one, at once as well.
-            None: `metadata.sqlite` in `out`.
+            None: `metadata.sqlite` in `out`; in a bucket a copy of it, for one run at a time.
         splits: shares by split that a hash assigns. None: those that the inputs name, or train
-            and eval 2:1.
+            and eval 2:1. Of a function that is called with a split: the names to call it with,
+            `("train", "val", "test")` by default.
+        beam_pipeline_args: as Beam takes them, `["--runner=DataflowRunner", …]`. None: all runs
+            in this process.
         options: of ImageExampleGen, TextExampleGen or AudioExampleGen (`layout`, `vocabulary`,
             `output_config`, …) and of ShardBalancer (`num_shards`, `target_shard_bytes`,
             `shard_multiple`, `balance`, `stratify_by`, `shuffle`, `memory_bytes`); `seed` and
@@ -111,13 +124,40 @@ def convert(
         InputError: the input is missing, malformed, of no one kind, or too much was rejected.
         ConfigError: a setting is not allowed.
     """
-    if hasattr(source, "to_parquet"):
-        source = _write_frame(source, Path(out, _FRAME_FILE))
-        kind = kind or recognise(source, options).kind
-        if kind != "text":
-            options.setdefault("image_roots", [os.getcwd()])
-    conversion = prepare(source, kind=kind, splits=splits, **options)
-    return run_conversion(conversion, out, metadata=metadata).uri
+    made = convert_whole(
+        source,
+        out,
+        kind=kind,
+        metadata=metadata,
+        splits=splits,
+        beam_pipeline_args=beam_pipeline_args,
+        **options,
+    )
+    return made.uri
+
+
+def convert_whole(
+    source: Any,
+    out: str,
+    *,
+    kind: str | None = None,
+    metadata: str | None = None,
+    splits: Mapping[str, int] | Sequence[str] | None = None,
+    beam_pipeline_args: Sequence[str] | None = None,
+    **options: Any,
+) -> Converted:
+    """As `convert`; returns all that was made."""
+    with contextlib.ExitStack() as stack:
+        place = out = os.fspath(out)
+        if is_in_python(source):
+            check_places("", out, metadata)
+            if is_remote(out):  # what is read in place lies on this machine, for as long
+                place = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfx-shards-"))
+        staged = stage(source, place, kind=kind, options={**options, "splits": splits})
+        conversion = prepare(
+            staged.source, kind=staged.kind, beam_pipeline_args=beam_pipeline_args, **staged.options
+        )
+        return run_conversion(conversion, out, metadata=metadata)
 
 
 def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = None) -> Converted:
@@ -133,10 +173,21 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
     out = os.fspath(out)
     metadata = None if metadata is None else os.fspath(metadata)
     check_places(conversion.source, out, metadata)
+    if is_remote(out) and metadata is None:
+        with kept_metadata(out) as local:
+            made = _run(conversion, out, local)
+            return dataclasses.replace(made, metadata=join(out, METADATA_FILE))
+    return _run(conversion, out, metadata)
+
+
+def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)
-    root = os.path.abspath(out)
-    for name, place in (("out", root), ("metadata", os.path.dirname(store))):
+    root = out.rstrip("/") if is_remote(out) else os.path.abspath(out)
+    places = {"out": root, "metadata": os.path.dirname(store)}
+    for name, place in places.items():
+        if is_remote(place):
+            continue
         try:
             os.makedirs(place, exist_ok=True)
         except OSError as error:  # such as a file system that is read-only
@@ -151,10 +202,12 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
         from pipelines.tools.conversion.pipeline import run_pipeline  # TFX: all was checked before
 
     uris = run_pipeline(conversion, root, name, store, use_cache=True)
-    if not all(map(os.path.isdir, uris.values())):  # somebody removed one since
+    if not all(map(is_folder, uris.values())):  # somebody removed one since
         uris = run_pipeline(conversion, root, name, store, use_cache=False)
-    point_to(root, uris["ShardBalancer"])
-    shown = {name: os.path.join(out, os.path.relpath(uri, root)) for name, uri in uris.items()}
+    shown = uris
+    if not is_remote(root):
+        point_to(root, uris["ShardBalancer"])
+        shown = {n: os.path.join(out, os.path.relpath(uri, root)) for n, uri in uris.items()}
     return Converted(
         uri=shown["ShardBalancer"],
         examples=shown[EXAMPLE_GENS[conversion.kind]],
@@ -165,16 +218,5 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
 
 
 def _digest(root: str) -> str:
-    return f"{keyed_hash(os.fsencode(os.path.realpath(root)), seed=0, purpose='out'):016x}"
-
-
-def _write_frame(frame: Any, path: Path) -> str:
-    """Keeps a frame as Parquet; an equal one is left alone, so that the cache holds."""
-    stream = io.BytesIO()
-    frame.to_parquet(stream, index=False)
-    if not path.is_file() or path.read_bytes() != stream.getvalue():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        temporary = path.with_name(f".{uuid.uuid4().hex}")
-        temporary.write_bytes(stream.getvalue())
-        os.replace(temporary, path)
-    return str(path)
+    place = root if is_remote(root) else os.path.realpath(root)
+    return f"{keyed_hash(os.fsencode(place), seed=0, purpose='out'):016x}"

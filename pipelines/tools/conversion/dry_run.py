@@ -3,29 +3,35 @@
     print(plan_conversion("photos/", num_shards=4))
 
 Files of images and sounds are listed and not read: only the run itself can say how many are bad.
-Tables and texts are read once, by way of a temporary folder.
+Tables and texts are read once, by way of a temporary folder. Neither needs TFX, unless the inputs
+are asked for with TFX's own messages.
 """
 
 import collections
 import dataclasses
 import itertools
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
-from components.audio_example_gen.executor import Executor as AudioExecutor
+from components.audio_example_gen.conversion import make_conversion as make_audio_conversion
 from components.common.rejects import Reject
+from components.example_gen.conversion import MakeConversion
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.image_roots import OUTSIDE, command_for, suggest_roots
-from components.example_gen.inputs import layout_inputs
-from components.example_gen.row_conversion import RowConversion
+from components.example_gen.inputs import (
+    ALL_FILES,
+    InputSelection,
+    layout_inputs,
+    patterns_of,
+)
+from components.example_gen.partition import Partition, read_output_config
+from components.example_gen.plan import Plan
 from components.example_gen.simple_layouts import name_simple
-from components.image_example_gen.executor import Executor as ImageExecutor
+from components.image_example_gen.conversion import make_conversion as make_image_conversion
 from components.image_example_gen.layouts import name_layout
 from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.executor import Executor as TextExecutor
-from pipelines.tools.conversion.pipeline import make_example_gen
-from pipelines.tools.conversion.settings import Conversion, prepare
+from pipelines.tools.conversion.settings import Conversion, prepare, settings_class
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
@@ -33,7 +39,6 @@ from trainer_utils.text_output import Part, as_text, human_bytes, make_table, qu
 
 __all__ = ["ConversionPlan", "SplitEstimate", "plan_conversion", "plan_prepared"]
 
-_EXECUTORS = {"image": ImageExecutor, "text": TextExecutor, "audio": AudioExecutor}
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 
@@ -146,12 +151,45 @@ def plan_conversion(
 
 def plan_prepared(conversion: Conversion) -> ConversionPlan:
     """The same of what `prepare` made of the arguments."""
-    properties = make_example_gen(conversion).spec.exec_properties
-    steps = _EXECUTORS[conversion.kind]().conversion(properties)
+    properties = settings_class(conversion.kind).to_properties(conversion.example_gen)
+    make_conversion, make_pipeline = _steps_of(conversion.kind)
+    steps = make_conversion(properties, _selection_of(conversion), make_pipeline)
     if isinstance(steps, FileConversion):
         return _plan_files(conversion, steps)
-    assert isinstance(steps, RowConversion)
     return _plan_rows(conversion, steps)
+
+
+def _steps_of(kind: str) -> tuple[MakeConversion, Callable[[], Any]]:
+    """What makes the steps, and the pipelines by which rows are read."""
+    if kind == "image":
+        return make_image_conversion, _no_pipeline
+    if kind == "audio":
+        return make_audio_conversion, _no_pipeline
+    # These bring Beam, some seconds, which files are planned without.
+    from components.common.in_process import make_pipeline
+    from components.text_example_gen.conversion import make_conversion
+
+    return make_conversion, make_pipeline
+
+
+def _no_pipeline() -> None:
+    raise AssertionError("a plan of files needs no pipeline")
+
+
+def _selection_of(conversion: Conversion) -> InputSelection:
+    asked = conversion.example_gen
+    partition = None
+    if conversion.splits is not None:
+        partition = Partition(tuple(conversion.splits.items()))
+    elif asked.get("output_config") is not None:
+        partition = read_output_config(asked["output_config"])
+    given = asked.get("input_config")
+    return InputSelection(
+        base=conversion.source,
+        patterns=ALL_FILES if given is None else patterns_of(given),
+        range_config=asked.get("range_config"),
+        partition=partition,
+    )
 
 
 def _plan_files(conversion: Conversion, steps: FileConversion) -> ConversionPlan:
@@ -163,26 +201,49 @@ def _plan_files(conversion: Conversion, steps: FileConversion) -> ConversionPlan
             steps.located, columns=steps.settings.columns, media=steps.media
         )
     }
-    counts = dict.fromkeys(plan.splits, 0)
     sizes = dict.fromkeys(plan.splits, 0)
-    for task in plan.tasks:
-        counts[task.split] += len(task.entries)
-        files = sum(blob.size for entry in task.entries for blob in entry.blobs)
-        sizes[task.split] += files + _MESSAGE_BYTES * len(task.entries)
-    features = {blob.name: blob.kind for blob in plan.blobs}
-    features |= {column.name: column.kind for column in plan.columns}
+    for task, records, files_bytes in plan.sizes():
+        sizes[task.split] += files_bytes + _MESSAGE_BYTES * records
+    kinds = {blob.name: blob.kind for blob in plan.blobs}
+    return _describe(conversion, plan, layouts, sizes, base=steps.located.base, kinds=kinds)
+
+
+def _plan_rows(conversion: Conversion, steps: Any) -> ConversionPlan:
+    with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
+        plan = steps.plan(folder)
+    sizes = {split.name: int(split.num_records * plan.row_bytes) for split in plan.split_shards}
+    layouts = {piece.layout for piece in steps.pieces}
+    return _describe(conversion, plan, layouts, sizes, base=steps.located.base, kinds={})
+
+
+def _describe(
+    conversion: Conversion,
+    plan: Plan,
+    layouts: Collection[str],
+    sizes: Mapping[str, int],
+    *,
+    base: str,
+    kinds: Mapping[str, str],
+) -> ConversionPlan:
+    """What a run would do.
+
+    Args:
+        conversion, plan: what is asked for, and how it would be laid out.
+        layouts: that were recognised.
+        sizes: about how many bytes each split would have.
+        base: of the inputs.
+        kinds: of features that are files.
+    """
     return ConversionPlan(
         source=conversion.source,
         kind=conversion.kind,
         seen=conversion.seen,
         layout=", ".join(sorted(layouts)),
         found=plan.found,
-        features=features,
+        features={**kinds, **{column.name: column.kind for column in plan.columns}},
         classes={name: len(values) for name, values in plan.vocabularies.items()},
-        splits=_estimate_splits(
-            conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped
-        ),
-        **_describe_rejects(plan.rejects, steps.located.base),
+        splits=_estimate_splits(conversion, plan, sizes),
+        **_describe_rejects(plan.rejects, base),
     )
 
 
@@ -205,45 +266,23 @@ def _describe_rejects(rejects: Sequence[Reject], base: str) -> JsonObject:
     return {"rejects": dict(counts.most_common()), "first_rejects": firsts, "cures": cures}
 
 
-def _plan_rows(conversion: Conversion, steps: RowConversion) -> ConversionPlan:
-    with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
-        plan = steps.plan(folder)
-    counts = {split.name: split.num_records for split in plan.split_shards}
-    sizes = {name: int(count * plan.row_bytes) for name, count in counts.items()}
-    return ConversionPlan(
-        source=conversion.source,
-        kind=conversion.kind,
-        seen=conversion.seen,
-        layout=", ".join(sorted({piece.layout for piece in steps.pieces})),
-        found=plan.found,
-        features={column.name: column.kind for column in plan.columns},
-        classes={name: len(values) for name, values in plan.vocabularies.items()},
-        splits=_estimate_splits(
-            conversion, counts, sizes, [r.split for r in plan.rejects], plan.skipped
-        ),
-        **_describe_rejects(plan.rejects, steps.located.base),
-    )
-
-
 def _estimate_splits(
-    conversion: Conversion,
-    counts: Mapping[str, int],
-    sizes: Mapping[str, int],
-    rejected: Sequence[str],
-    skipped: Mapping[str, int],
+    conversion: Conversion, plan: Plan, sizes: Mapping[str, int]
 ) -> dict[str, SplitEstimate]:
     settings = BalancerSettings(**conversion.balancer)
-    settings.check_splits(list(counts))
+    settings.check_splits(list(plan.splits))
+    rejected = collections.Counter(reject.split for reject in plan.rejects)
     estimates = {}
-    for split, records in counts.items():
-        num_shards = settings.shards_of(split, num_records=records, num_bytes=sizes[split])
+    for split in plan.split_shards:
+        name, records = split.name, split.num_records
+        num_shards = settings.shards_of(name, num_records=records, num_bytes=sizes[name])
         bounds = shard_bounds(num_records=records, num_shards=num_shards).tolist()
         held = [stop - start for start, stop in itertools.pairwise(bounds)]
-        estimates[split] = SplitEstimate(
+        estimates[name] = SplitEstimate(
             records=records,
-            rejected=rejected.count(split),
-            skipped=skipped.get(split, 0),
-            bytes=sizes[split],
+            rejected=rejected[name],
+            skipped=plan.skipped.get(name, 0),
+            bytes=sizes[name],
             num_shards=num_shards,
             shard_records=(min(held), max(held)),
         )

@@ -1,13 +1,18 @@
-"""Where a conversion leaves its newest dataset: a link beside the artifacts of all its runs.
+"""What a conversion leaves beside the artifacts of all its runs: a link, and their metadata.
 
 point_to("out/", uri)          # out/latest -> artifacts/ShardBalancer/balanced_examples/4
+with kept_metadata("s3://bucket/out") as path: ...
 """
 
 import contextlib
 import os
+import tempfile
 import uuid
+from collections.abc import Iterator
 
-__all__ = ["METADATA_FILE", "point_to"]
+from trainer_utils.storage import exists, join, read_bytes, write_atomically
+
+__all__ = ["METADATA_FILE", "kept_metadata", "point_to"]
 
 METADATA_FILE = "metadata.sqlite"
 
@@ -20,3 +25,20 @@ def point_to(out: str, uri: str) -> None:
     with contextlib.suppress(OSError):
         os.symlink(os.path.relpath(uri, out), fresh, target_is_directory=True)
         os.replace(fresh, link)
+
+
+@contextlib.contextmanager
+def kept_metadata(out: str) -> Iterator[str]:
+    """The path of a local copy of the database in a bucket, which is put back after a good run."""
+    place = join(out, METADATA_FILE)
+    with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
+        path = os.path.join(folder, METADATA_FILE)
+        if exists(place):
+            with open(path, "wb") as copy:
+                copy.write(read_bytes(place))
+        yield path
+        with (
+            open(path, "rb") as stream,
+            write_atomically(place, temporary_folder=out) as kept,
+        ):
+            kept.write(stream.read())

@@ -43,6 +43,7 @@ def run_pipeline(
         pipeline_root=os.path.join(root, "artifacts"),
         components=[examples, balanced, exported],
         enable_cache=use_cache,
+        beam_pipeline_args=list(conversion.beam_pipeline_args),
         metadata_connection_config=sqlite_metadata_connection_config(metadata),
     )
     return run_here(pipeline, metadata)

@@ -8,7 +8,7 @@ Neither TFX nor TensorFlow is needed for it, so that a mistake is reported at on
 
 import dataclasses
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import components
@@ -21,8 +21,16 @@ from pipelines.tools.conversion.recognition import KINDS, check_source, recognis
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import check_split_name
 from trainer_utils.format.spelling import check_names, did_you_mean
+from trainer_utils.storage import exists, is_object_store, is_remote
 
-__all__ = ["EXAMPLE_GENS", "Conversion", "check_places", "prepare"]
+__all__ = [
+    "EXAMPLE_GENS",
+    "Conversion",
+    "check_options",
+    "check_places",
+    "prepare",
+    "settings_class",
+]
 
 EXAMPLE_GENS = {
     "image": "ImageExampleGen",
@@ -39,6 +47,11 @@ _BALANCER = BalancerSettings.argument_names()
 _SHARED = ("seed", "compression")  # both components take them
 
 
+def settings_class(kind: str) -> type[ExampleGenSettings]:
+    """The settings of the ExampleGen that takes `image`, `text` or `audio`."""
+    return _SETTINGS[kind]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Conversion:
     """What is to be done.
@@ -50,6 +63,7 @@ class Conversion:
         splits: shares by split, for splits that a hash assigns; None: as the inputs say.
         example_gen: the options of the ExampleGen.
         balancer: the options of ShardBalancer.
+        beam_pipeline_args: of all components.
     """
 
     source: str
@@ -58,6 +72,7 @@ class Conversion:
     splits: Mapping[str, int] | None
     example_gen: Mapping[str, Any]
     balancer: Mapping[str, Any]
+    beam_pipeline_args: Sequence[str] = ()
 
     @property
     def component(self) -> Any:
@@ -70,6 +85,7 @@ def prepare(
     *,
     kind: str | None = None,
     splits: Mapping[str, int] | None = None,
+    beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Conversion:
     """Works out and checks what `convert` would do, which it takes these arguments from.
@@ -88,16 +104,17 @@ def prepare(
             f"{did_you_mean(kind, KINDS)}".removesuffix(".")
         )
     _check_splits(splits, options)
+    _check_beam(beam_pipeline_args)
     source = os.fspath(source)
     if not source:
         raise ConfigError.of("source", source, allowed="a path")
     known, seen = kind, "as asked for"
     if known is None:
         if "://" in source:
-            _check_options(options)  # looking at a remote source takes seconds
+            check_options(options)  # looking at a remote source takes seconds
         recognised = recognise(source, options)
         known, seen = recognised.kind, recognised.seen
-    _check_options(options, kind=known)
+    check_options(options, kind=known)
     balancer = {name: options[name] for name in _BALANCER if name in options}
     example_gen = {
         name: value for name, value in options.items() if name not in _BALANCER or name in _SHARED
@@ -117,10 +134,11 @@ def prepare(
         splits=splits,
         example_gen=example_gen,
         balancer=balancer,
+        beam_pipeline_args=tuple(beam_pipeline_args or ()),
     )
 
 
-def _check_options(options: Mapping[str, object], *, kind: str | None = None) -> None:
+def check_options(options: Mapping[str, object], *, kind: str | None = None) -> None:
     """Refuses options that the components do not have.
 
     Args:
@@ -138,7 +156,7 @@ def _check_options(options: Mapping[str, object], *, kind: str | None = None) ->
         "convert",
         options,
         [*known, *_BALANCER],
-        alternatives=("kind", "metadata", "splits"),
+        alternatives=("kind", "metadata", "splits", "beam_pipeline_args"),
         called="option",
         allowed=f"one of {component} ({', '.join(known)}) or of ShardBalancer "
         f"({', '.join(_BALANCER)})",
@@ -146,6 +164,18 @@ def _check_options(options: Mapping[str, object], *, kind: str | None = None) ->
     for name, value in options.items():
         if name in _TFX_OPTIONS and isinstance(value, (str, bool, int, float, list, tuple)):
             raise ConfigError.of(name, value, allowed="TFX's own message")
+
+
+def _check_beam(arguments: Sequence[str] | None) -> None:
+    is_list = isinstance(arguments, Sequence) and not isinstance(arguments, str)
+    if arguments is not None and not (
+        is_list and all(isinstance(a, str) and a.startswith("--") for a in arguments)
+    ):
+        raise ConfigError.of(
+            "beam_pipeline_args",
+            arguments,
+            allowed="flags as Beam takes them, such as ['--runner=DataflowRunner']",
+        )
 
 
 def _check_splits(splits: Mapping[str, int] | None, options: Mapping[str, object]) -> None:
@@ -167,27 +197,38 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     Raises:
         ConfigError: it names the place.
     """
-    for name, place in (("out", out), ("metadata", metadata or "")):
-        if "://" in place:
-            raise ConfigError.of(
-                name,
-                place,
-                allowed="a local path",
-                advice="To write elsewhere, put the components into a pipeline of your own.",
-            )
+    if "://" in (metadata or ""):
+        raise ConfigError.of("metadata", metadata, allowed="a local path, since it is a database")
     if not out:
         raise ConfigError.of("out", out, allowed="a folder")
+    if is_remote(out) and not is_object_store(out):
+        raise ConfigError.of("out", out, allowed="a local path, or one in a bucket")
     if metadata and os.path.isdir(metadata):
         raise ConfigError(
             f"metadata: expected a file, got the folder {metadata!r}", setting="metadata"
         )
-    _check_folder("out", out)
     if metadata:
         _check_folder("metadata", os.path.dirname(metadata) or ".")
+    if is_remote(out):
+        _check_bucket(source, out)
+        return
+    _check_folder("out", out)
     root = os.path.realpath(out)
     if os.path.isdir(source) and os.path.commonpath([os.path.realpath(source), root]) == (
         os.path.realpath(source)
     ):
+        raise ConfigError(
+            f"out: expected a folder outside the input, got {out!r} in {source!r}. "
+            "The next run would take the dataset for input.",
+            setting="out",
+            value=out,
+        )
+
+
+def _check_bucket(source: str, out: str) -> None:
+    """Refuses a place in a store that cannot be reached, or that is within the input."""
+    exists(out)  # raises where there is no such store, or no credentials for it
+    if f"{out.rstrip('/')}/".startswith(f"{source.rstrip('/')}/"):
         raise ConfigError(
             f"out: expected a folder outside the input, got {out!r} in {source!r}. "
             "The next run would take the dataset for input.",

@@ -80,17 +80,22 @@ def _keras_with(strategy: str | None, workers: int) -> Check:
     keras = version_of("keras") or "0"
     legacy = os.environ.get(_LEGACY) in ("1", "true", "True")
     is_new = int(keras.split(".")[0]) >= _NEW_KERAS and not legacy
-    cure = f"Set {_LEGACY}=1 and install tf-keras, or write the training loop by hand."
+    cure = f"Train with trainer_utils.fit, or set {_LEGACY}=1 and install tf-keras."
     if strategy == "multi-worker" and is_new:
-        return bad("strategy", f"Keras {keras} fails under MultiWorkerMirroredStrategy", cure)
+        return bad(
+            "strategy", f"model.fit of Keras {keras} fails under MultiWorkerMirroredStrategy", cure
+        )
     if strategy is None and workers > 1 and is_new:
         return warn(
             "strategy",
-            f"{workers} workers: Keras {keras} fails under MultiWorkerMirroredStrategy",
+            f"{workers} workers: model.fit of Keras {keras} fails under a multi-worker strategy",
             cure,
         )
     if is_new and strategy is None:
-        return ok("strategy", f"one worker; Keras {keras} would fail under a multi-worker strategy")
+        return ok(
+            "strategy",
+            f"one worker; model.fit of Keras {keras} would fail under a multi-worker strategy",
+        )
     return ok("strategy", strategy or f"{workers} workers, tf-keras")
 
 

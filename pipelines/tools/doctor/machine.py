@@ -11,12 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from pipelines.tools.doctor.checks import Check, bad, ok, warn
-from trainer_utils.machine import usable_cores
+from trainer_utils.machine import memory_limit, usable_cores
 from trainer_utils.text_output import human_bytes
 
-__all__ = ["disk_check", "machine_checks", "memory_limit"]
+__all__ = ["disk_check", "machine_checks"]
 
-_CGROUPS = Path("/sys/fs/cgroup")
 _SHARED = Path("/dev/shm")
 _LITTLE_MEMORY = 4 << 30  # TFX takes 1 GiB, ShardBalancer another by default, a trainer as much
 _LITTLE_DISK, _NO_DISK = 10 * 10**9, 10**9
@@ -43,33 +42,6 @@ def _cores() -> Check:
             "the limit by itself.",
         )
     return ok("cores", message)
-
-
-def memory_limit(root: Path = _CGROUPS, own: str | None = None) -> int | None:
-    """The cgroup's limit in bytes, of version 2 or 1, the least of all above; None where none is.
-
-    Args:
-        root: where cgroups are mounted.
-        own: the path of this process's cgroup; None: asked of the kernel.
-    """
-    if own is None:
-        try:
-            lines = Path("/proc/self/cgroup").read_text().splitlines()
-        except OSError:
-            lines = []
-        own = next((line[3:] for line in lines if line.startswith("0::")), "/")
-    folder = root / own.strip("/")
-    places = [
-        path / "memory.max" for path in (folder, *folder.parents) if root in (path, *path.parents)
-    ]
-    limits = []
-    for place in [*places, root / "memory/memory.limit_in_bytes"]:
-        try:
-            limits.append(int(place.read_text()))
-        except (OSError, ValueError):  # not there, or "max"
-            continue
-    known = [limit for limit in limits if limit < _UNLIMITED]
-    return min(known, default=None)
 
 
 def _memory() -> Check:

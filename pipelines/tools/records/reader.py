@@ -17,7 +17,9 @@ from typing import Any, NamedTuple
 
 from pipelines.tools.records.values import Value, value_of
 from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
+from trainer_utils.dataset.location import Place
 from trainer_utils.format import RecordIndex, resolve_slices
+from trainer_utils.format.base64_pixels import base64_size
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
 from trainer_utils.format.json_text import JsonObject
@@ -65,11 +67,11 @@ class Example:
         return {**vars(self), "values": values}
 
 
-def read_examples(uri: str, split: str | None = None, *, count: int = 20) -> Iterator[Example]:
+def read_examples(place: Place, split: str | None = None, *, count: int = 20) -> Iterator[Example]:
     """The first records of a split or a slice.
 
     Args:
-        uri: of any dataset that `inspect_dataset` reads.
+        place: any dataset that `inspect_dataset` reads.
         split: a split, or slices such as `train[100:]+eval`; None: the first split.
         count: how many at the most.
 
@@ -80,7 +82,7 @@ def read_examples(uri: str, split: str | None = None, *, count: int = 20) -> Ite
         DatasetError: there is no such dataset or split.
         CorruptShardError: a record on the way is damaged.
     """
-    reader = ExampleReader(uri)
+    reader = ExampleReader(place)
     spec = reader.splits[0] if split is None else split
     for wanted in resolve_slices(spec, _Counts(reader)):
         stop = min(wanted.stop, wanted.start + count)
@@ -92,14 +94,14 @@ class ExampleReader:
     """Reads any records of a dataset, wherever they are; what was opened once is remembered.
 
     Args:
-        uri: of any dataset that `inspect_dataset` reads.
+        place: any dataset that `inspect_dataset` reads.
 
     Raises:
         DatasetError: there is none, or it is not whole.
     """
 
-    def __init__(self, uri: str) -> None:
-        self._dataset = open_dataset(uri, inspect=False)
+    def __init__(self, place: Place) -> None:
+        self._dataset = open_dataset(place, inspect=False)
         self.splits = list(self._dataset.shards)
         self.labels = self._dataset.vocabularies
         self._indexes: dict[str, RecordIndex] = {}
@@ -164,10 +166,12 @@ class ExampleReader:
                 start = after
             first = after
 
-    def value(self, name: str, values: Sequence[Any]) -> Value:
-        """What some values of a feature are."""
+    def value(
+        self, name: str, values: Sequence[Any], size: tuple[int, int, int] | None = None
+    ) -> Value:
+        """What some values of a feature are; `size` is as of `value_of`."""
         feature = self._dataset.features.get(name)
-        return value_of(values, feature, self.labels.get(name, ()))
+        return value_of(values, feature, self.labels.get(name, ()), size)
 
     @contextlib.contextmanager
     def _view(self, shard: ShardFile) -> Iterator[memoryview]:
@@ -181,7 +185,7 @@ class ExampleReader:
     def _values(self, record: bytes) -> dict[str, Value]:
         found, features = decode_example(record), self._dataset.features
         ordered = sorted(found, key=lambda name: (name not in features, name))
-        return {name: self.value(name, found[name]) for name in ordered}
+        return {n: self.value(n, found[n], base64_size(n, found)) for n in ordered}
 
     def _records(self, shard: ShardFile) -> int:
         return len(self._index(shard)) if shard.records is None else shard.records

@@ -1,17 +1,16 @@
 """The report: everything that is known of a dataset, laid out as one page.
 
-write_report("datasets/photos", "report.html")
+page = render_report("datasets/photos")
 """
 
 import itertools
 import json
-import os
-import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 
+from pipelines.tools.doctor.checks import Check
 from pipelines.tools.doctor.dataset import dataset_checks
 from pipelines.tools.html import load_template
-from pipelines.tools.inspection import DatasetFacts, inspect_dataset
+from pipelines.tools.inspection import DatasetFacts, feature_row, inspect_dataset
 from pipelines.tools.records import ExampleReader
 from pipelines.tools.report.charts import (
     Histogram,
@@ -21,44 +20,14 @@ from pipelines.tools.report.charts import (
     shift_of,
     wave_path,
 )
+from pipelines.tools.report.given_statistics import GivenStatistics
 from pipelines.tools.report.sample import FeatureSample, draw_sample
 from trainer_utils.format.naming import REJECTS_FILE
 
-__all__ = ["render_report", "write_report"]
+__all__ = ["render_report"]
 
 SAMPLE_RECORDS = 1000  # of each split
 _MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS = 60, 400, 5
-
-
-def write_report(
-    uri: str,
-    path: str,
-    *,
-    sample_records: int = SAMPLE_RECORDS,
-    lineage: str | None = None,
-    advance: Callable[[int, int], None] = lambda done, total: None,
-) -> None:
-    """Writes the page, whole or not at all.
-
-    Args:
-        uri: of any dataset that `inspect_dataset` reads.
-        path: of the file.
-        sample_records: of each split, at the most, that are read.
-        lineage: where the dataset comes from, as text, if that is known.
-        advance: called after each record with 1, and how many records will be read.
-
-    Raises:
-        DatasetError: there is no such dataset.
-    """
-    page = render_report(uri, sample_records=sample_records, lineage=lineage, advance=advance)
-    temporary = f"{path}.{uuid.uuid4().hex}"
-    try:
-        with open(temporary, "w", encoding="utf-8") as stream:
-            stream.write(page)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
 
 
 def render_report(
@@ -66,15 +35,30 @@ def render_report(
     *,
     sample_records: int = SAMPLE_RECORDS,
     lineage: str | None = None,
+    given: Mapping[str, Sequence[GivenStatistics]] | None = None,
+    more_checks: Sequence[Check] = (),
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> str:
-    """The page as HTML; arguments and errors as those of `write_report`."""
+    """The page as HTML.
+
+    Args:
+        uri: of any dataset that `inspect_dataset` reads.
+        sample_records: of each split, at the most, that are read.
+        lineage: where the dataset comes from, as text, if that is known.
+        given: what somebody else counted, by feature.
+        more_checks: findings beside those of `dataset_checks`.
+        advance: called after each record with 1, and how many records will be read.
+
+    Raises:
+        DatasetError: there is no such dataset.
+    """
     facts = inspect_dataset(uri)
     reader = ExampleReader(uri)
     sample = draw_sample(reader, most_records=sample_records, advance=advance)
     splits = list(facts.splits)
     labels, num_labels = label_rows(facts.labels, splits, most=_MOST_LABELS)
     checks = [check for check in dataset_checks(uri) if not check.name.startswith("disk")]
+    checks += more_checks
     return load_template("pipelines.tools.report", "page.html").render(
         facts=facts,
         name=_name(facts.uri),
@@ -86,9 +70,14 @@ def render_report(
         num_labels=num_labels,
         shifts=[
             (first, second, shift_of(facts.labels, first, second))
-            for first, second in itertools.combinations(facts.labels, 2)
+            for first, second in itertools.combinations(filter(facts.labels.get, splits), 2)
         ],
         sample=sample,
+        given={name: sorted(found, key=_by_split(splits)) for name, found in (given or {}).items()},
+        types={
+            name: feature_row(name, feature, facts.classes)[1:]
+            for name, feature in facts.features.items()
+        },
         histograms={name: _histograms(found) for name, found in sample.features.items()},
         rejects=_rejects(facts, reader),
         checks=checks,
@@ -96,6 +85,12 @@ def render_report(
         lineage=lineage,
         wave=wave_path,
     )
+
+
+def _by_split(splits: list[str]) -> Callable[[GivenStatistics], int]:
+    """Sorts statistics as the dataset has its splits, and what it has not last."""
+    places = {split: place for place, split in enumerate(splits)}
+    return lambda statistics: places.get(statistics.split, len(places))
 
 
 def _name(uri: str) -> str:

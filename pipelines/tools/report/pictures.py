@@ -9,11 +9,12 @@ import dataclasses
 import io
 from collections.abc import Sequence
 
+import numpy as np
 from PIL import Image
 
 from pipelines.tools.records import Example, Value
 
-__all__ = ["DrawnBox", "Picture", "draw_picture"]
+__all__ = ["DrawnBox", "Picture", "colour_means", "draw_picture"]
 
 _SIDE = 144  # pixels
 _QUALITY = 70
@@ -71,6 +72,16 @@ def draw_picture(example: Example) -> Picture | None:
         name=example.name,
         boxes=_boxes(example),
     )
+
+
+def colour_means(value: Value) -> dict[str, float]:
+    """The mean of each colour of an image, in [0, 255]; empty where Pillow reads none."""
+    image = _open(value)
+    if image is None:
+        return {}
+    names = ("brightness",) if value.shape[2] == 1 else ("red", "green", "blue")
+    means = np.asarray(image, np.float64).mean(axis=(0, 1))
+    return dict(zip(names, means.tolist(), strict=False))
 
 
 def _open(value: Value) -> Image.Image | None:

@@ -6,6 +6,7 @@ sample.features["height"].statistics[0].mean, sample.pictures
 
 import collections
 import dataclasses
+import itertools
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from pipelines.tools.records import Example, ExampleReader, Value
-from pipelines.tools.report.pictures import Picture, draw_picture
+from pipelines.tools.report.pictures import Picture, colour_means, draw_picture
 from pipelines.tools.report.sounds import Sound, read_sound
 
 __all__ = ["FeatureSample", "Sample", "Statistics", "Words", "draw_sample"]
@@ -22,6 +23,8 @@ _BINS = 24
 _TOP_WORDS = 24
 _MOST_TEXTS, _MOST_SOUNDS = 6, 8
 _MOST_CLASSES, _MOST_OF_A_CLASS = 24, 6
+_MOST_COLOURS = 200  # images of each feature and split, whose pixels are looked at
+_MOST_FEATURES = 120  # with statistics, so that a table of thousands of columns stays a page
 _MOST_TEXT_CHARACTERS = 400
 _WORDS_OF_LANGUAGE = 4  # in a text, at the least
 _WORD = re.compile(r"\w[\w'-]*")
@@ -87,6 +90,7 @@ class Sample:
         features: by name.
         pictures: by class, or by split where there are no classes.
         sounds: some, with their wave forms.
+        more_features: how many were found besides.
         damage: why no more could be read, if so.
     """
 
@@ -94,6 +98,7 @@ class Sample:
     features: Mapping[str, FeatureSample]
     pictures: Mapping[str, Sequence[Picture]]
     sounds: Sequence[Sound]
+    more_features: int = 0
     damage: str | None = None
 
 
@@ -124,6 +129,9 @@ class _Collected:
             for name, number in sizes:
                 self._extend(name, split, [number])
             self._extend("aspect (width / height)", split, [width / height])
+            if self.formats.total() <= _MOST_COLOURS * len(self.present):
+                for name, mean in colour_means(value).items():
+                    self._extend(name, split, [mean])
         elif value.kind == "text":
             self._add_texts(split, value.texts)
         elif value.kind == "sound":
@@ -204,7 +212,11 @@ def draw_sample(
             damage = str(error)
     return Sample(
         records=records,
-        features={name: found.result(records) for name, found in collected.items()},
+        features={
+            name: found.result(records)
+            for name, found in itertools.islice(collected.items(), _MOST_FEATURES)
+        },
+        more_features=max(len(collected) - _MOST_FEATURES, 0),
         pictures=dict(sorted(pictures.items())),
         sounds=sounds,
         damage=damage,

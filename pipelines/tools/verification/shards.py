@@ -28,6 +28,7 @@ from trainer_utils.format import (
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import Lengths
+from trainer_utils.format.naming import index_file
 from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
 from trainer_utils.storage.files import open_for_reading
 
@@ -229,13 +230,13 @@ def _index_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
         index = RecordIndex.from_bytes(data, path=task.index_path, shard=task.entry)
     except FileNotFoundError:
         message = f"{task.index_path!r}: is missing, though the manifest names it"
-        yield Problem(task.name, message)
+        yield Problem(index_file(task.name), message)
         return
     except DatasetError as error:
-        yield Problem.of(error, task.name)
+        yield Problem.of(error, index_file(task.name))
         return
     except OSError as error:
-        yield Problem(task.name, _unreadable(error, task.index_path))
+        yield Problem(index_file(task.name), _unreadable(error, task.index_path))
         return
     lengths = np.concatenate(content.lengths)
     if len(lengths) == len(index) and (wrong := lengths != index.lengths).any():
@@ -247,5 +248,5 @@ def _index_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
                 got=str(index.lengths[number]),
                 record=number,
             ),
-            task.name,
+            index_file(task.name),
         )

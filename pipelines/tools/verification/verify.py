@@ -19,6 +19,7 @@ from pipelines.tools.verification.metadata_checks import (
 from pipelines.tools.verification.problems import Problem
 from pipelines.tools.verification.shards import ShardCheck, ShardOutcome, check_shard
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
+from trainer_utils.dataset.location import Place
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file
@@ -93,19 +94,20 @@ class Verification:
 
 
 def verify_dataset(
-    uri: str, *, processes: int = 1, advance: Callable[[int, int], None] | None = None
+    place: Place, *, processes: int = 1, advance: Callable[[int, int], None] | None = None
 ) -> Verification:
     """Reads every byte of a dataset.
 
     Args:
-        uri: ours, Datum's, TFDS's, a stock ExampleGen's, or a folder of TFRecord files.
+        place: the uri of one of ours, Datum's, TFDS's, a stock ExampleGen's, or of a folder of
+            TFRecord files; or such files, by path or pattern.
         processes: that read, where there is much to read.
         advance: called after each shard with its bytes, and those of all.
 
     Raises:
         DatasetError: there is nothing that could be verified.
     """
-    files = list_dataset(uri)
+    files = list_dataset(place)
     manifest, tasks, problems = _find(files)
     sizes = [files.size(task.name) or 0 for task in tasks]
     outcomes = []
@@ -156,6 +158,7 @@ def _find(files: DatasetFiles) -> tuple[Manifest | None, list[ShardCheck], list[
             split=split,
             records=shard.records,
             named_in=found.named_in,
+            entry=shard.entry,
         )
         for split, group in found.shards.items()
         for shard in group

@@ -239,7 +239,7 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
                 assert not any(name.startswith("components.") for name in names)
             own |= {name for name in names if name.startswith("components.")}
     assert own >= {
-        "components.example_gen.file_transforms._WriteMediaShardFn",
+        "components.example_gen.file_shards.WriteMediaShard",
         "components.example_gen.row_transforms._InspectFn",
         "components.example_gen.row_transforms._GatherFn",
         "components.shard_balancer.survey._SurveyFn",
@@ -290,7 +290,7 @@ def test_a_worker_that_does_not_see_the_output_says_what_to_give(tmp_path, monke
     check_shared("out")
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
-    with pytest.raises(ConfigError, match=r"pipeline_root: .*there is no 'out/\.tfx-.*gs://"):
+    with pytest.raises(ConfigError, match=r"pipeline_root: .*there is no 'out/\.tfx-.*or a bucket"):
         check_shared("out")
     assert list((tmp_path / "elsewhere").iterdir()) == []
 

@@ -8,14 +8,15 @@ from trainer_utils.format import InputError
 
 
 def test_listings_join_with_missing_values_for_the_columns_of_others():
-    one = Listing((Entry("a", "x", (), ("cat",)),), (ExcludedInput("b", "x", None, ""),), (LABEL,))
-    two = Listing((Entry("c", "y", ()),))
+    left = (ExcludedInput("b", "x", None, ""),)
+    one = Listing.of([Entry("a", "x", (), ("cat",))], left, (LABEL,), blobs=())
+    two = Listing.of([Entry("c", "y", ())], blobs=())
     joined = join_listings([one, two])
     assert [entry.values for entry in joined.entries] == [("cat",), (None,)]
     assert joined.found == 3
 
 
 def test_listings_with_other_kinds_of_one_column_do_not_join():
-    one = Listing((), (), (LABEL,))
+    one = Listing.of((), (), (LABEL,))
     with pytest.raises(InputError, match=r"label \(label\) and image, label \(int\)"):
-        join_listings([one, Listing((), (), (Column("label", "int"),))])
+        join_listings([one, Listing.of((), (), (Column("label", "int"),))])

@@ -8,7 +8,6 @@ import pytest
 
 from components.common import publish, summaries
 from components.common.publish import publish_dataset
-from components.common.shards import write_shard
 from components.common.summaries import announce_files, start_working, working_folder
 from pipelines.tools.verification import verify_dataset
 from trainer_utils.format import (
@@ -20,6 +19,7 @@ from trainer_utils.format import (
     encode_example,
 )
 from trainer_utils.storage import files
+from trainer_utils.writing.shards import write_shard
 
 
 def write_dataset(uri: Path, *, shards: int = 3) -> None:

@@ -7,6 +7,8 @@ import pytest
 
 from components.audio_example_gen.settings import AudioSettings
 from components.common.settings import add_settings, without_empty
+from components.dataset_audit.settings import AuditSettings
+from components.dataset_report.settings import DatasetReportSettings
 from components.image_example_gen.settings import ImageSettings
 from components.schema_export.settings import SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
@@ -14,7 +16,15 @@ from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 
-ALL = [AudioSettings, BalancerSettings, ImageSettings, SchemaExportSettings, TextSettings]
+ALL = [
+    AudioSettings,
+    AuditSettings,
+    BalancerSettings,
+    DatasetReportSettings,
+    ImageSettings,
+    SchemaExportSettings,
+    TextSettings,
+]
 OTHER_THAN_DEFAULT = {
     "layout": "csv",
     "columns": {"x": "int", "y": "label"},
@@ -50,6 +60,11 @@ OTHER_THAN_DEFAULT = {
     "stratify_by": "label",
     "memory_bytes": 1 << 20,
     "tfds": True,
+    "sample_records": 7,
+    "tensors": {"z": "float16[3,4]"},
+    "fail_on": ["leakage"],
+    "label": "species",
+    "most": 7,
 }
 BESIDE = {"header": {"column_names": ["x"]}, "encoding": {"resize_shorter_side": 2}}
 each = pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.__name__)

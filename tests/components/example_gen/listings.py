@@ -19,7 +19,7 @@ def listing(labels: list, *, splits: dict[int, str] | None = None, **columns: li
         )
         for number, label in enumerate(labels)
     )
-    return Listing(entries, columns=(LABEL, *(Column(name, "string") for name in columns)))
+    return Listing.of(entries, columns=(LABEL, *(Column(name, "string") for name in columns)))
 
 
 def plan(given: Listing, partition: Partition | None = None, **settings: object):

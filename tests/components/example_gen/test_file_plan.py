@@ -17,7 +17,7 @@ def test_labels_become_places_in_the_sorted_vocabulary():
 def test_lists_of_labels_become_lists_of_ids():
     entries = (Entry("a", None, (Blob("a", 1),), (("dog", "ant"),)), Entry("b", None, (), ((),)))
     entries = (entries[0], entries[1]._replace(blobs=(Blob("b", 1),)))
-    made = plan(Listing(entries, columns=(Column("labels", "label", is_list=True),)))
+    made = plan(Listing.of(entries, columns=(Column("labels", "label", is_list=True),)))
     ids = {e.name: e.values[0] for task in made.tasks for e in task.entries}
     assert ids == {"a": (1, 0), "b": ()}
 
@@ -47,5 +47,5 @@ def test_rows_of_a_table_stay_in_their_order():
     rows = tuple(
         Entry(f"t/{n}", "train", (Blob("t", 10, row=n, column="image"),)) for n in range(50)
     )
-    (task,) = plan(Listing(rows[::-1])).tasks
+    (task,) = plan(Listing.of(rows[::-1])).tasks
     assert [entry.blobs[0].row for entry in task.entries] == list(range(50))

@@ -15,14 +15,15 @@ import pytest
 import soundfile
 from PIL import Image, ImageFile
 from tfx.components.example_gen import utils
-from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.proto import example_gen_pb2
 from tfx.utils import proto_utils
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
+from components.common.in_process import make_pipeline
 from components.common.layout_inputs import LayoutInputs
 from components.common.summaries import start_working
-from components.example_gen import file_transforms
+from components.example_gen import file_shards
+from components.example_gen.tfx_properties import selection_of
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.image_example_gen.layouts import coco_instances, read_layout, voc
 from components.media import audio, images
@@ -88,12 +89,12 @@ def outcome(
         "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
         **settings,
     }
-    steps = executor_class(BaseBeamExecutor.Context()).conversion(properties)
+    steps = executor_class.make_conversion(properties, selection_of(properties), make_pipeline)
     plan = steps.plan(str(uri))
     between()
     start_working(str(uri))
     made = [
-        file_transforms.write_media_shard(
+        file_shards.write_media_shard(
             task, plan, base=steps.located.base, uri=str(uri), settings=steps.settings
         )
         for task in plan.tasks
@@ -219,16 +220,16 @@ def test_damaged_exif_ends_nothing(tmp_path):
 
 RAISED = [MemoryError(), RecursionError("deep"), SyntaxError("no"), StopIteration(), KeyError("x")]
 STEPS = [
-    (file_transforms.BlobReader, "read"),
+    (file_shards.BlobReader, "read"),
     (images, "scan_image"),
     (images, "channels_of"),
     (images, "frames_of"),
     (images, "orientation_of"),
     (images, "in_plain_colours"),
     (images, "encode_image"),
-    (file_transforms, "describe_media"),
-    (file_transforms, "encode_values"),
-    (file_transforms, "encode_example"),
+    (file_shards, "describe_media"),
+    (file_shards, "encode_values"),
+    (file_shards, "encode_example"),
 ]
 
 

@@ -18,7 +18,7 @@ def listing_of(*uris: str, inside: int = 0) -> Listing:
         ExcludedInput(u, None, "OUTSIDE_INPUT_BASE", f"line {n}: no") for n, u in enumerate(uris)
     )
     others = (ExcludedInput(f"{n}.jpg", None, None, "skipped") for n in range(inside))
-    return Listing((), (*outside, *others))
+    return Listing.of((), (*outside, *others))
 
 
 @pytest.mark.parametrize(

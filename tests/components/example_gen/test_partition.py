@@ -73,7 +73,7 @@ def test_splits_of_the_inputs_leave_nothing_to_a_setting(settings):
 
 def test_stratifying_needs_labels():
     with pytest.raises(ConfigError, match="stratify"):
-        plan(Listing((Entry("a", None, (Blob("a", 1),)),)), stratify=True)
+        plan(Listing.of((Entry("a", None, (Blob("a", 1),)),)), stratify=True)
 
 
 def test_the_split_is_the_keyed_hash_of_the_name():

@@ -22,6 +22,7 @@ from sklearn.datasets import load_sample_images
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
+from components.common import worker_pool
 from components.image_example_gen.executor import Executor
 from trainer_utils import DatasetError, input_fn
 from trainer_utils.format import InputError
@@ -171,6 +172,24 @@ def test_the_runner_and_its_workers_do_not_change_a_byte(
     monkeypatch.setattr(sys, "argv", sys.argv[:1])  # TFX parses it together with Beam's arguments
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))  # for workers that are processes
     convert(folder, tmp_path / "out", beam_pipeline_args=arguments)
+    assert contents(tmp_path / "out") == reference
+
+
+def test_processes_of_the_in_process_runner_do_not_change_a_byte(
+    folder, reference, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(sys, "argv", sys.argv[:1])
+    monkeypatch.setattr(worker_pool, "_WORTH_SECONDS", 0.0)
+    started = []
+    popen = subprocess.Popen
+
+    def start(arguments: list[str], **more: Any) -> "subprocess.Popen[bytes]":
+        started.append(arguments)
+        return popen(arguments, **more)
+
+    monkeypatch.setattr(subprocess, "Popen", start)
+    convert(folder, tmp_path / "out", beam_pipeline_args=["--direct_num_workers=2"])
+    assert len([one for one in started if "worker_process" in one[-3]]) == 2
     assert contents(tmp_path / "out") == reference
 
 

@@ -13,7 +13,7 @@ from google.protobuf import text_format
 from PIL import Image
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.example_gen import file_transforms
+from components.example_gen import file_shards
 from tests.components.image_example_gen.image_runs import (
     accounting,
     convert,
@@ -307,13 +307,13 @@ def test_a_split_of_bad_images_alone_keeps_one_empty_shard(tmp_path):
 def test_a_shard_has_its_name_only_once_it_is_whole(tmp_path, monkeypatch):
     base, uri = write_photos(tmp_path / "in", "1.jpg", "2.jpg"), tmp_path / "out"
     while_writing: list[list[Path]] = []
-    store_media = file_transforms.store_media
+    store_media = file_shards.store_media
 
     def looking(*args: Any) -> Any:
         while_writing.append([*uri.glob("Split-*/*")])
         return store_media(*args)
 
-    monkeypatch.setattr(file_transforms, "store_media", looking)
+    monkeypatch.setattr(file_shards, "store_media", looking)
     manifest = convert(base, uri, output_config=output_config(("all", 1)))
     assert manifest["total"]["written"] == 2
     assert while_writing == [[], []]
@@ -327,6 +327,7 @@ def test_nothing_but_the_dataset_is_left_at_the_uri(tmp_path):
     assert {str(path.relative_to(tmp_path / "out")) for path in (tmp_path / "out").rglob("*")} == {
         "Split-all",
         "Split-all/data_tfrecord-00000-of-00001",
+        "croissant.json",
         "datum_to_type_and_shape_mapping.json",
         "index",
         "index/all-00000-of-00001.npy",

@@ -11,12 +11,13 @@ def test_a_dataset_is_kept_in_the_artifact_or_elsewhere(tmp_path):
     assert place_dataset(path, uri, "") == path
     assert place_dataset(path, uri, "/mnt/data") == "/mnt/data/b/run/examples"
     assert place_dataset(path, uri, "gs://c/d") == "gs://c/d/b/run/examples"
+    assert place_dataset(path, uri, "minio://c/d") == "minio://c/d/b/run/examples"
     assert find_dataset(path) == path
     write_reference(path, "gs://c/d/b/run/examples")
     assert find_dataset(path) == "gs://c/d/b/run/examples"
 
 
-@pytest.mark.parametrize("root", ["data", "./data", "s3://b", "minio://b"])
+@pytest.mark.parametrize("root", ["data", "./data", "https://b", "hf://b"])
 def test_a_place_that_no_step_could_write_to_is_refused(root):
     with pytest.raises(ConfigError, match=f"dataset_root: .* got '{root}'"):
         place_dataset("/x", "gs://b/x", root)

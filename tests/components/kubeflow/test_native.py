@@ -13,12 +13,15 @@ from kfp import compiler, components, dsl
 import components as ours
 from components.kubeflow import (
     audio_example_gen,
+    dataset_audit,
+    dataset_report,
     default_image,
     image_example_gen,
     schema_export,
     shard_balancer,
     text_example_gen,
     train_input_check,
+    train_job,
     using_image,
 )
 from components.kubeflow.run import main
@@ -30,7 +33,10 @@ ALL = [
     text_example_gen,
     shard_balancer,
     schema_export,
+    dataset_audit,
+    dataset_report,
     train_input_check,
+    train_job,
 ]
 
 
@@ -145,7 +151,7 @@ def executor_input(folder: Path, **parameters) -> str:
         ({"input_base": "/x", "layout": "zip"}, "ConfigError: layout: expected one of"),
         ({"input_base": "/x", "quality": 0}, "ConfigError: quality: expected int from 1 to 100"),
         ({"input_base": "/x", "splits": {"a": 0.5}}, r"splits['a']: expected a whole number"),
-        ({"input_base": "s3://b/x"}, "got 's3://b/x'. Import it with kfp.dsl.importer"),
+        ({"input_base": "https://b/x"}, "got 'https://b/x'. Import it with kfp.dsl.importer"),
         ({"input_base": "/no/x"}, "InputError: input_base '/no/x': expected a folder"),
     ],
 )

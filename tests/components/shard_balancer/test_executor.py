@@ -408,6 +408,7 @@ def test_nothing_temporary_stays(stock, tmp_path):
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         "Split-eval",
         "Split-train",
+        "croissant.json",
         "datum_to_type_and_shape_mapping.json",
         "index",
         "manifest.json",

@@ -326,6 +326,7 @@ def test_nothing_of_the_place_or_the_work_is_left_in_the_dataset(convert):
     assert {name for name in names if not name.startswith("index/")} == {
         "Split-eval/data_tfrecord-00000-of-00001",
         "Split-train/data_tfrecord-00000-of-00001",
+        "croissant.json",
         "datum_to_type_and_shape_mapping.json",
         "manifest.json",
         "schema.pbtxt",

@@ -3,7 +3,7 @@
 from kfp import dsl
 from tfx import v1 as tfx
 
-from components import ImageExampleGen, ShardBalancer
+from components import DatasetReport, ImageExampleGen, ShardBalancer
 from components.kubeflow import image_example_gen, shard_balancer, text_example_gen
 
 RUNNER = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
@@ -31,10 +31,13 @@ def without_training() -> tfx.dsl.Pipeline:
     examples = images.outputs["examples"]
     balanced = ShardBalancer(examples=examples, num_shards=2)
     statistics = tfx.components.StatisticsGen(examples=balanced.outputs["balanced_examples"])
+    report = DatasetReport(
+        examples=balanced.outputs["balanced_examples"], statistics=statistics.outputs["statistics"]
+    )
     return tfx.dsl.Pipeline(
         pipeline_name="without-training",
         pipeline_root="unused",
-        components=[images, balanced, statistics],
+        components=[images, balanced, statistics, report],
         enable_cache=True,
         beam_pipeline_args=RUNNER,
     )

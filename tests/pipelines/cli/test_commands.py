@@ -44,7 +44,7 @@ def test_each_command_has_help_with_an_example(invoke, command):
     ("arguments", "said"),
     [
         (["inspct"], "No such command 'inspct'"),
-        (["inspect"], "Missing argument 'URI'"),
+        (["inspect"], "Missing argument 'URI...'"),
         (["inspect", "a", "--nonsense"], "No such option"),
         (["plan", "a", "--workers", "0"], "0 is not in the range"),
         (["verify", "a", "--processes", "x"], "'x' is not a valid integer"),
@@ -260,8 +260,9 @@ def test_compile_hands_over_what_was_asked(invoke, monkeypatch):
     assert "Error: name: expected lower case, got 'Bad'" in bad.stderr
     assert calls[0] == ("p.py:make", "p.yaml", "i", "r", None, {})
     assert invoke(*arguments, "--dataset-root", "/data", "--volume", "claim=/data").exit_code == 0
-    assert calls[-1][-1] == {"dataset_root": "/data", "volumes": {"claim": "/data"}}
-    assert invoke(*arguments, "--volume", "claim").exit_code == 2
+    assert calls[-1][-1] == {"dataset_root": "/data", "volumes": ["claim=/data"]}
+    assert invoke(*arguments, "--gpu", "Trainer=1", "--env", "A=b", "--env", "C=d").exit_code == 0
+    assert calls[-1][-1] == {"gpu": ["Trainer=1"], "env": ["A=b", "C=d"]}
 
 
 @pytest.mark.parametrize("command", ["convert a b", "lineage a", "runs", "compile a --image i"])

@@ -39,7 +39,7 @@ def here(tmp_path, monkeypatch):
         (["convert", "photos", "texts.csv/x"], 2, "got 'texts.csv/x', below the file"),
         (["convert", "photos", "photos"], 2, "expected a folder outside the input"),
         (["convert", "photos", "photos/out"], 2, "expected a folder outside the input"),
-        (["convert", "photos", "gs://bucket/out"], 2, "out: expected a local path"),
+        (["convert", "photos", "https://bucket/out"], 2, "out: expected a local path"),
         (["convert", "photos", "out", "--metadata", "empty"], 2, "File 'empty' is a directory"),
         (["convert", "photos/1.jpg", "out"], 1, "got an image. Give the folder that it is in"),
         (["inspect", "texts.csv"], 1, "expected the folder of a dataset"),

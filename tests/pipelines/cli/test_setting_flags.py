@@ -30,6 +30,7 @@ FLAGS = {  # words of the command line, and what `prepare` gets for them
     "layout": ("--layout csv", "csv"),
     "columns": ("--column a=b=int --column c=label", {"a=b": "int", "c": "label"}),
     "image_roots": ("--image-root a,b --image-root c", ["a,b", "c"]),
+    "tensors": ("--tensor a=int8[] --tensor b=float16[3,?]", {"a": "int8[]", "b": "float16[3,?]"}),
     "column_names": ('--columns text,"a, b"', ["text", "a, b"]),
     "header": ("--no-header", False),
     "vocabulary": ("--vocabulary cat,dog", ["cat", "dog"]),
@@ -67,7 +68,7 @@ def test_each_setting_has_a_flag():
     declared = {name for settings in SETTINGS.values() for name in settings_of(settings)}
     flags = {one.name for one in convert.params if isinstance(one, click.Option)}
     assert declared == {*FLAGS}
-    others = {"kind", "splits", "others", "metadata", "dry_run", "as_json"}
+    others = {"kind", "splits", "others", "beam_args", "metadata", "dry_run", "as_json"}
     assert flags - {"verbose"} == declared | others
 
 
@@ -86,6 +87,19 @@ def test_a_flag_gives_what_python_would(monkeypatch, name):
     CliRunner().invoke(app, ["convert", "photos", "out", *words])
     assert taken == {"kind": None, name: value}
     assert type(taken[name]) is type(value)
+
+
+def test_flags_of_beam_are_handed_on(monkeypatch):
+    taken = {}
+
+    def prepare(source, **options):
+        taken.update(options)
+        raise click.Abort
+
+    monkeypatch.setattr(pipelines.tools.conversion.settings, "prepare", prepare)
+    words = ["--beam-arg=--runner=FlinkRunner", "--beam-arg", "--parallelism=2"]
+    CliRunner().invoke(app, ["convert", "photos", "out", *words])
+    assert taken["beam_pipeline_args"] == ["--runner=FlinkRunner", "--parallelism=2"]
 
 
 @pytest.mark.parametrize("kind", SETTINGS)

@@ -21,6 +21,7 @@ WRONG = {  # settings: values that no kind of conversion takes
     "layout": ["foldr", 3, None, ["csv"]],
     "columns": [["a"], "a=int", {"a": "integer"}, {"a": None}, 3],
     "vocabulary": ["cat", 3, False, {"label": []}, ["a", "a"], [1], ["a\nb"]],
+    "tensors": [["a"], "a=int8[2]", {"a": "float3[2]"}, {"a": 3}, 3],
     "group_by": ["", 3, ["a"], True],
     "stratify": ["yes", 2, None, [True]],
     "seed": ["x", 1.5, None, True, 2**63, -(2**63) - 1],

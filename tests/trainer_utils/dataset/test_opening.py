@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import tensorflow as tf
+from fsspec.implementations.memory import MemoryFileSystem
 
 import trainer_utils
 from trainer_utils.dataset import open_dataset
@@ -369,6 +370,34 @@ def test_a_dataset_that_says_nothing_is_read_once_while_it_stays_as_it_is(
     assert len(read) == 8
     assert changed.records == {"train": 10, "eval": 1}
     assert changed.features["id"] == Feature(type="int", shape=(2,), dense=False)
+
+
+@pytest.mark.parametrize("name", ["ours", "stock"])
+def test_a_store_is_asked_for_listings_and_never_for_a_shard(request, in_memory, monkeypatch, name):
+    local: Path = request.getfixturevalue(name)
+    remote = in_memory(local, f"{local.parent.name}/{name}-asked")
+    open_dataset(remote)  # which reads the records of a stock one
+    asked: list[str] = []
+    for call in ("info", "ls", "open", "cat_file", "exists"):
+        original = getattr(MemoryFileSystem, call)
+
+        def note(self, path, *arguments, original=original, call=call, **settings):
+            if not (call == "info" and asked and asked[-1] == f"ls {path}"):  # no second request
+                asked.append(f"{call} {path}")
+            return original(self, path, *arguments, **settings)
+
+        monkeypatch.setattr(MemoryFileSystem, call, note)
+    assert open_dataset(remote).records == {"train": 10, "eval": 3}
+    assert not [request for request in asked if "data_tfrecord" in request]
+    assert sum(request.startswith("ls ") for request in asked) <= 1 + len(list(local.iterdir()))
+
+
+def test_a_change_in_a_store_is_seen_by_its_listing(stock, in_memory, serialize):
+    remote = in_memory(stock, f"{stock.parent.name}/changed")
+    assert open_dataset(remote).records == {"train": 10, "eval": 3}
+    write_stock(stock, "eval", [[serialize(id=[1, 2], text=[b"other"])]])
+    in_memory(stock, f"{stock.parent.name}/changed")
+    assert open_dataset(remote).records == {"train": 10, "eval": 1}
 
 
 def test_its_own_files_go_before_what_was_found_in_records(stock):

@@ -27,6 +27,8 @@ def test_cuts_hold_the_records_between_their_bounds(parts, bounds):
     assert [records(one) for one in cuts] == expected
     assert cuts == [cut(parts, start, stop) for start, stop in itertools.pairwise(bounds)]
     assert all(part.take for one in cuts for part in one)
+    positions = RecordPositions(parts)
+    assert cuts == [positions.cut(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
 @given(PARTS, st.integers(0, 50))

@@ -149,3 +149,26 @@ def test_reading_with_the_index_of_other_records_is_refused(written):
     lengths[100] += 1
     with pytest.raises(CorruptShardError, match="record 100, byte"):
         list(read_blocks(io.BytesIO(written[0]), path=PATH, lengths=lengths))
+
+
+def test_a_header_that_is_not_the_indexs_is_named(written):
+    data, _ = written
+    index = index_of(data)
+    index.check_headers(data, offset=0, path=PATH)
+    for number in (0, 7, len(index) - 1):
+        start = int(index.offsets[number])
+        for within in (0, 7, 8, 11):  # its length, and that one's sum
+            bad = bytearray(data)
+            bad[start + within] ^= 1
+            with pytest.raises(CorruptShardError, match=PATH) as caught:
+                index.check_headers(bytes(bad), offset=0, path=PATH)
+            assert (caught.value.record, caught.value.offset) == (number, start)
+
+
+def test_an_index_that_is_longer_or_shorter_than_it_says_is_refused(written):
+    good = index_of(written[0]).to_bytes()
+    for bad in (good + b"\0\0", good[:-1]):
+        with pytest.raises(
+            CorruptShardError, match=f"expected a record index of {len(good)} bytes"
+        ):
+            RecordIndex.from_bytes(bad, path="x")

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from tests.trainer_utils.format.test_manifest import MANIFEST
-from trainer_utils.format import DatasetError
+from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.layouts import find_layout
+from trainer_utils.format.sealing import FileDigest
 
 
 def found(*paths: str, **texts: str) -> dict[str, list[str]]:
@@ -115,3 +116,16 @@ def test_schema_exports_artifact_describes_shards_that_lie_elsewhere():
     texts = {"shard_info.json": json.dumps({"train": {path: 1}}), "example.schema.json": "{}"}
     layout = find_layout(dict.fromkeys(texts, 1), texts.__getitem__, uri="the-uri")
     assert [shard.path for shard in layout.shards["train"]] == [path]
+
+
+def test_a_file_that_is_not_the_manifests_is_not_believed():
+    types = '{"label": {"type": "int", "shape": [], "dense": true}}'
+    files = {"datum_to_type_and_shape_mapping.json": FileDigest.of(types.encode())}
+    manifest = Manifest(
+        shards=(), accounting={}, producer="", config={}, input_fingerprint="", files=files
+    )
+    texts = {"manifest.json": manifest.to_json(), next(iter(files)): types}
+    assert list(find_layout(dict.fromkeys(texts, 1), texts.__getitem__, uri="x").features or ())
+    texts[next(iter(files))] = types.replace("label", "lapel")
+    with pytest.raises(DatasetError, match=r"'x/datum_to_type.*expected \d+ bytes with checksum"):
+        find_layout(dict.fromkeys(texts, 1), texts.__getitem__, uri="x")

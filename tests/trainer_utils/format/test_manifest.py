@@ -1,6 +1,7 @@
 """The manifest: its form, and what it refuses."""
 
 import dataclasses
+import hashlib
 import json
 
 import google_crc32c
@@ -50,6 +51,17 @@ def test_a_manifest_of_version_1_is_as_it_was_and_one_half_of_each_is_refused():
         text = json.dumps(value, indent=2, sort_keys=True) + "\n"
         with pytest.raises(DatasetError, match="the/file"):
             Manifest.from_json(text, path="the/file")
+
+
+@pytest.mark.parametrize("manifest", [MANIFEST, SEALED], ids=["version 1", "version 2"])
+def test_its_digest_is_that_of_its_bytes_read_or_made(manifest):
+    text = manifest.to_json()
+    digest = hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    read = Manifest.from_json(text, path="x")
+    assert (manifest.digest, read.digest) == (digest, digest)
+    changed = dataclasses.replace(read, producer="other")
+    assert changed.digest == hashlib.blake2b(changed.to_json().encode(), digest_size=16).hexdigest()
+    assert changed.digest != digest
 
 
 def test_a_newer_format_is_told_from_damage():
@@ -109,3 +121,13 @@ def hostile() -> list[str]:
 def test_what_is_no_manifest_is_refused_with_its_path(text):
     with pytest.raises(DatasetError, match="some/manifest"):
         Manifest.from_json(text, path="some/manifest.json")
+
+
+def test_a_small_file_is_compared_with_its_sum():
+    SEALED.check_text("vocab/label.txt", "cat\n", path="x/vocab/label.txt")
+    SEALED.check_text("unknown", "anything", path="x")
+    MANIFEST.check_text("vocab/label.txt", "anything", path="x")  # version 1 has no sums
+    for other in ("cat", "bat\n", "", "cat\n\n"):
+        with pytest.raises(DatasetError, match=r"'x/vocab/label\.txt': expected 4 bytes") as caught:
+            SEALED.check_text("vocab/label.txt", other, path="x/vocab/label.txt")
+        assert caught.value.path == "x/vocab/label.txt"

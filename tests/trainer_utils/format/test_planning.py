@@ -6,7 +6,8 @@ import itertools
 import numpy as np
 import pytest
 
-from trainer_utils.format import keyed_hash, num_shards_for, permute, shard_bounds
+from trainer_utils.format import keyed_hash, num_shards_for, permute, planning, shard_bounds
+from trainer_utils.format.planning import keyed_hashes
 
 SMALL, LARGE = 1000, 70_001  # below and above where the way of permuting changes
 
@@ -85,3 +86,25 @@ def test_the_number_of_shards_comes_of_the_size_wished_for(records, size, target
     assert (
         num_shards_for(num_records=records, num_bytes=size, target_shard_bytes=target) == expected
     )
+
+
+@pytest.mark.parametrize("modulus", [1, 3, 2**31 - 1, 2**47 + 5])
+def test_hashes_of_many_are_those_of_each(modulus):
+    identities = [f"cats/{number}.jpg".encode() for number in range(100)]
+    digests = planning.keyed_digests(iter(identities), seed=-3, purpose="split")
+    hashes = [planning.keyed_hash(each, seed=-3, purpose="split") for each in identities]
+    assert [int(upper) << 64 | int(lower) for lower, upper in digests] == hashes
+    remainders = planning.remainders(digests, modulus)
+    assert remainders.tolist() == [number % modulus for number in hashes]
+    assert planning.keyed_digests([], seed=0, purpose="split").shape == (0, 2)
+
+
+def test_parts_of_a_whole_have_hashes_of_their_own():
+    def hashes(identity: bytes = b"a.csv", seed: int = 0, purpose: str = "split") -> list[int]:
+        found = keyed_hashes(np.arange(1000), identity=identity, seed=seed, purpose=purpose)
+        return found.tolist()
+
+    several = [hashes(), hashes(b"b.csv"), hashes(seed=1), hashes(purpose="shard")]
+    assert len({value for found in several for value in found}) == 4000
+    one = keyed_hashes(np.array([999]), identity=b"a.csv", seed=0, purpose="split")
+    assert one.tolist() == hashes()[999:]  # whatever else is asked at the same time

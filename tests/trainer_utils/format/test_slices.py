@@ -70,3 +70,14 @@ def test_another_spelling_finds_the_split(asked, there):
 def test_a_wrong_slice_is_refused_as_it_is_written(wrong, sentence):
     with pytest.raises(DatasetError, match=sentence):
         resolve_slices(wrong, {"train": 100, "eval": 20})
+
+
+@pytest.mark.parametrize("asked", ["val", "valid", "validation", "dev", "evaluation"])
+def test_other_spellings_find_a_split_or_a_suggestion(asked):
+    assert resolve_slices(f"{asked}[:2]", {"train": 5, "eval": 4}) == [SplitRange("eval", 0, 2)]
+    with pytest.raises(DatasetError, match=r"expected one of train. Did you mean 'train'"):
+        resolve_slices("tran", {"train": 5})
+    both = {"train": 5, "eval": 4, "val": 3, "dev": 2, "valid": 1, "validation": 1, "evaluation": 1}
+    del both[asked]
+    with pytest.raises(DatasetError, match=rf"split '{asked}': expected one of .*Did you mean "):
+        resolve_slices(asked, both)

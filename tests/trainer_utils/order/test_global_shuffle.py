@@ -50,3 +50,15 @@ def test_gzip_files_are_refused():
     layout = BatchLayout(num_records=4, batch_size=2, num_workers=1, remainder=None)
     with pytest.raises(ConfigError, match=r"gzip files.*a\.gz"):
         GlobalShuffle([FileRange("a.gz", 0, 4, True)], layout=layout, worker=0, seed=0)
+
+
+def test_what_was_worked_out_for_one_epoch_is_not_taken_for_another():
+    layout = BatchLayout(num_records=90, batch_size=9, num_workers=1, remainder=None)
+
+    def made() -> GlobalShuffle:
+        return GlobalShuffle([FileRange("a", 0, 90, True)], layout=layout, worker=0, seed=0)
+
+    one = made()
+    for epoch in (0, 1, 0):
+        rows = [one.positions(epoch, step).tolist() for step in range(layout.steps)]
+        assert rows == [made().positions(epoch, step).tolist() for step in range(layout.steps)]

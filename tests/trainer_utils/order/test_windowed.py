@@ -5,6 +5,7 @@ import itertools
 import pytest
 
 from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.order import windowed
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.windowed import Windowed
 
@@ -13,10 +14,19 @@ RANGES = [FileRange(f"shard-{n}", 0, size, True) for n, size in enumerate(SIZES)
 RECORDS = sum(SIZES)
 
 
-def batches(workers: int, epoch: int, *, seed: int = 0, window: int = 192) -> list[list[int]]:
+def batches(
+    workers: int, epoch: int, *, seed: int = 0, window: int = 192, keeps_pairs: bool = False
+) -> list[list[int]]:
     layout = BatchLayout(num_records=RECORDS, batch_size=24, num_workers=workers, remainder=None)
     each = [
-        Windowed(RANGES, layout=layout, worker=w, window_records=window, seed=seed)
+        Windowed(
+            RANGES,
+            layout=layout,
+            worker=w,
+            window_records=window,
+            seed=seed,
+            keeps_pairs=keeps_pairs,
+        )
         for w in range(workers)
     ]
     return [
@@ -41,6 +51,19 @@ def test_batches_are_the_same_on_any_number_of_workers(workers):
         assert sorted(one) == sorted(several)
 
 
+@pytest.mark.parametrize("workers", [2, 3, 4, 6, 12])
+def test_pairs_of_rows_are_the_same_on_any_number_of_workers(workers):
+    def pairs(batch: list[int]) -> set[tuple[int, int]]:
+        return set(zip(batch[::2], batch[1::2], strict=True))
+
+    full = RECORDS // 24
+    alone, several = (batches(n, 1, keeps_pairs=True)[:full] for n in (1, workers))
+    assert [pairs(batch) for batch in alone] == [pairs(batch) for batch in several]
+    plain = batches(1, 1)[:full]
+    assert [pairs(batch) for batch in plain] != [pairs(batch) for batch in alone]
+    assert [sorted(batch) for batch in plain] == [sorted(batch) for batch in alone]
+
+
 def test_epochs_and_seeds_have_orders_of_their_own():
     orders = [rows_of(batches(1, 0)), rows_of(batches(1, 1)), rows_of(batches(1, 0, seed=1))]
     assert orders[0] == rows_of(batches(1, 0))
@@ -58,3 +81,26 @@ def test_windows_keep_to_the_limit_and_follow_one_another():
     assert max(steps) * 24 <= 480
     for window, (start, stop) in enumerate(itertools.pairwise(starts)):
         assert {strategy.window_of(step) for step in range(start, stop)} == {window}
+
+
+def test_every_lane_of_every_epoch_has_a_seed_of_its_own():
+    seeds = {
+        windowed._seed(seed, epoch, lane)
+        for seed in (0, 1)
+        for epoch in (0, 1)
+        for lane in range(8)
+    }
+    assert len(seeds) == 32
+
+
+def test_every_window_of_an_epoch_has_an_order_of_its_own():
+    layout = BatchLayout(num_records=3000, batch_size=10, num_workers=1, remainder=None)
+    ranges = [FileRange("a", 0, 3000, True)]
+    strategy = Windowed(ranges, layout=layout, worker=0, window_records=600, seed=0)
+    windows = [
+        strategy.places(0, window).rows.tolist() for window in range(len(strategy.starts) - 1)
+    ]
+    alike = [(a, b) for a, b in itertools.combinations(windows, 2) if len(a) == len(b)]
+    assert alike
+    for one, other in alike:
+        assert sum(a == b for a, b in zip(one, other, strict=True)) < len(one) / 4

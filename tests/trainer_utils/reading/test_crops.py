@@ -10,10 +10,13 @@ import tensorflow as tf
 from trainer_utils.reading.crops import (
     DCT_RATIOS,
     CropBox,
+    are_mirrored,
     centre_box,
     dct_ratio_index,
     inner_extent,
+    is_mirrored,
     random_box,
+    random_boxes,
 )
 
 EXTENTS = [(1, 1), (1, 9), (7, 1), (8, 8), (9, 16), (37, 21), (480, 640), (333, 1000)]
@@ -107,6 +110,19 @@ def test_a_random_box_is_its_seeds_own():
     first, again = boxes((480, 640), 20), boxes((480, 640), 20)
     np.testing.assert_array_equal(first, again)
     assert len({tuple(box) for box in first}) == 20
+
+
+def test_what_is_drawn_of_many_images_at_once_is_what_is_drawn_of_each():
+    extents = [(480, 640), (90, 500), (1, 1), (333, 333)]
+    shapes = tf.constant([(*extent, 3) for extent in extents])
+    seeds = tf.constant([(number, 7) for number in range(len(extents))], tf.int64)
+    together = np.concatenate(random_boxes(shapes, seeds, (0.08, 1.0), (3 / 4, 4 / 3)), axis=1)
+    for extent, number, box in zip(extents, range(len(extents)), together, strict=True):
+        np.testing.assert_array_equal(box, boxes(extent, number + 1)[-1])
+    mirrored = are_mirrored(tf.constant([(number, 7) for number in range(32)], tf.int64))
+    expected = [bool(is_mirrored(tf.constant((n, 7), tf.int64))) for n in range(32)]
+    assert mirrored.numpy().tolist() == expected
+    assert 0 < sum(expected) < 32
 
 
 def test_of_an_image_too_long_for_the_aspect_the_whole_is_taken():

@@ -122,9 +122,7 @@ def test_raw_pixels_are_augmented_too(tmp_path, photos, write_dataset):
     assert sum(are_equal(epoch(read(uri, **AUGMENTED)), epoch(read(uri, **AUGMENTED, seed=1)))) <= 1
 
 
-@pytest.mark.parametrize(
-    "settings", [AUGMENTED, {"flip": True}, {"image_size": (8, 8), "resize": "pad"}]
-)
+@pytest.mark.parametrize("settings", [AUGMENTED, {"image_size": (8, 8), "resize": "pad"}])
 def test_boxes_are_refused_beside_images_that_they_do_not_fit(
     tmp_path, photos, write_dataset, settings
 ):

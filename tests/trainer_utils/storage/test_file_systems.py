@@ -1,4 +1,4 @@
-"""Every operation of `storage`, alike on the local disk and on a file system of fsspec."""
+"""Every operation of `storage`, alike on the local disk, in object stores and through fsspec."""
 
 import os
 import subprocess
@@ -16,11 +16,16 @@ REPOSITORY = Path(__file__).parents[3]
 NAMES = ["a.bin", "b/c.txt", "b/d e.txt", "b/[x]*?.txt", "b/ü/deep.bin"]
 
 
-@pytest.fixture(params=["local", "memory"])
-def base(request, tmp_path) -> str:
+@pytest.fixture(params=["local", "memory", "s3", "gs"])
+def base(request, tmp_path, monkeypatch) -> str:
     """An empty folder."""
     if request.param == "local":
         return str(tmp_path / "base[1]")
+    if request.param in ("s3", "gs"):
+        store = request.getfixturevalue(f"{request.param}_store")
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        return f"{store.base}/{uuid.uuid4().hex}/base[1]"
     return f"memory://{uuid.uuid4().hex}/base[1]"
 
 
@@ -97,6 +102,18 @@ def test_a_change_of_a_file_changes_its_version(filled):
     assert storage.file_version(path) == before
     write(path, b"other")
     assert storage.file_version(path) != before
+
+
+def test_a_listing_says_the_version_of_a_file_or_nothing(filled):
+    path = storage.join(filled, "a.bin")
+
+    def listed() -> str:
+        return next(entry.version for entry in storage.list_folder(filled) if entry.name == "a.bin")
+
+    before = listed()
+    assert listed() == before
+    write(path, b"other")
+    assert (listed() != before) is bool(before)
 
 
 @pytest.mark.parametrize("error", [ValueError, KeyboardInterrupt])

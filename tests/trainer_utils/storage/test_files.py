@@ -19,7 +19,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.reject_errors import reject_errors
 from components.common.rejects import RejectedInputError
-from trainer_utils.storage import find_file, list_files, open_for_reading
+from trainer_utils.storage import find_file, list_files, open_for_reading, write_atomically
 
 SIZE = 1000
 
@@ -448,3 +448,17 @@ def test_the_user_may_always_end_the_run(error):
 def test_a_reject_stays_what_it_is():
     with pytest.raises(RejectedInputError, match="NOT_AUDIO: x"), reject_errors():
         raise RejectedInputError("NOT_AUDIO", "x")
+
+
+# --- What is written ---
+
+
+def test_an_error_while_a_file_is_written_names_it_and_leaves_nothing(tmp_path):
+    def write() -> None:
+        with write_atomically(str(tmp_path / "wanted"), temporary_folder=str(tmp_path)) as stream:
+            stream.write(b"half")
+            raise OSError(28, os.strerror(28))
+
+    with pytest.raises(OSError, match=r"No space left on device: '.*wanted'"):
+        write()
+    assert not list(tmp_path.iterdir())

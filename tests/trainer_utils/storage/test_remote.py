@@ -60,14 +60,30 @@ def test_a_typo_makes_no_bucket(monkeypatch):
         def makedirs(self, path, exist_ok=False):
             raise AssertionError(path)
 
-    monkeypatch.setattr(remote, "url_to_fs", lambda url: (Store(), url.partition("://")[2]))
+    monkeypatch.setattr(remote, "url_to_fs", lambda url, **_: (Store(), url.partition("://")[2]))
     for scheme in ("gs", "s3", "az"):
         storage.make_folder(f"{scheme}://bukcet/folder")
 
 
-@pytest.mark.parametrize(("scheme", "extra"), [("gs", "gcs"), ("gcs", "gcs"), ("s3", "s3")])
+@pytest.mark.parametrize(
+    ("scheme", "extra"),
+    [
+        ("gs", "gcs"),
+        ("gcs", "gcs"),
+        ("s3", "s3"),
+        ("minio", "s3"),
+        ("az", "azure"),
+        ("hf", "hf"),
+        ("https", "https"),
+    ],
+)
 def test_a_missing_package_is_named_by_its_extra(monkeypatch, scheme, extra):
-    for package in ("gcsfs", "s3fs"):
-        monkeypatch.setitem(sys.modules, package, None)
+    from trainer_utils.storage import remote
+
+    def find_none(url, **settings):
+        raise (ValueError if scheme == "minio" else ImportError)("there is none")
+
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    monkeypatch.setattr(remote, "url_to_fs", find_none)
     with pytest.raises(ConfigError, match=rf"'{scheme}://b/x'.*tfx-shards\[{extra}\]"):
         storage.read_bytes(f"{scheme}://b/x")

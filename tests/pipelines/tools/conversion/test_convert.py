@@ -94,6 +94,6 @@ def test_a_place_that_cannot_be_written_to_is_refused(pictures, tmp_path):
     with pytest.raises(ConfigError, match="out: expected a folder, got the file"):
         pipelines.convert(pictures, str(tmp_path / "file"))
     with pytest.raises(ConfigError, match="out: expected a local path"):
-        pipelines.convert(pictures, "gs://bucket/out")
+        pipelines.convert(pictures, "https://bucket/out")
     with pytest.raises(InputError, match="expected a file or a folder, found none"):
         pipelines.convert(tmp_path / "none", str(tmp_path / "out"))

@@ -1,6 +1,8 @@
 """A dry run says what a run then makes."""
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -53,3 +55,23 @@ def test_a_dry_run_of_sounds(clips):
     assert (planned.kind, planned.layout) == ("audio", "folder")
     assert set(planned.splits) == {"a", "b"}
     assert planned.to_json()["splits"]["a"]["num_shards"] == 1
+
+
+@pytest.mark.parametrize("command", ["{pictures} --kind image", "{table} --splits a=1,b=1"])
+def test_a_dry_run_does_without_tfx(pictures, tmp_path, command):
+    (tmp_path / "a.csv").write_text("text,label\na,b\nc,d\n")
+    arguments = command.format(pictures=pictures, table=tmp_path / "a.csv").split()
+    code = (
+        "import sys\n"
+        "from pipelines.cli.app import main\n"
+        f"sys.argv = ['tfx-shards', 'convert', *{arguments!r}, '--dry-run']\n"
+        "try:\n    main()\n"
+        "except SystemExit as error:\n    assert not error.code, error.code\n"
+        "print('heavy:', *({'tfx', 'tensorflow', 'ml_metadata'} & {*sys.modules}))\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert "records a shard" in ran.stdout
+    assert ran.stdout.splitlines()[-1] == "heavy:"

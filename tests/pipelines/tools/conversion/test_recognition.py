@@ -160,14 +160,14 @@ def test_of_too_many_files_it_says_how_many_there_are_at_least(tmp_path, monkeyp
 def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path, names):
     from tfx.proto import example_gen_pb2
 
-    from components.example_gen.inputs import locate
+    from components.example_gen.inputs import locate, patterns_of
 
     write(tmp_path, dict.fromkeys(names, b"x"))
     calls = [
         lambda: recognise(str(tmp_path), {}),
         lambda: locate(
             str(tmp_path),
-            example_gen_pb2.Input(splits=[{"name": "all", "pattern": "*"}]),
+            patterns_of(example_gen_pb2.Input(splits=[{"name": "all", "pattern": "*"}])),
             is_source_file=lambda path: False,
         ),
     ]

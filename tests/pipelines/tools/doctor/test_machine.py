@@ -4,23 +4,8 @@ import os
 import shutil
 import types
 
-from pipelines.tools.doctor.machine import disk_check, machine_checks, memory_limit
+from pipelines.tools.doctor.machine import disk_check, machine_checks
 from tests.pipelines.tools.doctor.checks import by_name
-
-
-def test_the_least_limit_of_all_cgroups_above_counts(tmp_path):
-    inner = tmp_path / "pod/container"
-    inner.mkdir(parents=True)
-    assert memory_limit(tmp_path, "/pod/container") is None
-    (inner / "memory.max").write_text("max\n")
-    assert memory_limit(tmp_path, "/pod/container") is None
-    (tmp_path / "pod/memory.max").write_text("2000000000\n")
-    assert memory_limit(tmp_path, "/pod/container") == 2_000_000_000
-    (inner / "memory.max").write_text("1000000000\n")
-    assert memory_limit(tmp_path, "/pod/container") == 1_000_000_000
-    (tmp_path / "memory").mkdir()  # version 1
-    (tmp_path / "memory/memory.limit_in_bytes").write_text(str(2**63 - 4096))
-    assert memory_limit(tmp_path, "/") is None
 
 
 def test_little_memory_disk_and_shared_memory_are_told(monkeypatch):

@@ -53,10 +53,14 @@ def test_a_whole_dataset_is_good(whole_dataset):
         ),
         (
             lambda d: flip(d / "index/eval-00000-of-00001.npy", -1),
-            EVAL,
+            "index/eval-00000-of-00001.npy",
             "expected the index of 5 records",
         ),
-        (lambda d: (d / "index/eval-00000-of-00001.npy").unlink(), EVAL, "npy.*is missing"),
+        (
+            lambda d: (d / "index/eval-00000-of-00001.npy").unlink(),
+            "index/eval-00000-of-00001.npy",
+            "npy.*is missing",
+        ),
         (
             lambda d: rewrite(d / "shard_info.json", lambda v: v["eval"].update({EVAL: 4})),
             "shard_info.json",

@@ -1,0 +1,148 @@
+"""Chains of augmentation of 224 x 224 photos: ours against the same in Keras's layers.
+
+    python benchmarks/augment.py        # 256 photos from scikit-learn's two, in batches of 64
+
+What is measured is the chain alone, on decoded pixels in memory, as a function of `tf.data` runs
+it: us of CPU an image, all threads together, the best of several turns one after the other. Keras's
+layers draw for a batch from a generator of their own, so an image's changes depend on the batch
+that it is in; MixUp and CutMix of ours are measured with their pairs and labels.
+"""
+
+import argparse
+import time
+from collections.abc import Callable
+
+import keras
+import numpy as np
+import tensorflow as tf
+from sklearn.datasets import load_sample_images
+
+from trainer_utils.reading.augmentation.chain import Augmentation
+from trainer_utils.reading.augmentation.mixing import KEYS, Mixer
+from trainer_utils.reading.augmentation.pixels import PixelChain
+
+_BATCH, _SIDE = 64, 224
+Change = Callable[[tf.Tensor, tf.Tensor, tf.Tensor], tf.Tensor]
+
+
+def ours(chain: list[object]) -> Change:
+    """As `input_fn` does it."""
+    parsed = Augmentation.of(chain)
+    pixels = PixelChain(parsed.pixels)
+    mixer = Mixer(parsed.mixing, ["image"], "label") if parsed.mixing else None
+
+    def change(images: tf.Tensor, labels: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        images = pixels.apply(images, keys)
+        if mixer is not None:
+            return mixer.mix({"image": images, "label": labels, KEYS: keys})
+        return images
+
+    return change
+
+
+def kerass(*layers: keras.layers.Layer, mixes: bool = False) -> Change:
+    """The same of Keras's layers."""
+
+    def change(images: tf.Tensor, labels: tf.Tensor, keys: tf.Tensor) -> tf.Tensor:
+        if mixes:
+            value = {"images": tf.cast(images, tf.float32), "labels": labels}
+            for layer in layers:
+                value = layer(value, training=True)
+            return {**value, "images": tf.cast(value["images"], tf.uint8)}
+        for layer in layers:
+            images = layer(images, training=True)
+        return tf.cast(images, tf.uint8)
+
+    return change
+
+
+def peers() -> dict[str, tuple[Change, Change | None]]:
+    """Ours and Keras's by name; None where this Keras has no such layer."""
+
+    def keras_or_none(name: str, *, mixes: bool = False, **settings: object) -> Change | None:
+        layer = getattr(keras.layers, name, None)
+        return layer and kerass(layer(**settings), mixes=mixes)
+
+    whole = (0, 255)
+    return {
+        "colour 0.4": (
+            ours([("colour", 0.4)]),
+            keras_or_none(
+                "RandomColorJitter",
+                value_range=whole,
+                brightness_factor=0.4,
+                contrast_factor=0.4,
+                saturation_factor=(0.3, 0.7),
+            ),
+        ),
+        "rotation 15": (
+            ours([("rotation", 15)]),
+            keras_or_none("RandomRotation", factor=15 / 360, fill_mode="constant"),
+        ),
+        "grey 0.5": (ours([("grey", 0.5)]), keras_or_none("RandomGrayscale", factor=0.5)),
+        "blur, sigma 1": (
+            ours([("blur", 1, 1)]),
+            keras_or_none(
+                "RandomGaussianBlur", factor=1.0, kernel_size=7, sigma=1.0, value_range=whole
+            ),
+        ),
+        "cutout 0.25": (
+            ours([("cutout", 0.25)]),
+            keras_or_none("RandomErasing", factor=1.0, scale=0.0625, fill_value=0.0),
+        ),
+        "randaugment 2, 9": (
+            ours([("randaugment", 2, 9)]),
+            keras_or_none("RandAugment", value_range=whole, num_ops=2, factor=0.9),
+        ),
+        "mixup 0.2": (ours([("mixup", 0.2)]), keras_or_none("MixUp", mixes=True, alpha=0.2)),
+        "cutmix 1": (ours([("cutmix", 1.0)]), keras_or_none("CutMix", mixes=True, factor=1.0)),
+    }
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--batches", type=int, default=4)
+    parser.add_argument("--runs", type=int, default=5)
+    arguments = parser.parse_args()
+    count = arguments.batches * _BATCH
+    images = photos(count)
+    labels = np.eye(1000, dtype=np.float32)[np.arange(count) % 1000]
+    keys = np.stack([np.arange(count) * 7919, np.zeros(count, int)], axis=1)
+    given = tf.data.Dataset.from_tensor_slices((images, labels, keys)).batch(_BATCH).cache()
+    print(f"TensorFlow {tf.__version__}, Keras {keras.__version__}; us of CPU an image, of {count}")
+    print("| | ours | Keras's layer | ratio |\n|---|---:|---:|---:|")
+    for name, (own, other) in peers().items():
+        datasets = [given.map(change) for change in (own, other) if change is not None]
+        best = [float("inf")] * len(datasets)
+        for run in range(arguments.runs + 1):
+            for number, dataset in enumerate(datasets):
+                spent = cpu_of(dataset) / count * 1e6
+                best[number] = min(best[number], spent) if run else best[number]
+        theirs = f"{best[1]:.0f} | {best[1] / best[0]:.1f}x" if len(best) > 1 else "none |"
+        print(f"| {name} | {best[0]:.0f} | {theirs} |", flush=True)
+
+
+def cpu_of(dataset: tf.data.Dataset) -> float:
+    """Seconds of CPU to go through it once."""
+    started = time.process_time()
+    for _ in dataset:
+        pass
+    return time.process_time() - started
+
+
+def photos(count: int) -> np.ndarray:
+    """Different parts of two photos, `(count, 224, 224, 3) uint8`."""
+    random = np.random.default_rng(0)
+    sources = load_sample_images().images
+    return np.stack(
+        [
+            sources[n % 2][top : top + _SIDE, left : left + _SIDE]
+            for n in range(count)
+            for top, left in [(random.integers(427 - _SIDE), random.integers(640 - _SIDE))]
+        ]
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,225 @@
+"""Reading from a bucket, against the same files on the local disk: rate, bound, bytes, faults.
+
+    python benchmarks/remote_input.py --workdir bench --count 3000
+
+A real S3 server on this machine (`make stores`), behind a proxy that adds 20 ms to each request. In
+one run:
+
+- images/s from a cache that holds all, after an epoch that fills it, by the local rate;
+- bytes fetched over three epochs with room for half of the data, by the offline optimum (Belady's)
+  for the very order that was read, over the same parts;
+- the most that the cache's folder ever took, watched from outside;
+- whether every record came once with 1% of the requests dropped, 1% answered by 503, 1% cut, and a
+  reader killed in the middle;
+- seconds until the first batch of shards of 128 MiB.
+"""
+
+import argparse
+import collections
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).parents[1]
+sys.path.insert(0, str(REPOSITORY))  # for the servers of the tests
+
+# First of all: some packages that the others import have a package `tests` too.
+# isort: off
+from tests.object_stores import faulty, s3_server  # noqa: E402
+from common import compare, make_jpegs  # noqa: E402
+from image_input import convert, drain, ours  # noqa: E402
+
+# isort: on
+from trainer_utils import input_fn, storage  # noqa: E402
+from trainer_utils.dataset.selection import open_sources  # noqa: E402
+from trainer_utils.reading.shard_parts import Part, ShardParts  # noqa: E402
+
+_EPOCHS = 3
+_LARGE_SHARD = 128 << 20
+_READER = """
+import sys
+from trainer_utils import input_fn
+uri, folder, most, start = sys.argv[1:]
+batches = input_fn(uri, features="filename", batch_size=64, repeat=2, start_step=int(start),
+                   cache_dir=folder, cache_bytes=int(most))
+for batch in batches:
+    print(b"\\t".join(batch.numpy().tolist()).decode(), flush=True)
+"""
+
+
+def upload(folder: str, uri: str) -> None:
+    """Copies a dataset to a bucket."""
+    for file in storage.list_files(folder):
+        with storage.write_atomically(f"{uri}/{file.path}", temporary_folder=uri) as stream:
+            stream.write(storage.read_bytes(f"{folder}/{file.path}"))
+
+
+def offline_optimum(uses: Sequence[Part], capacity: int) -> int:
+    """Bytes to fetch where what is used last in the future goes first, or is not kept at all."""
+    following = collections.defaultdict(collections.deque)
+    for position, part in enumerate(uses):
+        following[part].append(position)
+    kept: dict[Part, float] = {}
+    fetched = 0
+    for part in uses:
+        following[part].popleft()
+        size = part.end - part.begin
+        if part not in kept:
+            fetched += size
+        kept[part] = following[part][0] if following[part] else float("inf")
+        while sum(p.end - p.begin for p in kept) > capacity:
+            del kept[max(kept, key=lambda p: kept[p])]
+    return fetched
+
+
+def uses_of(uri: str, epochs: int, folder: Path, **settings: Any) -> list[Part]:
+    """The parts that an input reads, in the order of the plan."""
+    dataset = input_fn(uri, features="filename", cache_dir=str(folder), **settings)
+    strategy = dataset.input_pipeline.order.strategy(0)
+    (source,) = open_sources(uri, None)
+    shards = [shard for group in source.dataset.shards.values() for shard in group]
+    parts = ShardParts(shards)
+    uses = []
+    for epoch in range(epochs):
+        found = []
+        for lane in strategy.reads(epoch, 0).lanes:
+            position = 0
+            for piece in lane:
+                for part in parts.within(piece.path, piece.skip, piece.skip + piece.take):
+                    found.append((position + max(part.first - piece.skip, 0), part))
+                position += piece.take
+        uses += [part for _, part in sorted(found)]
+    return uses
+
+
+@contextlib.contextmanager
+def watched(folder: Path) -> Iterator[list[int]]:
+    """What a folder takes while something else runs; the most of it comes last."""
+    seen, ended = [0], threading.Event()
+
+    def watch() -> None:
+        while not ended.wait(0.002):
+            total = 0
+            for file in folder.rglob("*"):
+                with contextlib.suppress(FileNotFoundError):
+                    total += file.stat().st_blocks * 512
+            seen[0] = max(seen[0], total)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        yield seen
+    finally:
+        ended.set()
+        thread.join()
+
+
+def rates(local: str, remote: str, workdir: Path, count: int, megabytes: float) -> None:
+    """Images/s from the warm cache by those from the disk."""
+    folder = str(workdir / "all")
+    drain(input_fn(remote, "train", batch_size=64, features="filename", cache_dir=folder))
+    peers = {"local disk": ours(local, 1), "bucket, warm": ours(remote, 1, cache_dir=folder)}
+    compare(peers, records=count, megabytes=megabytes, target=workdir / "target")
+
+
+def bytes_over_epochs(remote: str, store: Any, workdir: Path, size: int) -> None:
+    """What three epochs fetch with room for half, and what they had to."""
+    folder, most = workdir / "half", size // 2
+    uses = uses_of(remote, _EPOCHS, workdir / "plan", batch_size=64)
+    optimum = offline_optimum(uses, most)
+    store.counts(reset=True)
+    with watched(folder) as seen:
+        drain(
+            input_fn(
+                remote,
+                features="filename",
+                batch_size=64,
+                repeat=_EPOCHS,
+                cache_dir=str(folder),
+                cache_bytes=most,
+            )
+        )
+    fetched = store.counts()["bytes_down"]
+    print(f"\n{_EPOCHS} epochs of {size:,} bytes, room for {most:,}:")
+    print(f"  fetched {fetched:,}, offline optimum {optimum:,}: {fetched / optimum:.3f}")
+    print(f"  most that the folder took {seen[0]:,}: {seen[0] / most:.3f} of the bound")
+
+
+def once_under_faults(local: str, remote: str, store: Any, workdir: Path, size: int) -> None:
+    """Reads two epochs through faults, with one reader killed."""
+    folder = workdir / "faults"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    for fault in ("drop", "busy", "cut"):
+        store.ask(f"set?{fault}=0.01")
+
+    def start(step: int) -> "subprocess.Popen[str]":
+        arguments = [remote, str(folder), str(size // 2), str(step)]
+        command = [sys.executable, "-c", _READER, *arguments]
+        return subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True)
+
+    with watched(folder) as seen, start(0) as reader:
+        lines = [reader.stdout.readline() for _ in range(11)]
+        reader.send_signal(signal.SIGKILL)
+        reader.communicate()
+        with start(11) as other:
+            lines += other.communicate()[0].splitlines()
+    for fault in ("drop", "busy", "cut"):
+        store.ask(f"set?{fault}=0")
+    found = [name for line in lines for name in line.strip().split("\t")]
+    expected = input_fn(local, features="filename", batch_size=64, repeat=2)
+    names = [name.decode() for batch in expected for name in batch.numpy().tolist()]
+    same = "the same records in the same order" if found == names else "OTHER RECORDS"
+    print(f"\nfaults of 3% of the requests, and SIGKILL: {same} as from the disk ({len(found)})")
+    print(
+        f"  most that the folder took: {seen[0] / (size // 2):.3f} of the bound; {store.counts()}"
+    )
+
+
+def first_batch(local: str, base: str, workdir: Path) -> None:
+    """Seconds from `input_fn` to a batch, of shards of 128 MiB."""
+    upload(local, f"{base}/large")
+    for shuffle in (True, False):
+        began = time.perf_counter()
+        folder = str(workdir / f"first-{shuffle}")
+        dataset = input_fn(
+            f"{base}/large", features="filename", batch_size=64, shuffle=shuffle, cache_dir=folder
+        )
+        next(iter(dataset))
+        print(f"first batch, shuffle={shuffle}: {time.perf_counter() - began:.2f} s")
+
+
+def main() -> None:
+    """Measures and prints."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workdir", type=Path, default=Path("bench"))
+    parser.add_argument("--count", type=int, default=3_000)
+    arguments = parser.parse_args()
+    workdir = arguments.workdir.resolve()
+    photos = workdir / f"photos-{arguments.count}"
+    megabytes = make_jpegs(photos, count=arguments.count)
+    small = convert(photos, workdir / f"small-{arguments.count}", target_shard_bytes=32 << 20)
+    large = convert(photos, workdir / f"large-{arguments.count}", target_shard_bytes=_LARGE_SHARD)
+    size = sum(file.size for file in storage.list_files(f"{small}/Split-train"))
+    with tempfile.TemporaryDirectory(dir=workdir) as name:
+        temporary = Path(name)
+        with s3_server(temporary / "server") as store, faulty(store, delay=0.02) as proxy:
+            os.environ.update(proxy.environment)
+            remote = f"{store.base}/small"
+            upload(small, remote)
+            input_fn(remote, features="filename", cache_dir=str(temporary / "warm"))
+            first_batch(large, store.base, temporary)
+            rates(small, remote, temporary, arguments.count, megabytes)
+            bytes_over_epochs(remote, proxy, temporary, size)
+            once_under_faults(small, remote, proxy, temporary, size)
+
+
+if __name__ == "__main__":
+    main()

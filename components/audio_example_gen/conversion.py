@@ -1,0 +1,35 @@
+"""The steps of AudioExampleGen: what is its own of the conversion of files.
+
+conversion = make_conversion(exec_properties, InputSelection(base="clips/"), make_pipeline)
+"""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from components.audio_example_gen.settings import AudioSettings
+from components.common.settings import ExecProperties
+from components.example_gen.file_conversion import FileConversion
+from components.example_gen.inputs import InputSelection
+from components.example_gen.settings import LISTS
+from components.example_gen.simple_layouts import names_at_top
+
+__all__ = ["AudioConversion", "make_conversion"]
+
+
+def make_conversion(
+    properties: ExecProperties, selection: InputSelection, make_pipeline: Callable[[], Any]
+) -> FileConversion:
+    """The steps for what the execution properties ask."""
+    return AudioConversion(AudioSettings.from_properties(properties), selection, make_pipeline)
+
+
+class AudioConversion(FileConversion):
+    """Sounds, and lists of them."""
+
+    unit, media = "sounds", "audio"
+
+    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
+        return (
+            f"Looked for a list of sounds ({', '.join(LISTS)}), and sounds in folders; "
+            f"at its top: {names_at_top(names)}."
+        )

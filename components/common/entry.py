@@ -1,0 +1,93 @@
+"""One input, and what makes its example: bytes of files, and values of columns.
+
+Entry("cat/1.jpg", split=None, blobs=(Blob("cat/1.jpg", size=81_234),), values=("cat",))
+Column("label", "label")          # what that value is
+
+Workers get these; so nothing heavy is imported here.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+from trainer_utils.format import ConfigError
+
+__all__ = ["KINDS", "Blob", "BlobColumn", "Column", "Entry", "ExcludedInput", "Value"]
+
+KINDS = ("int", "float", "string", "label")
+Scalar = int | float | str
+Value = Scalar | tuple[Scalar, ...] | None
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Column:
+    """A feature that the inputs give a value for.
+
+    Args:
+        name: the feature's.
+        kind: `int`, `float`, `string`, or `label`: strings that become ids of a vocabulary.
+        is_list: its values are tuples; else single values, or None where missing.
+        length: of a list, where all have that many values by nature, as a vector has; else None.
+    """
+
+    name: str
+    kind: str
+    is_list: bool = False
+    length: int | None = None
+
+    def __post_init__(self) -> None:
+        if self.kind not in KINDS:
+            raise ConfigError(
+                f"columns[{self.name!r}]: expected one of {', '.join(KINDS)}, got {self.kind!r}"
+            )
+
+
+class Blob(NamedTuple):
+    """Bytes that are read when their shard is written: a file, or a part of one.
+
+    Args:
+        path: relative to the input base, with `/`; below another root the whole path or url.
+        size: in bytes; of a row about so many.
+        offset: of a member of an archive, where its bytes begin.
+        row: of a Parquet file, the number of the row.
+        column: and the name of its column.
+    """
+
+    path: str
+    size: int
+    offset: int | None = None
+    row: int | None = None
+    column: str | None = None
+
+
+class BlobColumn(NamedTuple):
+    """A feature whose bytes come from files: its name, and `image`, `label_map` or `audio`."""
+
+    name: str
+    kind: str
+
+
+class Entry(NamedTuple):
+    """One input that should become an example.
+
+    Args:
+        name: what it is known by, unique: the file's path relative to the input base, or
+            `<archive or table>/<key or row>`. Bytes that are not UTF-8 are surrogates.
+        split: the split it names, or None where a hash decides.
+        blobs: one for each of `Listing.blobs`.
+        values: one for each of `Listing.columns`.
+    """
+
+    name: str
+    split: str | None
+    blobs: tuple[Blob, ...]
+    values: tuple[Value, ...] = ()
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ExcludedInput:
+    """One input that will not be read; `code` is None where it is skipped on purpose."""
+
+    name: str
+    split: str | None
+    code: str | None
+    detail: str

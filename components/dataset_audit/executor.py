@@ -1,0 +1,106 @@
+"""Audits an Examples artifact, and writes what was found as TFX's anomalies and as JSON."""
+
+import json
+import posixpath
+from collections.abc import Sequence
+
+from absl import logging
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+from tfx import types
+from tfx.dsl.components.base import base_executor
+from tfx.types import artifact_utils
+
+from components.common.settings import ExecProperties
+from components.common.summaries import working_folder
+from components.dataset_audit.settings import AuditSettings
+from trainer_utils.auditing import KINDS, Audit, Finding, audit_dataset
+from trainer_utils.format.naming import SPLIT_PREFIX
+from trainer_utils.storage import join, make_folder, remove_tree, write_atomically
+
+__all__ = ["FINDINGS_FILE", "Executor"]
+
+FINDINGS_FILE = "findings.json"
+_ANOMALIES_FILE = "SchemaDiff.pb"  # as TFX's ExampleValidator names it
+_MOST_SENTENCES = 10  # of an anomaly's description
+
+
+class Executor(base_executor.BaseExecutor):
+    """Executor of DatasetAudit."""
+
+    def Do(
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: ExecProperties,
+    ) -> None:
+        """Writes the findings, then fails where they are of the kinds that must not be.
+
+        Args:
+            input_dict: `examples`: the Examples artifact; `against`: an earlier one, optional.
+            output_dict: `anomalies`: the ExampleAnomalies artifact to fill.
+            exec_properties: the settings, as `AuditSettings` makes them.
+
+        Raises:
+            DatasetError: the examples are no dataset, or something was found that `fail_on` names.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        settings = AuditSettings.from_properties(exec_properties)
+        earlier = input_dict.get("against")
+        audit = audit_dataset(
+            artifact_utils.get_single_uri(input_dict["examples"]),
+            against=artifact_utils.get_single_uri(earlier) if earlier else None,
+            label=settings.label,
+            most=settings.most,
+        )
+        artifact = artifact_utils.get_single_instance(output_dict["anomalies"])
+        _write(audit, artifact, settings.fail_on)
+        logging.info("DatasetAudit: %s", audit)
+        audit.check(settings.fail_on)
+
+
+def _write(audit: Audit, artifact: types.Artifact, fail_on: Sequence[str]) -> None:
+    """The files and properties of the artifact."""
+    blessed = {}
+    for split in audit.records:
+        found = [one for one in audit.findings if split in one.splits]
+        path = f"{SPLIT_PREFIX}{split}/{_ANOMALIES_FILE}"
+        message = _anomalies(found, fail_on)
+        _write_file(artifact.uri, path, message.SerializeToString(deterministic=True))
+        blessed[split] = 0 if found else 1
+    listed = audit.to_json()
+    del listed["uri"], listed["against"]  # the same wherever the dataset lies
+    text = json.dumps(listed, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    _write_file(artifact.uri, FINDINGS_FILE, text.encode("utf-8", "backslashreplace"))
+    remove_tree(working_folder(artifact.uri))
+    artifact.split_names = artifact_utils.encode_split_names(list(audit.records))
+    artifact.set_json_value_custom_property("blessed", blessed)
+    artifact.set_int_custom_property("num_findings", sum(audit.counts.values()))
+    artifact.set_int_custom_property("is_blessed", int(not audit.counts))
+    for kind, count in audit.counts.items():
+        artifact.set_int_custom_property(f"num_{kind}", count)
+
+
+def _write_file(uri: str, path: str, data: bytes) -> None:
+    """A whole file of the artifact, or none."""
+    target = join(uri, path)
+    make_folder(posixpath.dirname(target))
+    make_folder(working_folder(uri))
+    with write_atomically(target, temporary_folder=working_folder(uri)) as stream:
+        stream.write(data)
+
+
+def _anomalies(found: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb2.Anomalies:
+    """One anomaly for each kind of finding."""
+    message = anomalies_pb2.Anomalies()
+    for kind in KINDS:
+        of_kind = [one for one in found if one.kind == kind]
+        if not of_kind:
+            continue
+        info = message.anomaly_info[kind]
+        info.severity = info.ERROR if kind in fail_on else info.WARNING
+        info.short_description = KINDS[kind]
+        info.description = "\n".join(str(one) for one in of_kind[:_MOST_SENTENCES])
+        reason = info.reason.add()
+        reason.type = info.CUSTOM_VALIDATION
+        reason.short_description, reason.description = info.short_description, info.description
+    return message

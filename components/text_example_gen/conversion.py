@@ -1,0 +1,66 @@
+"""The steps of TextExampleGen: of texts and tables, and of tables whose rows name files.
+
+conversion = make_conversion(exec_properties, InputSelection(base="reviews.csv"), make_pipeline)
+"""
+
+import dataclasses
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from components.common.layout_inputs import LayoutInputs
+from components.common.listing import ExcludedInput
+from components.common.settings import ExecProperties
+from components.example_gen.conversion import Conversion
+from components.example_gen.file_conversion import FileConversion
+from components.example_gen.inputs import InputSelection
+from components.example_gen.media_settings import MediaSettings
+from components.example_gen.row_conversion import RowConversion
+from components.example_gen.settings import LISTS
+from components.example_gen.simple_layouts import names_at_top
+from components.tables.pieces import Piece
+from components.text_example_gen.layouts import describe_search, find_pieces, is_source_file
+from components.text_example_gen.settings import TextSettings
+
+__all__ = ["ListConversion", "TextConversion", "make_conversion"]
+
+
+def make_conversion(
+    properties: ExecProperties, selection: InputSelection, make_pipeline: Callable[[], Any]
+) -> Conversion[Any]:
+    """The steps for rows, or for files where `columns` has images or sounds."""
+    settings = TextSettings.from_properties(properties)
+    if settings.names_files:
+        return ListConversion(_ListSettings.from_properties(properties), selection, make_pipeline)
+    return TextConversion(settings, selection, make_pipeline)
+
+
+class TextConversion(RowConversion):
+    """Texts, and tables without files."""
+
+    unit = "texts"
+    settings: TextSettings
+
+    def is_source_file(self, path: str) -> bool:  # noqa: D102
+        return is_source_file(path)
+
+    def find_pieces(  # noqa: D102
+        self, inputs: LayoutInputs, *, folder: str
+    ) -> tuple[list[Piece], list[ExcludedInput]]:
+        return find_pieces(inputs, self.settings, folder=folder)
+
+    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
+        return describe_search(names)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class _ListSettings(MediaSettings):
+    LAYOUTS = ("auto", *LISTS)
+
+
+class ListConversion(FileConversion):
+    """Tables whose rows name images or sounds."""
+
+    unit, media = "rows", "image"
+
+    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
+        return f"Looked for a table ({', '.join(LISTS)}); at its top: {names_at_top(names)}."

@@ -1,0 +1,150 @@
+"""`DataFrame.tensorflow.to_tfr`, as TFRecorder has it: importing this module is all there is to it.
+
+import pipelines.pandas
+result = frame.tensorflow.to_tfr(output_dir="out/", num_shards=4)
+dataset = trainer_utils.input_fn(result["tfrecord_dir"], "train")
+
+A frame has `split` (TRAIN, VALIDATION, TEST), `image_uri` and any other columns of numbers and
+texts, or no image at all. Paths may be absolute, or relative to the working directory.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import pandas as pd
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.json_text import JsonObject
+
+__all__ = ["TensorFlowAccessor"]
+
+_KINDS = {  # of TFRecorder's schema_map, by the names of its types
+    "ImageUri": "image",
+    "ImageSupportedType": "image",
+    "SplitKey": "split",
+    "IntegerInput": "int",
+    "IntegerLabel": "int",
+    "FloatInput": "float",
+    "StringInput": "string",
+    "StringLabel": "label",
+}
+
+
+@pd.api.extensions.register_dataframe_accessor("tensorflow")
+class TensorFlowAccessor:
+    """What `frame.tensorflow` is."""
+
+    def __init__(self, frame: pd.DataFrame) -> None:
+        self._frame = frame
+
+    def to_tfr(
+        self,
+        output_dir: str,
+        schema_map: Mapping[str, Any] | None = None,
+        runner: str = "DirectRunner",
+        project: str | None = None,
+        region: str | None = None,
+        tfrecorder_wheel: str | None = None,
+        dataflow_options: Mapping[str, Any] | None = None,
+        job_label: str = "to-tfr",
+        compression: str | None = "gzip",
+        num_shards: int = 0,
+        **options: Any,
+    ) -> JsonObject:
+        """Writes the frame as a dataset, by `pipelines.convert`.
+
+        Args:
+            output_dir: a folder for the artifacts.
+            schema_map: TFRecorder's types by column, or kinds as `columns` of `convert` has them;
+                None: by names and values.
+            runner: `DirectRunner`, all in this process, or any other of Beam.
+            project, region: of Google Cloud, for `DataflowRunner`.
+            tfrecorder_wheel: a package that Dataflow's workers are to install: one of this project.
+            dataflow_options: further options of Beam by name.
+            job_label: the job's name, where the runner has names.
+            compression: `gzip` or None.
+            num_shards: of each split; 0: as many as their size asks for.
+            options: of `convert`.
+
+        Returns:
+            `job_id`, the runner's name; `metrics`: `rows`, `good_images`, `bad_images` (of a frame
+            without images None); and `tfrecord_dir`, the dataset's uri.
+
+        Raises:
+            ConfigError: an argument is not allowed.
+            InputError: the frame is malformed, or too much of it was rejected.
+        """
+        from pipelines.tools.conversion.convert import convert_whole
+
+        if compression not in (None, "none", "gzip"):
+            raise ConfigError.of("compression", compression, allowed="'gzip' or None")
+        if isinstance(num_shards, bool) or not isinstance(num_shards, int) or num_shards < 0:
+            raise ConfigError.of("num_shards", num_shards, allowed="a number of shards, or 0")
+        if num_shards:
+            options["num_shards"] = num_shards
+        if schema_map is not None:
+            columns = {name: _kind_of(name, kind) for name, kind in schema_map.items()}
+            options["columns"] = {**columns, **options.get("columns", {})}
+        made = convert_whole(
+            self._frame,
+            output_dir,
+            beam_pipeline_args=_beam_arguments(
+                runner, project, region, tfrecorder_wheel, dataflow_options, job_label
+            ),
+            compression=compression or "none",
+            **options,
+        )
+        total = made.manifest.total
+        has_images = made.kind == "image"
+        return {
+            "job_id": runner,
+            "metrics": {
+                "rows": total.found,
+                "good_images": total.written if has_images else None,
+                "bad_images": total.rejected if has_images else None,
+            },
+            "tfrecord_dir": os.path.abspath(made.uri),
+        }
+
+
+def _kind_of(name: str, kind: Any) -> str:
+    if isinstance(kind, str):
+        return _KINDS.get(kind, kind)
+    found = getattr(kind, "__name__", type(kind).__name__)
+    if found not in _KINDS:
+        raise ConfigError.of(f"schema_map[{name!r}]", kind, allowed=f"one of {', '.join(_KINDS)}")
+    return _KINDS[found]
+
+
+def _beam_arguments(
+    runner: str,
+    project: str | None,
+    region: str | None,
+    wheel: str | None,
+    others: Mapping[str, Any] | None,
+    job_label: str,
+) -> list[str] | None:
+    """Beam's flags; None where all runs in this process."""
+    if runner == "DirectRunner":
+        return None
+    if runner == "DataflowRunner" and not (project and region):
+        raise ConfigError.of(
+            "project" if not project else "region",
+            project if not project else region,
+            allowed="one of Google Cloud, with runner='DataflowRunner'",
+        )
+    options: dict[str, Any] = {
+        "runner": runner,
+        "job_name": job_label.replace("_", "-"),
+        "project": project,
+    }
+    options |= {"region": region, "extra_package": wheel, **(others or {})}
+    flags = []
+    for name, value in options.items():
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            if one is True:
+                flags.append(f"--{name}")
+            elif one is not None and one is not False:
+                flags.append(f"--{name}={one}")
+    return flags

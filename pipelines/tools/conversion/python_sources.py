@@ -1,0 +1,316 @@
+"""Rows of what Python holds: dicts, generators, arrays, frames, tables, others' datasets.
+
+    for split, row in rows_of({"train": [{"text": "good"}], "eval": generate}, options={}):
+        …                                          # 'train', {'text': 'good'}
+
+Other libraries are known by what their objects can do, and none is imported for it.
+"""
+
+import inspect
+import itertools
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from trainer_utils.format import ConfigError, InputError, canonical_split
+
+__all__ = ["is_array_file", "is_in_python", "rows_of"]
+
+Row: TypeAlias = Mapping[str, Any]
+Options: TypeAlias = MutableMapping[str, Any]
+
+ARRAY_FILES = (".npy", ".npz")
+CALLED_SPLITS = ("train", "val", "test")  # as Datum calls its generators
+_ARRAY, _LABEL, _IMAGE = "x", "label", "image"
+_OF_SPLIT = re.compile(r"(?P<name>\w+)_(?P<split>[a-z]+)")  # x_train
+_BATCH_ROWS = 256
+
+
+def is_array_file(source: Any) -> bool:
+    """Whether it is the path of NumPy's files."""
+    return isinstance(source, (str, os.PathLike)) and str(os.fspath(source)).endswith(ARRAY_FILES)
+
+
+def is_in_python(source: Any) -> bool:
+    """Whether it is no path: something that rows can be had of."""
+    return is_array_file(source) or not isinstance(source, (str, bytes, os.PathLike))
+
+
+def rows_of(source: Any, *, options: Options) -> Iterator[tuple[str | None, Row]]:
+    """Rows with the split that each is of; None where nothing says it.
+
+    Args:
+        source: as `convert` takes it.
+        options: of `convert`; `splits` as a list of names is taken out, and what the source says of
+            its columns is put in where the user does not: their kinds, the names of classes.
+
+    Raises:
+        InputError: it is nothing of the kind.
+    """
+    splits = options.pop("splits", None)
+    if isinstance(source, (str, os.PathLike)):
+        source = _load_arrays(os.fspath(source))
+    if callable(source) and not _is_table(source):
+        parts = _called(source, splits)
+        return (
+            _joined(parts, options) if isinstance(parts, Mapping) else _rows(parts, options, None)
+        )
+    if splits is not None:
+        raise ConfigError.of("splits", splits, allowed="shares, but of a function names of splits")
+    if isinstance(source, Mapping):
+        source = _by_split(source) or source
+        if _are_splits(source):
+            return _joined(source, options)
+    return _rows(source, options, None)
+
+
+def _joined(parts: Mapping[str, Any], options: Options) -> Iterator[tuple[str | None, Row]]:
+    streams = [_rows(part, options, split) for split, part in parts.items()]
+    return itertools.chain.from_iterable(streams)
+
+
+def _called(source: Callable[..., Any], names: Sequence[str] | None) -> Any:
+    """What a function gives: for each split, or where it asks for none, for all of them."""
+    try:
+        parameters = inspect.signature(source).parameters.values()
+    except (TypeError, ValueError):
+        parameters = {}.values()
+    by_name = any(p.name == "split" or p.kind is p.VAR_KEYWORD for p in parameters)
+    needed = [p for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
+    if not by_name and not needed:
+        return source()
+    return {
+        name: source(split=name) if by_name else source(name) for name in names or CALLED_SPLITS
+    }
+
+
+def _load_arrays(path: str) -> Any:
+    try:
+        if path.endswith(".npz"):
+            with np.load(path, allow_pickle=False) as arrays:
+                return {name: arrays[name] for name in arrays.files}
+        return np.load(path, mmap_mode="r", allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        raise InputError(
+            f"source {path!r}: expected arrays as numpy.save writes them, without objects: {error}",
+            path=path,
+        ) from error
+
+
+def _by_split(source: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
+    """Arrays called `x_train`, `y_train`, `x_test`, … by split, as Keras keeps its datasets."""
+    found: dict[str, dict[str, Any]] = {}
+    for key, value in source.items():
+        match = _OF_SPLIT.fullmatch(key) if isinstance(key, str) else None
+        split = match and canonical_split(match["split"])
+        if match is None or split is None or not hasattr(value, "shape"):
+            return None
+        columns = found.setdefault(split, {})
+        columns[_array_name(value) if match["name"] == _ARRAY else match["name"]] = value
+    for columns in found.values():
+        if "y" in columns:
+            columns[_LABEL] = _labels(columns.pop("y"))
+    return found or None
+
+
+def _labels(array: Any) -> Any:
+    """Labels in a column of their own, `(n, 1)`, as a vector."""
+    return array.reshape(-1) if getattr(array, "ndim", 0) == 2 and array.shape[1] == 1 else array
+
+
+def _array_name(array: Any) -> str:
+    """`image` of pixels, `(n, height, width[, 1, 3 or 4]) uint8`; of any other array `x`."""
+    shape = array.shape[1:]
+    is_image = array.dtype == np.uint8 and (
+        (len(shape) == 2 and min(shape) > 1) or (len(shape) == 3 and shape[2] in (1, 3, 4))
+    )
+    return _IMAGE if is_image else _ARRAY
+
+
+def _is_table(value: Any) -> bool:
+    """Whether it is rows by its kind, whatever else may be done with it."""
+    return any(
+        hasattr(value, name)
+        for name in ("to_parquet", "to_batches", "schema", "element_spec", "cast_column", "dtype")
+    )
+
+
+def _are_splits(source: Mapping[str, Any]) -> bool:
+    """Whether a dict is of splits rather than of columns."""
+    if not source or not all(isinstance(key, str) for key in source):
+        return False
+    if all(canonical_split(key) is not None for key in source):
+        return True
+    return all(map(_is_of_rows, source.values()))
+
+
+def _is_of_rows(value: Any) -> bool:
+    if isinstance(value, (list, tuple)):
+        return bool(value) and isinstance(value[0], Mapping)
+    is_array = hasattr(value, "dtype") and hasattr(value, "shape")
+    return not is_array and (isinstance(value, Mapping) or _is_table(value) or callable(value))
+
+
+def _rows(source: Any, options: Options, split: str | None) -> Iterator[tuple[str | None, Row]]:
+    """The rows of one source, all of one split."""
+    if callable(source) and not _is_table(source):
+        parts = _called(source, [split] if split else None)
+        source = parts[split] if isinstance(parts, Mapping) and split else parts
+    return ((split, row) for row in _table_rows(source, options))
+
+
+def _table_rows(source: Any, options: Options) -> Iterator[Row]:
+    if is_array_file(source):
+        source = _load_arrays(os.fspath(source))
+    if hasattr(source, "cast_column") and hasattr(source, "features"):
+        return _hugging_face_rows(source, options)
+    if hasattr(source, "to_parquet") and hasattr(source, "columns"):
+        return _frame_rows(source)
+    if hasattr(source, "to_batches") or hasattr(source, "read_next_batch"):
+        batches = source.to_batches() if hasattr(source, "to_batches") else source
+        return itertools.chain.from_iterable(map(_arrow_rows, batches))
+    if hasattr(source, "element_spec") and hasattr(source, "as_numpy_iterator"):
+        return map(_element, iter(source))
+    if isinstance(source, Mapping):
+        return _column_rows(source)
+    if isinstance(source, np.ndarray) or (
+        hasattr(source, "__array__") and hasattr(source, "shape")
+    ):
+        array = np.asanyarray(source)
+        if array.dtype.names:
+            return _column_rows({name: array[name] for name in array.dtype.names})
+        if not array.ndim:
+            raise InputError("source: expected rows, got an array of rank 0")
+        return _column_rows({_array_name(array): array})
+    if _is_pair_of_arrays(source):
+        first, labels = map(np.asanyarray, source)
+        return _column_rows({_array_name(first): first, _LABEL: _labels(labels)})
+    if isinstance(source, Iterable) and not isinstance(source, (str, bytes)):
+        return map(_datum, source)
+    raise ConfigError(
+        f"source: expected a path or a DataFrame, got {type(source).__name__}. Rows may come as "
+        "dicts of values by feature too, in a list or from a function or generator, as a dict of "
+        "arrays or of splits, as arrays, tables of Arrow or a tf.data.Dataset",
+        setting="source",
+        value=source,
+    )
+
+
+def _is_pair_of_arrays(source: Any) -> bool:
+    return (
+        isinstance(source, tuple)
+        and len(source) == 2
+        and all(hasattr(part, "shape") and hasattr(part, "dtype") for part in source)
+    )
+
+
+def _datum(row: Any) -> Row:
+    """A row; of a pair, as Datum's generators give them, the second."""
+    if isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], Mapping):
+        return row[1]
+    found: Row = row
+    return found
+
+
+def _column_rows(columns: Mapping[str, Any]) -> Iterator[Row]:
+    lengths = {}
+    for name, column in columns.items():
+        if not hasattr(column, "__getitem__") or isinstance(column, (str, bytes, Mapping)):
+            raise InputError(
+                f"source, column {name!r}: expected an array or a list, got "
+                f"{type(column).__name__}. Of splits, give rows or tables"
+            )
+        lengths[name] = len(column)
+    if len(set(lengths.values())) > 1:
+        raise InputError(f"source: expected columns of one length, got {lengths}")
+    for number in range(next(iter(lengths.values()), 0)):
+        yield {name: column[number] for name, column in columns.items()}
+
+
+def _element(element: Any) -> Row:
+    """An element of a `tf.data.Dataset`: a dict, or features and a label."""
+    if isinstance(element, tuple) and len(element) == 2:
+        features, label = element
+        if not isinstance(features, Mapping):
+            pixels = features.numpy()
+            features = {_array_name(pixels[None]) if np.ndim(pixels) else _ARRAY: pixels}
+        element = {**features, _LABEL: label}
+    elif not isinstance(element, Mapping):
+        value = element.numpy() if hasattr(element, "numpy") else element
+        element = {_array_name(value[None]) if np.ndim(value) else _ARRAY: value}
+    return {
+        name: value.numpy() if hasattr(value, "numpy") and not hasattr(value, "to_list") else value
+        for name, value in element.items()
+    }
+
+
+def _frame_rows(frame: Any) -> Iterator[Row]:
+    """A row at a time; what pandas takes for missing is."""
+    import pandas as pd
+
+    names = [str(name) for name in frame.columns]
+    if len(set(names)) < len(names):
+        raise InputError(f"source: expected columns of different names, got {names}")
+    for start in range(0, len(frame), _BATCH_ROWS):
+        part = frame.iloc[start : start + _BATCH_ROWS]
+        columns = [part.iloc[:, place].tolist() for place in range(len(names))]
+        for cells in zip(*columns, strict=True):
+            yield {
+                name: None if pd.api.types.is_scalar(cell) and pd.isna(cell) else cell
+                for name, cell in zip(names, cells, strict=True)
+            }
+
+
+def _arrow_rows(batch: Any) -> Iterator[Row]:
+    columns = {field.name: _cells(batch.column(n)) for n, field in enumerate(batch.schema)}
+    for number in range(len(batch)):
+        yield {name: cells[number] for name, cells in columns.items()}
+
+
+def _cells(column: Any) -> Sequence[Any]:
+    """The cells of an Arrow array; lists of lists of numbers are arrays, of their dtype."""
+    if hasattr(column, "to_numpy_ndarray"):  # tensors of one shape
+        tensors: Sequence[Any] = column.to_numpy_ndarray()
+        return tensors
+    values: Sequence[Any] = column.to_pylist()
+    kind, depth = column.type, 0
+    while hasattr(kind, "value_type") and kind.num_fields == 1:
+        kind, depth = kind.value_type, depth + 1
+    if depth < 2 or not values:
+        return values
+    try:
+        dtype = np.dtype(kind.to_pandas_dtype())
+        return [None if value is None else np.array(value, dtype) for value in values]
+    except (NotImplementedError, TypeError, ValueError):
+        return values  # ragged, and refused with the row's number
+
+
+def _hugging_face_rows(dataset: Any, options: Options) -> Iterator[Row]:
+    """Rows of a `datasets.Dataset`; the names of its classes are the vocabulary."""
+    names: dict[str, Sequence[str]] = {}
+    columns = options.setdefault("columns", {})
+    for column, feature in dataset.features.items():
+        kind = type(feature).__name__
+        if kind == "Image":
+            dataset = dataset.cast_column(column, type(feature)(decode=False))
+            options["columns"] = columns = {column: _IMAGE, **columns}
+        elif kind == "ClassLabel" and getattr(feature, "names", None):
+            names[column] = list(feature.names)
+            options["columns"] = columns = {column: _LABEL, **columns}
+    if names:
+        given = options.get("vocabulary") or {}
+        given = given if isinstance(given, Mapping) else {_LABEL: given}
+        options["vocabulary"] = {**names, **given}
+    return (_named(row, names) for row in dataset)
+
+
+def _named(row: Row, names: Mapping[str, Sequence[str]]) -> Row:
+    return {
+        name: (names[name][value] if isinstance(value, int) and value >= 0 else None)
+        if name in names
+        else value
+        for name, value in row.items()
+    }

@@ -1,0 +1,247 @@
+"""A test of the tests: breaks our own code in many ways; each must turn some test red.
+
+    python scripts/mutate.py            # all, in a copy of this folder; exit 1 where one survives
+    python scripts/mutate.py crc32c     # those of files whose path has this in it
+
+Each is a `Mutation`: a text of a file that is there once, what stands in its stead, and the tests
+that must see it.
+"""
+
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+REPOSITORY = Path(__file__).parents[1]
+SECONDS = 600  # for the tests of one: a mutation that never ends is seen as well
+
+FORMAT = "trainer_utils/format"
+ORDER = "trainer_utils/order"
+DATASET = "trainer_utils/dataset"
+VERIFY = "pipelines/tools/verification"
+
+
+class Mutation(NamedTuple):
+    """One change.
+
+    Args:
+        file: that is changed.
+        old: a text that it has exactly once.
+        new: what stands there instead.
+        tests: that must fail, by their paths with blanks between.
+    """
+
+    file: str
+    old: str
+    new: str
+    tests: str
+
+
+def _of(folder: str, module: str, *changes: tuple[str, str], also: str = "") -> list[Mutation]:
+    """Changes of one module, which its own tests must see, or those `also` named."""
+    tests = f"tests/{folder}/test_{module}.py {also}".strip()
+    return [Mutation(f"{folder}/{module}.py", old, new, tests) for old, new in changes]
+
+
+MUTATIONS = [
+    # Checksums and frames.
+    *_of(
+        FORMAT,
+        "crc32c",
+        ("crc >> 15 | crc << 17)", "crc >> 15 | crc << 16)"),
+        ("return first ^ second", "return first"),
+        ("np.uint32(15) | crc", "np.uint32(14) | crc"),
+    ),
+    *_of(
+        FORMAT,
+        "framing",
+        ("length = _LENGTH.pack(sum(map(len, parts)))", "length = _LENGTH.pack(len(parts[0]))"),
+        ("if frame[-FOOTER_BYTES:] == footer:", "if True:"),
+        ("return np.not_equal(masked_crc32c_of_rows", "return np.less(masked_crc32c_of_rows"),
+        also=f"tests/{FORMAT}/test_tfrecord.py tests/{FORMAT}/test_shard_writer.py",
+    ),
+    *_of(
+        FORMAT,
+        "tfrecord",
+        ("wrong = mask_crc32c(sums) != footers[:trusted]", "wrong = mask_crc32c(sums) < 0"),
+        ("bad = bad_headers(headers) | (", "bad = (lengths != lengths) | ("),
+        ("    if pending:\n        check_header", "    if False:\n        check_header"),
+        ("            record_number += len(starts)\n", "            record_number += 0\n"),
+        ("            offset += end\n", "            offset += 0\n"),
+        ("if (bad := bad_headers(headers_of(data, starts))).any():", "if False:"),
+        ("    if trusted < len(starts):\n", "    if trusted < 0:\n"),
+    ),
+    *_of(
+        FORMAT,
+        "shard_writer",
+        ("            self._emit_raw(self._gzip.flush())", "            pass"),
+        ("        self._bytes += len(block)", "        self._bytes += 1"),
+        ("extend_crc32c(self._crc, summed)", "extend_crc32c(0, summed)"),
+        ("        self._payload_crcs.append(crc)\n", "        self._payload_crcs.append(0)\n"),
+    ),
+    *_of(
+        FORMAT,
+        "multiset",
+        ("np.uint64(32) | payload_crcs", "np.uint64(32) & payload_crcs"),
+        ("return sum(sums) % 2**64", "return max(sums, default=0)"),
+    ),
+    *_of(
+        FORMAT,
+        "index",
+        ("        if found != expected:\n", "        if False:\n"),
+        ("        if wrong.any():\n", "        if False:\n"),
+        ("        if len(data) != size:\n", "        if len(data) < size:\n"),
+    ),
+    # What a manifest says.
+    *_of(
+        FORMAT,
+        "manifest",
+        ("if self.found != self.written + self.rejected + self.skipped:", "if False:"),
+        ("            if sizes[shard_path] != size:\n", "            if False:\n"),
+        ('_refuse("no part of", sizes.keys() - expected.keys())', "pass"),
+        ('_refuse("missing from", expected.keys() - sizes.keys())', "pass"),
+        ("            if version > FORMAT_VERSION:\n", "            if False:\n"),
+        ("if digest is not None and digest != found:", "if False:"),
+    ),
+    *_of(
+        FORMAT,
+        "sealing",
+        ("    if seal(text) != text:\n", "    if False:\n"),
+        ("    if len(places) != 1:\n", "    if not places:\n"),
+    ),
+    *_of(
+        FORMAT,
+        "slices",
+        ("    if abs(bound) > size:\n", "    if False:\n"),
+        ("return bound + size if bound < 0 else bound", "return bound"),
+        ("round(int(text) * size / 100)", "int(text) * size // 101"),
+        ("    if start > stop:\n", "    if False:\n"),
+    ),
+    *_of(
+        FORMAT,
+        "planning",
+        ("numbers.astype(np.uint64) + np.uint64(1)", "numbers.astype(np.uint64) * np.uint64(0)"),
+        ("key = seed.to_bytes", "key = (0).to_bytes"),
+    ),
+    # Which worker reads which record.
+    *_of(
+        ORDER,
+        "global_shuffle",
+        ("identity = epoch.to_bytes", "identity = (0).to_bytes"),
+        ("begin + first, begin + last)", "begin, begin + last - first)"),
+        ("if kept_epoch != epoch or not", "if not"),
+    ),
+    *_of(
+        ORDER,
+        "sequential",
+        ("return epoch * self.layout.num_dropped", "return 0 * self.layout.num_dropped"),
+        ("max(start - total, 0), stop - total)", "max(start - total, 0), 0)"),
+    ),
+    *_of(
+        ORDER,
+        "windowed",
+        ("identity = epoch.to_bytes", "identity = (0).to_bytes"),
+        ("*cut(parts, 0, begin)]", "]"),
+        ("lane.to_bytes(8", "(0).to_bytes(8"),
+        ("seed + window * _WINDOW_STRIDE", "seed"),
+    ),
+    # Where bytes lie, and what is believed.
+    *_of(
+        "trainer_utils/storage",
+        "files",
+        (
+            "        if files.exists(temporary):\n            files.remove",
+            "        if False:\n            files.remove",
+        ),
+    ),
+    Mutation(
+        "trainer_utils/storage/file_system.py",
+        "            error.filename = path",
+        "            pass",
+        "tests/trainer_utils/storage/test_files.py",
+    ),
+    *_of(
+        DATASET,
+        "record_index",
+        ("    if index.framed_bytes != size:\n", "    if False:\n"),
+    ),
+    Mutation(
+        f"{FORMAT}/layouts.py",
+        "        read_text = _checked(read_text, manifest, uri)\n",
+        "",
+        f"tests/{FORMAT}/test_layouts.py",
+    ),
+    # What verify looks at.
+    *[
+        Mutation(f"{VERIFY}/{file}", old, new, f"tests/{VERIFY}")
+        for file, old, new in (
+            ("shards.py", "elif entry is not None and summed.crc != entry.crc32c:", "elif False:"),
+            ("shards.py", "if entry is not None and summed.size != entry.bytes:", "if False:"),
+            ("shards.py", "(wrong := lengths != index.lengths).any():", "False:"),
+            ("metadata_checks.py", "        if found != digest:\n", "        if False:\n"),
+            (
+                "metadata_checks.py",
+                "        if records != accounting.written:\n",
+                "        if False:\n",
+            ),
+            ("metadata_checks.py", "    if codes != manifest.reject_counts:\n", "    if False:\n"),
+        )
+    ],
+]
+
+
+def run(mutation: Mutation, folder: Path) -> bool:
+    """Whether the tests see it."""
+    path = folder / mutation.file
+    text = path.read_text()
+    if text.count(mutation.old) != 1:
+        sys.exit(f"{mutation.file}: expected {mutation.old!r} once, got {text.count(mutation.old)}")
+    path.write_text(text.replace(mutation.old, mutation.new))
+    command = [sys.executable, "-m", "pytest", "-q", "-x", "-n", "0", "-p", "no:cacheprovider"]
+    try:
+        done = subprocess.run(
+            [*command, "-m", "not e2e and not slow", *mutation.tests.split()],
+            cwd=folder,
+            env={**os.environ, "PYTHONPATH": str(folder)},
+            capture_output=True,
+            timeout=SECONDS,
+        )
+    except subprocess.TimeoutExpired:
+        return True
+    finally:
+        path.write_text(text)
+    if done.returncode not in (0, 1):
+        sys.exit(f"{mutation.tests}: pytest ended with {done.returncode}: {done.stdout.decode()}")
+    return done.returncode == 1
+
+
+def copy_to(folder: Path) -> None:
+    """The files that git knows, as they are now."""
+    listed = subprocess.run(
+        ["git", "ls-files", "-z"], cwd=REPOSITORY, check=True, capture_output=True
+    )
+    for name in filter(None, listed.stdout.decode().split("\0")):
+        if (REPOSITORY / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes((REPOSITORY / name).read_bytes())
+
+
+def main(wanted: str = "") -> int:
+    """Runs those of files whose path has a text in it; how many survived."""
+    chosen = [mutation for mutation in MUTATIONS if wanted in mutation.file]
+    survivors = []
+    with tempfile.TemporaryDirectory() as name:
+        copy_to(Path(name))
+        for number, mutation in enumerate(chosen, 1):
+            is_seen = run(mutation, Path(name))
+            survivors += [] if is_seen else [mutation]
+            fate = "seen" if is_seen else "SURVIVED"
+            print(f"{number}/{len(chosen)} {fate:8} {mutation.file}: {mutation.old!r}", flush=True)
+    print(f"{len(chosen) - len(survivors)} of {len(chosen)} mutations were seen.")
+    return len(survivors)
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]) > 0)

@@ -1,0 +1,25 @@
+"""A fingerprint is the sum of a hash of each fact."""
+
+import hashlib
+import random
+
+from components.common.fingerprint import combine_facts
+
+
+def test_facts_are_added_up_once_each_and_in_no_order():
+    facts = [((f"cat/{number}.jpg \udce9", number), number or None) for number in range(500)]
+    total = sum(
+        int.from_bytes(
+            hashlib.blake2b(
+                repr(fact).encode(), digest_size=16, key=bytes(8), person=b"inputs"
+            ).digest(),
+            "little",
+        )
+        for fact in facts
+    )
+    expected = f"{total % 2**128:032x}"
+    twice = [*facts, *facts[::3]]
+    random.Random(0).shuffle(twice)
+    assert combine_facts(facts) == combine_facts(iter(twice)) == expected
+    assert combine_facts(facts[1:]) != expected
+    assert combine_facts([]) == "0" * 32

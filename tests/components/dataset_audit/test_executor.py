@@ -1,0 +1,92 @@
+"""DatasetAudit, read by TFX's own reader of anomalies."""
+
+import json
+from pathlib import Path
+
+import pytest
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+from tfx.types import artifact_utils, standard_artifacts
+
+from components.dataset_audit.executor import FINDINGS_FILE, Executor
+from components.dataset_audit.settings import AuditSettings
+from trainer_utils.format import ConfigError, DatasetError, Feature
+
+
+@pytest.fixture
+def leaking(tmp_path, write_dataset) -> str:
+    """A text that is in both splits, and one twice with two labels."""
+    same = "one two three four five six seven"
+    train = [(same, 0), ("alpha beta gamma", 0), ("alpha beta gamma", 1)]
+    rows = {"train": train, "eval": [(same, 0), ("zeta eta theta", 1)]}
+    splits = {
+        split: [[{"text": [text.encode()], "label": [label]} for text, label in of_split]]
+        for split, of_split in rows.items()
+    }
+    features = {"text": Feature(type="string"), "label": Feature(type="int")}
+    return write_dataset(tmp_path / "in", splits, features)
+
+
+def audit(uri: str, target: Path, **settings) -> standard_artifacts.ExampleAnomalies:
+    given, made = standard_artifacts.Examples(), standard_artifacts.ExampleAnomalies()
+    given.uri, made.uri = str(uri), str(target)
+    properties = AuditSettings.to_properties(settings)
+    Executor().Do({"examples": [given]}, {"anomalies": [made]}, properties)
+    return made
+
+
+def anomalies(uri: str, split: str) -> anomalies_pb2.Anomalies:
+    message = anomalies_pb2.Anomalies()
+    message.ParseFromString(Path(uri, f"Split-{split}/SchemaDiff.pb").read_bytes())
+    return message
+
+
+def test_each_split_has_tfxs_anomalies(leaking, tmp_path):
+    made = audit(leaking, tmp_path / "out")
+    assert artifact_utils.decode_split_names(made.split_names) == ["train", "eval"]
+    train, held = (anomalies(made.uri, split).anomaly_info for split in ("train", "eval"))
+    assert sorted(train) == ["duplicates", "label_conflict", "leakage"]
+    assert sorted(held) == ["leakage"]
+    assert "train 0" in held["leakage"].description
+    assert held["leakage"].severity == anomalies_pb2.AnomalyInfo.WARNING
+
+
+def test_all_is_in_the_json_and_counted_in_properties(leaking, tmp_path):
+    made = audit(leaking, tmp_path / "out")
+    found = json.loads(Path(made.uri, FINDINGS_FILE).read_text())
+    assert found["counts"] == {"leakage": 1, "label_conflict": 1, "duplicates": 1}
+    assert {path.name for path in Path(made.uri).iterdir()} == {
+        FINDINGS_FILE,
+        "Split-train",
+        "Split-eval",
+    }
+    assert made.get_int_custom_property("num_findings") == 3
+    assert made.get_int_custom_property("is_blessed") == 0
+    assert made.get_json_value_custom_property("blessed") == {"train": 0, "eval": 0}
+
+
+def test_what_must_not_be_fails_the_run_and_is_kept_to_be_read(leaking, tmp_path):
+    with pytest.raises(DatasetError, match=r"expected no leakage, got 1 leakage: .*eval: eval 0"):
+        audit(leaking, tmp_path / "out", fail_on=["leakage"])
+    info = anomalies(str(tmp_path / "out"), "eval").anomaly_info["leakage"]
+    assert info.severity == anomalies_pb2.AnomalyInfo.ERROR
+    audit(leaking, tmp_path / "other", fail_on=["dark", "label_shift"])
+
+
+def test_equal_datasets_have_equal_findings(leaking, tmp_path):
+    first, second = (audit(leaking, tmp_path / name) for name in "ab")
+    for path in (FINDINGS_FILE, "Split-train/SchemaDiff.pb"):
+        assert Path(first.uri, path).read_bytes() == Path(second.uri, path).read_bytes()
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"fail_on": ["leekage"]}, "Did you mean 'leakage'"),
+        ({"fail_on": "leakage"}, "a list of"),
+        ({"most": -1}, "at least 0"),
+        ({"label": ""}, "a feature's name"),
+    ],
+)
+def test_bad_settings_are_refused(settings, said):
+    with pytest.raises(ConfigError, match=said):
+        AuditSettings.from_arguments(settings)

@@ -1,0 +1,127 @@
+"""What docs/coming-from.md says of writing: their call and ours, side by side."""
+
+import csv
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+import pipelines
+import trainer_utils
+from tests.docs.coming_from import row
+from trainer_utils import input_fn
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+GUIDE, TF_DATA = "The TFRecord guide", "The tf.data guide"
+ROWS = [{"id": number, "text": f"text {number}"} for number in range(40)]
+
+
+def ids(uri, splits=("train", "eval")):
+    found = [input_fn(str(uri), split, batch_size=None, shuffle=False) for split in splits]
+    return sorted(int(example["id"]) for dataset in found for example in dataset)
+
+
+@pytest.fixture(scope="module")
+def pictures(tmp_path_factory, photos):
+    """Photos, as Datum's `ClfDatumGenerator` and TFRecorder's table have them."""
+    base = tmp_path_factory.mktemp("pictures")
+    listed = []
+    for split in ("train", "val"):
+        (base / "datum" / split).mkdir(parents=True)
+        with (base / f"datum/{split}.csv").open("w", newline="") as stream:
+            table = csv.writer(stream)
+            table.writerow(["filename", "label"])
+            for number, photo in enumerate(photos[:6]):
+                path = base / f"datum/{split}/{number}.jpg"
+                Image.fromarray(photo).save(path)
+                table.writerow([number, number % 2])
+                name = {"train": "TRAIN", "val": "VALIDATION"}[split]
+                listed.append([name, str(path), f"class{number % 2}"])
+    with (base / "list.csv").open("w", newline="") as stream:
+        csv.writer(stream).writerows([["split", "image_uri", "label"], *listed])
+    return base
+
+
+@row("Datum", '`export_to_tfrecord(src, out, "image_clf", configs)`')
+@row("keras_imagenet", "`build_imagenet_data.py`")
+def test_a_folder_of_photos(pictures, tmp_path):
+    source = tmp_path / "src"
+    for number, path in enumerate(sorted((pictures / "datum/train").iterdir())):
+        (source / f"class{number % 2}").mkdir(parents=True, exist_ok=True)
+        (source / f"class{number % 2}/{number}.jpg").write_bytes(path.read_bytes())
+    uri = pipelines.convert(source, tmp_path / "out", splits={"train": 1})
+    assert sum(int(batch["label"].shape[0]) for batch in input_fn(uri, image_size=(8, 8))) == 6
+
+
+@row("Datum", "its generators, called with `split=`")
+@row(TF_DATA, "`from_generator(generator, …)`")
+def test_a_generator(tmp_path):
+    uri = pipelines.convert((row for row in ROWS), tmp_path / "out")
+    assert ids(uri) == list(range(40))
+
+
+@row(TF_DATA, '`from_tensor_slices({"x": xs, "y": ys})`')
+def test_arrays(tmp_path):
+    xs = np.arange(80, dtype=np.float32).reshape(40, 2)
+    uri = pipelines.convert({"x": xs, "id": np.arange(40)}, tmp_path / "out")
+    assert ids(uri) == list(range(40))
+    theirs = {int(i): x for i, x in tf.data.Dataset.from_tensor_slices((np.arange(40), xs))}
+    for split in ("train", "eval"):
+        for example in input_fn(uri, split, batch_size=None):
+            np.testing.assert_array_equal(example["x"], theirs[int(example["id"])])
+
+
+@row("TFRecorder", "`df.tensorflow.to_tfr(output_dir=out)`")
+def test_tfrecorders_accessor(pictures, tmp_path):
+    import pandas
+
+    import pipelines.pandas  # noqa: F401  gives data frames the accessor
+
+    frame = pandas.read_csv(pictures / "list.csv")
+    result = frame.tensorflow.to_tfr(output_dir=str(tmp_path / "out"))
+    assert {"job_id", "metrics", "tfrecord_dir"} <= set(result)
+    splits = trainer_utils.load(result["tfrecord_dir"], batch_size=3, image_size=(8, 8))
+    assert {name: len(list(dataset)) for name, dataset in splits.items()} == {"train": 2, "eval": 2}
+
+
+@row("TFRecorder", '`tfrecorder.convert("list.csv", output_dir=out)`')
+def test_tfrecorders_table(pictures, tmp_path):
+    uri = pipelines.convert(pictures / "list.csv", tmp_path / "out", image_roots=[str(pictures)])
+    splits = trainer_utils.load(uri, batch_size=3, image_size=(8, 8))
+    assert {name: len(list(dataset)) for name, dataset in splits.items()} == {"train": 2, "eval": 2}
+
+
+@row("TFRecorder", '`runner="DataflowRunner", project=…`')
+def test_runners_arguments(tmp_path):
+    arguments = ["--runner=DirectRunner", "--direct_num_workers=1"]
+    uri = pipelines.convert(ROWS, tmp_path / "out", beam_pipeline_args=arguments)
+    assert ids(uri) == list(range(40))
+
+
+@row(GUIDE, "`TFRecordWriter(path)`, `tf.train.Example(…)`")
+def test_a_writer(tmp_path, serialize):
+    out = tmp_path / "out"
+    with trainer_utils.DatasetWriter(str(out)) as writer:
+        for one in ROWS:
+            writer.write("train", one)
+    path = str(tmp_path / "theirs.tfrecord")
+    with tf.io.TFRecordWriter(path) as stream:
+        for one in ROWS:
+            stream.write(serialize(id=[one["id"]], text=[one["text"].encode()]))
+    assert ids(out, ["train"]) == ids(path, ["train"])
+
+
+@row(GUIDE, "`tf.io.serialize_tensor(array)`")
+@pytest.mark.parametrize("dtype", [np.float16, np.float64, np.int8, np.bool_])
+def test_tensors(tmp_path, dtype):
+    arrays = [np.arange(12).reshape(3, 4).astype(dtype) + number for number in range(4)]
+    arrays = [array.astype(dtype) for array in arrays]
+    with trainer_utils.DatasetWriter(str(tmp_path / "out")) as writer:
+        for number, array in enumerate(arrays):
+            writer.write("train", {"id": number, "x": array})
+    for example in input_fn(str(tmp_path / "out"), batch_size=None):
+        expected = arrays[int(example["id"])]
+        restored = tf.io.parse_tensor(tf.io.serialize_tensor(expected), tf.as_dtype(dtype))
+        assert example["x"].dtype == restored.dtype
+        np.testing.assert_array_equal(example["x"], restored)

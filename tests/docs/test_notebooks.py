@@ -1,0 +1,44 @@
+"""Each notebook of the documentation, executed from its first cell to its last."""
+
+import os
+
+import pytest
+
+from tests.docs.markdown import REPOSITORY
+
+pytest.importorskip("tfx", reason="the notebooks run the components")
+nbformat = pytest.importorskip("nbformat", reason="notebooks are executed where Jupyter is")
+nbclient = pytest.importorskip("nbclient", reason="notebooks are executed where Jupyter is")
+pytest.importorskip("ipykernel", reason="notebooks are executed where Jupyter is")
+
+NOTEBOOKS = sorted((REPOSITORY / "docs").rglob("*.ipynb"))
+
+
+def test_there_are_notebooks_and_they_are_kept_without_outputs():
+    assert NOTEBOOKS
+    for path in NOTEBOOKS:
+        cells = nbformat.read(path, as_version=4).cells
+        assert not any(cell.get("outputs") for cell in cells), path.name
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+@pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.name)
+def test_a_notebook_runs_and_shows_what_it_made(path, tmp_path, monkeypatch):
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(REPOSITORY)]))
+    notebook = nbformat.read(path, as_version=4)
+    client = nbclient.NotebookClient(
+        notebook, timeout=400, resources={"metadata": {"path": str(tmp_path)}}
+    )
+    client.execute()  # raises where a cell does
+    shown = [
+        output["data"].get("text/html", "")
+        for cell in notebook.cells
+        for output in cell.get("outputs", ())
+        if "data" in output
+    ]
+    reports = [html for html in shown if "srcdoc" in html]
+    assert len(reports) == 2
+    assert all("dahlia_petals" in html for html in reports)
+    (last,) = notebook.cells[-1].outputs[-1:]
+    assert "64, 64, 3" in last["data"]["text/plain"]

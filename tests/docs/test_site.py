@@ -1,0 +1,50 @@
+"""The site of the documentation: whole, strict, and nothing is fetched by whoever reads it."""
+
+import re
+import subprocess
+import sys
+
+import pytest
+
+from tests.docs.markdown import REPOSITORY
+
+pytest.importorskip("mkdocs", reason="the extra docs builds the site")
+pytest.importorskip("mkdocstrings", reason="the extra docs builds the site")
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("site")
+    made = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    return folder
+
+
+@pytest.mark.slow
+def test_every_page_is_there_and_every_public_name(site):
+    pages = {
+        path.relative_to(REPOSITORY / "docs").with_suffix(".html")
+        for path in (REPOSITORY / "docs").rglob("*.md")
+    }
+    assert pages <= {path.relative_to(site) for path in site.rglob("*.html")}
+    import components
+    import trainer_utils
+
+    for package in (components, trainer_utils):
+        page = (site / f"reference/{package.__name__}.html").read_text()
+        named = set(re.findall(rf'id="{package.__name__}\.(\w+)"', page))
+        assert set(package.__all__) <= named, set(package.__all__) - named
+
+
+@pytest.mark.slow
+def test_nothing_is_loaded_from_elsewhere(site):
+    loads = re.compile(r'<(?:script|img|iframe|link rel="(?:icon|stylesheet)")[^>]*?="(https?:)?//')
+    for page in site.rglob("*.html"):
+        assert loads.search(page.read_text()) is None, page.name

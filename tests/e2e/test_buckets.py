@@ -1,0 +1,64 @@
+"""A conversion from a bucket to a bucket makes what one on the disk makes, byte for byte."""
+
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from tests.object_stores import faulty
+from trainer_utils import input_fn, storage
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.fixture(scope="module")
+def folder(photos, tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("buckets") / "photos"
+    for number, photo in enumerate(photos):
+        path = folder / ("cat" if number % 2 else "dog") / f"{number} [ü].jpg"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        Image.fromarray(photo).save(path)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def local(folder) -> Path:
+    from pipelines import convert
+
+    return Path(convert(str(folder), str(folder.parent / "out")))
+
+
+@pytest.mark.parametrize("kind", ["s3", "gs"])
+def test_a_dataset_in_a_bucket_is_that_on_the_disk(
+    kind, folder, local, request, monkeypatch, tmp_path, capsys
+):
+    from pipelines import convert
+    from pipelines.cli import main
+
+    store = request.getfixturevalue(f"{kind}_store")
+    # gcsfs asks anew for an upload whose answer was lost, and is told that there is none.
+    faults = {"drop": 0.01, "busy": 0.01} if kind == "s3" else {}
+    with faulty(store, **faults) as proxy:
+        for name, value in proxy.environment.items():
+            monkeypatch.setenv(name, value)
+        source, out = f"{store.base}/e2e/photos", f"{store.base}/e2e/out"
+        for path in folder.rglob("*.jpg"):
+            target = f"{source}/{path.relative_to(folder)}"
+            with storage.write_atomically(target, temporary_folder=source) as stream:
+                stream.write(path.read_bytes())
+        uri = convert(source, out)
+        assert uri.startswith(f"{out}/artifacts/ShardBalancer/")
+        made = {file.path for file in storage.list_files(uri)}
+        assert made == {str(p.relative_to(local)) for p in local.rglob("*") if p.is_file()}
+        for path in made:
+            assert storage.read_bytes(f"{uri}/{path}") == (local / path).read_bytes(), path
+        assert convert(source, out) == uri  # from TFX's cache, by the metadata in the bucket
+        batches = input_fn(uri, features="label", batch_size=4, cache_dir=str(tmp_path))
+        assert sum(len(batch) for batch in batches) == 20
+        metadata = tmp_path / "metadata.sqlite"
+        metadata.write_bytes(storage.read_bytes(f"{out}/metadata.sqlite"))
+        for command in (["inspect"], ["verify"], ["lineage", "--metadata", str(metadata)]):
+            with pytest.raises(SystemExit) as ended:
+                main([command[0], uri, *command[1:]])
+            assert not ended.value.code
+        assert source in capsys.readouterr().out

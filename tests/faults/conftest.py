@@ -1,0 +1,138 @@
+"""What the tests of faults share: seeds, raw files, an engine, and datasets that it made."""
+
+import io
+import json
+import os
+import random
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from tests.faults.engine import Engine, Run
+from tests.faults.outputs import content_of, folders_of
+
+STEPS = ("images", "texts", "audio", "balance")
+KINDS = ("images", "texts", "audio", "balanced", "gzipped")
+SPLITS = json.dumps(
+    {
+        "splitConfig": {
+            "splits": [{"name": "train", "hashBuckets": 2}, {"name": "eval", "hashBuckets": 1}]
+        }
+    }
+)
+SETTINGS: dict[str, object] = {
+    "output_config": SPLITS,
+    "target_shard_bytes": 4096,
+    "max_reject_fraction": 0.5,
+}
+
+
+class Undisturbed(NamedTuple):
+    """What a run gives that nobody disturbs."""
+
+    step: str
+    source: Path
+    settings: dict[str, Any]
+    content: dict[str, bytes]
+    folders: set[str]
+    calls: int
+    seconds: dict[int, float]  # by processes
+
+    def run(self, engine: Engine, uri: Path, **how: Any) -> Run:
+        return engine.run(self.step, self.source, uri, **how, **self.settings)
+
+
+@pytest.fixture(scope="session")
+def seed(pytestconfig: pytest.Config) -> int:
+    """Of all that is random: another in each long run; `TFX_SHARDS_SEED` repeats one."""
+    is_long = "faults" in pytestconfig.getoption("-m")
+    given = os.environ.get("TFX_SHARDS_SEED")
+    return int(given) if given else random.SystemRandom().randrange(2**32) if is_long else 20
+
+
+@pytest.fixture(autouse=True)
+def chance(seed: int, request: pytest.FixtureRequest) -> random.Random:
+    """What decides in this test; the seed is printed, and pytest shows it where the test fails."""
+    print(f"TFX_SHARDS_SEED={seed}")
+    return random.Random(f"{seed} {request.node.name}")
+
+
+@pytest.fixture(scope="session")
+def raw(tmp_path_factory, photos) -> dict[str, Path]:
+    """Real photos and waves in two classes, and a table; one of each is damaged."""
+    import soundfile
+    from PIL import Image
+
+    base = tmp_path_factory.mktemp("raw")
+    folders = {name: base / name for name in ("images", "texts", "audio")}
+    for folder in folders.values():
+        for label in ("a", "b"):
+            (folder / label).mkdir(parents=True)
+    for number, photo in enumerate(photos):
+        Image.fromarray(photo).save(folders["images"] / "ab"[number % 2] / f"{number:02}.jpg")
+        wave = photo.reshape(-1)[:400].astype(np.float32) / 256 - 0.5
+        soundfile.write(folders["audio"] / "ab"[number % 2] / f"{number:02}.wav", wave, 8000)
+        text = f"{number} {np.array2string(photo[0, :20])}\n"
+        (folders["texts"] / "ab"[number % 2] / f"{number:02}.txt").write_text(text)
+    whole = io.BytesIO()
+    Image.fromarray(photos[0]).save(whole, "JPEG")
+    (folders["images"] / "a" / "cut.jpg").write_bytes(whole.getvalue()[:200])
+    (folders["audio"] / "a" / "cut.wav").write_bytes(b"RIFF\x10\0\0\0WAVE")
+    (folders["texts"] / "a" / "bad.txt").write_bytes(b"\xff\xfe\xfd")
+    return folders
+
+
+@pytest.fixture(scope="session")
+def engine(tmp_path_factory) -> Iterator[Engine]:
+    with Engine(tmp_path_factory.mktemp("engine")) as engine:
+        yield engine
+
+
+@pytest.fixture(scope="session")
+def datasets(tmp_path_factory, engine, raw) -> dict[str, Path]:
+    """A published dataset of each kind; none is to be changed."""
+    base = tmp_path_factory.mktemp("datasets")
+    made = {kind: base / kind for kind in KINDS}
+    runs = [engine.run(kind, raw[kind], made[kind], **SETTINGS) for kind in raw]
+    runs.append(engine.run("balance", made["images"], made["balanced"], num_shards="3"))
+    runs.append(engine.run("texts", raw["texts"], made["gzipped"], compression="gzip", **SETTINGS))
+    assert [run.error for run in runs] == [""] * 5
+    return made
+
+
+@pytest.fixture(scope="session")
+def undisturbed(tmp_path_factory, engine, datasets, raw) -> dict[str, Undisturbed]:
+    found = {}
+    for step in STEPS:
+        is_balance = step == "balance"
+        source = datasets["images"] if is_balance else raw[step]
+        settings = {"num_shards": "3"} if is_balance else SETTINGS
+        uri = tmp_path_factory.mktemp("undisturbed") / step
+        runs = {
+            processes: engine.run(
+                step,
+                source,
+                uri,
+                processes=processes,
+                refuse=(str(uri), 0, "EIO") if processes == 1 else None,
+                **settings,
+            )
+            for processes in (2, 1)
+        }
+        assert [run.error for run in runs.values()] == ["", ""]
+        seconds = {processes: run.seconds for processes, run in runs.items()}
+        content, folders = content_of(uri), folders_of(uri)
+        found[step] = Undisturbed(step, source, settings, content, folders, runs[1].calls, seconds)
+    return found
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the long part, unless `-m` asks for it as `make test-faults` does."""
+    if "faults" in config.getoption("-m"):
+        return
+    long = [item for item in items if item.get_closest_marker("faults")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]

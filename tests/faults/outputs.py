@@ -1,0 +1,41 @@
+"""What a run left in a folder, and what it must not have left."""
+
+from pathlib import Path
+
+import pytest
+
+from trainer_utils import DatasetError
+from trainer_utils.dataset import open_dataset
+
+MANIFEST = "manifest.json"
+
+
+def content_of(uri: Path) -> dict[str, bytes]:
+    """Every file's bytes, by path; those whose names begin with a dot included."""
+    return {
+        str(path.relative_to(uri)): path.read_bytes() for path in uri.rglob("*") if path.is_file()
+    }
+
+
+def folders_of(uri: Path) -> set[str]:
+    return {str(path.relative_to(uri)) for path in uri.rglob("*") if path.is_dir()}
+
+
+def check_not_half(uri: Path, good: dict[str, bytes]) -> None:
+    """What a disturbed run left is no dataset, or the whole one: nothing between."""
+    if (uri / MANIFEST).exists():
+        found = content_of(uri)
+        assert {name: found.get(name) for name in good} == good
+    else:
+        with pytest.raises(DatasetError):
+            open_dataset(str(uri))
+
+
+def check_whole(uri: Path, good: dict[str, bytes], folders: set[str]) -> None:
+    """All of it, byte for byte, and nothing else: in the folder or beside it."""
+    found = content_of(uri)
+    others = found.keys() ^ good.keys()
+    assert not others, others
+    assert found == good
+    assert folders_of(uri) == folders
+    assert [path.name for path in uri.parent.iterdir()] == [uri.name]

@@ -1,0 +1,298 @@
+"""Every published file, damaged: `verify` finds it and says where, and no trainer reads it."""
+
+import bisect
+import itertools
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from pipelines.tools.verification import Problem, verify_dataset
+from tests.faults.conftest import KINDS
+from tests.faults.tfrecords import frame_length, read_records
+from trainer_utils import DatasetError, input_fn
+
+QUICK, LONG = 40, 400  # changes of each kind of dataset
+LENGTHS = [*(1 << power for power in (20, 24, 31, 32, 40, 62, 63)), (1 << 63) - 1, (1 << 64) - 1]
+
+Batches = list[dict[str, np.ndarray]]
+
+
+class Change(NamedTuple):
+    """Other bytes of a file, and the first place where they differ by intent."""
+
+    name: str
+    place: int
+    data: bytes
+
+
+def a_change(data: bytes, chance: random.Random) -> Change:
+    """Bits, bytes and ranges that are others, missing, added or empty."""
+    while True:
+        place = chance.randrange(len(data))
+        before, octet, after = data[:place], data[place], data[place + 1 :]
+        changed = chance.choice(
+            [
+                Change("bit", place, before + bytes([octet ^ 1 << chance.randrange(8)]) + after),
+                Change("bit", place, before + bytes([octet ^ 1 << chance.randrange(8)]) + after),
+                Change("byte", place, before + chance.randbytes(1) + after),
+                Change("four bytes", place, before + chance.randbytes(4) + after[3:]),
+                Change("zeros", place, before + bytes(min(64, len(data) - place)) + after[63:]),
+                Change("inserted", place, before + chance.randbytes(1) + data[place:]),
+                Change("deleted", place, before + after),
+                Change("cut", place, before),
+                Change("appended", len(data), data + chance.randbytes(chance.randrange(1, 40))),
+            ]
+        )
+        if changed.data != data:
+            differing = (a != b for a, b in zip(data, changed.data, strict=False))
+            shortest = min(len(data), len(changed.data))
+            first = next(itertools.compress(itertools.count(), differing), shortest)
+            return changed._replace(place=first)
+
+
+def replace(path: Path, data: bytes) -> None:
+    """A new file in its place, as an error of a disk or a wrong copy leaves it."""
+    path.unlink(missing_ok=True)
+    path.write_bytes(data)
+
+
+def files_of(uri: Path) -> list[Path]:
+    return sorted(path for path in uri.rglob("*") if path.is_file())
+
+
+def is_shard(path: Path) -> bool:
+    return path.parent.name.startswith("Split-")
+
+
+def split_of(path: Path) -> str:
+    name = path.parent.name if is_shard(path) else path.name
+    return "eval" if "eval" in name else "train"
+
+
+def batches_of(uri: Path, split: str, *, shuffle: bool = False) -> Batches:
+    batches = input_fn(str(uri), split=split, batch_size=5, shuffle=shuffle, seed=3)
+    return list(batches.as_numpy_iterator())
+
+
+def is_equal(one: Batches, other: Batches) -> bool:
+    return len(one) == len(other) and all(
+        a.keys() == b.keys() and all(_bytes_of(a[n]) == _bytes_of(b[n]) for n in a)
+        for a, b in zip(one, other, strict=True)
+    )
+
+
+def _bytes_of(values: object) -> object:
+    if isinstance(values, np.ndarray):
+        return values.tolist() if values.dtype == object else (values.dtype, values.tobytes())
+    return [_bytes_of(part) for part in values]  # a sparse or ragged tensor's
+
+
+def problems_of(uri: Path) -> list[Problem]:
+    return verify_dataset(str(uri)).problems
+
+
+def read_or_refusal(uri: Path, split: str, *, shuffle: bool = False) -> tuple[Batches, str | None]:
+    """The batches, or the message of our error, which TensorFlow may have carried."""
+    try:
+        return batches_of(uri, split, shuffle=shuffle), None
+    except (DatasetError, tf.errors.OpError) as error:
+        return [], str(error)
+
+
+@pytest.fixture
+def copy(datasets, tmp_path) -> Callable[[str], Path]:
+    """A dataset of a kind, to be changed."""
+    return lambda kind: Path(shutil.copytree(datasets[kind], tmp_path / kind))
+
+
+def check_changes(uri: Path, count: int, chance: random.Random) -> None:
+    """Makes changes one after the other, over all files; each is found, named, and not read."""
+    good = {
+        (split, shuffle): batches_of(uri, split, shuffle=shuffle)
+        for split in ("train", "eval")
+        for shuffle in (False, True)
+    }
+    files = files_of(uri)
+    for number in range(count):
+        path = files[number % len(files)]
+        data, name = path.read_bytes(), str(path.relative_to(uri))
+        starts = [start for start, _ in read_records(path)] if is_shard(path) else []
+        change = a_change(data, chance)
+        said = f"{name}: {change.name} at byte {change.place}"
+        replace(path, change.data)
+        found = [problem for problem in problems_of(uri) if problem.path == name]
+        assert found, said
+        if is_shard(path) and path.suffix != ".gz":
+            check_place(found, starts, len(data), change, said)
+        split, shuffle = split_of(path), chance.random() < 0.5
+        read, message = read_or_refusal(uri, split, shuffle=shuffle)
+        if message is None:
+            assert not is_shard(path), f"{said}: was read"
+            assert path.name != "manifest.json", f"{said}: was read"
+            assert is_equal(read, good[split, shuffle]), f"{said}: others were read"
+        else:
+            assert path.name in message, f"{said}: {message}"
+        replace(path, data)
+    assert not problems_of(uri)
+
+
+def check_place(
+    found: list[Problem], starts: list[int], size: int, change: Change, said: str
+) -> None:
+    """The record that has the first changed byte is named with its own; or the end of the file."""
+    if change.place == size:
+        record, offset = len(starts), size
+    else:
+        record = bisect.bisect_right(starts, change.place) - 1
+        offset = starts[record]
+    if change.name == "cut" and change.place in starts:
+        return  # whole records, though fewer: the file alone can be named
+    places = [(problem.record, problem.offset) for problem in found]
+    assert (record, offset) in places, f"{said}: {found}"
+
+
+def test_undamaged_datasets_are_what_was_put_in(datasets, raw):
+    for kind, uri in datasets.items():
+        assert not problems_of(uri)
+        records = {
+            path: [tf.train.Example.FromString(payload) for _, payload in read_records(path)]
+            for path in files_of(uri)
+            if is_shard(path)
+        }
+        source = {"balanced": "images", "gzipped": "texts"}.get(kind, kind)
+        key, content = {"texts": ("id", "text"), "audio": ("filename", "audio")}.get(
+            source, ("filename", "image")
+        )
+        found = {}
+        for examples in records.values():
+            for example in examples:
+                values = example.features.feature
+                (name,), (data,) = (values[n].bytes_list.value for n in (key, content))
+                assert found.setdefault(name.decode(), data) is data, "twice"
+        given = {
+            str(path.relative_to(raw[source])): path.read_bytes()
+            for path in files_of(raw[source])
+            if path.name not in ("cut.jpg", "cut.wav", "bad.txt")
+        }
+        assert found == given
+        read = [*batches_of(uri, "train"), *batches_of(uri, "eval")]
+        assert sorted(n.decode() for b in read for n in b[key]) == sorted(given)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_change_of_any_file_is_found_and_not_read(copy, kind, chance):
+    check_changes(copy(kind), QUICK, chance)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_changes_of_every_file_are_found_and_not_read(copy, kind, chance):
+    check_changes(copy(kind), LONG, chance)
+
+
+@pytest.mark.parametrize("kind", ["images", "balanced", "gzipped"])
+def test_a_shard_cut_at_any_record_is_found_and_not_read(copy, kind):
+    uri = copy(kind)
+    path = next(path for path in files_of(uri) if is_shard(path))
+    data = path.read_bytes()
+    records = read_records(path)
+    ends = [start for start, _ in records] if path.suffix != ".gz" else range(0, len(data), 97)
+    for end in sorted({first + more for first in ends for more in (0, 1, 12)}):
+        replace(path, data[:end])
+        found = [p for p in problems_of(uri) if p.path == str(path.relative_to(uri))]
+        assert found, end
+        _, message = read_or_refusal(uri, split_of(path))
+        assert message is not None, end
+        assert path.name in message
+
+
+def _missing(shards: list[Path], other: Path) -> Path:
+    shards[0].unlink()
+    return shards[0]
+
+
+def _doubled(shards: list[Path], other: Path) -> Path:
+    replace(shards[1], shards[0].read_bytes())
+    return shards[1]
+
+
+def _swapped(shards: list[Path], other: Path) -> Path:
+    first, second = shards[0].read_bytes(), shards[1].read_bytes()
+    replace(shards[0], second)
+    replace(shards[1], first)
+    return shards[1]
+
+
+def _foreign(shards: list[Path], other: Path) -> Path:
+    replace(shards[0], other.read_bytes())
+    return shards[0]
+
+
+def _empty(shards: list[Path], other: Path) -> Path:
+    replace(shards[0], b"")
+    return shards[0]
+
+
+def _reordered(shards: list[Path], other: Path) -> Path:
+    """The same records in another order: each is whole, and their sum is that of the manifest."""
+    data = shards[0].read_bytes()
+    starts = [start for start, _ in read_records(shards[0])]
+    replace(shards[0], data[starts[-1] :] + data[: starts[-1]])
+    return shards[0]
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+@pytest.mark.parametrize("damage", [_missing, _doubled, _swapped, _foreign, _empty, _reordered])
+def test_shards_that_are_not_those_of_the_manifest(copy, datasets, damage, shuffle):
+    uri = copy("images")
+    shards = [path for path in files_of(uri) if is_shard(path) and split_of(path) == "train"]
+    other = next(p for p in files_of(datasets["balanced"]) if is_shard(p))
+    bad = damage(shards, other)
+    assert str(bad.relative_to(uri)) in {problem.path for problem in problems_of(uri)}
+    _, message = read_or_refusal(uri, "train", shuffle=shuffle)
+    assert message is not None
+    assert any(path.name in message for path in shards)
+
+
+def test_a_shard_that_no_manifest_names_is_found_and_not_read(copy):
+    uri = copy("images")
+    good = batches_of(uri, "train")
+    shards = [path for path in files_of(uri) if is_shard(path) and split_of(path) == "train"]
+    extra = shards[0].with_name("data_tfrecord-00004-of-00005")
+    extra.write_bytes(shards[0].read_bytes())
+    assert str(extra.relative_to(uri)) in {problem.path for problem in problems_of(uri)}
+    read, message = read_or_refusal(uri, "train")
+    if message is None:
+        assert is_equal(read, good)
+
+
+@pytest.mark.parametrize("has_manifest", [True, False])
+def test_lengths_that_are_made_up_cost_nothing_and_are_refused(copy, tmp_path, has_manifest):
+    uri = copy("images")
+    path = next(path for path in files_of(uri) if is_shard(path))
+    data, records = path.read_bytes(), read_records(path)
+    if not has_manifest:
+        bare = tmp_path / "bare"
+        bare.mkdir()
+        uri, path = bare, bare / "part-00000-of-00001.tfrecord"
+    for length, (number, (start, _)) in itertools.product(LENGTHS, _ends(enumerate(records))):
+        replace(path, data[:start] + frame_length(length) + data[start + 12 :])
+        name = str(path.relative_to(uri))
+        found = [(p.record, p.offset) for p in problems_of(uri) if p.path == name]
+        assert (number, start) in found, (length, found)
+        split = split_of(path) if has_manifest else "train"
+        _, message = read_or_refusal(uri, split)
+        assert message is not None, length
+        assert path.name in message
+        assert "byte" in message
+
+
+def _ends(items: Iterator[tuple[int, tuple[int, bytes]]]) -> list[tuple[int, tuple[int, bytes]]]:
+    found = list(items)
+    return [found[0], found[len(found) // 2], found[-1]]

@@ -1,0 +1,56 @@
+"""SIGKILL at any moment: nothing half-written opens, and the next run is as if nothing had been.
+
+That an undisturbed run has every input exactly once is what `test_corruption` shows of it, so a run
+with the same bytes has them too.
+"""
+
+import random
+from pathlib import Path
+
+import pytest
+
+from tests.faults.conftest import STEPS, Undisturbed
+from tests.faults.engine import Engine
+from tests.faults.outputs import check_not_half, check_whole
+
+LONG = 100  # kills of each component
+
+
+def kill_and_run_again(
+    plain: Undisturbed, engine: Engine, folder: Path, chance: random.Random
+) -> bool:
+    """One kill; whether it came before the run ended."""
+    uri = folder / "out"
+    processes = chance.choice([1, 2])
+    if processes == 1 and chance.random() < 0.5:  # at a call of the system, so in no time between
+        number = chance.randrange(1, plain.calls + 1)
+        killed = plain.run(engine, uri, refuse=(str(uri), number, "KILL"))
+        assert killed.status == -9, number
+    else:
+        moment = chance.uniform(0, plain.seconds[processes])
+        whole_group = chance.random() < 0.5
+        killed = plain.run(
+            engine, uri, processes=processes, kill_after=moment, whole_group=whole_group
+        )
+    assert killed.left == ()
+    check_not_half(uri, plain.content)
+    again = plain.run(engine, uri, processes=chance.choice([1, 2]))
+    assert again.error == ""
+    check_whole(uri, plain.content, plain.folders)
+    return killed.status == -9
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("step", STEPS)
+def test_a_killed_run_is_as_if_it_had_not_been(undisturbed, engine, tmp_path, step, chance):
+    kill_and_run_again(undisturbed[step], engine, tmp_path, chance)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("step", STEPS)
+def test_many_killed_runs_are_as_if_they_had_not_been(undisturbed, engine, tmp_path, step, chance):
+    kills = 0
+    while kills < LONG:
+        folder = tmp_path / str(kills)
+        folder.mkdir(exist_ok=True)
+        kills += kill_and_run_again(undisturbed[step], engine, folder, chance)

@@ -1,0 +1,148 @@
+"""Object stores on this machine, for tests and benchmarks: real servers, and a proxy before them.
+
+    with s3_server(folder) as store, faulty(store, delay=0.02, drop=0.01) as proxy:
+        os.environ.update(proxy.environment)
+        storage.list_files("s3://data/photos")
+
+S3 is versitygw, built by `make stores` where there is Go; else moto's server. gs:// is
+fake-gcs-server, which has no other like it: without Go those tests are skipped, and say so.
+"""
+
+import contextlib
+import dataclasses
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+REPOSITORY = Path(__file__).parents[1]
+BUCKET = "data"
+_BUILT = Path(os.environ.get("TFX_SHARDS_STORES", REPOSITORY / ".stores"))
+_KEY, _SECRET = "tests", "tests-of-stores"
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """A running server.
+
+    Args:
+        base: the url of its one bucket.
+        address: `host:port`.
+        variable: of the environment, that says where it is.
+        others: what else the environment must say.
+        control: of a proxy before it: where its counts are.
+    """
+
+    base: str
+    address: str
+    variable: str
+    others: Mapping[str, str]
+    control: str = ""
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """What leads clients to it."""
+        return {**self.others, self.variable: f"http://{self.address}"}
+
+    def counts(self, *, reset: bool = False) -> dict[str, int]:
+        """What the proxy has counted so far."""
+        return self.ask("reset" if reset else "counts")
+
+    def ask(self, what: str) -> Any:
+        """The answer of the proxy, such as to `set?drop=0.5`."""
+        with urllib.request.urlopen(f"http://{self.control}/-/{what}") as answer:
+            return json.load(answer)
+
+
+def free_port() -> int:
+    """A port of this machine that nobody listens at."""
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+@contextlib.contextmanager
+def s3_server(folder: Path) -> Iterator[Store]:
+    """An S3 server with an empty bucket, whose objects lie in `folder`."""
+    address = f"127.0.0.1:{free_port()}"
+    others = {
+        "AWS_ACCESS_KEY_ID": _KEY,
+        "AWS_SECRET_ACCESS_KEY": _SECRET,
+        "AWS_REGION": "us-east-1",
+    }
+    store = Store(f"s3://{BUCKET}", address, "AWS_ENDPOINT_URL", others)
+    binary = _BUILT / "versitygw"
+    if binary.is_file():
+        (folder / "objects" / BUCKET).mkdir(parents=True)
+        (folder / "metadata").mkdir()
+        command = [str(binary), "--port", address, "--access", _KEY, "--secret", _SECRET]
+        command += ["--quiet", "--keep-alive"]
+        command += ["posix", str(folder / "objects"), "--sidecar", str(folder / "metadata")]
+        with _running(command, address, folder):
+            yield store
+        return
+    pytest.importorskip("moto", reason="neither Go (make stores) nor moto is here to serve S3")
+    host, _, port = address.partition(":")
+    with _running([sys.executable, "-m", "moto.server", "-H", host, "-p", port], address, folder):
+        request = urllib.request.Request(f"http://{address}/{BUCKET}", method="PUT")
+        urllib.request.urlopen(request).close()
+        yield store
+
+
+@contextlib.contextmanager
+def gcs_server(folder: Path) -> Iterator[Store]:
+    """A server of Google Cloud Storage with an empty bucket, which lies in memory."""
+    binary = _BUILT / "fake-gcs-server"
+    if not binary.is_file():
+        pytest.skip("fake-gcs-server is not built: make stores, which needs Go")
+    address = f"127.0.0.1:{free_port()}"
+    command = [str(binary), "-scheme", "http", "-host", "127.0.0.1", "-backend", "memory"]
+    command += ["-port", address.partition(":")[2], "-log-level", "error", "-public-host", address]
+    with _running(command, address, folder):
+        body = json.dumps({"name": BUCKET}).encode()
+        request = urllib.request.Request(
+            f"http://{address}/storage/v1/b", body, {"Content-Type": "application/json"}
+        )
+        urllib.request.urlopen(request).close()
+        yield Store(f"gs://{BUCKET}", address, "STORAGE_EMULATOR_HOST", {})
+
+
+@contextlib.contextmanager
+def faulty(store: Store, **settings: float) -> Iterator[Store]:
+    """A proxy before a store; the settings are those of `tests.faulty_proxy.Proxy`."""
+    command = [sys.executable, "-m", "tests.faulty_proxy", store.address]
+    command += [f"--{name}={value}" for name, value in settings.items()]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdout=subprocess.PIPE, text=True) as process:
+        try:
+            assert process.stdout is not None
+            address = f"127.0.0.1:{int(process.stdout.readline())}"
+            yield dataclasses.replace(store, address=address, control=address)
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def _running(command: list[str], address: str, folder: Path) -> Iterator[None]:
+    host, _, port = address.partition(":")
+    log = folder / "server.log"
+    folder.mkdir(parents=True, exist_ok=True)
+    with log.open("wb") as stream:
+        process = subprocess.Popen(command, stdout=stream, stderr=subprocess.STDOUT)
+    try:
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port)), 1):
+                break
+            assert process.poll() is None, log.read_text()
+            time.sleep(0.1)
+        yield
+    finally:
+        process.kill()
+        process.wait()

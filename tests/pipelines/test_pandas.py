@@ -1,0 +1,111 @@
+"""TFRecorder's accessor of data frames."""
+
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+pytest.importorskip("tfx", reason="components needs TFX")
+import pipelines.pandas  # noqa: F401 it is the import that makes the accessor
+import trainer_utils
+from pipelines.tools.conversion import convert
+from trainer_utils.format import ConfigError
+
+
+@pytest.fixture
+def frame(photos: list[Any], tmp_path: Path) -> pd.DataFrame:
+    from PIL import Image
+
+    for number in range(6):
+        Image.fromarray(photos[number]).save(tmp_path / f"{number}.jpg")
+    return pd.DataFrame(
+        {
+            "split": ["TRAIN"] * 3 + ["VALIDATION"] * 2 + ["TEST"],
+            "image_uri": [str(tmp_path / f"{number}.jpg") for number in range(6)],
+            "label": ["cat", "dog"] * 3,
+            "age": range(6),
+            "length of ear": [0.5] * 6,
+            "note": ["some text"] * 6,
+        }
+    )
+
+
+@pytest.mark.slow
+def test_a_frame_becomes_a_dataset_with_tfrecorders_keys(
+    frame: pd.DataFrame, tmp_path: Path
+) -> None:
+    result = frame.tensorflow.to_tfr(output_dir=str(tmp_path / "out"), num_shards=2)
+    assert result["job_id"] == "DirectRunner"
+    assert result["metrics"] == {"rows": 6, "good_images": 6, "bad_images": 0}
+    assert Path(result["tfrecord_dir"]).is_dir()
+    splits = trainer_utils.load(result["tfrecord_dir"], batch_size=3, shuffle=False)
+    assert sorted(splits) == ["eval", "test", "train"]
+    batch = next(iter(splits["train"]))
+    assert sorted(batch["age"].numpy()) == [0, 1, 2]
+    assert set(batch) >= {"image", "label", "length of ear", "note"}
+    shards = list(Path(result["tfrecord_dir"], "Split-train").iterdir())
+    assert len(shards) == 2
+    assert {shard.suffix for shard in shards} == {".gz"}
+
+
+def test_arguments_become_beams_flags_and_options(
+    frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    given: dict[str, Any] = {}
+
+    class Stop(Exception):
+        pass
+
+    def stop(source: Any, out: str, **options: Any) -> None:
+        given.update(options, out=out)
+        raise Stop
+
+    monkeypatch.setattr(convert, "convert_whole", stop)
+    with pytest.raises(Stop):
+        frame.tensorflow.to_tfr(
+            output_dir="gs://bucket/out",
+            runner="DataflowRunner",
+            project="mine",
+            region="here",
+            tfrecorder_wheel="ours.whl",
+            dataflow_options={
+                "num_workers": 3,
+                "experiments": ["a", "b"],
+                "no_auth": True,
+            },
+            job_label="to_tfr",
+            compression=None,
+            schema_map={"image_uri": "image", "age": "IntegerInput"},
+        )
+    assert given["beam_pipeline_args"] == [
+        "--runner=DataflowRunner",
+        "--job_name=to-tfr",
+        "--project=mine",
+        "--region=here",
+        "--extra_package=ours.whl",
+        "--num_workers=3",
+        "--experiments=a",
+        "--experiments=b",
+        "--no_auth",
+    ]
+    assert given["columns"] == {"image_uri": "image", "age": "int"}
+    assert given["compression"] == "none"
+    assert "num_shards" not in given
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"runner": "DataflowRunner"}, "project: expected"),
+        ({"runner": "DataflowRunner", "project": "p"}, "region: expected"),
+        ({"compression": "zip"}, "compression: expected 'gzip' or None"),
+        ({"num_shards": -1}, "num_shards: expected"),
+        ({"schema_map": {"a": object()}}, "schema_map"),
+    ],
+)
+def test_what_is_not_allowed_is_refused(
+    frame: pd.DataFrame, arguments: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        frame.tensorflow.to_tfr(output_dir=str(tmp_path / "out"), **arguments)

@@ -1,0 +1,74 @@
+"""From Python through TFX to a dataset, and back."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.pipelines.tools.conversion.published import manifest_of
+
+pytest.importorskip("tfx", reason="components needs TFX")
+import pipelines
+import trainer_utils
+from pipelines.tools.verification import verify_dataset
+from trainer_utils.format import ConfigError
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_function_of_images_tensors_and_bytes(photos: list[Any], tmp_path: Path) -> None:
+    rows = [
+        {
+            "image": photos[n],
+            "label": ("cat", "dog")[n % 2],
+            "half": np.full((2, 3), n, np.float16),
+            "raw": bytes([255, 0, n]),
+            "n": n,
+        }
+        for n in range(12)
+    ]
+
+    def generate(split: str) -> Iterator[tuple[int, dict[str, Any]]]:
+        yield from enumerate({"train": rows[:8], "val": rows[8:]}.get(split, []))
+
+    uri = pipelines.convert(generate, str(tmp_path), num_shards=2, max_reject_fraction=0)
+    manifest = manifest_of(uri)
+    assert {split: manifest.accounting[split].written for split in manifest.splits} == {
+        "train": 8,
+        "eval": 4,
+    }
+    assert not verify_dataset(uri).problems
+    splits = trainer_utils.load(uri, batch_size=8, shuffle=False)
+    for batch in (next(iter(dataset)) for dataset in splits.values()):
+        for row, n in enumerate(batch["n"].numpy()):
+            np.testing.assert_array_equal(batch["image"][row], photos[n])
+            np.testing.assert_array_equal(batch["half"][row], rows[n]["half"])
+            assert batch["raw"].numpy()[row] == rows[n]["raw"]
+            assert batch["label"][row] == n % 2
+        assert batch["half"].dtype == np.float16
+
+
+def test_a_frame_of_arrays_on_a_runner_of_beam(tmp_path: Path) -> None:
+    import pandas as pd
+
+    arrays = [np.full((n % 3 + 1, 2), n, np.float64) for n in range(12)]
+    frame = pd.DataFrame({"text": [f"text {n}" for n in range(12)], "m": arrays, "n": range(12)})
+    options: dict[str, Any] = {"splits": {"train": 1}, "shuffle": False}
+    uris = [
+        pipelines.convert(frame, str(tmp_path / name), beam_pipeline_args=arguments, **options)
+        for name, arguments in (("a", None), ("b", ["--runner=DirectRunner"]))
+    ]
+    texts = [Path(uri, "manifest.json").read_bytes() for uri in uris]
+    assert texts[0] == texts[1]
+    for example in trainer_utils.input_fn(uris[0], "train", batch_size=None):
+        expected = arrays[int(example["n"])]
+        assert example["m"].dtype == expected.dtype
+        np.testing.assert_array_equal(example["m"], expected)
+
+
+def test_flags_that_are_none_of_beams_are_refused(tmp_path: Path) -> None:
+    for wrong in ("--runner=x", ["runner=x"], [1]):
+        with pytest.raises(ConfigError, match="beam_pipeline_args: expected flags"):
+            pipelines.convert([{"text": "a"}], str(tmp_path / "o"), beam_pipeline_args=wrong)

@@ -1,0 +1,186 @@
+"""Rows of what Python holds, by what other libraries' objects really are."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pipelines.tools.conversion.python_sources import rows_of
+from trainer_utils.format import ConfigError, InputError
+
+ROWS = [{"text": "good", "n": 1}, {"text": "bad", "n": 2}]
+
+
+def found(source: Any, **options: Any) -> list[tuple[str | None, dict[str, Any]]]:
+    return [(split, dict(row)) for split, row in rows_of(source, options=options)]
+
+
+def by_split(split: str) -> Iterator[dict[str, Any]]:
+    yield from {"train": ROWS, "val": ROWS[:1]}.get(split, [])
+
+
+def keyed(**kwargs: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+    yield from enumerate(by_split(kwargs["split"]))
+
+
+SPLIT_ROWS = [("train", ROWS[0]), ("train", ROWS[1]), ("val", ROWS[0])]
+PLAIN_ROWS = [(None, row) for row in ROWS]
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        (ROWS, PLAIN_ROWS),
+        (iter(ROWS), PLAIN_ROWS),
+        ((row for row in ROWS), PLAIN_ROWS),
+        (lambda: ROWS, PLAIN_ROWS),
+        (enumerate(ROWS), PLAIN_ROWS),
+        (by_split, SPLIT_ROWS),
+        (keyed, SPLIT_ROWS),
+        ({"train": ROWS, "val": lambda: ROWS[:1]}, SPLIT_ROWS),
+        ({"train": by_split, "val": by_split}, SPLIT_ROWS),
+        ({"text": ["good", "bad"], "n": [1, 2]}, PLAIN_ROWS),
+        ({"train": {"text": ["good", "bad"], "n": (1, 2)}, "val": iter(ROWS[:1])}, SPLIT_ROWS),
+    ],
+    ids=lambda value: None,
+)
+def test_rows_and_splits(source: Any, expected: Any) -> None:
+    assert found(source) == expected
+
+
+def test_a_function_is_called_with_the_splits_that_are_asked_for() -> None:
+    assert found(by_split, splits=["val"]) == [("val", ROWS[0])]
+    with pytest.raises(ConfigError, match="of a function names of splits"):
+        found(ROWS, splits=["train"])
+
+
+def test_datums_own_generators_are_taken(tmp_path: Path) -> None:
+    from datum.generator import TextJsonDatumGenerator
+
+    data = {str(n): {"text": f"text {n}", "label": {"polarity": str(n)}} for n in range(3)}
+    (tmp_path / "train.json").write_text(json.dumps(data))
+    expected = [("train", {"text": f"text {n}", "polarity": n}) for n in range(3)]
+    assert found(TextJsonDatumGenerator(str(tmp_path))) == expected
+
+
+def test_arrays_are_images_where_they_are_pixels_else_x() -> None:
+    pixels = np.arange(2 * 4 * 5 * 3, dtype=np.uint8).reshape(2, 4, 5, 3)
+    for source, name in (
+        (pixels, "image"),
+        (pixels.astype(np.float32), "x"),
+        (pixels[:, 0, 0], "x"),
+    ):
+        rows = found(source)
+        assert [list(row) for _, row in rows] == [[name], [name]]
+        np.testing.assert_array_equal(rows[1][1][name], source[1])
+    rows = found((pixels, np.array([[3], [4]])))
+    assert [row["label"] for _, row in rows] == [3, 4]
+    table = np.array([(1, 0.5), (2, 1.5)], [("a", "i4"), ("b", "f4")])
+    assert found(table) == [(None, {"a": 1, "b": 0.5}), (None, {"a": 2, "b": 1.5})]
+
+
+def test_files_of_numpy(tmp_path: Path) -> None:
+    pixels = np.zeros((2, 4, 5), np.uint8)
+    np.savez(tmp_path / "m.npz", x_train=pixels, y_train=[3, 4], x_test=pixels, y_test=[5, 6])
+    rows = found(tmp_path / "m.npz")
+    assert [(split, row["label"]) for split, row in rows] == [
+        ("train", 3),
+        ("train", 4),
+        ("test", 5),
+        ("test", 6),
+    ]
+    assert {tuple(row) for _, row in rows} == {("image", "label")}
+    np.save(tmp_path / "a.npy", np.eye(2))
+    assert [row["x"].tolist() for _, row in found(str(tmp_path / "a.npy"))] == [[1, 0], [0, 1]]
+    np.save(tmp_path / "o.npy", np.array([{}]), allow_pickle=True)
+    (tmp_path / "bad.npz").write_bytes(b"PK no zip")
+    for name in ("o.npy", "bad.npz", "none.npy"):
+        with pytest.raises(InputError, match=name):
+            found(str(tmp_path / name))
+
+
+def test_datasets_of_tensorflow() -> None:
+    import tensorflow as tf
+
+    x, y = tf.random.uniform((3, 4)), tf.range(3)
+    rows = found(tf.data.Dataset.from_tensor_slices((x, y)))
+    assert [row["label"] for _, row in rows] == [0, 1, 2]
+    np.testing.assert_array_equal(rows[2][1]["x"], x[2])
+    dicts = tf.data.Dataset.from_tensor_slices({"a": y, "b": tf.ragged.constant([[1], [], [2, 3]])})
+    assert [row["b"].tolist() for _, row in found({"train": dicts})] == [[1], [], [2, 3]]
+    single = tf.data.Dataset.from_tensor_slices(tf.zeros((2, 5, 6, 3), tf.uint8))
+    assert [list(row) for _, row in found(single)] == [["image"]] * 2
+
+
+def test_tables_of_arrow_keep_the_dtype_of_nested_lists() -> None:
+    import pyarrow as pa
+
+    kind = pa.list_(pa.list_(pa.float32()))
+    table = pa.table({"t": ["a", None], "m": pa.array([[[1.0, 2.0], [3.0, 4.0]], None], kind)})
+    for source in (table, table.to_reader()):
+        rows = found(source)
+        assert [row["t"] for _, row in rows] == ["a", None]
+        assert rows[0][1]["m"].dtype == np.float32
+        np.testing.assert_array_equal(rows[0][1]["m"], [[1, 2], [3, 4]])
+        assert rows[1][1]["m"] is None
+
+
+def test_what_pandas_takes_for_missing_is() -> None:
+    import pandas as pd
+
+    frame = pd.DataFrame(
+        {"a": [1.5, float("nan")], "b": ["x", None], "c": [np.eye(2), np.zeros(2)]}
+    )
+    rows = [row for _, row in found(frame)]
+    assert (rows[1]["a"], rows[1]["b"]) == (None, None)
+    np.testing.assert_array_equal(rows[0]["c"], np.eye(2))
+    with pytest.raises(InputError, match="different names"):
+        found(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+def test_hugging_faces_features_say_what_columns_are() -> None:
+    class Image:
+        def __init__(self, decode: bool = True) -> None:
+            self.decode = decode
+
+    class ClassLabel:
+        names = ("cat", "dog")
+
+    class Dataset(SimpleNamespace):
+        def cast_column(self, name: str, feature: Image) -> "Dataset":
+            assert not feature.decode
+            return Dataset(features={**self.features, name: feature}, rows=self.rows)
+
+        def __iter__(self) -> Iterator[dict[str, Any]]:
+            return iter(self.rows)
+
+    rows = [{"photo": {"bytes": b"1", "path": None}, "kind": n} for n in (0, 1, -1)]
+    dataset = Dataset(features={"photo": Image(), "kind": ClassLabel()}, rows=rows)
+    options: dict[str, Any] = {"columns": {"kind": "label"}}
+    labels = [row["kind"] for _, row in rows_of({"train": dataset}, options=options)]
+    assert labels == ["cat", "dog", None]
+    assert options["columns"] == {"photo": "image", "kind": "label"}
+    assert options["vocabulary"] == {"kind": ["cat", "dog"]}
+
+
+@pytest.mark.parametrize("source", [42, None])
+def test_what_has_no_rows_is_refused(source: Any) -> None:
+    with pytest.raises(ConfigError, match=f"got {type(source).__name__}"):
+        found(source)
+
+
+@pytest.mark.parametrize(
+    ("source", "message"),
+    [
+        ({"a": [1, 2], "b": [1]}, "columns of one length"),
+        ({"a": 1}, "column 'a'"),
+        (np.array(1), "rank 0"),
+    ],
+)
+def test_columns_that_are_no_rows_are_refused(source: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        found(source)

@@ -1,0 +1,71 @@
+"""Serialized tensors: TensorFlow's own bytes, made and read without it."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_utils.format import DatasetError
+from trainer_utils.format.tensors import TENSOR_DTYPES, TensorSpec, decode_tensor, encode_tensor
+
+SHAPES = ((), (3,), (2, 0), (2, 3, 4), (1, 1, 1, 1, 300))
+
+
+def array_of(dtype: str, shape: tuple[int, ...]) -> Any:
+    random = np.random.default_rng(len(shape))
+    numbers = random.integers(0, 3, shape)
+    if dtype == "string":
+        array = np.empty(shape, object)
+        array[...] = np.vectorize(lambda n: b"\xff" * int(n), otypes=[object])(numbers)
+        return array
+    return numbers.astype(tf.as_dtype(dtype).as_numpy_dtype)
+
+
+@pytest.mark.parametrize("dtype", TENSOR_DTYPES)
+def test_bytes_are_those_of_tensorflow_and_arrays_come_back(dtype: str) -> None:
+    for shape in SHAPES:
+        array = array_of(dtype, shape)
+        theirs = tf.io.serialize_tensor(tf.constant(array, tf.as_dtype(dtype))).numpy()
+        assert encode_tensor(array) == theirs
+        back = decode_tensor(theirs)
+        assert back.shape == shape
+        assert back.dtype == array.dtype
+        np.testing.assert_array_equal(back, array)
+
+
+def test_byte_order_and_strides_do_not_matter() -> None:
+    array = np.arange(12, dtype=">f8").reshape(3, 4).T
+    found = tf.io.parse_tensor(encode_tensor(array), tf.float64)
+    np.testing.assert_array_equal(found.numpy(), array)
+
+
+@pytest.mark.parametrize("array", [np.zeros(2, "datetime64[s]"), np.array([{}]), np.zeros(1, "V3")])
+def test_a_dtype_that_no_tensor_has_is_refused(array: Any) -> None:
+    with pytest.raises(DatasetError, match=r"expected one of float32, .*got"):
+        encode_tensor(array)
+
+
+@pytest.mark.parametrize(
+    "data", [b"", b"\xff", b"\x08\x01", b"\x08\x63", b'\x08\x01\x12\x00"\x03abc']
+)
+def test_bytes_that_are_no_tensor_are_refused(data: bytes) -> None:
+    with pytest.raises(DatasetError, match="expected a TensorProto"):
+        decode_tensor(data)
+
+
+def test_a_spec_is_text_and_json_and_says_what_all_have() -> None:
+    spec = TensorSpec("float16", (3, 4)).merge(TensorSpec("float16", (3, 5)))
+    assert str(spec) == "float16[3,?]"
+    assert not spec.is_fixed
+    assert TensorSpec.parse(str(spec)) == spec == TensorSpec.from_json(spec.to_json())
+    assert TensorSpec.parse("int8[]") == TensorSpec("int8", ())
+    for other in (TensorSpec("float32", (3, 4)), TensorSpec("float16", (3,))):
+        with pytest.raises(DatasetError, match=r"expected tensors of one dtype and rank.*float"):
+            spec.merge(other)
+
+
+@pytest.mark.parametrize("text", ["float16", "float17[1]", "int8[-1]", "int8[1,]", "int8[1]\n"])
+def test_a_text_that_is_no_spec_is_refused(text: str) -> None:
+    with pytest.raises(DatasetError, match="expected"):
+        TensorSpec.parse(text)

@@ -1,0 +1,88 @@
+"""MixUp and CutMix against numpy."""
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from tests.trainer_utils.reading.augmentation.images import IMAGES
+from trainer_utils.reading.augmentation.chain import Augmentation
+from trainer_utils.reading.augmentation.mixing import KEYS, Mixer
+
+ROWS = 64
+PIXELS = np.stack([IMAGES["photo"][n : n + 16, n : n + 20] for n in range(ROWS)])
+LABELS = np.eye(ROWS, dtype=np.float32)
+PARTNERS = np.arange(ROWS) ^ 1
+
+
+def mix(chain, pixels=PIXELS, labels=LABELS):
+    keys = np.stack([np.arange(len(pixels)), np.zeros(len(pixels), int)], axis=1)
+    mixer = Mixer(Augmentation.of(chain).mixing, ["image"], "label")
+    tensors = {"image": tf.constant(pixels), "label": tf.constant(labels), KEYS: tf.constant(keys)}
+    mixed = mixer.mix({**tensors, "name": tf.constant("n")})
+    assert set(mixed) == {"image", "label", "name"}
+    return mixed["image"].numpy(), mixed["label"].numpy()
+
+
+def shares(labels: np.ndarray) -> np.ndarray:
+    """How much each row is its own; the rest is its partner's."""
+    rows = np.arange(len(labels))
+    own = labels[rows, rows]
+    expected = np.zeros_like(labels)
+    expected[rows, rows] = own
+    expected[rows, rows ^ 1] = 1 - own
+    np.testing.assert_allclose(labels, expected, atol=1e-6)
+    return own
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.float32])
+def test_mixup_is_a_weighted_mean_of_pairs(dtype):
+    pixels = PIXELS.astype(dtype)
+    images, labels = mix([("mixup", 1.0)], pixels)
+    own = shares(labels)
+    assert len(np.unique(own)) == ROWS
+    assert own.min() < 0.1
+    assert own.max() > 0.9
+    weight = own.reshape(-1, 1, 1, 1).astype(np.float64)
+    expected = weight * PIXELS + (1 - weight) * PIXELS[PARTNERS]
+    np.testing.assert_allclose(images, expected, atol=0.501 if dtype is np.uint8 else 1e-3)
+    assert images.dtype == dtype
+
+
+def test_cutmix_takes_a_box_of_the_other_image():
+    own_pixels = np.broadcast_to(np.arange(ROWS).reshape(-1, 1, 1, 1), (ROWS, 16, 20, 3))
+    images, labels = mix([("cutmix", 1.0)], own_pixels.astype(np.uint8))
+    own = shares(labels)
+    for row, image in enumerate(images):
+        cut = image[..., 0] != row
+        assert set(image[cut].ravel()) <= {row ^ 1}
+        rows, columns = cut.any(axis=1), cut.any(axis=0)
+        np.testing.assert_array_equal(cut, rows[:, None] & columns)  # one box
+        assert np.abs(np.diff(rows.astype(int))).sum() <= 2
+        assert own[row] == pytest.approx(1 - cut.mean())
+    assert 0.3 < own.mean() < 0.8
+
+
+def test_of_both_each_row_takes_one():
+    own_pixels = np.broadcast_to(np.arange(0, 2 * ROWS, 2).reshape(-1, 1, 1, 1), (ROWS, 16, 20, 3))
+    images, labels = mix([("mixup", 1.0), ("cutmix", 1.0)], own_pixels.astype(np.float32))
+    own = shares(labels)
+    is_cut = np.array([set(np.unique(im)) <= {2 * n, 2 * (n ^ 1)} for n, im in enumerate(images)])
+    assert 0.25 < is_cut.mean() < 0.8
+    means = images.mean(axis=(1, 2, 3))
+    expected = own * own_pixels[:, 0, 0, 0] + (1 - own) * own_pixels[PARTNERS, 0, 0, 0]
+    np.testing.assert_allclose(means, expected, atol=1e-3)
+
+
+def test_a_last_row_without_a_partner_stays_as_it_is():
+    images, labels = mix(["mixup"], PIXELS[:5], LABELS[:5])
+    np.testing.assert_array_equal(images[4], PIXELS[4])
+    np.testing.assert_array_equal(labels[4], LABELS[4])
+
+
+def test_numbers_are_mixed_too():
+    numbers = np.arange(ROWS, dtype=np.float32) * 10
+    images, labels = mix([("mixup", 1.0)], PIXELS.astype(np.float32), numbers)
+    weight = (labels - numbers[PARTNERS]) / (numbers - numbers[PARTNERS])
+    weight = weight.reshape(-1, 1, 1, 1)
+    expected = weight * PIXELS + (1 - weight) * PIXELS[PARTNERS]
+    np.testing.assert_allclose(images, expected, atol=0.05)

@@ -1,0 +1,229 @@
+"""Augmentation through `input_fn`: the same however the work is divided, and soft labels."""
+
+import io
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from trainer_utils import ConfigError, input_fn, plan
+from trainer_utils.format import Feature
+
+COUNT, BATCH = 22, 12
+CHAIN = ["random_resized_crop", "flip", ("colour", 0.4), "cutout", "mixup", "cutmix"]
+LABEL = Feature(type="int", extra={"num_classes": 3})
+IMAGE = Feature(type="string", shape=(40, 48, 3), extra={"sizes": "fixed", "formats": ["JPEG"]})
+
+
+def encode(pixels: np.ndarray, kind: str = "JPEG") -> bytes:
+    stream = io.BytesIO()
+    Image.fromarray(pixels).save(stream, kind)
+    return stream.getvalue()
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory, photos, write_dataset) -> str:
+    rows = [
+        {"id": [n], "label": [n % 3], "image": [encode(photo)]}
+        for n, photo in enumerate(photos[:COUNT])
+    ]
+    features = {"image": IMAGE, "label": LABEL, "id": Feature(type="int")}
+    folder = tmp_path_factory.mktemp("augmented")
+    return write_dataset(folder, {"train": [rows[:9], rows[9:]]}, features)
+
+
+def read(uri: str, workers: int = 1, worker: int = 0, replicas: int | None = None, **settings):
+    context = tf.distribute.InputContext(workers, worker, replicas or workers)
+    chosen = {"augment": CHAIN, "batch_size": BATCH, "image_size": (24, 24), **settings}
+    features = ["image", "id"]
+    return input_fn(uri, features=features, label="label", input_context=context, **chosen)
+
+
+def steps(dataset, elements_per_step: int = 1) -> list[dict[int, tuple[np.ndarray, np.ndarray]]]:
+    """What each record became, step by step; without rows of weight 0."""
+    found = []
+    for index, (inputs, labels, *mask) in enumerate(dataset.as_numpy_iterator()):
+        if index % elements_per_step == 0:
+            found.append({})
+        kept = mask[0] > 0 if mask else np.ones(len(labels), bool)
+        rows = zip(inputs["id"][kept], inputs["image"][kept], labels[kept], strict=True)
+        found[-1] |= {int(number): (image, label) for number, image, label in rows}
+    return found
+
+
+def assert_same(one, other) -> None:
+    assert [set(step) for step in one] == [set(step) for step in other]
+    for step, same in zip(one, other, strict=True):
+        for number, (image, label) in step.items():
+            np.testing.assert_array_equal(image, same[number][0])
+            np.testing.assert_array_equal(label, same[number][1])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("settings", "divisions"),
+    [
+        ({"shuffle": True}, [(3, 3), (1, 2)]),
+        ({"shuffle": "global", "remainder": "pad"}, [(2, 2)]),
+        ({"shuffle": False}, [(1, 3)]),
+    ],
+)
+def test_records_are_mixed_alike_on_any_number_of_workers(uri, settings, divisions):
+    whole = steps(read(uri, **settings))
+    assert len(whole) == 2
+    for workers, replicas in divisions:
+        each = replicas // workers
+        parts = [
+            steps(read(uri, workers, worker, replicas, **settings), each)
+            for worker in range(workers)
+        ]
+        together = [
+            {number: row for part in parts for number, row in part[step].items()}
+            for step in range(len(whole))
+        ]
+        assert_same(whole, together)
+    first = [label.max() for _, label in whole[0].values()]
+    assert any(0 < value < 1 for value in first)
+    assert all(label.max() == 1 for _, label in whole[1].values())  # not a full batch
+
+
+@pytest.mark.slow
+def test_input_goes_on_alike_after_any_step(uri):
+    settings = {"repeat": 2, "remainder": "drop", "batch_size": 4}
+    dataset = read(uri, **settings)
+    whole = steps(dataset)
+    for step in (1, 4, 7):
+        token = dataset.state(step).to_json()
+        assert_same(whole[step:], steps(read(uri, state=token, **settings)))
+
+
+def test_both_decoders_feed_the_same_chain(uri):
+    """Pixels within some levels: what differs by one before may be spread by the chain."""
+    settings = {"augment": ["flip", ("colour", 0.4), ("mixup", 1.0)], "shuffle": False}
+    (one, _), (other, _) = (
+        steps(read(uri, decoder=decoder, **settings)) for decoder in ("turbo", "tensorflow")
+    )
+    for number, (image, label) in one.items():
+        np.testing.assert_array_equal(label, other[number][1])
+        assert np.abs(image.astype(int) - other[number][0]).max() <= 3
+
+
+@pytest.mark.parametrize("decoder", ["turbo", "tensorflow"])
+def test_values_are_normalised_after_the_chain(uri, decoder):
+    settings = {"augment": ["flip", ("colour", 0.4)], "decoder": decoder, "shuffle": False}
+    plain = steps(read(uri, **settings))
+    for dtype in ("float32", "bfloat16"):
+        floats = steps(read(uri, normalize="symmetric", image_dtype=dtype, **settings))
+        for number, (image, _) in plain[0].items():
+            normal = floats[0][number][0]
+            assert normal.dtype == tf.as_dtype(dtype).as_numpy_dtype
+            expected = image / 127.5 - 1
+            np.testing.assert_allclose(
+                normal.astype(np.float64), expected, atol=1e-6 if dtype == "float32" else 4e-3
+            )
+
+
+def test_grey_images_and_single_examples_go_through_the_chain(uri):
+    chain = ["random_resized_crop", "colour", "grey", "blur", "rotation"]
+    (batch, *_) = read(uri, augment=chain, channels=1).as_numpy_iterator()
+    assert batch[0]["image"].shape == (BATCH, 24, 24, 1)
+    single = read(uri, augment=chain, batch_size=None, one_hot=True)
+    inputs, label = next(single.as_numpy_iterator())
+    assert inputs["image"].shape == (24, 24, 3)
+    assert label.dtype == np.float32
+    assert label.shape == (3,)
+
+
+def test_images_that_keep_their_size_are_changed_too(uri):
+    settings = {"image_size": None, "shuffle": False}
+    plain, changed = (
+        steps(read(uri, augment=chain, **settings))[0] for chain in ([], ["colour", "rotation"])
+    )
+    assert all(changed[n][0].shape == (40, 48, 3) for n in plain)
+    assert np.mean([np.array_equal(changed[n][0], plain[n][0]) for n in plain]) == 0
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"batch_size": 9}, r"batch_size: expected an even number of rows for each replica"),
+        ({"batch_size": 40}, r"batch_size: expected at most the 22 records that there are"),
+    ],
+)
+def test_rows_that_cannot_be_mixed_in_pairs_are_refused(uri, settings, message):
+    with pytest.raises(ConfigError, match=message):
+        read(uri, **settings)
+    with pytest.raises(ConfigError, match=message):
+        plan(uri, augment="mixup", label="label", **settings)
+    with pytest.raises(ConfigError, match=r"got 12, 1 for each of 12"):
+        read(uri, 12)
+
+
+def segmentation(tmp_path, photos, write_dataset) -> str:
+    rows = []
+    for n, photo in enumerate(photos[:8]):
+        labels = np.full((40, 48), 1 + n % 3, np.uint8)
+        labels[:, :24] = 7  # its left half
+        pixels = np.where(labels[..., None] == 7, 250, photo // 2).astype(np.uint8)
+        rows.append(
+            {
+                "image": [encode(pixels, "PNG")],
+                "segmentation": [encode(labels, "PNG")],
+                "label": [n % 3],
+                "xmin": [0.0, 0.25][: 1 + n % 2],
+                "xmax": [0.5, 0.75][: 1 + n % 2],
+            }
+        )
+    side = Feature(type="float", shape=(1,), dense=False)
+    features = {
+        "image": Feature(type="string", shape=(40, 48, 3), extra={"formats": ["PNG"]}),
+        "segmentation": Feature(
+            type="string", shape=(40, 48), extra={"label_map": True, "formats": ["PNG"]}
+        ),
+        "label": LABEL,
+        "xmin": side,
+        "xmax": side,
+    }
+    return write_dataset(tmp_path, {"train": [rows]}, features)
+
+
+def test_label_maps_and_boxes_follow_their_image(tmp_path, photos, write_dataset):
+    uri = segmentation(tmp_path, photos, write_dataset)
+    settings = {"batch_size": 8, "image_size": (40, 48)}
+    names = ["image", "segmentation"]
+    chain = ["flip", ("rotation", 40), ("colour", 0.2)]
+    (batch,) = input_fn(uri, features=names, augment=chain, **settings).as_numpy_iterator()
+    is_seven = batch["segmentation"][..., 0] == 7
+    is_bright = batch["image"].min(axis=-1) > 150
+    assert 0.3 < is_seven.mean() < 0.6
+    assert (is_seven != is_bright).mean() < 0.03
+    names = ["image", "xmin", "xmax"]
+    for chain in (["flip"], ["flip", "colour"]):
+        (batch,) = input_fn(uri, features=names, augment=chain, **settings).as_numpy_iterator()
+        lefts = set()
+        for image, left, right in zip(batch["image"], batch["xmin"], batch["xmax"], strict=True):
+            is_mirrored = image[:, :24].mean() < image[:, 24:].mean()
+            lefts.add(is_mirrored)
+            box = [(0.5, 1.0), (0.25, 0.75)] if is_mirrored else [(0.0, 0.5), (0.25, 0.75)]
+            found = list(zip(left.tolist(), right.tolist(), strict=True))
+            assert found in (box, [box[0], (0.0, 0.0)])
+        assert lefts == {True, False}
+
+
+@pytest.mark.parametrize(
+    ("features", "chain", "message"),
+    [
+        (["image", "xmin", "xmax"], ["rotation"], r"'rotation': expected none of xmin, xmax"),
+        (["image", "xmin", "xmax"], ["randaugment"], r"'randaugment': expected none of xmin"),
+        (["image", "xmin", "xmax"], ["cutmix"], r"'cutmix': expected none of xmin, xmax"),
+        (["image", "segmentation"], ["mixup"], r"'mixup': expected none of segmentation"),
+        (["image", "xmin"], ["flip"], r"expected both xmin and xmax or neither"),
+        (["image", "xmin"], "random_resized_crop", r"beside images that are cut or padded"),
+    ],
+)
+def test_what_cannot_follow_is_refused(tmp_path, photos, write_dataset, features, chain, message):
+    uri = segmentation(tmp_path, photos, write_dataset)
+    settings = {"label": "label", "batch_size": 4, "image_size": (16, 16)}
+    with pytest.raises(ConfigError, match=message):
+        input_fn(uri, features=features, augment=chain, **settings)

@@ -1,0 +1,186 @@
+"""Object stores when the network is bad, and what their answers make of our errors."""
+
+import os
+import subprocess
+import sys
+import urllib.request
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.object_stores import BUCKET, Store, faulty
+from tests.trainer_utils.storage.stores import write
+from trainer_utils import ConfigError, storage
+
+pytest.importorskip("obstore")
+REPOSITORY = Path(__file__).parents[3]
+
+
+@pytest.fixture
+def at_s3(s3_store, monkeypatch):
+    """Leads to a store; the store itself where none is given."""
+
+    def lead(store: Store) -> str:
+        for name, value in store.environment.items():
+            monkeypatch.setenv(name, value)
+        return store.base
+
+    lead(s3_store)
+    return lead
+
+
+@pytest.fixture(scope="module")
+def data() -> bytes:
+    return np.random.default_rng(0).bytes(21 << 20)
+
+
+@pytest.fixture
+def large(at_s3, s3_store, data) -> str:
+    """An object of 21 MiB, written in parts."""
+    path = f"{s3_store.base}/large.bin"
+    with storage.write_atomically(path, temporary_folder=s3_store.base) as stream:
+        for start in range(0, len(data), 1_000_003):
+            stream.write(data[start : start + 1_000_003])
+    return path
+
+
+def test_a_stream_reads_what_seek_and_read_of_a_file_do(large, data, tmp_path):
+    local = tmp_path / "file"
+    local.write_bytes(data)
+    rng = np.random.default_rng(1)
+    with storage.open_for_reading(large) as stream, local.open("rb") as other:
+        for _ in range(40):
+            if rng.random() < 0.4:
+                place = int(rng.integers(0, len(data) + 99))
+                assert stream.seek(place) == other.seek(place)
+            size = int(rng.choice([1, 1000, 300_000, 9 << 20]))
+            assert stream.read(size) == other.read(size)
+            assert stream.tell() == other.tell()
+        assert stream.seek(-5, os.SEEK_END) == len(data) - 5
+        assert stream.read() == data[-5:]
+
+
+@pytest.mark.parametrize("fault", ["drop", "busy", "cut"])
+def test_faults_on_the_way_change_nothing(large, data, at_s3, s3_store, fault):
+    with faulty(s3_store, **{fault: 0.2, "seed": 5}) as proxy:
+        at_s3(proxy)
+        for _ in range(3):
+            assert storage.read_bytes(large) == data
+            with storage.open_for_reading(large) as stream:
+                assert b"".join(iter(lambda: stream.read(1 << 20), b"")) == data
+        assert proxy.counts()["dropped" if fault == "drop" else fault] > 2
+
+
+@pytest.mark.parametrize("fault", ["drop", "busy", "cut"])
+def test_what_is_written_through_faults_is_whole_or_not_there(data, at_s3, s3_store, fault):
+    """The library does not ask again for an answer to a POST that was cut: that is an error."""
+    whole = 0
+    with faulty(s3_store, **{fault: 0.1, "seed": 5}) as proxy:
+        for number in range(6):
+            path = f"{proxy.base}/{fault}-{number}"
+            at_s3(proxy)
+            try:
+                write(path, data)
+            except OSError:
+                assert fault == "cut"
+                at_s3(s3_store)
+                assert not storage.exists(path)
+            else:
+                at_s3(s3_store)
+                assert storage.read_bytes(path) == data
+                whole += 1
+    assert whole > 2
+
+
+def test_an_object_that_changes_while_it_is_read_is_an_error(large, data, s3_store):
+    with storage.open_for_reading(large) as stream:
+        assert stream.read(10) == data[:10]
+        write(large, data[::-1])
+        with pytest.raises(storage.FileRefusedError, match="another of that name") as caught:
+            stream.read()
+        assert caught.value.code == "CHANGED_FILE"
+
+
+def test_what_consoles_make_in_place_of_folders_is_no_file(at_s3, s3_store):
+    from trainer_utils.storage.object_stores import _find
+
+    folder = f"{s3_store.base}/photos"
+    write(f"{folder}/cat/1.jpg", b"1")
+    write(f"{folder}/empty.txt", b"")
+    boto3 = pytest.importorskip("boto3")
+    client = boto3.client("s3", endpoint_url=s3_store.environment["AWS_ENDPOINT_URL"])
+    for key in ("photos/", "photos/cat/", "photos/dog/"):
+        client.put_object(Bucket=BUCKET, Key=key)
+    assert [file.path for file in storage.list_files(folder)] == ["cat/1.jpg", "empty.txt"]
+    assert _find(folder)[1] == "photos"
+
+
+def test_a_large_folder_is_listed_page_by_page(at_s3, s3_store):
+    names = [f"{number:04}" for number in range(2345)]
+    store = storage.object_stores._find(s3_store.base)[0]
+    for name in names:
+        store.put(f"many/{name}", b"x")
+    assert [file.path for file in storage.list_files(f"{s3_store.base}/many")] == names
+
+
+def test_wrong_credentials_and_names_are_said_so(at_s3, s3_store, monkeypatch):
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")
+    if "versitygw" not in str(s3_store):  # moto checks none
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", s3_store.others["AWS_SECRET_ACCESS_KEY"])
+    with pytest.raises(FileNotFoundError):
+        storage.read_bytes("s3://no-such-bucket/x")
+    with pytest.raises(ConfigError, match="'s3:///x': expected the name of a bucket"):
+        storage.read_bytes("s3:///x")
+    with pytest.raises(OSError, match=r"'s3://data/a/\.\./b'"):
+        storage.read_bytes("s3://data/a/../b")
+
+
+def test_a_store_that_is_not_there_is_an_error_in_time(at_s3, monkeypatch):
+    from trainer_utils.storage import store_settings
+
+    monkeypatch.setattr(store_settings, "_MOST_RETRIES", 1)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    with pytest.raises(OSError, match="'s3://data/x'"):
+        storage.read_bytes("s3://data/x")
+
+
+def test_a_forked_process_is_told_to_be_spawned(large):
+    storage.file_size(large)
+    code = f"""
+import os
+from trainer_utils import storage
+storage.file_size({large!r})
+if not os.fork():
+    try:
+        storage.file_size({large!r})
+    except OSError as error:
+        print(error, flush=True)
+    os._exit(0)
+os.wait()
+"""
+    finished = subprocess.run(
+        [sys.executable, "-c", code],
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "Start it by 'spawn'" in finished.stdout
+
+
+def test_https_is_read(large, data, s3_store, tmp_path):
+    (tmp_path / "x.bin").write_bytes(data[:1000])
+    command = [sys.executable, "-m", "http.server", "0", "--bind", "127.0.0.1"]
+    with subprocess.Popen(
+        [command[0], "-u", *command[1:]], cwd=tmp_path, stdout=subprocess.PIPE, text=True
+    ) as server:
+        try:
+            port = server.stdout.readline().split(" port ")[1].split()[0]
+            url = f"http://127.0.0.1:{port}/x.bin"
+            assert urllib.request.urlopen(url).read() == data[:1000]
+            assert storage.read_bytes(url) == data[:1000]
+            assert storage.file_size(url) == 1000
+        finally:
+            server.kill()

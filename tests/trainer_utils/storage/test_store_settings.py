@@ -1,0 +1,79 @@
+"""Where endpoints and credentials come from."""
+
+import fsspec.config
+import pytest
+
+from trainer_utils import ConfigError
+from trainer_utils.storage import store_settings
+
+pytest.importorskip("obstore")
+
+
+@pytest.fixture(autouse=True)
+def nothing_set(monkeypatch, tmp_path):
+    """No setting of this machine's."""
+    import os
+
+    for name in list(os.environ):
+        if name.startswith(("AWS_", "MINIO_", "AZURE_")):
+            monkeypatch.delenv(name)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(store_settings, "_MACHINE", tmp_path)
+    (tmp_path / ".aws").mkdir()
+
+
+def config(scheme: str = "s3") -> dict:
+    return dict(store_settings.open_store(scheme, "bucket").config)
+
+
+def test_without_credentials_requests_are_not_signed():
+    found = config()
+    assert str(found["skip_signature"]).lower() == "true"
+    assert found["region"] == "us-east-1"
+
+
+def test_on_a_machine_of_the_cloud_its_own_credentials_are_asked_for(tmp_path):
+    (tmp_path / "sys_vendor").write_text("Amazon EC2\n")
+    assert "skip_signature" not in config()
+
+
+def test_the_environment_goes_before_fsspec_and_profiles(monkeypatch, tmp_path):
+    (tmp_path / ".aws/config").write_text("[default]\nregion = eu-west-1\n")
+    (tmp_path / ".aws/credentials").write_text(
+        "[default]\naws_access_key_id = file\naws_secret_access_key = f\n"
+        "[other]\naws_access_key_id = other\naws_secret_access_key = o\naws_session_token = t\n"
+    )
+    assert (config()["region"], config()["access_key_id"]) == ("eu-west-1", "file")
+    monkeypatch.setenv("AWS_PROFILE", "other")
+    assert (config()["access_key_id"], config()["session_token"]) == ("other", "t")
+    monkeypatch.delenv("AWS_PROFILE")
+    settings = {"key": "fs", "secret": "s", "client_kwargs": {"endpoint_url": "http://fs:1"}}
+    monkeypatch.setitem(fsspec.config.conf, "s3", settings)
+    assert (config()["access_key_id"], config()["endpoint"]) == ("fs", "http://fs:1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://env:1")
+    monkeypatch.setenv("AWS_REGION", "eu-north-1")
+    assert (config()["endpoint"], config()["region"]) == ("http://env:1", "eu-north-1")
+    monkeypatch.setenv("AWS_ENDPOINT_URL_S3", "http://s3:1")
+    assert config()["endpoint"] == "http://s3:1"
+
+
+def test_a_profile_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setenv("AWS_PROFILE", "gone")
+    with pytest.raises(ConfigError, match=r"AWS_PROFILE: .* got 'gone'"):
+        config()
+
+
+def test_minio_is_found_as_kubeflow_has_it(monkeypatch):
+    assert config("minio")["endpoint"] == "http://minio-service.kubeflow:9000"
+    monkeypatch.setenv("MINIO_SERVICE_SERVICE_HOST", "10.0.0.7")
+    assert config("minio")["endpoint"] == "http://10.0.0.7:9000"
+    monkeypatch.setenv("MINIO_ENDPOINT", "minio.mine:9001")
+    monkeypatch.setenv("MINIO_ACCESS_KEY", "k")
+    monkeypatch.setenv("MINIO_SECRET_KEY", "s")
+    found = config("minio")
+    assert (found["endpoint"], found["access_key_id"]) == ("http://minio.mine:9001", "k")
+
+
+def test_an_account_of_azure_is_in_the_url_or_in_the_environment(monkeypatch):
+    store = store_settings.open_store("abfss", "box@mine.dfs.core.windows.net")
+    assert (store.config["container_name"], store.config["account_name"]) == ("box", "mine")

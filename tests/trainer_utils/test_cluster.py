@@ -1,0 +1,185 @@
+"""What clusters say of themselves, as TF_CONFIG."""
+
+import json
+import os
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from trainer_utils import ConfigError
+from trainer_utils.cluster import (
+    cluster_from_environment,
+    expand_counts,
+    expand_hosts,
+    set_tf_config,
+)
+
+POD = "train-9x-node-0-{}.train-9x"
+TWO = json.dumps({"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "index": 1}})
+CHIEF = json.dumps(
+    {"cluster": {"chief": ["c:1"], "worker": ["w:1"]}, "task": {"type": "worker", "index": 0}}
+)
+TORCH = {"PET_NNODES": "2", "PET_NPROC_PER_NODE": "1", "PET_MASTER_ADDR": POD.format(0)}
+SLURM = {
+    "SLURM_STEP_NODELIST": "n[01-02],gpu-7",
+    "SLURM_STEP_TASKS_PER_NODE": "1(x2),2",
+}
+
+CASES: dict[str, tuple[dict[str, str], list[str], int]] = {
+    "TFJob": ({"TF_CONFIG": TWO, "PET_NNODES": "9"}, ["a:1", "b:1"], 1),
+    "TFJob with a chief": ({"TF_CONFIG": CHIEF}, ["c:1", "w:1"], 1),
+    "Trainer v2": (
+        {**TORCH, "PET_NODE_RANK": "1", "JOB_COMPLETION_INDEX": "1"},
+        [f"{POD.format(0)}:2222", f"{POD.format(1)}:2222"],
+        1,
+    ),
+    "Trainer v2, one node": (
+        {"PET_NNODES": "1", "PET_NODE_RANK": "0", "PET_MASTER_ADDR": POD.format(0)},
+        [f"{POD.format(0)}:2222"],
+        0,
+    ),
+    "JobSet": (
+        {"JOB_COMPLETION_INDEX": "2", "NUM_NODES": "3", "HOSTNAME": "a-b-node-0-2"},
+        [f"a-b-node-0-{index}.a-b:2222" for index in range(3)],
+        2,
+    ),
+    "Slurm": (
+        {**SLURM, "SLURM_PROCID": "3"},
+        ["n01:2222", "n02:2222", "gpu-7:2222", "gpu-7:2223"],
+        3,
+    ),
+    "plain": ({"WORKER_HOSTS": "a:7, b", "WORKER_INDEX": "0"}, ["a:7", "b:2222"], 0),
+    "torchrun": (
+        {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "2"},
+        ["localhost:2222", "localhost:2223"],
+        1,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_the_workers_and_which_one_this_is(name):
+    environment, workers, index = CASES[name]
+    found = cluster_from_environment(environment)
+    assert found is not None
+    assert (list(found.workers), found.index) == (workers, index)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_tensorflow_understands_it(monkeypatch, name):
+    environment, workers, index = CASES[name]
+    monkeypatch.delenv("TF_CONFIG", raising=False)
+    if "TF_CONFIG" in environment:
+        monkeypatch.setenv("TF_CONFIG", environment["TF_CONFIG"])
+    found = set_tf_config(environment)
+    if len(workers) == 1:
+        assert found is None
+        assert "TF_CONFIG" not in os.environ
+        return
+    resolver = tf.distribute.cluster_resolver.TFConfigClusterResolver()
+    spec = resolver.cluster_spec().as_dict()
+    assert [*spec.get("chief", []), *spec["worker"]] == workers
+    assert resolver.task_type == "worker"
+    assert resolver.task_id == index - len(spec.get("chief", []))
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("a slots=2\n# none\nb slots=1\n", ["a:2222", "a:2223", "b:2222"]),
+        ("a:2\nb\n", ["a:2222", "a:2223", "b:2222"]),
+        ("a\na\n\nb # the third\n", ["a:2222", "a:2223", "b:2222"]),
+    ],
+)
+@pytest.mark.parametrize("kind", ["OMPI_COMM_WORLD", "PMI"])
+def test_mpi_names_its_hosts_in_a_file(tmp_path, text, address, kind):
+    hosts = tmp_path / "hostfile"
+    hosts.write_text(text)
+    variable = "OMPI_MCA_orte_default_hostfile" if kind != "PMI" else "I_MPI_HYDRA_HOST_FILE"
+    environment = {f"{kind}_RANK": "2", f"{kind}_SIZE": "3", variable: str(hosts)}
+    found = cluster_from_environment(environment)
+    assert found is not None
+    assert (list(found.workers), found.index) == (address, 2)
+
+
+@pytest.mark.parametrize(
+    ("environment", "message"),
+    [
+        ({"TF_CONFIG": "[1]"}, "TF_CONFIG"),
+        ({"TF_CONFIG": TWO.replace("1}", "2}")}, r"index.*got 2"),
+        ({**TORCH}, "PET_NODE_RANK"),
+        ({**TORCH, "PET_NODE_RANK": "2"}, r"\[0, 2\).*got 2"),
+        ({**TORCH, "PET_NODE_RANK": "0", "PET_MASTER_ADDR": "10.0.0.7"}, "PET_MASTER_ADDR"),
+        ({"SLURM_PROCID": "0"}, "SLURM_STEP_NODELIST"),
+        ({**SLURM, "SLURM_PROCID": "4"}, "got 4"),
+        ({**SLURM, "SLURM_PROCID": "0", "SLURM_STEP_TASKS_PER_NODE": "2"}, "3 nodes"),
+        ({"WORKER_HOSTS": "a:1,a:1", "WORKER_INDEX": "0"}, "each address once"),
+        ({"WORKER_HOSTS": "a:1"}, "WORKER_INDEX"),
+        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "hostfile"),
+        ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}, "WORKER_HOSTS"),
+        ({"JOB_COMPLETION_INDEX": "0", "NUM_NODES": "2", "HOSTNAME": "x"}, "HOSTNAME.*'x'"),
+    ],
+)
+def test_what_cannot_be_is_refused(environment, message):
+    with pytest.raises(ConfigError, match=message):
+        cluster_from_environment(environment)
+
+
+@pytest.mark.parametrize("environment", [{}, {"TF_CONFIG": "{}"}, {"RANK": "0"}, {"HOSTNAME": "a"}])
+def test_a_process_alone_is_no_cluster(environment):
+    assert cluster_from_environment(environment) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "hosts"),
+    [
+        ("a", ["a"]),
+        ("n[1-3]", ["n1", "n2", "n3"]),
+        ("n[08-10],m", ["n08", "n09", "n10", "m"]),
+        ("r[1-2]n[1,3]", ["r1n1", "r1n3", "r2n1", "r2n3"]),
+        ("n[1-2].x.org", ["n1.x.org", "n2.x.org"]),
+    ],
+)
+def test_hosts_of_slurm(text, hosts):
+    assert expand_hosts(text) == hosts
+
+
+@pytest.mark.parametrize("text", ["n[1-", "n[a-b]", "", "n[]"])
+def test_other_hosts_are_refused(text):
+    with pytest.raises(ConfigError, match="SLURM_STEP_NODELIST"):
+        expand_hosts(text)
+
+
+def test_counts_of_slurm():
+    assert expand_counts("2(x3),1") == [2, 2, 2, 1]
+    with pytest.raises(ConfigError, match=r"2\(x"):
+        expand_counts("2(x")
+
+
+def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command: list[Any] = [sys.executable, "-m", "trainer_utils.cluster", *arguments]
+    inherited = {name: value for name, value in os.environ.items() if name != "TF_CONFIG"}
+    return subprocess.run(
+        command, env={**inherited, **environment}, capture_output=True, text=True, check=False
+    )
+
+
+def test_a_program_as_it_is_gets_the_variable():
+    program = "import os, sys; print(os.environ['TF_CONFIG']); sys.exit(7)"
+    done = run(sys.executable, "-c", program, WORKER_HOSTS="a:1,b:1", WORKER_INDEX="1")
+    assert json.loads(done.stdout) == json.loads(TWO)
+    assert done.returncode == 7
+    assert "Worker 1 of 2, by WORKER_HOSTS: b:1" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "environment", "message"),
+    [([], {}, "usage"), (["true"], {"WORKER_HOSTS": "a,b"}, "WORKER_INDEX")],
+)
+def test_a_program_is_not_started_where_it_cannot_be(arguments, environment, message):
+    done = run(*arguments, **environment)
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -1,0 +1,233 @@
+"""`fit` beside Keras's own, in processes of their own.
+
+TensorFlow fixes cluster and Keras at its start. This file is also the program that they run.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from tests.trainer_utils.processes import cluster_environments, run_all
+from trainer_utils.format import Feature
+
+EPOCHS = 3
+FEATURES = {
+    "x": Feature(type="float", shape=(5,)),
+    "label": Feature(type="int"),
+    "weight": Feature(type="float"),
+}
+KERAS = {"keras": {}, "tf_keras": {"TF_USE_LEGACY_KERAS": "1"}}
+
+
+def rows(start: int, stop: int) -> list[dict[str, list[Any]]]:
+    values = np.random.default_rng(start).normal(size=(stop - start, 5)).astype("float32")
+    return [
+        {"x": row.tolist(), "label": [n % 3], "weight": [0.5 + n % 2]}
+        for n, row in enumerate(values)
+    ]
+
+
+@pytest.fixture(scope="module")
+def vectors(tmp_path_factory, write_dataset) -> str:
+    """53 examples to train, 21 to evaluate."""
+    splits = {"train": [rows(0, 30), rows(30, 53)], "eval": [rows(100, 121)]}
+    return write_dataset(tmp_path_factory.mktemp("vectors"), splits, FEATURES)
+
+
+# --- The programs ---
+
+
+def make_model(strategy: tf.distribute.Strategy, *, is_built: bool = True, **settings: Any) -> Any:
+    """A small model with weighted and plain metrics; on one worker with a moving average too."""
+    keras = tf.keras
+    keras.utils.set_random_seed(3)
+    with strategy.scope():
+        # Its moments are of the rows of one replica, others than those of a whole batch.
+        norm = [] if "NO_NORM" in os.environ else [keras.layers.BatchNormalization()]
+        layers = [keras.layers.Dense(8, activation="relu"), *norm, keras.layers.Dense(3)]
+        if "dropout" in settings:
+            layers.insert(1, keras.layers.Dropout(settings.pop("dropout"), seed=4))
+        model = keras.Sequential([keras.Input((5,)), *layers] if is_built else layers)
+        model.compile(
+            optimizer=keras.optimizers.Adam(0.05),
+            loss=keras.losses.SparseCategoricalCrossentropy(from_logits=True),
+            metrics=["accuracy"],
+            weighted_metrics=[keras.metrics.SparseCategoricalAccuracy(name="weighted")],
+            **settings,
+        )
+    return model
+
+
+READ: dict[str, Any] = {"features": "x", "label": "label", "batch_size": 8, "seed": 5}
+
+
+def compare(uri: str) -> dict[str, Any]:
+    """Keras's own fit and ours on one worker, for each way to read and compile."""
+    default = tf.distribute.get_strategy()
+    cpu = tf.config.list_physical_devices("CPU")[0]
+    tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)
+    mirrored = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
+    cases: dict[str, tuple[Any, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
+        "plain": (default, {}, {}, {}),
+        "weights, dropout, unbuilt": (
+            default,
+            {"sample_weight": "weight"},
+            {"dropout": 0.3, "is_built": False},
+            {},
+        ),
+        "compiled": (default, {"remainder": "drop"}, {"jit_compile": True}, {}),
+        "eager, by steps": (
+            default,
+            {"repeat": True},
+            {"run_eagerly": True},
+            {"steps_per_epoch": 4, "validation_steps": 2},
+        ),
+        "mirrored": (mirrored, {}, {}, {}),
+    }
+    found = {}
+    for name, (strategy, read, make, fit) in cases.items():
+        histories = []
+        for is_ours in (False, True):
+            train = trainer_utils.input_fn(uri, "train", **READ, **read)
+            check = trainer_utils.input_fn(
+                uri, "eval", **{**READ, **read, "repeat": False}, shuffle=False
+            )
+            model = make_model(strategy, **make)
+            seen: list[Any] = []
+            callback = tf.keras.callbacks.LambdaCallback(
+                on_train_batch_end=lambda batch, logs, seen=seen: seen.append(
+                    (batch, float(logs["loss"]))
+                ),
+                on_epoch_end=lambda epoch, logs, seen=seen: seen.append((epoch, sorted(logs))),
+            )
+            given = {"epochs": EPOCHS, "callbacks": [callback], "verbose": 0, **fit}
+            if is_ours:
+                history = trainer_utils.fit(model, strategy, train, check, **given)
+            else:
+                history = model.fit(train, validation_data=check, **given)
+            weights = [w.tolist() for w in model.get_weights()]
+            histories.append([history.history, seen, weights])
+        found[name] = histories
+    found["keras"] = type(model).__module__.split(".")[0]
+    return found
+
+
+def train_here(uri: str, folder: str, kill_at: str = "") -> dict[str, Any]:
+    """Trains with a backup, as one worker or as TF_CONFIG says; killed at a step where asked to."""
+    is_cluster = "TF_CONFIG" in os.environ
+    strategy = (
+        tf.distribute.MultiWorkerMirroredStrategy() if is_cluster else tf.distribute.get_strategy()
+    )
+    taken = 0
+
+    def count(batch: int, logs: Any) -> None:
+        nonlocal taken
+        taken += 1
+        if kill_at and taken == int(kill_at):
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    read = {**READ, "remainder": "pad"}
+    train = trainer_utils.distribute(strategy, uri, "train", **read)
+    check = trainer_utils.distribute(strategy, uri, "eval", **read, shuffle=False)
+    model = make_model(strategy, is_built=False)
+    history = trainer_utils.fit(
+        model,
+        strategy,
+        train,
+        check,
+        epochs=EPOCHS,
+        callbacks=[tf.keras.callbacks.LambdaCallback(on_train_batch_end=count)],
+        backup_dir=folder,
+        backup_every=2,
+        verbose=0,
+    )
+    evaluated = trainer_utils.evaluate(model, strategy, check)
+    weights = [w.tolist() for w in model.get_weights()]
+    return {
+        "history": history.history,
+        "epochs": history.epoch,
+        "evaluated": evaluated,
+        "weights": weights,
+        "steps": taken,
+    }
+
+
+# --- One worker ---
+
+
+@pytest.fixture(scope="module", params=sorted(KERAS))
+def compared(request, vectors, tmp_path_factory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("compared")
+    (report,) = run_all(__file__, folder, [KERAS[request.param]], "compare", vectors)
+    return report
+
+
+CASES = ["plain", "weights, dropout, unbuilt", "compiled", "eager, by steps", "mirrored"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_losses_logs_and_weights_are_those_of_model_fit_to_the_last_bit(compared, case):
+    theirs, ours = compared[case]
+    assert ours == theirs
+    losses = ours[0]["loss"]
+    assert len(losses) == EPOCHS
+    assert losses[-1] < losses[0]
+
+
+@pytest.fixture(scope="module")
+def undisturbed(vectors, tmp_path_factory) -> dict[str, Any]:
+    folder = tmp_path_factory.mktemp("undisturbed")
+    (report,) = run_all(__file__, folder, [{}], "train", vectors, str(folder / "backup"))
+    assert report["steps"] == 7 * EPOCHS
+    return report
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kill_at", ["1", "4", "8", "15", "20"])
+def test_a_killed_run_ends_with_the_losses_of_an_undisturbed_one(
+    vectors, undisturbed, tmp_path, kill_at
+):
+    given = ("train", vectors, str(tmp_path / "backup"))
+    run_all(__file__, tmp_path, [{}], *given, kill_at, expected=-signal.SIGKILL)
+    (report,) = run_all(__file__, tmp_path, [{}], *given)
+    saved = (int(kill_at) - 1) // 2 * 2 if kill_at not in ("8", "15") else int(kill_at) - 1
+    assert report["steps"] == 7 * EPOCHS - saved
+    assert {**report, "steps": 0} == {**undisturbed, "steps": 0}
+
+
+# --- Two workers ---
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("keras", sorted(KERAS))
+def test_two_workers_have_the_losses_of_one_also_after_a_kill(vectors, tmp_path, keras):
+    alone, together = tmp_path / "alone", tmp_path / "together"
+    alone.mkdir(), together.mkdir()
+    (one,) = run_all(
+        __file__, alone, [{**KERAS[keras], "NO_NORM": "1"}], "train", vectors, str(alone / "backup")
+    )
+    two = [{**KERAS[keras], **env, "NO_NORM": "1"} for env in cluster_environments(2)]
+    given = ("train", vectors, str(together / "backup"))
+    run_all(__file__, together, two, *given, "9", expected=-signal.SIGKILL)
+    two = [{**KERAS[keras], **env, "NO_NORM": "1"} for env in cluster_environments(2)]
+    reports = run_all(__file__, together, two, *given)
+    for report in reports:
+        assert report["epochs"] == one["epochs"]
+        assert report["evaluated"] == pytest.approx(one["evaluated"], rel=1e-4)
+        for name, values in one["history"].items():
+            assert report["history"][name] == pytest.approx(values, rel=1e-4), name
+
+
+if __name__ == "__main__":
+    _, report_path, program, *arguments = sys.argv
+    seen = {"compare": compare, "train": train_here}[program](*arguments)
+    Path(report_path).write_text(json.dumps(seen))

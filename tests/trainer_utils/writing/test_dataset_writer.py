@@ -1,0 +1,281 @@
+"""`DatasetWriter`: what it leaves is a whole dataset, or nothing; others read it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from trainer_utils import ConfigError, DatasetWriter, input_fn
+from trainer_utils.dataset import open_dataset
+from trainer_utils.format import InputError, Manifest
+
+RECORDS = 23
+
+
+def examples(photos: list[Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    random = np.random.default_rng(0)
+    for number in range(RECORDS):
+        yield (
+            "eval" if number % 4 == 3 else "train",
+            {
+                "image": photos[number % len(photos)],
+                "label": ("cat", "dog")[number % 2],
+                "name": f"photo {number}",
+                "score": number / 2,
+                "tokens": list(range(number % 5)),
+                "half": random.normal(size=(2, 3)).astype(np.float16),
+                "masks": np.full((number % 3, 4), True),
+                "wide": random.integers(0, 2**63, (2, 2), dtype=np.uint64),
+                **({"extra": 1} if number % 2 else {}),
+            },
+        )
+
+
+@pytest.fixture(scope="module")
+def uri(photos: list[Any], tmp_path_factory: pytest.TempPathFactory) -> str:
+    path = tmp_path_factory.mktemp("written") / "dataset"
+    with DatasetWriter(path, num_shards={"train": 4}, vocabulary=["cat", "dog"]) as writer:
+        for split, example in examples(photos):
+            writer.write(split, example)
+    assert os.listdir(path.parent) == ["dataset"]
+    return str(path)
+
+
+def test_input_fn_gives_back_dtypes_shapes_and_values(uri: str, photos: list[Any]) -> None:
+    wanted = [example for split, example in examples(photos) if split == "train"]
+    dataset = input_fn(uri, "train", batch_size=len(wanted), shuffle=False)
+    batch = next(iter(dataset))
+    by_name = {name.decode(): row for row, name in enumerate(batch["name"].numpy())}
+    assert sorted(by_name) == sorted(example["name"] for example in wanted)
+    for example in wanted:
+        row = by_name[example["name"]]
+        np.testing.assert_array_equal(batch["image"][row], example["image"])
+        assert batch["label"][row] == ("cat", "dog").index(example["label"])
+        for name in ("half", "wide"):
+            assert batch[name].dtype == example[name].dtype
+            np.testing.assert_array_equal(batch[name][row], example[name])
+        masks = batch["masks"][row]  # of unequal shapes: padded, as all that varies
+        np.testing.assert_array_equal(masks[: len(example["masks"])], example["masks"])
+        assert not tf.reduce_any(masks[len(example["masks"]) :])
+
+
+def test_unequal_tensors_are_ragged_if_asked_for(uri: str) -> None:
+    batch = next(iter(input_fn(uri, "train", batch_size=6, features="masks", ragged=True)))
+    assert isinstance(batch, tf.RaggedTensor)
+    assert batch.dtype == tf.bool
+
+
+def test_single_examples_have_their_own_shape(uri: str) -> None:
+    shapes = {tuple(e.shape) for e in input_fn(uri, "train", batch_size=None, features="masks")}
+    assert shapes == {(0, 4), (1, 4), (2, 4)}
+
+
+def test_shards_are_filled_by_turns_and_tensorflow_reads_them(uri: str) -> None:
+    info = json.loads(Path(uri, "shard_info.json").read_text())
+    assert list(info["train"].values()) == [5, 5, 4, 4]
+    names = []
+    for path in info["train"]:
+        records = tf.data.TFRecordDataset(os.path.join(uri, path)).as_numpy_iterator()
+        parsed = [tf.train.Example.FromString(record) for record in records]
+        names.append([e.features.feature["name"].bytes_list.value[0] for e in parsed])
+    assert names[1][:2] == [b"photo 1", b"photo 6"]  # the 2nd and the 6th of the split
+
+
+def test_datum_opens_it(uri: str, photos: list[Any]) -> None:
+    from datum.reader import load
+
+    wanted = [example for split, example in examples(photos) if split == "eval"]
+    loaded = load(uri)
+    loaded.dataset_configs.batch_size_val = 1
+    found = list(loaded.val_fn("eval").as_numpy_iterator())
+    by_name = {batch["name"][0]: batch for batch in found}
+    assert len(found) == len(wanted)
+    for example in wanted:
+        batch = by_name[example["name"].encode()]
+        np.testing.assert_array_equal(batch["image"][0], example["image"])
+        half = tf.io.parse_tensor(batch["half"][0], tf.float16)  # bytes, to Datum
+        np.testing.assert_array_equal(half, example["half"])
+
+
+def test_a_manifest_counts_labels_and_verify_agrees(uri: str) -> None:
+    manifest = Manifest.from_json(Path(uri, "manifest.json").read_text(), path=uri)
+    assert manifest.label_counts["eval"] == {"dog": 5}
+    assert manifest.total.written == manifest.total.found == RECORDS
+    assert open_dataset(uri).vocabularies == {"label": ["cat", "dog"]}
+
+
+def test_equal_examples_give_equal_bytes(uri: str, photos: list[Any], tmp_path: Path) -> None:
+    with DatasetWriter(
+        tmp_path / "b", num_shards={"train": 4}, vocabulary=["cat", "dog"]
+    ) as writer:
+        for split, example in examples(photos):
+            writer.write(split, dict(reversed(example.items())))
+    for path in sorted(p for p in Path(uri).rglob("*") if p.is_file()):
+        other = tmp_path / "b" / path.relative_to(uri)
+        assert other.read_bytes() == path.read_bytes(), path
+
+
+def test_a_size_begins_the_next_shard(tmp_path: Path) -> None:
+    with DatasetWriter(tmp_path / "d", target_shard_bytes=1000) as writer:
+        for number in range(30):
+            writer.write("train", {"data": bytes([number]) * 300})
+    counts = open_dataset(str(tmp_path / "d")).shards["train"]
+    assert [shard.records for shard in counts] == [4, 4, 4, 4, 4, 4, 4, 2]
+
+
+def test_more_shards_than_examples_are_as_many_as_these(tmp_path: Path) -> None:
+    with DatasetWriter(tmp_path / "d", num_shards=9) as writer:
+        writer.write("train", {"x": 1})
+        writer.write("train", {"x": 2})
+    assert len(open_dataset(str(tmp_path / "d")).shards["train"]) == 2
+
+
+def _fail(uri: str) -> None:
+    with DatasetWriter(uri) as writer:
+        writer.write("train", {"x": 1})
+        raise KeyError("mine")
+
+
+def test_an_exception_leaves_nothing(tmp_path: Path) -> None:
+    with pytest.raises(KeyError):
+        _fail(str(tmp_path / "deep" / "d"))
+    assert os.listdir(tmp_path / "deep") == []
+
+
+def test_no_example_is_no_dataset(tmp_path: Path) -> None:
+    with (
+        pytest.raises(InputError, match="expected examples, got none"),
+        DatasetWriter(tmp_path / "d"),
+    ):
+        pass
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_place_that_is_taken_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(ConfigError, match="a place where nothing is"):
+        DatasetWriter(tmp_path)
+    assert os.listdir(tmp_path) == ["mine.txt"]
+
+
+def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
+    with DatasetWriter(str(tmp_path) + "/") as writer:
+        writer.write("train", {"x": 1})
+    assert open_dataset(str(tmp_path)).records == {"train": 1}
+
+
+@pytest.mark.parametrize(
+    ("first", "then", "message"),
+    [
+        ({"x": 1}, {"x": 0.5}, r"'x': expected int as in the examples before, got float"),
+        ({"x": 1}, {"x": "a"}, r"expected int .*got string"),
+        ({"x": np.eye(2)}, {"x": np.zeros((2, 2, 2))}, r"float64 and rank 2 .*rank 3"),
+        ({"x": np.eye(2)}, {"x": np.eye(2, dtype=np.float16)}, r"got a tensor of float16"),
+        ({"x": [[1]]}, {"x": [["a"]]}, "steps of int"),
+        ({"x": [np.eye(2)]}, {"x": [np.eye(3)]}, r"steps of shape \(2, 2\)"),
+        ({"x": 1}, {"image": b"none"}, "'image': expected a JPEG, PNG, GIF or BMP"),
+        ({"x": 1}, {"label": "cow"}, r"'label': .*got 'cow'.*"),
+        ({"x": 1}, {"x": None}, "expected a feature with a value"),
+        ({"x": 1}, {"": 1}, "expected a name"),
+        ({"x": 1}, [1], "expected a dict, got list"),
+    ],
+)
+def test_a_bad_example_is_named_and_the_next_is_taken(
+    first: Any, then: Any, message: str, tmp_path: Path
+) -> None:
+    with DatasetWriter(tmp_path / "d", vocabulary=["cat"]) as writer:
+        writer.write("train", first)
+        with pytest.raises(
+            InputError, match=rf"(?s){message}.*\(split 'train', record 1\)"
+        ) as found:
+            writer.write("train", then)
+        assert found.value.record == 1
+        writer.write("train", first)
+    assert open_dataset(str(tmp_path / "d")).records == {"train": 2}
+
+
+def test_ints_among_floats_are_floats(tmp_path: Path) -> None:
+    with DatasetWriter(tmp_path / "d") as writer:
+        for value in (0.5, 1, [2, 3]):
+            writer.write("train", {"x": value})
+    batch = next(iter(input_fn(str(tmp_path / "d"), "train", batch_size=3, shuffle=False)))
+    np.testing.assert_array_equal(batch["x"], [[0.5, 0], [1, 0], [2, 3]])
+
+
+def test_sequence_examples_come_back_by_time(tmp_path: Path) -> None:
+    frames = [[np.full((2, 3), 10 * n + step, np.uint8) for step in range(n + 1)] for n in range(4)]
+    tokens = [[[n] * step for step in range(n + 1)] for n in range(4)]
+    with DatasetWriter(tmp_path / "d") as writer:
+        for number in range(4):
+            writer.write(
+                "train", {"frames": frames[number], "tokens": tokens[number], "label": number}
+            )
+    raw = next(
+        tf.data.TFRecordDataset(
+            str(tmp_path / "d" / "Split-train" / "data_tfrecord-00000-of-00001")
+        )
+        .skip(3)
+        .as_numpy_iterator()
+    )
+    theirs = tf.train.SequenceExample.FromString(raw)
+    lists = theirs.feature_lists.feature_list
+    assert [list(f.int64_list.value) for f in lists["tokens"].feature] == tokens[3]
+    batch = next(iter(input_fn(str(tmp_path / "d"), "train", batch_size=4, shuffle=False)))
+    assert batch["frames"].shape == (4, 4, 2, 3)
+    np.testing.assert_array_equal(batch["frames"][3], frames[3])
+    np.testing.assert_array_equal(batch["frames"][0, 1:], np.zeros((3, 2, 3)))
+    assert batch["tokens"].numpy()[3].tolist() == [[0, 0, 0], [3, 0, 0], [3, 3, 0], [3, 3, 3]]
+
+
+def test_memory_holds_an_object_store_whole_or_not_at_all(photos: list[Any]) -> None:
+    import fsspec
+
+    uri = "memory://writer-test/dataset"
+    with pytest.raises(KeyError):
+        _fail(uri)
+    assert not fsspec.filesystem("memory").exists("/writer-test/dataset")
+    with DatasetWriter(uri, num_shards=2) as writer:
+        for split, example in examples(photos):
+            writer.write(split, example)
+    assert open_dataset(uri).records == {"train": 18, "eval": 5}
+
+
+def test_a_killed_writer_leaves_nothing_that_opens(tmp_path: Path) -> None:
+    code = (
+        "import os, signal, sys, trainer_utils\n"
+        f"writer = trainer_utils.DatasetWriter({str(tmp_path / 'd')!r}, target_shard_bytes=100)\n"
+        "[writer.write('train', {'x': b'a' * 50}) for _ in range(50)]\n"
+        "assert not {'tensorflow', 'pyarrow', 'tfx', 'apache_beam'} & {*sys.modules}\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], timeout=300)
+    assert done.returncode == -signal.SIGKILL
+    assert not (tmp_path / "d").exists()
+    for left in tmp_path.iterdir():
+        with pytest.raises(trainer_utils.DatasetError):
+            open_dataset(str(left))
+
+
+def test_a_misspelt_setting_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"num_shard.*Did you mean 'num_shards'"):
+        DatasetWriter(tmp_path / "d", num_shard=3)
+    with pytest.raises(ConfigError, match="num_shards"):
+        DatasetWriter(tmp_path / "d", num_shards=0)
+
+
+def test_a_closed_writer_takes_no_more(tmp_path: Path) -> None:
+    writer = DatasetWriter(tmp_path / "d")
+    writer.write("train", {"x": 1})
+    writer.close()
+    writer.close()
+    with pytest.raises(trainer_utils.DatasetError, match="closed"):
+        writer.write("train", {"x": 2})

@@ -1,0 +1,123 @@
+"""What is stored of Python's values: the table in the module, row by row."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from trainer_utils.format import InputError
+from trainer_utils.writing.values import Plain, Steps, Tensor, stored_value
+
+
+@pytest.mark.parametrize(
+    ("value", "kind", "values"),
+    [
+        (True, "int", (1,)),
+        (np.bool_(False), "int", (0,)),
+        (-(2**63), "int", (-(2**63),)),
+        (np.uint8(7), "int", (7,)),
+        (np.float16(0.5), "float", (0.5,)),
+        (float("inf"), "float", (float("inf"),)),
+        ("\u00e9", "string", ("\u00e9".encode(),)),
+        (bytearray(b"\xff"), "string", (b"\xff",)),
+        ([1, 2.5], "float", (1.0, 2.5)),
+        ((), None, ()),
+        (np.arange(3), "int", (0, 1, 2)),
+        (np.array([0.5], np.float32), "float", (0.5,)),
+        (np.array(["a", "bc"]), "string", (b"a", b"bc")),
+        (np.array(5), "int", (5,)),
+        (tf.constant([1, 2], tf.int64), "int", (1, 2)),
+        (tf.constant("x"), "string", (b"x",)),
+    ],
+)
+def test_plain_values(value: Any, kind: str | None, values: tuple[Any, ...]) -> None:
+    found = stored_value(value)
+    assert isinstance(found, Plain)
+    assert (found.kind, found.values) == (kind, values)
+    assert [type(v) for v in found.values] == [type(v) for v in values]
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.zeros((2, 2), np.float32),
+        np.zeros(3, np.float64),
+        np.array(1.5),
+        np.zeros(3, np.int32),
+        np.array([True]),
+        tf.zeros([2], tf.bfloat16),
+        np.array([["a"], ["b"]]),
+    ],
+)
+def test_any_other_array_is_a_tensor_that_tensorflow_reads(array: Any) -> None:
+    found = stored_value(array)
+    assert isinstance(found, Tensor)
+    want = tf.constant(array) if isinstance(array, np.ndarray) else array
+    back = tf.io.parse_tensor(found.data, tf.as_dtype(found.spec.dtype))
+    assert back.dtype == want.dtype
+    np.testing.assert_array_equal(back, want)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ([[1, 2], [3]], Steps("int", ((1, 2), (3,)), None)),
+        ([[], [0.5]], Steps("float", ((), (0.5,)), None)),
+        ([np.eye(2), np.eye(2)], Steps("float", ((1.0, 0.0, 0.0, 1.0),) * 2, (2, 2))),
+        ([["a"], ["b"]], Steps("string", ((b"a",), (b"b",)), (1,))),
+        (tf.ragged.constant([[1], [2, 3]]), Steps("int", ((1,), (2, 3)), None)),
+    ],
+)
+def test_lists_of_lists_are_steps(value: Any, expected: Steps) -> None:
+    assert stored_value(value) == expected
+
+
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        (2**63, "64 bits"),
+        (1e39, "too large"),
+        ("\ud800", "UTF-8"),
+        ([1, "a"], "list of numbers, or of texts"),
+        ([1, None], "NoneType None"),
+        ({"a": 1}, "got dict"),
+        (object(), "got object"),
+        (np.array(["2020"], "datetime64[Y]"), "datetime64"),
+        ([np.eye(2), np.eye(3)], "one shape"),
+        (np.array([object()]), "got object"),
+    ],
+)
+def test_what_cannot_be_stored_is_refused(value: Any, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        stored_value(value)
+
+
+def test_images_are_kept_or_lose_nothing(photos: list[Any]) -> None:
+    kept = stored_value(b"\xff\xd8\xff any", is_image=True)
+    assert isinstance(kept, Plain)
+    assert kept.values == (b"\xff\xd8\xff any",)
+    palette = Image.fromarray(photos[0]).quantize(16)
+    sources = [
+        photos[0],
+        Image.fromarray(photos[0]),
+        palette,
+        Image.fromarray(photos[0]).convert("1"),
+    ]
+    wanted = [photos[0], photos[0], np.asarray(palette.convert("RGB")), None]
+    for source, want in zip(sources, wanted, strict=True):
+        found = stored_value(source, is_image=True)
+        assert isinstance(found, Plain)
+        pixels = tf.io.decode_png(found.values[0]).numpy()
+        if want is None:
+            want = np.asarray(source.convert("L"))[..., None]
+        np.testing.assert_array_equal(pixels, want)
+
+
+@pytest.mark.parametrize(
+    "value", [3, "a.jpg", np.zeros((2, 2, 3), np.float32), Image.new("I;16", (2, 2))]
+)
+def test_what_is_no_image_is_refused(value: Any) -> None:
+    with pytest.raises(InputError, match="expected"):
+        stored_value(value, is_image=True)

@@ -1,0 +1,287 @@
+"""Reads a dataset once and keeps of each record what an audit compares, on disk where it is large.
+
+    with scan_dataset(open_dataset(uri), label="label") as scan:
+        scan.rows["content"], scan.thumbnails, scan.labels
+
+A record's content is its images or sounds where it has any, else its texts, else all its features
+but names and the label.
+"""
+
+import collections
+import contextlib
+import dataclasses
+import hashlib
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.auditing.image_sketch import (
+    THUMBNAIL_SIDE,
+    ImageSketch,
+    sketch_image,
+    sketch_pixels,
+)
+from trainer_utils.auditing.similar_texts import TEXT_SKETCH_VALUES, sketch_text, split_words
+from trainer_utils.dataset import Dataset, read_shard_blocks
+from trainer_utils.format import Feature
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.image_size import image_size
+from trainer_utils.format.media_formats import format_of
+
+__all__ = ["NAME_FEATURES", "ROW", "Scan", "scan_dataset"]
+
+NAME_FEATURES = ("record_id", "filename", "id")
+"""What says where a record is from. Where texts have an `id` of their own, the first is ours."""
+
+ROW = np.dtype(
+    [
+        ("content", "V16"),
+        ("split", "<u2"),
+        ("label", "<i4"),  # number of the label; -1 where there is none
+        ("sketch", "u1"),  # 0 none, 1 of an image, 2 of a text
+        ("height", "<i4"),
+        ("width", "<i4"),
+        ("words", "<i4"),
+        ("characters", "<i4"),
+        ("brightness", "<f4"),
+        ("contrast", "<f4"),
+        ("sharpness", "<f4"),
+        ("name", "<i8"),  # where its name begins in the file of names
+    ]
+)
+_SIZES = ("height", "width", "channels", "image_height", "image_width")
+_MOST_WORDS_COUNTED = 1 << 20
+
+Rows = npt.NDArray[np.void]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Scan:
+    """What was read.
+
+    Args:
+        splits: names, by number.
+        rows: `(records,)` of `ROW`, in the order of the splits.
+        thumbnails: `(records, 32, 32) uint8` of images.
+        texts: `(records, 128) uint32`, sketches of texts.
+        labels: names, by number.
+        words: how many records of each split have each word.
+        names: file of the records' names, each on a line.
+    """
+
+    splits: Sequence[str]
+    rows: Rows
+    thumbnails: npt.NDArray[np.uint8]
+    texts: npt.NDArray[np.uint32]
+    labels: Sequence[str]
+    words: Sequence[Mapping[str, int]]
+    names: BinaryIO
+
+    def name_of(self, number: int) -> str:
+        """A record's name; else its split and number in it."""
+        self.names.seek(int(self.rows["name"][number]))
+        name = self.names.readline()[:-1].decode("utf-8", "replace")
+        if name:
+            return name
+        split = int(self.rows["split"][number])
+        return f"{self.splits[split]} {self.number_in_split(number)}"
+
+    def number_in_split(self, number: int) -> int:
+        """A record's place in its split."""
+        split = self.rows["split"][number]
+        return number - int(np.searchsorted(self.rows["split"], split))
+
+
+@contextlib.contextmanager
+def scan_dataset(
+    dataset: Dataset,
+    *,
+    label: str,
+    advance: Callable[[int, int], None] = lambda done, total: None,
+) -> Iterator[Scan]:
+    """Reads every record, its checksums compared.
+
+    Args:
+        dataset: opened.
+        label: the feature that is a record's class; where no record has it, there are no classes.
+        advance: called after each block with its bytes, and those of all.
+
+    Raises:
+        CorruptShardError: a record is damaged.
+        DatasetError: a record is no `tf.train.Example`.
+    """
+    with tempfile.TemporaryDirectory(prefix="tfx-shards-audit-") as folder:
+        streams = {
+            name: open(os.path.join(folder, name), "w+b")  # noqa: SIM115  the stack closes them
+            for name in ("rows", "thumbnails", "texts", "names")
+        }
+        with contextlib.ExitStack() as stack:
+            for stream in streams.values():
+                stack.enter_context(stream)
+            reader = _Reader(dataset, label, streams)
+            total = sum(shard.bytes for group in dataset.shards.values() for shard in group)
+            for number, shards in enumerate(dataset.shards.values()):
+                reader.words.append(collections.Counter())
+                for shard in shards:
+                    for block in read_shard_blocks(shard.path):
+                        for record in block.records():
+                            reader.add(number, record)
+                        advance(len(block.data), total)
+            for stream in streams.values():
+                stream.flush()
+            count = reader.count
+            yield Scan(
+                splits=list(dataset.shards),
+                rows=_mapped(streams["rows"], ROW, (count,)),
+                thumbnails=_mapped(
+                    streams["thumbnails"],
+                    np.dtype(np.uint8),
+                    (reader.images, THUMBNAIL_SIDE, THUMBNAIL_SIDE),
+                ),
+                texts=_mapped(
+                    streams["texts"], np.dtype("<u4"), (reader.texts, TEXT_SKETCH_VALUES)
+                ),
+                labels=list(reader.labels),
+                words=reader.words,
+                names=streams["names"],
+            )
+
+
+def _mapped(stream: BinaryIO, dtype: np.dtype[Any], shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    if 0 in shape:  # an empty file cannot be mapped
+        return np.empty(shape, dtype)
+    return np.memmap(stream, dtype, "r", shape=shape)
+
+
+class _Reader:
+    """Makes rows of records, and writes them."""
+
+    def __init__(self, dataset: Dataset, label: str, streams: Mapping[str, BinaryIO]) -> None:
+        self._features, self._label, self._streams = dataset.features, label, streams
+        self._vocabulary = dataset.vocabularies.get(label, ())
+        self._row = np.zeros((), ROW)
+        self.labels: dict[str, int] = {}
+        self.words: list[collections.Counter[str]] = []
+        self.count = self.images = self.texts = 0
+
+    def add(self, split: int, record: bytes) -> None:
+        """Takes in one record."""
+        decoded: dict[str, Any] = {**decode_example(record)}
+        values = {name: found for name, found in decoded.items() if found}
+        row = self._row
+        row[...] = np.zeros((), ROW)
+        row["split"] = split
+        row["label"] = self._label_of(values)
+        row["name"] = self._streams["names"].tell()
+        self._streams["names"].write(_name_of(values) + b"\n")
+        media, texts, others = self._parts(values)
+        row["content"] = _digest({name: values[name] for name in media or texts or others})
+        sketch = next(filter(None, (self._sketch(name, values[name]) for name in media)), None)
+        if sketch is not None:
+            self._add_image(sketch)
+        elif texts and not media:
+            words = "\n".join(bytes(v).decode() for name in texts for v in values[name])
+            self._add_text(split, words)
+        self._streams["rows"].write(row.tobytes())
+        self.count += 1
+
+    def _add_image(self, sketch: ImageSketch) -> None:
+        for field in ("height", "width", "brightness", "contrast", "sharpness"):
+            self._row[field] = getattr(sketch, field)
+        self._row["sketch"] = 1
+        self._streams["thumbnails"].write(sketch.thumbnail.tobytes())
+        self.images += 1
+
+    def _add_text(self, split: int, text: str) -> None:
+        words = split_words(text)
+        self._row["words"], self._row["characters"] = len(words), len(text)
+        counts = self.words[split]
+        counts.update(set(words))
+        if len(counts) > _MOST_WORDS_COUNTED:  # the rare ones go
+            kept = counts.most_common(_MOST_WORDS_COUNTED // 2)
+            counts.clear()
+            counts.update(dict(kept))
+        if (sketch := sketch_text(text)) is not None:
+            self._row["sketch"] = 2
+            self._streams["texts"].write(sketch.astype("<u4").tobytes())
+            self.texts += 1
+
+    def _label_of(self, values: Mapping[str, Sequence[Any]]) -> int:
+        found = values.get(self._label)
+        if not found:
+            return -1
+        name = ", ".join(map(self._class_name, found))
+        return self.labels.setdefault(name, len(self.labels))
+
+    def _class_name(self, value: Any) -> str:
+        if isinstance(value, memoryview):
+            return bytes(value).decode("utf-8", "backslashreplace")
+        is_known = isinstance(value, int) and 0 <= value < len(self._vocabulary)
+        return self._vocabulary[value] if is_known else str(value)
+
+    def _parts(self, values: Mapping[str, Sequence[Any]]) -> tuple[list[str], ...]:
+        """The features that are media, those that are texts, and all but names and the label."""
+        media, texts, others = [], [], []
+        for name in sorted(values):
+            if name in NAME_FEATURES or name == self._label or name in _SIZES:
+                continue
+            others.append(name)
+            first = values[name][0]
+            if isinstance(first, memoryview):
+                data = bytes(first)
+                if self._is_media(name, data):
+                    media.append(name)
+                elif _is_text(values[name]):
+                    texts.append(name)
+        return media, texts, others
+
+    def _is_media(self, name: str, data: bytes) -> bool:
+        feature = self._features.get(name)
+        is_raw = feature is not None and feature.is_raw_image
+        return is_raw or image_size(data) is not None or format_of(data) is not None
+
+    def _sketch(self, name: str, values: Sequence[Any]) -> ImageSketch | None:
+        feature, data = self._features.get(name), bytes(values[0])
+        if feature is not None and feature.is_raw_image:
+            return _sketch_raw(feature, data)
+        known = format_of(data)
+        return None if known is not None and known.kind == "audio" else sketch_image(data)
+
+
+def _sketch_raw(feature: Feature, data: bytes) -> ImageSketch | None:
+    shape = tuple(feature.extra.get("image_shape", ()))
+    if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
+        return None
+    return sketch_pixels(np.frombuffer(data, np.uint8).reshape(shape))
+
+
+def _name_of(values: Mapping[str, Sequence[Any]]) -> bytes:
+    for feature in NAME_FEATURES:
+        found = values.get(feature)
+        if found and isinstance(found[0], memoryview):
+            return bytes(found[0]).replace(b"\n", b" ")
+    return b""
+
+
+def _is_text(values: Sequence[memoryview]) -> bool:
+    try:
+        for value in values:
+            bytes(value).decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _digest(values: Mapping[str, Sequence[Any]]) -> bytes:
+    digest = hashlib.blake2b(digest_size=16)
+    for name, found in sorted(values.items()):
+        digest.update(f"{len(name)} {name} {len(found)} ".encode())
+        for value in found:
+            data = value if isinstance(value, memoryview) else repr(value).encode()
+            digest.update(len(data).to_bytes(8, "little"))
+            digest.update(data)
+    return digest.digest()

@@ -1,0 +1,57 @@
+"""Whether two samples are of one distribution: how far apart they are, if that is not by chance.
+
+    distance_of_numbers(heights_of_train, heights_of_eval)      # 0.0, or up to 1.0
+    distance_of_counts({"cat": 90, "dog": 10}, {"cat": 5, "dog": 5})
+
+Zero means that chance explains it (at one in a thousand), or that it is too small to matter.
+
+Source: the Kolmogorov-Smirnov test's asymptotic bound; Pearson's chi-squared test, its critical
+value by Wilson and Hilferty, 1931.
+"""
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = ["distance_of_counts", "distance_of_numbers"]
+
+_LEAST = 0.1  # distance that matters
+_KOLMOGOROV = 1.95  # the quantile of 0.999
+_NORMAL = 3.09  # the same of the normal distribution
+_LEAST_EXPECTED = 1.0  # of a class in a sample: rarer ones are counted together
+
+
+def distance_of_numbers(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
+    """The largest difference of both distribution functions, in [0, 1]."""
+    first, second = (np.sort(np.asarray(values, np.float64)) for values in (one, other))
+    if not len(first) or not len(second):
+        return 0.0
+    points = np.concatenate([first, second])
+    shares = [np.searchsorted(v, points, side="right") / len(v) for v in (first, second)]
+    distance = float(np.abs(shares[0] - shares[1]).max())
+    by_chance = _KOLMOGOROV * math.sqrt(1 / len(first) + 1 / len(second))
+    return distance if distance > max(by_chance, _LEAST) else 0.0
+
+
+def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    """Half the sum of the differences of all shares (total variation), in [0, 1]."""
+    names = sorted({*one, *other})
+    table = np.array([[counts.get(name, 0) for name in names] for counts in (one, other)], float)
+    totals = table.sum(axis=1, keepdims=True)
+    if not names or not totals.all():
+        return 0.0
+    distance = float(np.abs(np.diff(table / totals, axis=0)).sum() / 2)
+    expected = totals * table.sum(axis=0) / table.sum()
+    rare = expected.min(axis=0) < _LEAST_EXPECTED
+    table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
+    expected = np.column_stack([expected[:, ~rare], expected[:, rare].sum(axis=1)])
+    filled = expected.min(axis=0) > 0
+    squares = ((table - expected) ** 2)[:, filled] / expected[:, filled]
+    freedom = int(filled.sum()) - 1
+    if freedom < 1 or distance < _LEAST:
+        return 0.0
+    part = 2 / (9 * freedom)
+    by_chance = freedom * (1 - part + _NORMAL * math.sqrt(part)) ** 3
+    return distance if float(squares.sum()) > by_chance else 0.0

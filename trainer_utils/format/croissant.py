@@ -1,0 +1,213 @@
+"""`croissant.json`: a dataset's description as catalogues read it, in MLCommons Croissant 1.0.
+
+    render_croissant(features, {"train": 404, "eval": 196}, vocabularies={"label": ["cat", "dog"]})
+
+It says what each feature is, which files hold the records, which splits there are and what the
+classes are called. Records stay TFRecord, which `mlcroissant` describes and does not read.
+
+Source: https://docs.mlcommons.org/croissant/docs/croissant-spec.html, of version 1.0.
+"""
+
+import hashlib
+import urllib.parse
+from collections.abc import Mapping, Sequence
+
+from trainer_utils.format.datum import Feature
+from trainer_utils.format.json_text import Json, JsonObject, render_json
+from trainer_utils.format.naming import SHARD_PREFIX, SPLIT_PREFIX, split_folder
+
+__all__ = ["render_croissant"]
+
+_VERSION = "http://mlcommons.org/croissant/1.0"
+_CONTEXT: JsonObject = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "citeAs": "cr:citeAs",
+    "column": "cr:column",
+    "conformsTo": "dct:conformsTo",
+    "cr": "http://mlcommons.org/croissant/",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "dct": "http://purl.org/dc/terms/",
+    "equivalentProperty": "cr:equivalentProperty",
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    "extract": "cr:extract",
+    "field": "cr:field",
+    "fileObject": "cr:fileObject",
+    "fileProperty": "cr:fileProperty",
+    "fileSet": "cr:fileSet",
+    "format": "cr:format",
+    "includes": "cr:includes",
+    "isLiveDataset": "cr:isLiveDataset",
+    "jsonPath": "cr:jsonPath",
+    "key": "cr:key",
+    "md5": "cr:md5",
+    "parentField": "cr:parentField",
+    "path": "cr:path",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "recordSet": "cr:recordSet",
+    "references": "cr:references",
+    "regex": "cr:regex",
+    "repeated": "cr:repeated",
+    "replace": "cr:replace",
+    "samplingRate": "cr:samplingRate",
+    "sc": "https://schema.org/",
+    "separator": "cr:separator",
+    "source": "cr:source",
+    "subField": "cr:subField",
+    "transform": "cr:transform",
+}
+_SHARDS = "shards"
+_TFRECORD = "application/x-tfrecord"
+_ENCODINGS = {
+    ".csv": "text/csv",
+    ".json": "application/json",
+    ".jsonl": "application/jsonlines",
+}
+_DATA_TYPES = {"int": "sc:Integer", "float": "sc:Float", "string": "sc:Text"}
+_SOUND = ("audio", "sample_rate")  # what AudioExampleGen writes: a WAV file, and its rate
+_MOST_NAMED_CLASSES = 1000  # the file of the vocabulary has them all
+
+
+def render_croissant(
+    features: Mapping[str, Feature],
+    records: Mapping[str, int],
+    *,
+    vocabularies: Mapping[str, Sequence[str]] | None = None,
+    files: Mapping[str, str] | None = None,
+    producer: str = "tfx-shards",
+    fingerprint: str = "",
+) -> str:
+    """The description as text; equal datasets have equal ones.
+
+    Args:
+        features: by name.
+        records: by split, in order.
+        vocabularies: names of the classes of features that are ids, in order.
+        files: texts beside the shards, by path relative to the dataset's uri.
+        producer: what wrote the dataset.
+        fingerprint: of the inputs, hexadecimal; part of the dataset's name.
+    """
+    classes = {
+        name: values
+        for name, values in (vocabularies or {}).items()
+        if name in features and features[name].type == "int" and len(values) <= _MOST_NAMED_CLASSES
+    }
+    counts = ", ".join(f"{count:,} in {split}" for split, count in records.items())
+    return render_json(
+        {
+            "@context": _CONTEXT,
+            "@type": "sc:Dataset",
+            "conformsTo": _VERSION,
+            "name": f"dataset-{fingerprint[:12]}" if fingerprint else "dataset",
+            "description": f"{sum(records.values()):,} records ({counts}), written by {producer}.",
+            "distribution": [
+                _shards(records),
+                *(_file(path, text) for path, text in sorted((files or {}).items())),
+            ],
+            "recordSet": [
+                _splits(records),
+                *(_classes(name, values) for name, values in sorted(classes.items())),
+                _examples(features, classes),
+            ],
+        }
+    )
+
+
+def _shards(records: Mapping[str, int]) -> JsonObject:
+    return {
+        "@type": "cr:FileSet",
+        "@id": _SHARDS,
+        "name": _SHARDS,
+        "description": "Records of tf.train.Example; manifest.json has a checksum of each file.",
+        "encodingFormat": _TFRECORD,
+        "includes": [f"{split_folder(split)}/{SHARD_PREFIX}-*" for split in records],
+    }
+
+
+def _file(path: str, text: str) -> JsonObject:
+    data = text.encode()
+    suffix = path[path.rfind(".") :]
+    return {
+        "@type": "cr:FileObject",
+        "@id": _escaped(path),
+        "name": path,
+        "contentUrl": urllib.parse.quote(path),
+        "contentSize": f"{len(data)} B",
+        "encodingFormat": _ENCODINGS.get(suffix, "text/plain"),
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+
+
+def _splits(records: Mapping[str, int]) -> JsonObject:
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "splits",
+        "name": "splits",
+        "dataType": "cr:Split",
+        "key": {"@id": "splits/name"},
+        "field": [_field("splits/name", "name", "sc:Text")],
+        "data": [{"splits/name": split} for split in records],
+    }
+
+
+def _classes(feature: str, values: Sequence[str]) -> JsonObject:
+    place = f"classes/{_escaped(feature)}"
+    return {
+        "@type": "cr:RecordSet",
+        "@id": place,
+        "name": f"classes of {feature}",
+        "dataType": "sc:Enumeration",
+        "key": {"@id": f"{place}/id"},
+        "field": [
+            _field(f"{place}/id", "id", "sc:Integer"),
+            _field(f"{place}/name", "name", ["sc:Text", "sc:name"]),
+        ],
+        "data": [
+            {f"{place}/id": number, f"{place}/name": value} for number, value in enumerate(values)
+        ],
+    }
+
+
+def _examples(features: Mapping[str, Feature], classes: Mapping[str, Sequence[str]]) -> JsonObject:
+    split = _field("examples/split", "split", "sc:Text")
+    split["source"] = {
+        "fileSet": {"@id": _SHARDS},
+        "extract": {"fileProperty": "fullpath"},
+        "transform": {"regex": f"{SPLIT_PREFIX}(\\w+)/"},
+    }
+    split["references"] = {"field": {"@id": "splits/name"}}
+    fields = [split]
+    for name, feature in sorted(features.items()):
+        # Of its own name space: a feature may be called `split`, too.
+        is_sound = name == _SOUND[0] and _SOUND[1] in features
+        kind = "sc:AudioObject" if is_sound else _data_type(feature)
+        field = _field(f"examples/features/{_escaped(name)}", name, kind)
+        field["source"] = {"fileSet": {"@id": _SHARDS}, "extract": {"column": name}}
+        if not (feature.dense and (not feature.shape or feature.is_image)):
+            field["repeated"] = True
+        if name in classes:
+            field["references"] = {"field": {"@id": f"classes/{_escaped(name)}/id"}}
+        fields.append(field)
+    return {
+        "@type": "cr:RecordSet",
+        "@id": "examples",
+        "name": "examples",
+        "description": "One tf.train.Example each.",
+        "field": fields,
+    }
+
+
+def _field(place: str, name: str, data_type: Json) -> JsonObject:
+    return {"@type": "cr:Field", "@id": place, "name": name, "dataType": data_type}
+
+
+def _data_type(feature: Feature) -> str:
+    if feature.is_image or feature.is_raw_image:
+        return "sc:ImageObject"
+    return _DATA_TYPES[feature.type]
+
+
+def _escaped(name: str) -> str:
+    """As part of an id, which is an IRI."""
+    return urllib.parse.quote(name, safe="/")

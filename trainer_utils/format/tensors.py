@@ -1,0 +1,206 @@
+"""Arrays of any rank and dtype as `tf.io.serialize_tensor` makes bytes of them, by numpy alone.
+
+    data = encode_tensor(np.zeros((2, 3), np.float16))       # tf.io.parse_tensor(data, tf.float16)
+    decode_tensor(data)                                      # the array again
+    TensorSpec.of(array)                                     # TensorSpec('float16', (2, 3))
+
+An example holds int64, float32 and bytes. Every other array is one value of bytes in it: a
+`TensorProto` with its elements as they lie in memory. What all of them have in common is a
+`TensorSpec`, which stands in the feature's `extra["tensor"]`.
+
+Source: `tensorflow/core/framework/{tensor,tensor_shape,types}.proto`.
+"""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.example import varint
+from trainer_utils.format.example_decoding import Buffer, read_fields, read_varint
+from trainer_utils.format.json_text import Json
+
+__all__ = ["TENSOR_DTYPES", "TensorSpec", "decode_tensor", "encode_tensor", "tensor_header"]
+
+# The numbers of DataType. Texts and bytes are `string`.
+TENSOR_DTYPES = {
+    **{"float32": 1, "float64": 2, "int32": 3, "uint8": 4, "int16": 5, "int8": 6, "string": 7},
+    **{"complex64": 8, "int64": 9, "bool": 10, "bfloat16": 14, "uint16": 17, "complex128": 18},
+    **{"float16": 19, "uint32": 22, "uint64": 23},
+}
+_NAMES = {number: name for name, number in TENSOR_DTYPES.items()}
+_DTYPE, _SHAPE, _CONTENT, _STRINGS = 1, 2, 4, 8  # fields of TensorProto
+_DIM, _SIZE = 2, 1  # of TensorShapeProto, and of its Dim
+_TEXT = re.compile(r"(?P<dtype>\w+)\[(?P<shape>(?:\d+|\?)(?:,(?:\d+|\?))*)?\]")
+_DELIMITED = 2  # wire type
+
+
+@dataclasses.dataclass(frozen=True)
+class TensorSpec:
+    """What the tensors of a feature have in common; `str()` is `float16[3,?]`.
+
+    Args:
+        dtype: one of `TENSOR_DTYPES`.
+        shape: its length is the rank of all; None along an axis in which they differ.
+    """
+
+    dtype: str
+    shape: tuple[int | None, ...]
+
+    def __post_init__(self) -> None:
+        if self.dtype not in TENSOR_DTYPES:
+            raise DatasetError(
+                f"dtype: expected one of {', '.join(TENSOR_DTYPES)}, got {self.dtype!r}"
+            )
+        if not all(size is None or (type(size) is int and size >= 0) for size in self.shape):
+            raise DatasetError(f"shape: expected sizes or None, got {self.shape!r}")
+
+    @classmethod
+    def of(cls, array: npt.NDArray[Any]) -> "TensorSpec":
+        """That of one array.
+
+        Raises:
+            DatasetError: no tensor has its dtype.
+        """
+        kind = array.dtype.kind
+        if kind in "SU" or (kind == "O" and all(isinstance(v, (bytes, str)) for v in array.flat)):
+            return cls("string", array.shape)
+        if array.dtype.name not in TENSOR_DTYPES:
+            raise DatasetError(
+                f"array: expected one of {', '.join(TENSOR_DTYPES)}, got {array.dtype}. "
+                "Cast it first: array.astype('float32')."
+            )
+        return cls(array.dtype.name, array.shape)
+
+    @classmethod
+    def parse(cls, text: str) -> "TensorSpec":
+        """The spec that `str()` made a text of; `int8[]` is a scalar."""
+        match = _TEXT.fullmatch(text) if isinstance(text, str) else None
+        if match is None:
+            raise DatasetError(f"expected a dtype and a shape such as 'float16[3,?]', got {text!r}")
+        sizes = match["shape"].split(",") if match["shape"] else ()
+        return cls(match["dtype"], tuple(None if s == "?" else int(s) for s in sizes))
+
+    def __str__(self) -> str:
+        sizes = ("?" if size is None else str(size) for size in self.shape)
+        return f"{self.dtype}[{','.join(sizes)}]"
+
+    @property
+    def is_fixed(self) -> bool:
+        """Whether all tensors have the same shape."""
+        return None not in self.shape
+
+    @property
+    def num_elements(self) -> int:
+        """Of each tensor, where the shape is fixed."""
+        return math.prod(size or 0 for size in self.shape)
+
+    def merge(self, other: "TensorSpec") -> "TensorSpec":
+        """What holds for the tensors of both.
+
+        Raises:
+            DatasetError: they differ in dtype or rank.
+        """
+        if (self.dtype, len(self.shape)) != (other.dtype, len(other.shape)):
+            raise DatasetError(
+                f"expected tensors of one dtype and rank, as {self} has them, got {other}"
+            )
+        pairs = zip(self.shape, other.shape, strict=True)
+        return TensorSpec(self.dtype, tuple(a if a == b else None for a, b in pairs))
+
+    def to_json(self) -> Json:
+        """As `extra["tensor"]` has it."""
+        return {"dtype": self.dtype, "shape": list(self.shape)}
+
+    @classmethod
+    def from_json(cls, value: Any) -> "TensorSpec":
+        """Reads what `to_json` made; raises DatasetError, KeyError or TypeError."""
+        return cls(value["dtype"], tuple(value["shape"]))
+
+
+def tensor_header(dtype: str, shape: tuple[int, ...]) -> bytes:
+    """What stands before the elements of a tensor that has some, and is none of texts."""
+    dims = b""
+    for size in shape:
+        inner = b"\x08" + varint(size) if size else b""
+        dims += b"\x12" + varint(len(inner)) + inner
+    head = b"\x08" + varint(TENSOR_DTYPES[dtype]) + b"\x12" + varint(len(dims)) + dims
+    content = math.prod(shape) * item_bytes(dtype)
+    return head + b"\x22" + varint(content) if content and dtype != "string" else head
+
+
+def item_bytes(dtype: str) -> int:
+    """The size of an element; 0 of texts, which have none in common."""
+    if dtype == "string":
+        return 0
+    return 2 if dtype == "bfloat16" else np.dtype(dtype).itemsize
+
+
+def encode_tensor(array: npt.NDArray[Any]) -> bytes:
+    """A `TensorProto`, byte for byte as `tf.io.serialize_tensor` makes it.
+
+    Raises:
+        DatasetError: no tensor has the array's dtype.
+    """
+    spec = TensorSpec.of(array)
+    head = tensor_header(spec.dtype, array.shape)
+    if spec.dtype != "string":
+        little = array.dtype.newbyteorder("<") if array.dtype.byteorder == ">" else array.dtype
+        return head + np.ascontiguousarray(array, little).tobytes()
+    values = (v.encode() if isinstance(v, str) else bytes(v) for v in array.flat)
+    return head + b"".join(b"\x42" + varint(len(value)) + value for value in values)
+
+
+def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
+    """The array that a `TensorProto` with its elements in `tensor_content` holds.
+
+    Returns:
+        A read-only array; of texts one of objects, which are bytes. bfloat16 is that of the
+        package `ml_dtypes`.
+
+    Raises:
+        DatasetError: it is no such message.
+    """
+    dtype, shape, content, texts = 0, [], b"", []
+    try:
+        for number, wire, start, stop in read_fields(data, 0, len(data)):
+            if number == _DTYPE:
+                dtype, _ = read_varint(data, start, stop)
+            elif number == _SHAPE and wire == _DELIMITED:
+                shape = [*_sizes(data, start, stop)]
+            elif number == _CONTENT:
+                content = bytes(data[start:stop])
+            elif number == _STRINGS:
+                texts.append(bytes(data[start:stop]))
+        if _NAMES[dtype] == "string":
+            array = np.empty(len(texts), object)
+            array[:] = texts
+            return array.reshape(shape)
+        return np.frombuffer(content, _numpy_dtype(_NAMES[dtype])).reshape(shape)
+    except (DatasetError, KeyError, ValueError, IndexError) as error:
+        raise DatasetError(
+            f"tensor: expected a TensorProto, got {bytes(data[:40])!r}…: {error}"
+        ) from error
+
+
+def _sizes(data: Buffer, start: int, stop: int) -> Iterator[int]:
+    for number, _, first, last in read_fields(data, start, stop):
+        if number == _DIM:
+            size = 0
+            for field, _, begin, end in read_fields(data, first, last):
+                if field == _SIZE:
+                    size, _ = read_varint(data, begin, end)
+            yield size
+
+
+def _numpy_dtype(name: str) -> np.dtype[Any]:
+    if name == "bfloat16":
+        import ml_dtypes  # beside TensorFlow and JAX; needed for this dtype alone
+
+        return np.dtype(ml_dtypes.bfloat16)
+    return np.dtype(name)

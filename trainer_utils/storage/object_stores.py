@@ -1,0 +1,453 @@
+"""Objects of S3 and what speaks its protocol, and of Azure, through obstore: Rust's object_store.
+
+    OBJECT_STORES.read("s3://bucket/photos/1.jpg", start=0, stop=64)
+
+Every request is tried again, with growing and random pauses, where the store or the network fails;
+a body that is cut goes on where it was cut. An object that changes while it is read is an error:
+later requests ask for the very version that the first one found. A new object is there once its
+stream is closed, in parts that are sent as they are written, and not at all where that fails.
+
+Source: https://developmentseed.org/obstore/latest/, https://docs.rs/object_store
+"""
+
+import functools
+import io
+import os
+from collections import deque
+from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any, BinaryIO, cast
+
+from trainer_utils.format import ConfigError
+from trainer_utils.storage.file_system import (
+    FileRefusedError,
+    FileSystem,
+    FolderEntry,
+    InputFile,
+    changed_size,
+)
+from trainer_utils.storage.store_settings import open_store
+
+__all__ = ["OBJECT_STORES", "PART_BYTES", "has_object_stores"]
+
+PART_BYTES = 8 << 20
+"""What one request reads or writes at the most; S3 wants parts of 5 MiB or more."""
+
+_FIRST_BYTES = (
+    256 << 10
+)  # of a stream, so that its head is there soon; then twice as many each time
+_PARTS_AHEAD = 4  # requests under way for a stream that is read on
+_PARTS_AT_ONCE = 4  # of one object that is written
+_LISTED_AT_ONCE = 1000  # objects, a page of the stores
+
+
+def has_object_stores() -> bool:
+    """Whether obstore is installed."""
+    try:
+        import obstore  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+class _ObjectStores:
+    appears_whole = True
+
+    def open(self, path: str, *, root: str | None = None) -> BinaryIO:
+        with _os_errors(path):
+            store, key = _find(path)
+            return cast(BinaryIO, io.BufferedReader(_ObjectReader(path, store, key), 64 << 10))
+
+    def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
+        if stop is not None and stop <= start:
+            return b""
+        with _os_errors(path):
+            store, key = _find(path)
+            if stop is None or stop - start > PART_BYTES:
+                with self.open(path) as stream:
+                    stream.seek(start)
+                    return stream.read(-1 if stop is None else stop - start)
+            return _get(store, key, start, stop)[0]
+
+    def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
+        data = self.read(path, stop=size + 1)
+        if data and len(data) != size:
+            raise changed_size(size, len(data))
+        return data
+
+    def exists(self, path: str) -> bool:
+        with _os_errors(path):
+            store, key = _find(path)
+            return (bool(key) and _head(store, key) is not None) or _has_folder(store, key)
+
+    def is_folder(self, path: str) -> bool:
+        with _os_errors(path):
+            return _has_folder(*_find(path))
+
+    def size(self, path: str) -> int:
+        return int(self._info(path)["size"])
+
+    def version(self, path: str) -> str:
+        info = self._info(path)
+        return f"{info['size']}-{_version(info)}"
+
+    def list_folder(self, path: str) -> list[FolderEntry]:
+        with _os_errors(path):
+            store, key = _find(path)
+            found = store.list_with_delimiter(key or None)
+            folders = [name.rstrip("/") for name in found["common_prefixes"]]
+            entries = [FolderEntry(_name(folder), None, True) for folder in folders]
+            taken = set(folders)
+            for info in found["objects"]:
+                if info["path"] not in taken and (info["size"] or _is_file(store, info)):
+                    entries.append(FolderEntry(_name(info["path"]), int(info["size"])))
+            if not entries and not _has_folder(store, key):
+                raise FileNotFoundError(path)
+            return entries
+
+    def walk(self, base: str) -> Iterator[InputFile]:
+        with _os_errors(base):
+            store, key = _find(base)
+            skipped = len(key) + 1 if key else 0
+            for info in _without_folders(store, _list(store, key)):
+                yield InputFile(info["path"][skipped:], int(info["size"]), _version(info))
+
+    def find(self, base: str, name: str) -> InputFile:
+        info = self._info(f"{base.rstrip('/')}/{name}")
+        return InputFile(name, int(info["size"]), _version(info))
+
+    def create(self, path: str) -> BinaryIO:
+        import obstore
+
+        with _os_errors(path):
+            store, key = _find(path)
+            writer = obstore.open_writer(
+                store, key, buffer_size=PART_BYTES, max_concurrency=_PARTS_AT_ONCE
+            )
+            return cast(BinaryIO, _ObjectWriter(path, writer))
+
+    def sync(self, stream: BinaryIO) -> None:
+        """Nothing: a store keeps an object once it is closed."""
+
+    def rename(self, source: str, target: str) -> None:
+        with _os_errors(target):
+            store, key = _find(source)
+            others, new = _find(target)
+            if store is not others:
+                raise ConfigError(f"{target!r}: expected a name in the bucket of {source!r}")
+            store.copy(key, new)
+            store.delete(key)
+
+    def make_folder(self, path: str) -> None:
+        """Nothing: stores have objects, and no folders."""
+
+    def remove(self, path: str) -> None:
+        self._info(path)  # stores are content with an object that is not there
+        with _os_errors(path):
+            store, key = _find(path)
+            store.delete(key)
+
+    def remove_tree(self, path: str) -> None:
+        with _os_errors(path):
+            store, key = _find(path)
+            for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
+                store.delete([info["path"] for info in page])
+
+    def _info(self, path: str) -> Mapping[str, Any]:
+        with _os_errors(path):
+            store, key = _find(path)
+            info = _head(store, key) if key else None
+            if info is None:
+                raise FileNotFoundError(path)
+            return info
+
+
+OBJECT_STORES: FileSystem = _ObjectStores()
+
+
+class _ObjectReader(io.RawIOBase):
+    """An object as a stream that asks ahead: small requests first, then large ones side by side."""
+
+    def __init__(self, path: str, store: Any, key: str) -> None:
+        self._path, self._store, self._key = path, store, key
+        self._position = 0
+        self._asked: deque[tuple[int, int, Future[bytes]]] = deque()  # start, stop, bytes
+        self._next_bytes = _FIRST_BYTES
+        self._data, self._data_start = memoryview(b""), 0
+        data, info = _get(store, key, 0, _FIRST_BYTES)
+        self._tag, self._size = info["e_tag"], int(info["size"])
+        self._data = memoryview(data)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        base = (0, self._position, self._size)[whence]
+        self._position = max(base + offset, 0)
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        if self._position >= self._size or not len(view):
+            return 0
+        self._fill(len(view))
+        begin = self._position - self._data_start
+        part = self._data[begin : begin + len(view)]
+        view[: len(part)] = part
+        self._position += len(part)
+        return len(part)
+
+    def readall(self) -> bytes:
+        parts = []
+        while self._position < self._size:
+            self._fill(self._size - self._position)
+            parts.append(self._data[self._position - self._data_start :])
+            self._position += len(parts[-1])
+        return b"".join(parts)
+
+    def close(self) -> None:
+        while self._asked:
+            self._asked.popleft()[2].cancel()
+        self._data = memoryview(b"")
+        super().close()
+
+    def _fill(self, wanted: int) -> None:
+        """Has bytes from the position on in `_data`, and asks for those after them."""
+        at = self._position
+        if self._data_start <= at < self._data_start + len(self._data):
+            return
+        while self._asked and not self._asked[0][0] <= at < self._asked[0][1]:
+            self._asked.popleft()[2].cancel()
+        is_jump = not self._asked and at != self._data_start + len(self._data)
+        if is_jump:  # who jumps may jump again: no more than is wanted now
+            self._next_bytes = _FIRST_BYTES
+        if not self._asked:
+            self._ask(at, wanted)
+        start, _, future = self._asked.popleft()
+        with _os_errors(self._path):
+            self._data, self._data_start = memoryview(future.result()), start
+        if not is_jump:
+            self._ask(start + len(self._data), wanted)
+
+    def _ask(self, at: int, wanted: int) -> None:
+        """Asks for what comes from `at` on: one request while they grow, then some at once."""
+        if self._asked:
+            at = self._asked[-1][1]
+        while len(self._asked) < _PARTS_AHEAD and at < self._size:
+            size = min(max(self._next_bytes, wanted), PART_BYTES, self._size - at)
+            future = _pool(os.getpid()).submit(self._part, at, at + size)
+            self._asked.append((at, at + size, future))
+            at += size
+            self._next_bytes = min(2 * self._next_bytes, PART_BYTES)
+            wanted -= size
+            if self._next_bytes < PART_BYTES and wanted <= 0:
+                return
+
+    def _part(self, start: int, stop: int) -> bytes:
+        data, _ = _get(self._store, self._key, start, stop, tag=self._tag)
+        if len(data) != stop - start:
+            raise changed_size(self._size, start + len(data))
+        return data
+
+
+class _ObjectWriter(io.RawIOBase):
+    """An object that is sent in parts while it is written; there is none until it is closed."""
+
+    def __init__(self, path: str, writer: Any) -> None:
+        self._path, self._writer = path, writer
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        with _os_errors(self._path):
+            if self._writer is None:
+                raise ValueError("write to a closed object")
+            view = memoryview(data).cast("B")
+            self._writer.write(view if view.contiguous else bytes(view))
+            return len(view)
+
+    def close(self) -> None:
+        writer, self._writer = self._writer, None
+        super().close()
+        if writer is not None:
+            with _os_errors(self._path):
+                writer.close()
+
+    def discard(self) -> None:
+        """Closes it so that there is no object."""
+        self._writer = None
+        super().close()
+
+    def __exit__(self, kind: type[BaseException] | None, *others: object) -> None:
+        if kind is not None:
+            self.discard()
+        self.close()
+
+    def __del__(self) -> None:
+        self._writer = None  # never closed: not whole
+
+
+_forked_from = 0
+
+
+def _note_fork() -> None:
+    global _forked_from
+    if _store.cache_info().currsize:
+        _forked_from = os.getppid()
+
+
+os.register_at_fork(after_in_child=_note_fork)
+
+
+@functools.lru_cache(maxsize=256)
+def _store(scheme: str, bucket: str, environment: tuple[tuple[str, str], ...]) -> Any:
+    return open_store(scheme, bucket)
+
+
+@functools.lru_cache(maxsize=1)
+def _pool(process: int) -> ThreadPoolExecutor:
+    """The threads that wait for requests of streams, of this process."""
+    return ThreadPoolExecutor(16, thread_name_prefix="tfx-shards-store")
+
+
+def _find(url: str) -> tuple[Any, str]:
+    """The store of a url, and the object's key in it; empty: the bucket."""
+    if _forked_from:  # obstore's threads are not there, and would be waited for without end
+        raise OSError(
+            f"{url!r}: expected a process of its own, got one that was forked from process "
+            f"{_forked_from}, which has connections to the store. "
+            "Start it by 'spawn' or 'forkserver'."
+        )
+    scheme, _, rest = url.partition("://")
+    bucket, _, key = rest.partition("/")
+    if not bucket:
+        raise ConfigError(f"{url!r}: expected the name of a bucket after {scheme}://, got none")
+    return _store(scheme, bucket, _environment()), key.strip("/")
+
+
+_PREFIXES = ("AWS_", "AZURE_", "MINIO_")
+
+
+def _environment() -> tuple[tuple[str, str], ...]:
+    """What says how stores are reached, so that a change of it counts."""
+    own = [(name, value) for name, value in os.environ.items() if name.startswith(_PREFIXES)]
+    return tuple(sorted(own))
+
+
+def _get(
+    store: Any, key: str, start: int, stop: int, *, tag: str | None = None
+) -> tuple[bytes, Mapping[str, Any]]:
+    """The bytes `[start, stop)` of an object, or fewer, and what is known of it."""
+    from obstore.exceptions import NotFoundError, PreconditionError
+
+    options: dict[str, Any] = {"range": (start, stop)}
+    if tag is not None:
+        options["if_match"] = tag
+    try:
+        result = store.get(key, options=options)
+        info = result.meta
+        return bytes(result.bytes()), info
+    except PreconditionError as error:
+        raise FileRefusedError(
+            "CHANGED_FILE", "expected the object that was opened, got another of that name"
+        ) from error
+    except (NotFoundError, FileNotFoundError):
+        raise
+    except Exception:
+        info = store.head(key)  # a range past the end is refused by stores, each in its own words
+        if start >= int(info["size"]):
+            return b"", info
+        raise
+
+
+def _head(store: Any, key: str) -> Mapping[str, Any] | None:
+    try:
+        return cast(Mapping[str, Any], store.head(key))
+    except FileNotFoundError:
+        return None
+
+
+def _prefix(key: str) -> str | None:
+    return f"{key}/" if key else None
+
+
+def _list(store: Any, key: str) -> Iterator[Mapping[str, Any]]:
+    """All objects below a key, page by page, in the order of their names' bytes."""
+    for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
+        yield from page
+
+
+def _has_folder(store: Any, key: str) -> bool:
+    """Whether anything lies below a key. A bucket is there, since listing it does not fail."""
+    if not key:
+        next(iter(store.list(None, chunk_size=1)), None)
+        return True
+    return bool(next(iter(store.list(_prefix(key), chunk_size=1)), None))
+
+
+def _without_folders(store: Any, infos: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+    """Leaves out the empty objects that consoles make in place of folders, `photos/cat/`.
+
+    obstore gives their names without the last `/`. They come right before what is in the folder.
+    """
+    held: Mapping[str, Any] | None = None
+    for info in infos:
+        if held is not None:
+            if not info["path"].startswith(f"{held['path']}/") and _is_file(store, held):
+                yield held
+            held = None
+        if int(info["size"]):
+            yield info
+        else:
+            held = info
+    if held is not None and _is_file(store, held):
+        yield held
+
+
+def _is_file(store: Any, info: Mapping[str, Any]) -> bool:
+    """Whether an empty object has the name that it is listed by, without a `/` at its end."""
+    return _head(store, info["path"]) is not None
+
+
+def _version(info: Mapping[str, Any]) -> str:
+    return str(info.get("version") or info.get("e_tag") or info["last_modified"])
+
+
+def _name(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+@contextmanager
+def _os_errors(path: str) -> Iterator[None]:
+    """Makes `OSError` of what obstore raises beside it, which says how often it was tried."""
+    try:
+        yield
+    except (FileRefusedError, ConfigError):
+        raise
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"{path!r}: there is no such object") from error
+    except ImportError as error:
+        raise ConfigError(f"{path!r}: {error}") from error
+    except OSError:
+        raise
+    except Exception as error:
+        from obstore.exceptions import PermissionDeniedError, UnauthenticatedError
+
+        if isinstance(error, (PermissionDeniedError, UnauthenticatedError)):
+            raise PermissionError(
+                f"{path!r}: the store refused the credentials: {_first_line(error)}. Set those of "
+                "its own tools: an environment variable, a profile, the machine's identity."
+            ) from error
+        raise OSError(f"{path!r}: {_first_line(error)}") from error
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0].rstrip(".")

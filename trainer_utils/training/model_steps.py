@@ -1,0 +1,213 @@
+"""A Keras model's steps under a strategy: what `fit` runs for each batch.
+
+    steps = ModelSteps(model, strategy)
+    steps.build(batch, dataset.element_spec)
+    train = steps.make_train_function(dataset.element_spec)
+    logs = train(batch)
+    steps.results(logs)     # {"loss": 1.3, "accuracy": 0.4}, over all workers
+
+The model's own `train_step` and `test_step` are run, public in Keras 3 and in tf-keras, so that a
+model that overrides them trains as it says. What is not run is Keras 3's way of reading values from
+the replicas of several workers, which fails (keras-team/keras#20585).
+"""
+
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any, TypeAlias
+
+import tensorflow as tf
+
+from trainer_utils.distribution import num_workers
+from trainer_utils.format import ConfigError
+
+__all__ = ["ModelSteps", "keras_of"]
+
+Batch: TypeAlias = Any  # (features, label) or (features, label, weights), distributed or not
+Logs: TypeAlias = dict[str, Any]
+StepFunction: TypeAlias = Callable[[Batch], Logs]
+
+
+def keras_of(model: Any) -> Any:
+    """The package that a model is of: Keras 3 or tf-keras.
+
+    Raises:
+        ConfigError: it is no Keras model.
+    """
+    for name in ("keras", "tf_keras"):
+        package = sys.modules.get(name)
+        if package is not None and isinstance(model, package.Model):
+            return package
+    raise ConfigError(
+        f"model: expected a compiled model of Keras 3 or of tf-keras, got {model!r}.",
+        setting="model",
+    )
+
+
+class ModelSteps:
+    """The train and test steps of a compiled model.
+
+    Args:
+        model: compiled within the scope of the strategy.
+        strategy: under which each step is run.
+
+    Raises:
+        ConfigError: no Keras model, not compiled, or made outside the strategy's scope.
+    """
+
+    def __init__(self, model: Any, strategy: tf.distribute.Strategy) -> None:
+        self._keras = keras_of(model)
+        self._model = model
+        self._strategy = strategy
+        self._is_built = False
+        self._is_keras_3 = hasattr(self._keras, "StatelessScope")
+        self._check()
+        # Keras 3 compiles the step with all its replicas, tf-keras that of each replica. No
+        # compiler takes the collective operations of several workers.
+        self._compiles = bool(model.jit_compile) and num_workers(strategy) == 1
+
+    def build(self, batch: Batch, element_spec: Any) -> None:
+        """Makes all variables of model, metrics and optimizer, within the strategy's scope.
+
+        No state is changed. Keras makes them at the first step, where it is too late to restore
+        them, and under several workers too late altogether.
+        """
+        if self._is_built:
+            return
+        self._is_built = True
+        features, label, weights = _parts(_first_local(batch, self._strategy))
+        model = self._model
+        with self._strategy.scope():
+            if self._is_keras_3:
+                with self._keras.StatelessScope():
+                    predicted = model(features, training=False)
+                    model.compute_loss(features, label, predicted, weights, training=False)
+                    model.compute_metrics(features, label, predicted, weights)
+            elif not model.built:
+                model(features, training=False)
+            if hasattr(model.optimizer, "build"):
+                model.optimizer.build(model.trainable_variables)
+        if not self._is_keras_3:  # tf-keras makes metrics where a step is traced, and not before
+            self._trace(model.test_step, element_spec)
+
+    def make_train_function(self, element_spec: Any) -> StepFunction:
+        """What trains on a batch of such elements, and gives the logs of this process after it."""
+        return self._function(self._model.train_step, element_spec)
+
+    def make_test_function(self, element_spec: Any, *, drops_padding: bool) -> StepFunction:
+        """What evaluates a batch of such elements, and gives the logs of this process after it.
+
+        Args:
+            element_spec: of the batches.
+            drops_padding: whether their third part is a mask, `(batch,) float32`, and rows of 0
+                are to count nowhere: Keras's plain metrics would count them.
+        """
+        if drops_padding:
+            return self._function(self._step_without_padding, element_spec, compiles=False)
+        return self._function(self._model.test_step, element_spec)
+
+    def reset(self) -> None:
+        """Begins an epoch, or an evaluation."""
+        self._model.reset_metrics()
+
+    def results(self, logs: Logs) -> dict[str, float]:
+        """The metrics so far over the replicas of all workers, all of which have to ask.
+
+        Args:
+            logs: of the last step, which a model with a `train_step` of its own may have made of
+                something else than metrics.
+        """
+        measured = dict(self._model.get_metrics_result())
+        found = measured if set(measured) >= set(logs) else logs
+        return {name: _number(value) for name, value in found.items()}
+
+    def variables(self) -> list[tuple[str, Any]]:
+        """Name and variable of all that training changes, in an order of their own."""
+        model = self._model
+        optimizer = model.optimizer.variables
+        groups = [
+            model.variables,
+            optimizer() if callable(optimizer) else optimizer,
+            [variable for metric in model.metrics for variable in metric.variables],
+        ]
+        if self._is_keras_3:
+            groups.append(model.metrics_variables)
+        found = {id(variable): variable for group in groups for variable in group}
+        return [
+            (str(getattr(variable, "path", variable.name)), variable) for variable in found.values()
+        ]
+
+    def _check(self) -> None:
+        if getattr(self._model, "optimizer", None) is None:
+            raise ConfigError(
+                f"model: expected a compiled one, got {self._model!r} without optimizer. "
+                "Call model.compile(optimizer=…, loss=…) within strategy.scope().",
+                setting="model",
+            )
+        own = self._model.distribute_strategy
+        if own is not self._strategy:
+            raise ConfigError(
+                f"strategy: expected that of the model, {own!r}, got {self._strategy!r}. "
+                "Make and compile the model within strategy.scope().",
+                setting="strategy",
+            )
+
+    def _trace(self, step: Callable[[Any], Logs], element_spec: Any) -> None:
+        def run(batch: Batch) -> Any:
+            return self._strategy.run(step, args=(batch,))
+
+        tf.function(_as_it_is(run), input_signature=[element_spec]).get_concrete_function()
+
+    def _function(
+        self, step: Callable[[Any], Logs], element_spec: Any, *, compiles: bool = True
+    ) -> StepFunction:
+        compiles = compiles and self._compiles
+        eager = bool(self._model.run_eagerly)
+        if compiles and not eager and not self._is_keras_3:
+            step = tf.function(step, jit_compile=True, reduce_retracing=True)
+
+        def run(batch: Batch) -> Logs:
+            return self._mean(self._strategy.run(step, args=(batch,)))
+
+        if eager:
+            return run
+        # With the signature of all batches: the smaller last one is not traced again.
+        compiles = compiles and self._is_keras_3
+        function: StepFunction = tf.function(
+            _as_it_is(run), input_signature=[element_spec], jit_compile=True if compiles else None
+        )
+        return function
+
+    def _mean(self, logs: Mapping[str, Any]) -> Logs:
+        """One value of those of the replicas of this process."""
+
+        def mean(value: Any) -> Any:
+            parts = self._strategy.experimental_local_results(value)
+            return parts[0] if len(parts) == 1 else tf.reduce_mean(tf.stack(parts), axis=0)
+
+        return {name: tf.nest.map_structure(mean, value) for name, value in logs.items()}
+
+    def _step_without_padding(self, batch: Batch) -> Logs:
+        features, label, mask = batch
+        keep = tf.cast(mask, tf.bool)
+        kept = tf.nest.map_structure(lambda part: tf.boolean_mask(part, keep), (features, label))
+        return dict(self._model.test_step(kept))
+
+
+def _as_it_is(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    """A function that AutoGraph leaves alone: it is a graph's as it stands, as Keras's are."""
+    left: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert(function)
+    return left
+
+
+def _first_local(batch: Batch, strategy: tf.distribute.Strategy) -> Batch:
+    return tf.nest.map_structure(lambda part: strategy.experimental_local_results(part)[0], batch)
+
+
+def _parts(batch: Batch) -> tuple[Any, Any, Any]:
+    if not isinstance(batch, tuple):
+        return batch, None, None
+    return (*batch, None, None)[:3]
+
+
+def _number(value: Any) -> float:
+    return float(value) if getattr(value, "shape", ()) == () else value

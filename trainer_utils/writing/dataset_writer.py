@@ -1,0 +1,346 @@
+"""`DatasetWriter`: examples from Python to a whole dataset, without TFX, Beam or TensorFlow.
+
+with DatasetWriter("out/", num_shards={"train": 4}) as writer:
+    writer.write("train", {"image": data, "label": 3})
+
+Shards, record indices, Datum's JSON, `schema.pbtxt` and the manifest are those of every dataset of
+ours. All is made in a folder beside `uri` and gets its name at the end: until then, and after an
+exception, there is nothing at `uri`.
+"""
+
+import collections
+import dataclasses
+import errno
+import hashlib
+import os
+import shutil
+import tempfile
+import types
+import uuid
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from typing import Any
+
+from trainer_utils.format import (
+    Accounting,
+    ConfigError,
+    Feature,
+    InputError,
+    Manifest,
+    Shard,
+    encode_example,
+)
+from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.example import encode_sequence_example
+from trainer_utils.format.naming import check_feature_names, check_split_name
+from trainer_utils.format.schema_text import render_schema_text
+from trainer_utils.format.settings import settings_of
+from trainer_utils.format.spelling import check_names, did_you_mean
+from trainer_utils.storage import (
+    exists,
+    is_folder,
+    is_remote,
+    join,
+    list_files,
+    list_names,
+    make_folder,
+    open_for_reading,
+    remove_tree,
+    sync_folder,
+    write_atomically,
+)
+from trainer_utils.writing.feature_record import FeatureRecord
+from trainer_utils.writing.open_shards import OpenShards
+from trainer_utils.writing.publishing import (
+    publish_manifest,
+    texts_of_dataset,
+    working_folder,
+    write_texts,
+)
+from trainer_utils.writing.settings import WriterSettings
+from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
+
+__all__ = ["DatasetWriter"]
+
+_PRODUCER = "DatasetWriter"
+_LABEL = "label"
+_MOST_CLASSES = 1 << 16  # beyond these, numbers of a feature called so are no classes
+_BUFFER_BYTES = 64 << 20  # of all shards of a split together
+_BLOCK_BYTES = 8 << 20
+
+
+class DatasetWriter:
+    """Writes one dataset, an example at a time; memory is bounded, whatever their number.
+
+    The same examples in the same order give the same bytes.
+
+    Args:
+        uri: where the dataset is to be; a folder that is there must be empty. An object store gets
+            all files at the end, `manifest.json` last.
+        settings: fields of `WriterSettings`.
+
+    Raises:
+        ConfigError: a setting is not allowed, or there is something at `uri`.
+    """
+
+    def __init__(self, uri: str | os.PathLike[str], **settings: Any) -> None:
+        check_names(_PRODUCER, settings, [*settings_of(WriterSettings)], alternatives=["uri"])
+        self._settings = WriterSettings(**settings)
+        self.uri = os.fspath(uri)
+        if not isinstance(self.uri, str) or not self.uri:
+            raise ConfigError.of("uri", uri, allowed="a path or url")
+        self._check_place()
+        self._folder = self._make_folder()
+        self._splits: dict[str, OpenShards] = {}
+        self._record = FeatureRecord()
+        self._labels: dict[str, collections.Counter[int] | None] = {}
+        self._ids = {
+            feature: {label.encode(): number for number, label in enumerate(labels)}
+            for feature, labels in self._vocabularies.items()
+        }
+        self._is_open = True
+
+    @property
+    def _vocabularies(self) -> Mapping[str, Sequence[str]]:
+        vocabulary = self._settings.vocabulary
+        assert isinstance(vocabulary, Mapping)
+        return vocabulary
+
+    def _check_place(self) -> None:
+        if not exists(self.uri):
+            return
+        if not is_folder(self.uri) or list_names(self.uri):
+            raise ConfigError.of(
+                "uri",
+                self.uri,
+                allowed="a place where nothing is",
+                advice="Remove what is there, or name another",
+            )
+
+    def _make_folder(self) -> str:
+        """A folder for what is being written: beside `uri`, so that a rename makes it whole."""
+        if is_remote(self.uri):
+            return tempfile.mkdtemp(prefix="tfx-shards-")
+        whole = os.path.abspath(self.uri)
+        folder = os.path.join(
+            os.path.dirname(whole), f".{os.path.basename(whole)[:100]}.{uuid.uuid4().hex}"
+        )
+        try:
+            os.makedirs(folder)
+        except OSError as error:
+            raise ConfigError.of(
+                "uri", self.uri, allowed=f"a folder that can be made ({error.strerror})"
+            ) from error
+        return folder
+
+    def __enter__(self) -> "DatasetWriter":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: types.TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+        else:
+            self.discard()
+
+    def write(self, split: str, example: Mapping[str, Any]) -> None:
+        """Appends an example to a split.
+
+        Args:
+            split: its name, such as `train`.
+            example: values by feature, stored as the table of `trainer_utils.writing.values` says;
+                None is a value that is missing.
+
+        Raises:
+            InputError: a value cannot be stored, or is of another type than those before; the
+                message names feature, split and record. The example is not written then, and
+                the next may be.
+            ConfigError: the split's name is not allowed.
+        """
+        if not self._is_open:
+            raise DatasetError("writer: expected an open one, got one that was closed")
+        shards = self._splits.get(split)
+        number = 0 if shards is None else shards.records
+        if shards is None:
+            check_split_name(split)
+        try:
+            stored = self._stored(example)
+            values, lists = self._record.take(stored)
+        except InputError as error:
+            place = f"split {split!r}, record {number}"
+            raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
+        if shards is None:
+            shards = self._splits[split] = self._open(split)
+        shards.append(encode_sequence_example(values, lists) if lists else encode_example(values))
+        self._count(split, values)
+
+    def _open(self, split: str) -> OpenShards:
+        settings = self._settings
+        num_shards = settings.num_shards
+        if isinstance(num_shards, Mapping):
+            num_shards = num_shards.get(split)
+        return OpenShards(
+            self._folder,
+            split,
+            num_shards=num_shards,
+            target_shard_bytes=settings.target_shard_bytes,
+            gzip=settings.compression == "gzip",
+            buffer_bytes=min(1 << 20, max(1 << 12, _BUFFER_BYTES // (num_shards or 1))),
+        )
+
+    def _stored(self, example: Mapping[str, Any]) -> dict[str, Stored]:
+        if not isinstance(example, Mapping):
+            raise InputError(f"example: expected a dict, got {type(example).__name__}")
+        if not all(isinstance(name, str) for name in example):
+            raise InputError(f"example: expected names of features, got {[*example]!r}")
+        check_feature_names(example)
+        stored = {}
+        for name, value in example.items():
+            try:
+                stored[name] = self._stored_feature(name, value)
+            except InputError as error:
+                raise InputError(f"feature {name!r}: {error}".removesuffix(".")) from error
+        if all(value is None for value in stored.values()):
+            raise InputError("example: expected a feature with a value, got none")
+        return stored
+
+    def _stored_feature(self, name: str, value: Any) -> Stored:
+        is_image = name in self._settings.images
+        stored = stored_value(value, is_image=is_image)
+        if isinstance(stored, Plain) and is_image and isinstance(stored.values[0], bytes):
+            check_image(stored.values[0])
+        ids = self._ids.get(name)
+        if ids is None or not isinstance(stored, Plain) or stored.kind != "string":
+            return stored
+        for label in stored.values:
+            if label not in ids:
+                text = bytes(label).decode("utf-8", "replace")  # type: ignore[arg-type]
+                labels = self._vocabularies[name]
+                raise InputError(
+                    f"expected one of its vocabulary, {len(labels)} labels such as "
+                    f"{labels[0]!r}, got {text!r}.{did_you_mean(text, labels)}"
+                )
+        numbers = tuple(ids[label] for label in stored.values if isinstance(label, bytes))
+        return Plain("int", numbers, is_list=stored.is_list)
+
+    def _count(self, split: str, values: Mapping[str, Any]) -> None:
+        labels = values.get(_LABEL)
+        if isinstance(labels, tuple) and all(isinstance(label, int) for label in labels):
+            counter = self._labels.setdefault(split, collections.Counter())
+            if counter is not None:
+                counter.update(labels)
+                if len(counter) > _MOST_CLASSES:
+                    self._labels[split] = None
+
+    def close(self) -> None:
+        """Makes a dataset of what was written.
+
+        Raises:
+            InputError: nothing was written. There is nothing at `uri` then.
+            ConfigError: something has come to be at `uri`.
+        """
+        if not self._is_open:
+            return
+        try:
+            if not self._splits:
+                raise InputError(
+                    f"{self.uri!r}: expected examples, got none. Write at least one.", path=self.uri
+                )
+            self._write_files()
+            self._publish()
+        finally:
+            self.discard()
+
+    def discard(self) -> None:
+        """Removes what was written. Nothing after `close`."""
+        self._is_open = False
+        self._splits.clear()
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+    def _write_files(self) -> None:
+        shards = [shard for split in self._splits.values() for shard in split.finish()]
+        features = self._record.features()
+        for name, labels in self._vocabularies.items():
+            if name in features:
+                extra = {**features[name].extra, "num_classes": len(labels)}
+                features[name] = dataclasses.replace(features[name], extra=extra)
+        manifest = self._manifest(shards)
+        publish_manifest(
+            self._folder, dataclasses.replace(manifest, files=self._describe(manifest, features))
+        )
+
+    def _describe(self, manifest: Manifest, features: Mapping[str, Feature]) -> Any:
+        vocabularies = {n: labels for n, labels in self._vocabularies.items() if n in features}
+        schema = render_schema_text(features, vocabularies=vocabularies)
+        texts = texts_of_dataset(manifest, features, vocabularies=vocabularies, schema=schema)
+        return write_texts(self._folder, texts)
+
+    def _manifest(self, shards: Sequence[Shard]) -> Manifest:
+        records = {split: opened.records for split, opened in self._splits.items()}
+        settings = dataclasses.asdict(self._settings)
+        settings["images"] = list(self._settings.images)
+        settings["vocabulary"] = {n: len(labels) for n, labels in self._vocabularies.items()}
+        contents = sorted((shard.split, f"{shard.content:016x}") for shard in shards)
+        return Manifest(
+            shards=tuple(shards),
+            accounting={s: Accounting(found=n, written=n) for s, n in records.items()},
+            producer=_PRODUCER,
+            config=settings,
+            input_fingerprint=hashlib.blake2b(repr(contents).encode(), digest_size=16).hexdigest(),
+            label_counts={
+                split: {self._name_of(label): n for label, n in counter.items()}
+                for split, counter in self._labels.items()
+                if counter is not None
+            },
+            versions=_versions(),
+        )
+
+    def _name_of(self, label: int) -> str:
+        labels = self._vocabularies.get(_LABEL, ())
+        return labels[label] if 0 <= label < len(labels) else str(label)
+
+    def _publish(self) -> None:
+        if is_remote(self.uri):
+            self._upload()
+            return
+        whole = os.path.abspath(self.uri)
+        try:
+            os.rename(self._folder, whole)
+        except OSError as error:
+            if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
+                raise
+            self._check_place()
+            raise
+        sync_folder(os.path.dirname(whole))
+
+    def _upload(self) -> None:
+        """All files to where they are to be, the manifest last; nothing of them, if one fails."""
+        self._check_place()
+        paths = sorted(file.path for file in list_files(self._folder))
+        paths.sort(key=lambda path: path == "manifest.json")
+        working = working_folder(self.uri)
+        make_folder(working)
+        try:
+            for path in paths:
+                target = join(self.uri, path)
+                make_folder(target.rpartition("/")[0])
+                with (
+                    open_for_reading(join(self._folder, path)) as source,
+                    write_atomically(target, temporary_folder=working) as stream,
+                ):
+                    shutil.copyfileobj(source, stream, _BLOCK_BYTES)
+        except BaseException:
+            remove_tree(self.uri)
+            raise
+        remove_tree(working)
+
+
+def _versions() -> dict[str, str]:
+    try:
+        return {"tfx-shards": metadata.version("tfx-shards")}
+    except metadata.PackageNotFoundError:
+        return {"tfx-shards": "not installed"}

@@ -1,0 +1,199 @@
+"""What the features of examples are, kept while these are written: types agree, or it is an error.
+
+record = FeatureRecord()
+values = record.take({"label": stored_value(3)})     # {'label': (3,)}, for the encoder
+record.features()                                    # {'label': Feature(type='int')}
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from trainer_utils.dataset.inspection import (
+    DatasetFacts,
+    FeatureFacts,
+    ImageFacts,
+    features_of_facts,
+)
+from trainer_utils.format import Feature, InputError
+from trainer_utils.format.image_size import image_size
+from trainer_utils.format.tensors import TensorSpec
+from trainer_utils.writing.values import Plain, Scalar, Steps, Stored, Tensor
+
+__all__ = ["FeatureRecord"]
+
+Values = Mapping[str, Any]
+_NO_STEPS = "steps"  # that have no value, and so no kind
+_WIDER = {("float", "int"), ("steps of float", "steps of int")}
+
+
+class FeatureRecord:
+    """The features of all examples so far.
+
+    Args:
+        may_widen: whether a float may come after ints, since nothing is encoded yet.
+    """
+
+    def __init__(self, *, may_widen: bool = False) -> None:
+        self._may_widen = may_widen
+        self._facts = DatasetFacts()
+        self._tensors: dict[str, TensorSpec] = {}
+        self._steps: dict[str, tuple[int, ...] | None] = {}  # the shape of each step, if one
+        self._kinds: dict[str, str] = {}
+
+    def take(self, example: Mapping[str, Stored]) -> tuple[Values, Values]:
+        """Checks an example, and keeps what it shows.
+
+        Args:
+            example: values by feature; None where one is missing.
+
+        Returns:
+            What stands in the example, and in its feature lists, by name.
+
+        Raises:
+            InputError: a feature is not what it was in the examples before. Nothing is kept then.
+        """
+        kinds = {name: self._agreed(name, value) for name, value in example.items()}
+        self._kinds |= {name: kind for name, kind in kinds.items() if kind is not None}
+        values: dict[str, tuple[Scalar, ...] | bytes] = {}
+        lists: dict[str, tuple[tuple[Scalar, ...], ...]] = {}
+        for name, value in example.items():
+            if isinstance(value, Tensor):
+                known = self._tensors.get(name, value.spec)
+                self._tensors[name] = known.merge(value.spec)
+                values[name] = value.data
+                self._add(self._facts.features, name, "string", (value.data,))
+            elif isinstance(value, Steps):
+                lists[name] = self._take_steps(name, value)
+            elif value is not None and value.kind is not None:
+                values[name] = self._take_plain(name, value)
+        self._facts.records += 1
+        return values, lists
+
+    def _agreed(self, name: str, value: Stored) -> str | None:
+        """What a feature is, this value and those before it; None where nothing says it."""
+        known, kind = self._kinds.get(name), _kind_of(value)
+        if isinstance(value, Steps) and value.steps and name in self._steps:
+            shape = self._steps[name]
+            if shape != value.shape and any(len(s or (1,)) > 1 for s in (shape, value.shape)):
+                raise InputError(
+                    f"feature {name!r}: expected steps of shape {shape} as in the examples "
+                    f"before, got {value.shape}. Give all steps one shape"
+                )
+        if known is None or kind is None or kind == known:
+            return kind or known
+        if (known, kind) in _WIDER or (kind == _NO_STEPS and known.startswith(_NO_STEPS)):
+            return known
+        if known == _NO_STEPS and kind.startswith(_NO_STEPS):
+            return kind
+        if self._may_widen and (kind, known) in _WIDER:
+            return kind
+        raise InputError(
+            f"feature {name!r}: expected {known} as in the examples before, got {kind}. "
+            + _advice(known, kind)
+        )
+
+    def _take_plain(self, name: str, value: Plain) -> tuple[Scalar, ...] | bytes:
+        assert value.kind is not None
+        values = value.values
+        if self._kinds[name] == "float" and value.kind == "int":
+            values = tuple(float(number) for number in values)
+        self._add(self._facts.features, name, self._kinds[name], values)
+        only = values[0]
+        # One without a copy: an image is among the parts of its record as it was given.
+        return only if len(values) == 1 and isinstance(only, bytes) else values
+
+    def _take_steps(self, name: str, value: Steps) -> tuple[tuple[Scalar, ...], ...]:
+        steps = value.steps
+        if self._kinds[name] == "steps of float" and value.kind == "int":
+            steps = tuple(tuple(map(float, step)) for step in steps)
+        if steps and self._steps.setdefault(name, value.shape) != value.shape:
+            self._steps[name] = None
+        for step in steps:
+            kind = self._kinds[name].removeprefix(_NO_STEPS).removeprefix(" of ") or "int"
+            self._add(self._facts.lists, name, kind, step)
+        return steps
+
+    def _add(
+        self, facts: dict[str, FeatureFacts], name: str, kind: str, values: tuple[Scalar, ...]
+    ) -> None:
+        images = None
+        if kind == "string" and name not in self._tensors:
+            known = facts.get(name)
+            if known is None or known.images is not None:  # else one was none already
+                images = _images(values)
+        new = FeatureFacts(kind, 1, len(values), len(values), len(values), images=images)
+        if (known := facts.get(name)) is None:
+            facts[name] = new
+        else:
+            known.kind = kind  # empty steps may have come before any value
+            known.merge(new)
+
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """`int`, `float` or `string` by name, or another word for what is no plain value."""
+        return self._kinds
+
+    @property
+    def tensors(self) -> Mapping[str, TensorSpec]:
+        """What the tensors are, by name."""
+        return self._tensors
+
+    @property
+    def images(self) -> frozenset[str]:
+        """Features whose every value is an image."""
+        facts = self._facts.features.items()
+        return frozenset(name for name, entry in facts if entry.images is not None)
+
+    def features(self) -> dict[str, Feature]:
+        """All features, by name."""
+        features = features_of_facts(self._facts)
+        for name, spec in self._tensors.items():
+            dense = self._facts.features[name].present == self._facts.records
+            features[name] = Feature(
+                type="string",
+                shape=() if dense else (1,),
+                dense=dense,
+                extra={"tensor": spec.to_json()},
+            )
+        for name, shape in self._steps.items():
+            if shape is not None and name in features:
+                features[name] = dataclasses.replace(
+                    features[name], shape=shape, extra={"sequence": list(shape)}
+                )
+        return features
+
+
+def _kind_of(value: Stored) -> str | None:
+    """What of it must be the same in all examples; None where it says nothing."""
+    if value is None:
+        return None
+    if isinstance(value, Tensor):
+        return f"a tensor of {value.spec.dtype} and rank {len(value.spec.shape)}"
+    if isinstance(value, Steps):
+        return _NO_STEPS if value.kind is None else f"{_NO_STEPS} of {value.kind}"
+    return value.kind
+
+
+def _advice(known: str, kind: str) -> str:
+    if (known, kind) == ("int", "float"):
+        return "Give floats from the first on: float(value)"
+    if "tensor" in known and "tensor" in kind:
+        return "Cast or reshape it"
+    return "Give all of them alike, or another name"
+
+
+def _images(values: tuple[Scalar, ...]) -> ImageFacts | None:
+    """Of values that are all images."""
+    sizes = [image_size(value) if isinstance(value, bytes) else None for value in values]
+    found = [size for size in sizes if size is not None]
+    if not found or len(found) < len(sizes):
+        return None
+    first = found[0]
+    return ImageFacts(
+        height=first.height,
+        width=first.width,
+        one_size=len({(size.height, size.width) for size in found}) == 1,
+        channels=sorted({size.channels for size in found}),
+        formats=sorted({size.format for size in found}),
+    )

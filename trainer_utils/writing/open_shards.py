@@ -1,0 +1,108 @@
+"""The shards of a split while examples still come: which one takes each, and how they end.
+
+    shards = OpenShards(folder, "train", num_shards=4, **others)
+    shards.append(parts)
+    shards.finish()              # [Shard(…), …], under their final names
+
+With a number of shards the n-th example goes into shard n modulo that number; with a size each
+shard is filled before the next one is begun. How many there are is known at the end, so until then
+they have other names.
+"""
+
+import os
+from typing import BinaryIO
+
+from trainer_utils.format import Shard, ShardName, ShardWriter
+from trainer_utils.storage import join, make_folder
+from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.shards import verify_shard, write_index
+
+__all__ = ["OpenShards"]
+
+
+class _AppendedFile:
+    """A file that is open only while something is written, so that there may be many shards."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def write(self, block: bytes | memoryview) -> int:
+        with open(self._path, "ab") as stream:
+            return stream.write(block)
+
+
+class OpenShards:
+    """Takes the examples of one split.
+
+    Args:
+        folder: of the dataset while it is written, on this machine.
+        split: its name.
+        num_shards: how many, or fewer where there are fewer examples; None: as many as
+            `target_shard_bytes` makes.
+        target_shard_bytes: a shard of this size is full.
+        gzip: whether shards are compressed.
+        buffer_bytes: what each shard may hold back.
+    """
+
+    def __init__(
+        self,
+        folder: str,
+        split: str,
+        *,
+        num_shards: int | None,
+        target_shard_bytes: int,
+        gzip: bool,
+        buffer_bytes: int,
+    ) -> None:
+        self._folder, self._split, self._gzip = folder, split, gzip
+        self._num_shards, self._target = num_shards, target_shard_bytes
+        self._buffer_bytes = buffer_bytes
+        self._writers: list[ShardWriter] = []
+        self._paths: list[str] = []
+        self._filled = 0  # bytes of the shard that is being filled
+        self.records = 0
+        for _ in range(num_shards or 1):
+            self._begin()
+
+    def _begin(self) -> None:
+        path = join(working_folder(self._folder), f"{self._split}-{len(self._paths)}")
+        make_folder(os.path.dirname(path))
+        open(path, "wb").close()
+        stream: BinaryIO = _AppendedFile(path)  # type: ignore[assignment]
+        self._paths.append(path)
+        self._writers.append(ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer_bytes))
+        self._filled = 0
+
+    def append(self, parts: list[bytes]) -> None:
+        """Appends an example, in parts."""
+        if self._num_shards is not None:
+            place = self.records % self._num_shards
+        else:
+            if self._filled >= self._target:
+                self._begin()
+            place = len(self._writers) - 1
+        self._writers[place].write(parts)
+        self._filled += sum(map(len, parts))
+        self.records += 1
+
+    def finish(self) -> list[Shard]:
+        """Gives all shards their names and indices, and reads them back."""
+        shards = []
+        filled = max(1, min(self.records, len(self._writers)))  # as by turns, and so the first
+        parts = list(zip(self._writers, self._paths, strict=True))[:filled]
+        for place, (writer, path) in enumerate(parts):
+            digest = writer.finish()
+            name = ShardName(
+                split=self._split,
+                shard_index=place,
+                num_shards=filled,
+                gzip=self._gzip,
+            )
+            final = join(self._folder, name.path)
+            make_folder(os.path.dirname(final))
+            os.replace(path, final)
+            index = write_index(name.path, writer.index, uri=self._folder)
+            shard = Shard(path=name.path, split=self._split, **vars(digest), index_crc32c=index)
+            verify_shard(shard, uri=self._folder)
+            shards.append(shard)
+        return shards

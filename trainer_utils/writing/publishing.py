@@ -1,0 +1,139 @@
+"""The small files of a dataset, and its manifest last of all: whoever writes one ends here.
+
+digests = write_texts(uri, texts_of_dataset(manifest, features, vocabularies=…, schema=…))
+publish_manifest(uri, dataclasses.replace(manifest, files=digests))
+"""
+
+from collections.abc import Mapping, Sequence
+
+from trainer_utils.format import Feature, Manifest, render_features, render_shard_info
+from trainer_utils.format.croissant import render_croissant
+from trainer_utils.format.naming import (
+    CROISSANT_FILE,
+    DATUM_SHARDS_FILE,
+    DATUM_TYPES_FILE,
+    MANIFEST_FILE,
+    SCHEMA_FILE,
+    WORKING_FOLDER,
+    check_inner_path,
+    vocabulary_file,
+)
+from trainer_utils.format.sealing import FileDigest
+from trainer_utils.storage import (
+    join,
+    make_folder,
+    remove_tree,
+    sync_files,
+    sync_folder,
+    write_text,
+)
+
+__all__ = [
+    "describing_texts",
+    "publish_manifest",
+    "texts_of_dataset",
+    "working_folder",
+    "write_texts",
+]
+
+
+def working_folder(uri: str) -> str:
+    """Where a run keeps temporary files and summaries; removed when the dataset is published."""
+    return join(uri, WORKING_FOLDER)
+
+
+def describing_texts(
+    features: Mapping[str, Feature],
+    records_by_shard: Mapping[str, Mapping[str, int]],
+    *,
+    vocabularies: Mapping[str, Sequence[str]],
+    schema: str,
+) -> dict[str, str]:
+    """Vocabularies, Datum's two JSON files and `schema.pbtxt`, by path relative to the dataset.
+
+    Args:
+        features: by name.
+        records_by_shard: for each split, records by path relative to the dataset.
+        vocabularies: values by feature; a value's place is its id.
+        schema: what `schema.pbtxt` says.
+
+    Raises:
+        ConfigError: a feature's name is too long for a file to be called after it.
+    """
+    texts = {
+        vocabulary_file(feature): "".join(f"{value}\n" for value in values)
+        for feature, values in vocabularies.items()
+    }
+    texts[SCHEMA_FILE] = schema
+    texts[DATUM_TYPES_FILE] = render_features(features)
+    texts[DATUM_SHARDS_FILE] = render_shard_info(records_by_shard)
+    return texts
+
+
+def texts_of_dataset(
+    manifest: Manifest,
+    features: Mapping[str, Feature],
+    *,
+    vocabularies: Mapping[str, Sequence[str]],
+    schema: str,
+    others: Mapping[str, str] | None = None,
+) -> dict[str, str]:
+    """All that stands beside the shards but the manifest, by path relative to the dataset.
+
+    Args:
+        manifest: of the dataset, but for its files.
+        features: by name.
+        vocabularies: values by feature; a value's place is its id.
+        schema: what `schema.pbtxt` says.
+        others: further texts, such as the list of rejects.
+
+    Raises:
+        ConfigError: a feature's name is too long for a file to be called after it.
+    """
+    records_by_shard = {
+        split: {shard.path: shard.records for shard in manifest.shards_of(split)}
+        for split in manifest.splits
+    }
+    texts = describing_texts(features, records_by_shard, vocabularies=vocabularies, schema=schema)
+    texts |= dict(others or {})
+    texts[CROISSANT_FILE] = render_croissant(
+        features,
+        {split: sum(records.values()) for split, records in records_by_shard.items()},
+        vocabularies=vocabularies,
+        files=texts,
+        producer=manifest.producer,
+        fingerprint=manifest.input_fingerprint,
+    )
+    return texts
+
+
+def write_texts(uri: str, texts: Mapping[str, str]) -> dict[str, FileDigest]:
+    """Writes below `uri`; what a killed run leaves half-written is in its working folder.
+
+    Returns:
+        What was written, by path relative to `uri`.
+    """
+    make_folder(working_folder(uri))
+    for path in texts:
+        check_inner_path(path)
+    for path, text in texts.items():
+        write_text(join(uri, path), text, temporary_folder=working_folder(uri))
+    return {path: FileDigest.of(text.encode()) for path, text in texts.items()}
+
+
+def publish_manifest(uri: str, manifest: Manifest) -> None:
+    """Makes a dataset of what is at `uri`.
+
+    All of it is on the disk before the manifest gets its name, and then that name is.
+    """
+    shards = [shard.path for shard in manifest.shards]
+    sync_files(uri, [*shards, *manifest.published])
+    write_text(
+        join(uri, MANIFEST_FILE),
+        manifest.to_json(),
+        temporary_folder=working_folder(uri),
+        is_durable=True,
+    )
+    sync_folder(uri)
+    # Last of all: what lies here without a manifest is known for unfinished by this folder.
+    remove_tree(working_folder(uri))

@@ -1,0 +1,220 @@
+"""What becomes of a Python value in an example: the rules of all that is written from Python.
+
+    stored_value(3)                                # Plain('int', (3,), is_list=False)
+    stored_value(np.zeros((2, 2), np.float16))     # Tensor(TensorSpec('float16', (2, 2)), b'…')
+    stored_value([[1, 2], [3]])                    # Steps('int', ((1, 2), (3,)), None)
+    stored_value(pixels, is_image=True)            # Plain('string', (b'\\x89PNG…',), is_list=False)
+
+| value | stored as |
+|---|---|
+| `bool`, `int`, numpy's integers | int64 |
+| `float`, numpy's floats | float32 |
+| `str`, `bytes` | bytes, texts in UTF-8 |
+| a flat list of these; an array of rank 1 (or 0) of int64, float32 or texts | a list of them |
+| any other array | a serialized tensor, which keeps dtype and shape |
+| a list of lists, or of arrays | steps of a `tf.train.SequenceExample` |
+| of an image: bytes | these, as they are |
+| of an image: `(h, w[, 1, 3 or 4]) uint8`, or a PIL image | a PNG file |
+
+None is a value that is missing. Tensors of TensorFlow, Torch or JAX are arrays.
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format import InputError
+from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.image_size import image_size
+from trainer_utils.format.png import encode_png
+from trainer_utils.format.tensors import TensorSpec, encode_tensor
+
+__all__ = ["Plain", "Steps", "Stored", "Tensor", "as_array", "check_image", "stored_value"]
+
+_PLAIN_DTYPES = ("int64", "float32", "string")
+_MOST_FLOAT = float(np.finfo(np.float32).max)
+Scalar = int | float | bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Plain:
+    """Values of one kind: `int`, `float`, `string`, or None of an empty list."""
+
+    kind: str | None
+    values: tuple[Scalar, ...]
+    is_list: bool
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Tensor:
+    """A serialized array."""
+
+    spec: TensorSpec
+    data: bytes
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Steps:
+    """A list of steps: their kind (None: no step has a value), values, and the shape of each.
+
+    `shape` is None where steps differ in it.
+    """
+
+    kind: str | None
+    steps: tuple[tuple[Scalar, ...], ...]
+    shape: tuple[int, ...] | None
+
+
+Stored: TypeAlias = Plain | Tensor | Steps | None
+
+
+def stored_value(value: Any, *, is_image: bool = False) -> Stored:
+    """What is stored of a value, by the table above.
+
+    Raises:
+        InputError: nothing of the kind can be stored; the message says what can.
+    """
+    if value is None:
+        return None
+    if is_image:
+        return Plain("string", (_image(value),), is_list=False)
+    if (scalar := _scalar(value)) is not None:
+        return Plain(_kind(scalar), (scalar,), is_list=False)
+    if isinstance(value, np.ndarray) or hasattr(value, "__array__"):
+        return _of_array(as_array(value))
+    if hasattr(value, "to_list"):  # a ragged tensor
+        value = value.to_list()
+    if isinstance(value, (list, tuple)):
+        if any(map(_is_nested, value)):
+            return _steps(value)
+        kind, values = _one_kind(value)
+        return Plain(kind, values, is_list=True)
+    raise InputError(
+        f"expected bytes, a text, a number, an array, or a list of these, got {_shown(value)}"
+    )
+
+
+def as_array(value: Any) -> npt.NDArray[Any]:
+    """An array of what is one in another library."""
+    try:
+        return np.asarray(value)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise InputError(f"expected an array, got {_shown(value)}: {error}") from error
+
+
+def _of_array(array: npt.NDArray[Any]) -> Plain | Tensor:
+    try:
+        spec = TensorSpec.of(array)
+    except DatasetError as error:
+        raise InputError(str(error)) from error
+    if spec.dtype in _PLAIN_DTYPES and array.ndim < 2:
+        kind, values = _one_kind(array.reshape(-1).tolist())
+        return Plain(kind, values, is_list=array.ndim == 1)
+    return Tensor(spec, encode_tensor(array))
+
+
+def _steps(parts: Sequence[Any]) -> Steps:
+    taken = [_step(part) for part in parts]
+    shapes = {shape for _, shape in taken}
+    if len(shapes) > 1 and any(len(shape) != 1 for shape in shapes):
+        raise InputError(
+            f"expected steps of one shape, or lists of numbers or texts, got {sorted(shapes)[:5]}"
+        )
+    kind, values = _one_kind([value for step, _ in taken for value in step])
+    ends = np.cumsum([0, *(len(step) for step, _ in taken)]).tolist()
+    steps = tuple(values[start:stop] for start, stop in itertools.pairwise(ends))
+    return Steps(kind, steps, shapes.pop() if len(shapes) == 1 else None)
+
+
+def _step(part: Any) -> tuple[list[Any], tuple[int, ...]]:
+    """The values of a step, end to end, and its shape."""
+    if isinstance(part, (list, tuple)) and not any(map(_is_nested, part)):
+        return [*part], (len(part),)
+    array = as_array(part)
+    return array.reshape(-1).tolist(), array.shape
+
+
+def _is_nested(part: Any) -> bool:
+    return isinstance(part, (list, tuple)) or bool(getattr(part, "shape", ()))
+
+
+def _one_kind(values: Sequence[Any]) -> tuple[str | None, tuple[Scalar, ...]]:
+    """Values of a list as they are stored, ints among floats as floats."""
+    scalars = [_scalar(value) for value in values]
+    kinds = {_kind(scalar) for scalar in scalars if scalar is not None}
+    if None in scalars or (len(kinds) > 1 and kinds != {"int", "float"}):
+        odd = next(v for v, s in zip(values, scalars, strict=True) if s is None or len(kinds) > 1)
+        raise InputError(f"expected a list of numbers, or of texts, got {_shown(odd)} in one")
+    if kinds == {"int", "float"}:
+        return "float", tuple(float(scalar) for scalar in scalars if scalar is not None)
+    return (kinds.pop() if kinds else None), tuple(s for s in scalars if s is not None)
+
+
+def _scalar(value: Any) -> Scalar | None:
+    """A single value as it is stored; None where it is none."""
+    if isinstance(value, (bool, int, np.integer, np.bool_)):
+        number = int(value)
+        if not -(2**63) <= number < 2**63:
+            raise InputError(f"expected an integer of 64 bits, signed, got {number}")
+        return number
+    if isinstance(value, (float, np.floating)):
+        number_ = float(value)
+        if abs(number_) > _MOST_FLOAT and number_ not in (float("inf"), -float("inf")):
+            raise InputError(f"expected a float of 32 bits, got {number_}, which is too large")
+        return number_
+    if isinstance(value, str):
+        try:
+            return value.encode()
+        except UnicodeEncodeError as error:
+            raise InputError(f"expected a text that UTF-8 holds, got {value[:40]!r}") from error
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    return None
+
+
+def _kind(scalar: Scalar) -> str:
+    return "string" if isinstance(scalar, bytes) else type(scalar).__name__
+
+
+def _image(value: Any) -> bytes:
+    """An image file: the one that is given, or a PNG of the pixels."""
+    if isinstance(value, (bytes, bytearray, memoryview)):
+        return bytes(value)
+    if isinstance(value, dict) and "bytes" in value:  # as Hugging Face keeps one
+        return _image(value["bytes"])
+    if hasattr(value, "getbands") and hasattr(value, "convert"):  # of PIL
+        if value.mode not in ("L", "RGB", "RGBA"):
+            if value.mode.startswith(("I", "F")):
+                raise InputError(f"expected an image of 8 bits a channel, got mode {value.mode!r}")
+            has_alpha = value.mode in ("LA", "La", "PA", "RGBa") or "transparency" in value.info
+            grey = value.mode == "1"
+            value = value.convert("L" if grey else "RGBA" if has_alpha else "RGB")
+        return encode_png(np.asarray(value))
+    if hasattr(value, "__array__"):
+        try:
+            return encode_png(as_array(value))
+        except DatasetError as error:
+            raise InputError(f"{error}. Give an encoded image, or cast: astype('uint8')") from error
+    raise InputError(
+        "expected an image: the bytes of a file, (height, width[, channels]) uint8, or one of "
+        f"PIL, got {_shown(value)}"
+    )
+
+
+def check_image(data: bytes) -> None:
+    """Refuses bytes that TensorFlow does not decode.
+
+    Raises:
+        InputError: they are no JPEG, PNG, GIF or BMP.
+    """
+    if image_size(data) is None:
+        raise InputError(f"expected a JPEG, PNG, GIF or BMP, got {_shown(data)}")
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return f"{type(value).__name__} {text[:60]}{'…' if len(text) > 60 else ''}"
