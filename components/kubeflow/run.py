@@ -210,7 +210,7 @@ def _train_input_check(step: ExecutorInput) -> dict[str, JsonObject]:
 
 
 def _train_job(step: ExecutorInput) -> dict[str, JsonObject]:
-    from components.kubeflow.train_job import run_train_job
+    from components.kubeflow.training_job import run_train_job
 
     given = {name: value for name, value in step.parameters.items() if value}
     waiting = {name: given.pop(name) for name in _OF_WAITING if name in given}

@@ -116,7 +116,8 @@ def train(
     )
     with strategy.scope(), _precision(config):
         model = (make_model or resnet50)(config, num_classes)
-        optimizer = _optimizer(model, learning_rates(config, plan.steps))
+        rates = learning_rates(config, plan.steps)
+        optimizer = _optimizer(model, rates)
     progress = trainer_utils.InputProgress()
     checkpoint = tf.train.Checkpoint(model=model, optimizer=optimizer, input=progress)
     checkpoints = os.path.join(config.folder, "checkpoints")
@@ -147,7 +148,7 @@ def train(
         step += 1
         epoch, within = divmod(step, dataset.input_steps)
         if step % config.log_steps == 0:
-            log.write_loss(step, float(optimizer.learning_rate))
+            log.write_loss(step, float(rates(step)))
         if within == 0:
             found = evaluate()
             log.write(epoch=epoch, **found)

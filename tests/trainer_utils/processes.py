@@ -8,6 +8,7 @@ Each is called with the path of the JSON file that it is to write, and those arg
 import contextlib
 import json
 import os
+import signal
 import socket
 import subprocess
 import sys
@@ -80,6 +81,21 @@ def run_all(
     if expected:
         return []
     return [json.loads((folder / f"{index}.json").read_text()) for index in range(len(processes))]
+
+
+def run_until_killed(
+    script: str, folder: Path, environments: Sequence[dict[str, str]], *arguments: str
+) -> None:
+    """Until the first process has ended, by SIGKILL; then all the others are killed.
+
+    A worker whose peer is gone may end with an error of its own before that.
+    """
+    with started(script, folder, environments, *arguments) as processes:
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        while all(p.poll() is None for p in processes) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        codes = [process.poll() for process in processes]
+    assert -signal.SIGKILL in codes, codes
 
 
 def cluster_environments(count: int) -> list[dict[str, str]]:

@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.kubeflow.training_job import TrainJobError
 from trainer_utils.format import (
     ConfigError,
     CorruptShardError,
@@ -39,6 +40,7 @@ DATA = {
     CorruptShardError: places,
     InputError: places,
     ChangedManifestError: places,
+    TrainJobError: {"job": texts, "reason": texts},
     ConfigError: places | settings,
 }
 

@@ -15,7 +15,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.trainer_utils.processes import cluster_environments, run_all
+from tests.trainer_utils.processes import cluster_environments, run_all, run_until_killed
 from trainer_utils.format import Feature
 
 EPOCHS = 3
@@ -217,7 +217,7 @@ def test_two_workers_have_the_losses_of_one_also_after_a_kill(vectors, tmp_path,
     )
     two = [{**KERAS[keras], **env, "NO_NORM": "1"} for env in cluster_environments(2)]
     given = ("train", vectors, str(together / "backup"))
-    run_all(__file__, together, two, *given, "9", expected=-signal.SIGKILL)
+    run_until_killed(__file__, together, two, *given, "9")
     two = [{**KERAS[keras], **env, "NO_NORM": "1"} for env in cluster_environments(2)]
     reports = run_all(__file__, together, two, *given)
     for report in reports:
