@@ -66,9 +66,9 @@ def config(uri, tmp_path):
         epochs=4,
         batch_size=4,
         image_size=24,
-        learning_rate=6.0,
+        learning_rate=3.0,
         warmup_epochs=0.5,
-        augment=["random_resized_crop", "flip", ("colour", 0.2), ("mixup", 0.1)],
+        augment=["random_resized_crop", "flip", ("colour", 0.2)],
         checkpoint_steps=3,
         log_steps=1,
     )
