@@ -148,7 +148,9 @@ print(json.dumps(found))
 
 
 def test_two_replicas_train_in_mixed_precision(config):
-    settings = json.dumps(vars(replace(config, epochs=2, mixed_precision=True)))
+    settings = json.dumps(
+        vars(replace(config, epochs=2, mixed_precision=True, augment=["flip", ("mixup", 0.1)]))
+    )
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, settings, __file__],
         capture_output=True,
