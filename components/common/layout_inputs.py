@@ -104,6 +104,11 @@ class LayoutInputs:
         return f"{self.root}/" if self.root else ""
 
     @functools.cached_property
+    def _spellings(self) -> dict[str, tuple[str, ...]]:
+        """What whole paths below the base and each image root may begin with."""
+        return {root: _spellings(root) for root in (self.base, *(r.base for r in self.image_roots))}
+
+    @functools.cached_property
     def _real_base(self) -> str | None:
         return None if is_remote(self.base) else os.path.realpath(self.base)
 
@@ -177,7 +182,7 @@ class LayoutInputs:
         uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
         inside = False
         for root, files, start in self._roots(folder):
-            path = _below(uri, root, start)
+            path = _below(uri, self._spellings[root], start)
             inside |= path is not None
             file = files.get(path) if path is not None else None
             if file is not None:
@@ -273,11 +278,11 @@ def _whole(root: str) -> str:
     return root if is_remote(root) else os.path.abspath(root)
 
 
-def _below(uri: str, root: str, start: str) -> str | None:
-    """`uri` relative to `root`, read from its folder `start`; None where it leads out of it."""
+def _below(uri: str, prefixes: tuple[str, ...], start: str) -> str | None:
+    """`uri` relative to a root of those spellings, read from its folder `start`; None: outside."""
     if "://" in uri or os.path.isabs(uri):
         whole = uri if "://" in uri else posixpath.normpath(uri)
-        prefix = next((p for p in _spellings(root) if whole.startswith(p)), None)
+        prefix = next((p for p in prefixes if whole.startswith(p)), None)
         if prefix is None:
             return None
         path = posixpath.normpath(whole[len(prefix) :])
@@ -286,9 +291,7 @@ def _below(uri: str, root: str, start: str) -> str | None:
     return None if path.startswith("../") or path in ("..", ".") else path
 
 
-@functools.lru_cache(maxsize=64)
 def _spellings(root: str) -> tuple[str, ...]:
-    """What whole paths below `root` may begin with."""
     if is_remote(root):
         return (root.rstrip("/") + "/",)
     return tuple(

@@ -7,10 +7,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.common.layout_inputs import ImageRoot, LayoutInputs
 from components.common.listing import ExcludedInput, Listing
 from components.example_gen.image_roots import check_image_roots, suggest_roots
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import InputError
+from trainer_utils.storage import InputFile
 
 
 def listing_of(*uris: str, inside: int = 0) -> Listing:
@@ -66,3 +68,16 @@ def test_as_many_as_may_be_rejected_are_no_error():
     check_image_roots(listing, ImageSettings(max_reject_fraction=0.1), base="lists")
     with pytest.raises(InputError, match="1 of 10 outside"):
         check_image_roots(listing, ImageSettings(max_reject_fraction=0.09), base="lists")
+
+
+def test_a_relative_root_is_meant_from_where_the_process_stands_now(tmp_path, monkeypatch):
+    """Also where an earlier folder of the same process had a root of that name."""
+    for name in ("one", "two"):
+        folder = tmp_path / name / "photos"
+        folder.mkdir(parents=True)
+        (folder / "1.jpg").write_bytes(b"x")
+        monkeypatch.chdir(tmp_path / name)
+        roots = (ImageRoot("photos", {"1.jpg": InputFile("1.jpg", 1, "")}),)
+        inputs = LayoutInputs(base="lists", root="", files={}, image_roots=roots)
+        path, blob = inputs.resolve(str(folder / "1.jpg"), folder="")
+        assert (path, blob.path) == ("1.jpg", str(folder / "1.jpg"))
