@@ -223,7 +223,6 @@ def latest_spans(
     dataset_root: str,
     num_spans: int,
     examples: dsl.Input[dsl.Dataset] = None,
-    skip_spans: int = 0,
     first_span: int = 0,
     source: str = "",
 ):
@@ -236,7 +235,6 @@ def latest_spans(
         dataset_root: of the ExampleGen.
         num_spans: how many numbers the window has; a span without a dataset leaves it smaller.
         examples: of the ExampleGen in the same run, which this step then waits for.
-        skip_spans: how many of the newest spans are left out.
         first_span: no span before it is taken.
         source: a part of the ExampleGen's name and input_base, where several share the folder.
 

@@ -30,7 +30,7 @@ class SpanWindow:
 
 
 def latest_window(
-    root: str, *, num_spans: int, skip_spans: int = 0, first_span: int = 0, source: str = ""
+    root: str, *, num_spans: int, first_span: int = 0, source: str = ""
 ) -> SpanWindow:
     """The window, as TFX's `RollingRange` counts it; of each span the newest version.
 
@@ -40,26 +40,21 @@ def latest_window(
     Args:
         root: a `dataset_root`.
         num_spans: how many numbers the window has.
-        skip_spans: how many of the newest spans come after it.
         first_span: no span before it is taken.
         source: datasets whose record's source contains it; needed where there are several sources.
 
     Raises:
-        ConfigError: `num_spans` or `skip_spans` is not allowed, or `root` is of several sources.
+        ConfigError: `num_spans` is not allowed, or `root` has spans of several sources.
         DatasetError: there is no dataset in the window.
     """
-    if num_spans < 1 or skip_spans < 0:
-        raise ConfigError.of(
-            "num_spans" if num_spans < 1 else "skip_spans",
-            num_spans if num_spans < 1 else skip_spans,
-            allowed="a number of at least 1" if num_spans < 1 else "a number of at least 0",
-        )
+    if num_spans < 1:
+        raise ConfigError.of("num_spans", num_spans, allowed="a number of at least 1")
     records = [
         one for by_span in records_by_span(root).values() for one in by_span if source in one.source
     ]
     _check_source(records, root)
     newest = _newest([one for one in records if is_whole(one.uri)])
-    last = max(newest, default=-1) - skip_spans
+    last = max(newest, default=-1)
     taken = [
         newest[span]
         for span in range(max(first_span, last - num_spans + 1), last + 1)
@@ -68,8 +63,8 @@ def latest_window(
     if not taken:
         raise DatasetError(
             f"dataset_root {root!r}: expected datasets of spans, found none in the window of "
-            f"{num_spans}, {skip_spans} skipped, from {first_span} on. Write them with this "
-            "dataset_root, of input_patterns with {SPAN}.",
+            f"{num_spans}, from span {first_span} on. Write them with this dataset_root, of "
+            "input_patterns with {SPAN}.",
             path=root,
         )
     logging.info("spans: %s", ", ".join(f"{one.span} ({one.uri})" for one in taken))
