@@ -102,6 +102,7 @@ def _of_tfx(parameters: Mapping[str, Json]) -> _Wanted:
 
 def _of_contents(located: LocatedInputs) -> str:
     """Of names and bytes, whatever the times: it is the same for a copy."""
+    groups: list[tuple[str, str, Mapping[str, InputFile]]]
     groups = [
         (f"{pattern.name}\0{pattern.pattern}", located.base, pattern.files)
         for pattern in located.patterns

@@ -83,7 +83,7 @@ def add_input_fingerprints(
 def _task(step: str, of: JsonObject, constants: Mapping[str, object]) -> JsonObject:
     given = copy.deepcopy(of["inputs"]["parameters"])
     given |= {name: {"runtimeValue": {"constant": value}} for name, value in constants.items()}
-    kept = {name: copy.deepcopy(of[name]) for name in ("retryPolicy",) if name in of}
+    kept: JsonObject = {n: copy.deepcopy(of[n]) for n in ("retryPolicy",) if n in of}
     return {
         "componentRef": {"name": step},
         "inputs": {"parameters": given},
@@ -103,7 +103,7 @@ def _component(label: str, of: JsonObject) -> JsonObject:
 
 
 def _container(of: JsonObject) -> JsonObject:
-    kept = {name: copy.deepcopy(of[name]) for name in ("image", "env") if name in of}
+    kept: JsonObject = {name: copy.deepcopy(of[name]) for name in ("image", "env") if name in of}
     args = ["input_fingerprint", "--executor-input", "{{$}}"]
     return {**kept, "command": list(COMMAND), "args": args}
 
