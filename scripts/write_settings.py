@@ -137,6 +137,7 @@ def _of_a_task(signature: inspect.Signature) -> inspect.Signature:
         )
         for one in signature.parameters.values()
         if getattr(one.annotation, "__metadata__", None) != dsl.Output[dsl.Artifact].__metadata__
+        and not isinstance(one.annotation, dsl.OutputPath)
     ]
     return signature.replace(parameters=parameters, return_annotation=PipelineTask)
 

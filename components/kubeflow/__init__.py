@@ -23,6 +23,8 @@ __all__ = [
     "dataset_report",
     "default_image",
     "image_example_gen",
+    "input_fingerprint",
+    "latest_spans",
     "schema_export",
     "shard_balancer",
     "text_example_gen",

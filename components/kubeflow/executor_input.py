@@ -41,11 +41,13 @@ class StepArtifact:
         uri: where Kubeflow keeps it.
         path: where it lies in the pod: the launcher copies inputs there, and outputs from there.
         metadata: that its producer gave it.
+        name: that Kubeflow gave it.
     """
 
     uri: str
     path: str
     metadata: Mapping[str, Json]
+    name: str = ""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,20 +58,27 @@ class ExecutorInput:
         parameters: by name; whole numbers are int.
         inputs, outputs: artifacts by name; an optional input that is not given is not there.
         output_file: where the launcher looks for the metadata of the outputs.
+        parameter_files: where it looks for parameters that the step gives, by name.
+        component: the step's.
     """
 
     parameters: Mapping[str, Json]
     inputs: Mapping[str, StepArtifact]
     outputs: Mapping[str, StepArtifact]
     output_file: str
+    parameter_files: Mapping[str, str] = dataclasses.field(default_factory=dict)
+    component: str = ""
 
     @classmethod
-    def parse(cls, text: str, *, paths: Mapping[tuple[str, str], str]) -> "ExecutorInput":
+    def parse(
+        cls, text: str, *, paths: Mapping[tuple[str, str], str], component: str = ""
+    ) -> "ExecutorInput":
         """From the JSON of `{{$}}`.
 
         Args:
             text: the JSON.
             paths: of artifacts in the pod, by side (`inputs`, `outputs`) and name.
+            component: whose step it is.
 
         Raises:
             ConfigError: it is no such JSON.
@@ -85,6 +94,10 @@ class ExecutorInput:
                 inputs=_artifacts("inputs", given, paths),
                 outputs=_artifacts("outputs", wanted, paths),
                 output_file=wanted["outputFile"],
+                parameter_files={
+                    name: one["outputFile"] for name, one in wanted.get("parameters", {}).items()
+                },
+                component=component,
             )
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ConfigError(
@@ -93,12 +106,24 @@ class ExecutorInput:
             ) from error
 
     def write_output(self, metadata: Mapping[str, Mapping[str, Json]]) -> None:
-        """Hands metadata to the launcher, by output; the uris stay those that it gave."""
-        artifacts = {
-            name: {"artifacts": [{"metadata": short_metadata(values)}]}
-            for name, values in metadata.items()
-        }
-        write_json(self.output_file, {"artifacts": artifacts})
+        """Hands metadata to the launcher, by output of the step.
+
+        Names and uris stay those that were given; kfp.local, which merges nothing, wants them
+        said again.
+        """
+        document: JsonObject = {"artifacts": {}}
+        for output, values in metadata.items():
+            given = self.outputs[output]
+            artifact = {"name": given.name, "uri": given.uri, "metadata": short_metadata(values)}
+            document["artifacts"][output] = {"artifacts": [artifact]}
+        write_json(self.output_file, document)
+
+    def write_parameter(self, name: str, text: str) -> None:
+        """Gives the value of a parameter that the step has for others."""
+        path = self.parameter_files[name]
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
 
 
 def _artifacts(
@@ -113,6 +138,7 @@ def _artifacts(
             uri=first["uri"],
             path=paths.get((side, name), first["uri"]),
             metadata=plain_metadata(first.get("metadata", {})),
+            name=first.get("name", name),
         )
     return found
 

@@ -3,63 +3,118 @@
 with using_image("registry.example/tfx-shards:1"):
     compiler.Compiler().compile(pipeline, "pipeline.yaml")
 
-It works around `dsl.pipeline`, which calls the pipeline's function at once, and around `compile`.
+It works around `dsl.pipeline`, which calls the pipeline's function at once, around a component or
+pipeline that is called, as `kfp.local` has it, and around `compile`; anywhere else it is refused.
 """
 
 import contextlib
 import contextvars
 import copy
+import dataclasses
 import functools
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import metadata
 from typing import Any
 
-__all__ = ["COMMAND", "IMAGE_VARIABLE", "default_image", "using_image"]
+from trainer_utils.format import ConfigError
+
+__all__ = ["COMMAND", "ENVIRONMENT_FLAG", "IMAGE_VARIABLE", "default_image", "using_image"]
 
 COMMAND = ("python", "-m", "components.kubeflow.run")  # of each of our containers
+ENVIRONMENT_FLAG = "--environment"
+"""Has a checksum of a container's variables, for the key of Kubeflow's cache alone."""
+
 IMAGE_VARIABLE = "TFX_SHARDS_IMAGE"
 
-_chosen: contextvars.ContextVar[str | None] = contextvars.ContextVar("image", default=None)
+
+@dataclasses.dataclass
+class _Choice:
+    """An image that is chosen, and whether anything was there for it."""
+
+    image: str
+    is_used: bool = False
+
+
+_chosen: contextvars.ContextVar[_Choice | None] = contextvars.ContextVar("image", default=None)
 
 
 def default_image() -> str:
     """The image of `using_image`, else of the environment, else what `make image` builds."""
-    return _chosen.get() or os.environ.get(IMAGE_VARIABLE) or f"tfx-shards:{_version()}"
+    return _take() or os.environ.get(IMAGE_VARIABLE) or f"tfx-shards:{_version()}"
 
 
 @contextlib.contextmanager
-def using_image(image: str) -> Iterator[None]:
+def using_image(image: str, *, is_needed: bool = True) -> Iterator[None]:
     """Lets components that are used, or compiled, within it run in `image`.
 
     Args:
         image: of our components; those of others keep theirs.
+        is_needed: whether it is an error if nothing within it is a component of kfp.
+
+    Raises:
+        ConfigError: no component or pipeline was used or compiled within it, so that it is
+            around the wrong lines.
     """
-    _let_compiler_follow()
-    token = _chosen.set(image)
+    _let_kfp_follow()
+    choice = _Choice(image)
+    token = _chosen.set(choice)
     try:
         yield
     finally:
         _chosen.reset(token)
+    if is_needed and not choice.is_used:
+        raise ConfigError(
+            f"using_image({image!r}): expected a pipeline that is defined, called or compiled "
+            "within it, found none. Put it around dsl.pipeline, or around compile.",
+            setting="using_image",
+            value=image,
+        )
 
 
-def _let_compiler_follow() -> None:
-    """Makes kfp's compiler put the chosen image into what was made before it was chosen."""
+def _take() -> str | None:
+    """The image that is chosen here."""
+    choice = _chosen.get()
+    if choice is None:
+        return None
+    choice.is_used = True
+    return choice.image
+
+
+def _let_kfp_follow() -> None:
+    """Makes kfp put the chosen image into what was made before it was chosen."""
     from kfp import compiler
+    from kfp.dsl.base_component import BaseComponent
 
-    compile_pipeline: Any = compiler.Compiler.compile
-    if hasattr(compile_pipeline, "follows_image"):
-        return
+    for owner, method, place in ((compiler.Compiler, "compile", 1), (BaseComponent, "__call__", 0)):
+        function: Any = getattr(owner, method)
+        if not hasattr(function, "follows_image"):
+            setattr(owner, method, _following(function, place))
 
-    @functools.wraps(compile_pipeline)
-    def compile_in_image(self: Any, pipeline_func: Any, *arguments: Any, **given: Any) -> Any:
-        image = _chosen.get()
-        if image is not None and hasattr(pipeline_func, "component_spec"):
-            pipeline_func = _in_image(pipeline_func, image)
-        return compile_pipeline(self, pipeline_func, *arguments, **given)
 
-    compile_in_image.follows_image = True  # type: ignore[attr-defined]
-    compiler.Compiler.compile = compile_in_image
+def _following(function: Callable[..., Any], place: int) -> Any:
+    """The function, with the chosen image in the component that is its argument at `place`."""
+
+    @functools.wraps(function)
+    def follow(*arguments: Any, **given: Any) -> Any:
+        image = _take()
+        if image is not None:
+            arguments = tuple(
+                _in_image(one, image) if number == place and _is_made(one) else one
+                for number, one in enumerate(arguments)
+            )
+            given = {
+                name: _in_image(one, image) if name == "pipeline_func" and _is_made(one) else one
+                for name, one in given.items()
+            }
+        return function(*arguments, **given)
+
+    follow.follows_image = True  # type: ignore[attr-defined]
+    return follow
+
+
+def _is_made(one: Any) -> bool:
+    return hasattr(one, "component_spec")
 
 
 def _in_image(made: Any, image: str) -> Any:

@@ -15,11 +15,11 @@ __all__ = ["check_input"]
 _IMAGE_SIZE = (224, 224)
 
 
-def check_input(uri: str, parameters: Mapping[str, Json]) -> dict[str, float]:
+def check_input(uri: str | list[str], parameters: Mapping[str, Json]) -> dict[str, float]:
     """Checks every record, plans an epoch and measures the input.
 
     Args:
-        uri: of the dataset.
+        uri: of the dataset, or of several that are read as one.
         parameters: those of the component `train_input_check`.
 
     Returns:
@@ -35,7 +35,8 @@ def check_input(uri: str, parameters: Mapping[str, Json]) -> dict[str, float]:
     batch_size = parameters.get("batch_size") or 64
     workers = parameters.get("workers") or 1
     options = {name: _value(v) for name, v in (parameters.get("input_options") or {}).items()}
-    options = {**_check_records(uri, options), **options}
+    for one in [uri] if isinstance(uri, str) else uri:
+        options = {**_check_records(one, options), **options}
     plan = trainer_utils.plan(uri, split, workers=workers, batch_size=batch_size, **options)
     logging.info("%s", plan)
     seconds = parameters.get("seconds") or 2.0

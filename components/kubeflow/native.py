@@ -9,11 +9,13 @@ TFX component, of one type each and never None: an empty value, 0 or False stand
 """
 
 import collections.abc
+import copy
 import inspect
 from collections.abc import Callable
 from typing import Any
 
 from kfp import dsl
+from kfp.dsl import pipeline_context
 from kfp.dsl.container_component_class import ContainerComponent
 
 from components.audio_example_gen.settings import AudioSettings
@@ -25,6 +27,7 @@ from components.kubeflow.images import COMMAND, default_image
 from components.schema_export.settings import SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.settings import TextSettings
+from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Setting
 
 __all__ = [
@@ -32,6 +35,8 @@ __all__ = [
     "dataset_audit",
     "dataset_report",
     "image_example_gen",
+    "input_fingerprint",
+    "latest_spans",
     "schema_export",
     "shard_balancer",
     "text_example_gen",
@@ -55,25 +60,50 @@ class _Component(ContainerComponent):
     only where `input_version` says that nothing has.
     """
 
+    is_always_run = False
+
     def __call__(self, *arguments: Any, **given: Any) -> Any:
-        task = super().__call__(*arguments, **given)
-        if hasattr(task, "set_container_image"):  # of kfp 2.8
-            task.set_container_image(default_image())
-        else:
-            task.container_spec.image = default_image()
-        if _VERSION in (self.component_spec.inputs or {}) and not given.get(_VERSION):
+        made = copy.copy(self)
+        made.component_spec = copy.deepcopy(self.component_spec)
+        made.component_spec.implementation.container.image = default_image()
+        is_local = pipeline_context.Pipeline.get_default_pipeline() is None
+        if is_local:
+            _check_runner()
+        task = super(_Component, made).__call__(*arguments, **given)
+        reads_raw = _VERSION in (self.component_spec.inputs or {}) and not given.get(_VERSION)
+        if not is_local and (reads_raw or self.is_always_run):
             task.set_caching_options(False)
         return task
 
 
+def _check_runner() -> None:
+    """Refuses what kfp.local cannot run, before kfp refuses it without saying what can."""
+    from kfp import local
+    from kfp.local import config
+
+    chosen = config.LocalExecutionConfig.instance
+    if chosen is not None and isinstance(chosen.runner, local.SubprocessRunner):
+        raise ConfigError.of(
+            "kfp.local.init",
+            "SubprocessRunner",
+            allowed="DockerRunner, since SubprocessRunner runs no component that has an image",
+            advice="Without containers, pipelines.convert and TFX's LocalDagRunner do the same",
+        )
+
+
 def _component(
-    settings: type[ComponentSettings], *, name: str = "", summary: str = ""
+    settings: type[ComponentSettings],
+    *,
+    name: str = "",
+    summary: str = "",
+    is_always_run: bool = False,
 ) -> Callable[[Callable[..., None]], _Component]:
     """Makes a component of a function, whose signature and docstring have what is its own.
 
     Args:
         settings: of the TFX component; each is a parameter more.
         name, summary: in place of the function's.
+        is_always_run: whether it may never be taken from Kubeflow's cache.
     """
 
     def decorate(declared: Callable[..., None]) -> _Component:
@@ -90,7 +120,9 @@ def _component(
         step.__name__ = name or declared.__name__
         step.__doc__ = (step.__doc__ or "").replace("SUMMARY", summary)
         made = dsl.container_component(step)
-        return _Component(component_spec=made.component_spec, pipeline_func=made.pipeline_func)
+        component = _Component(component_spec=made.component_spec, pipeline_func=made.pipeline_func)
+        component.is_always_run = is_always_run
+        return component
 
     return decorate
 
@@ -122,8 +154,9 @@ def _example_gen(
     Args:
         source: the inputs as an artifact of another step; or else
         input_base: where they are: a folder, a table or an archive, on a volume or in a bucket.
-        input_version: of what is at input_base; where it is given and equal, Kubeflow may take the
-            step from its cache. Without one the step always runs.
+        input_version: of what is at input_base, such as input_fingerprint gives; where it is
+            given and equal, Kubeflow may take the step from its cache. Without one the step
+            always runs.
         input_patterns: patterns by split, for inputs that lie by split.
         splits: shares by split, for inputs that are split by a hash.
         split_by: the column that is hashed; empty: the name of each file, or the id of each row.
@@ -150,6 +183,64 @@ audio_example_gen = _component(
     name="audio_example_gen",
     summary="Turns sounds, in folders or tables, into a sharded and verified dataset.",
 )(_example_gen)
+
+
+@_component(ComponentSettings, is_always_run=True)
+def input_fingerprint(
+    fingerprint: dsl.OutputPath(str),  # type: ignore[valid-type]
+    input_base: str,
+    input_patterns: dict = {},  # noqa: B006
+    image_roots: list = [],  # noqa: B006
+    siblings: bool = True,
+    contents: bool = False,
+    dataset_root: str = "",
+):
+    """Fingerprints raw inputs, so that what is made of them can be taken from Kubeflow's cache.
+
+    It always runs, and reads no file unless it is asked to: a million of them take some seconds.
+    Its output is for the `input_version` of an ExampleGen.
+
+    Args:
+        input_base: where they are, as for the ExampleGen.
+        input_patterns: as for the ExampleGen; spans are resolved, so that a new one is a change.
+        image_roots: as for the ExampleGen.
+        siblings: whether a file at input_base may name others beside it, as a list does; False for
+            a table, so that the other files of its folder do not count.
+        contents: whether files are read: then what counts is their bytes, and otherwise size and
+            time, or what the store says of an object's version.
+        dataset_root: that of the ExampleGen, and of shard_balancer behind it: where a dataset
+            that was made of these inputs is gone from it, the fingerprint is another, and all
+            is made again.
+
+    Returns:
+        fingerprint: a text, another one where an input is.
+    """
+
+
+@_component(ComponentSettings, is_always_run=True)
+def latest_spans(
+    datasets: dsl.Output[dsl.Dataset],
+    dataset_root: str,
+    num_spans: int,
+    examples: dsl.Input[dsl.Dataset] = None,
+    first_span: int = 0,
+    source: str = "",
+):
+    """Gives the datasets of the last spans, a rolling window, to shard_balancer or a trainer.
+
+    They are those that ExampleGens wrote below `dataset_root`, of `input_patterns` with {SPAN};
+    of each span the newest. Nothing is copied.
+
+    Args:
+        dataset_root: of the ExampleGen.
+        num_spans: how many numbers the window has; a span without a dataset leaves it smaller.
+        examples: of the ExampleGen in the same run, which this step then waits for.
+        first_span: no span before it is taken.
+        source: a part of the ExampleGen's name and input_base, where several share the folder.
+
+    Returns:
+        datasets: their places; dataset_uris, spans and records in its metadata.
+    """
 
 
 @_component(BalancerSettings)

@@ -10,6 +10,7 @@ that any store that it knows will do.
 import argparse
 import functools
 import importlib
+import json
 import logging
 import os
 import sys
@@ -18,8 +19,25 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from components.common.settings import ComponentSettings, ExecProperties, without_empty
-from components.kubeflow.dataset_location import find_dataset, place_dataset, write_reference
+from components.kubeflow.dataset_location import (
+    ROOT_VARIABLE,
+    check_dataset_root,
+    check_fetched,
+    find_dataset,
+    find_datasets,
+    place_dataset,
+    write_reference,
+)
+from components.kubeflow.dataset_records import (
+    VERSION_KEY,
+    DatasetRecord,
+    current_version,
+    joined_versions,
+    record_dataset,
+    split_versions,
+)
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
+from components.kubeflow.images import ENVIRONMENT_FLAG
 from components.kubeflow.pages import page_folder
 from components.kubeflow.training_runtime import DATASET_VARIABLE, train_job_manifest
 from trainer_utils.format import ConfigError, DatasetError, Manifest
@@ -34,7 +52,7 @@ __all__ = ["main"]
 
 _SPLIT_ORDER = ("train", "eval", "test")
 _OF_WAITING = ("namespace", "timeout_seconds")  # of train_job; others are the manifest's
-_OF_THE_STEP = ("dataset_root", "input_version")  # parameters that are no settings
+_OF_THE_STEP = ("dataset_root", VERSION_KEY)  # parameters that are no settings
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -43,13 +61,16 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("component", choices=sorted(_RUN))
     parser.add_argument("--executor-input", required=True)
     parser.add_argument("--path", nargs=3, action="append", default=[])
+    parser.add_argument(ENVIRONMENT_FLAG, help="for Kubeflow's cache alone")
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised as well
     if not sys.warnoptions:
         warnings.filterwarnings("ignore", category=FutureWarning)  # of Google's packages
     try:
-        step = ExecutorInput.parse(given.executor_input, paths=parse_paths(given.path))
+        step = ExecutorInput.parse(
+            given.executor_input, paths=parse_paths(given.path), component=given.component
+        )
         step.write_output(_RUN[given.component](step))
     except DatasetError as error:
         print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
@@ -71,6 +92,38 @@ def _example_gen(kind: str, step: ExecutorInput) -> dict[str, JsonObject]:
     return _fill_dataset(
         step, "examples", lambda outputs: executor().Do({}, outputs, {**properties, **located})
     )
+
+
+def _input_fingerprint(step: ExecutorInput) -> dict[str, JsonObject]:
+    from components.kubeflow.input_state import fingerprint_inputs
+
+    root = step.parameters.get("dataset_root") or os.environ.get(ROOT_VARIABLE, "")
+    check_dataset_root(root)
+    found = fingerprint_inputs(step.parameters)
+    version = current_version(root, found) if root else found
+    logging.info("fingerprint: %s", version)
+    step.write_parameter("fingerprint", version)
+    return {}
+
+
+def _latest_spans(step: ExecutorInput) -> dict[str, JsonObject]:
+    from components.kubeflow.span_window import latest_window
+
+    given = {name: value for name, value in step.parameters.items() if name != "dataset_root"}
+    root = step.parameters.get("dataset_root", "")
+    if not root:
+        raise ConfigError.of("dataset_root", root, allowed="the dataset_root of an ExampleGen")
+    check_dataset_root(root)
+    window = latest_window(root, **given)
+    write_reference(step.outputs["datasets"].path, window.uris)
+    records = sum(_manifest(uri).total.written for uri in window.uris)
+    return {
+        "datasets": {
+            "dataset_uris": json.dumps(window.uris),
+            "spans": json.dumps(window.spans),
+            "records": records,
+        }
+    }
 
 
 def _input_base(step: ExecutorInput, given: str) -> str:
@@ -127,9 +180,10 @@ def _shard_balancer(step: ExecutorInput) -> dict[str, JsonObject]:
         given["num_shards"] = by_split
     properties = _properties(BalancerSettings, given)
     inputs = [
-        _tfx_artifact(standard_artifacts.Examples, step.inputs[name])
+        _artifact_at(standard_artifacts.Examples, uri)
         for name in ("examples", "more_examples")
         if name in step.inputs
+        for uri in _found(step.inputs[name])
     ]
     return _fill_dataset(
         step,
@@ -206,7 +260,8 @@ def _dataset_report(step: ExecutorInput) -> dict[str, JsonObject]:
 def _train_input_check(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.kubeflow.input_check import check_input
 
-    return {"metrics": check_input(find_dataset(step.inputs["examples"].path), step.parameters)}
+    uris = _found(step.inputs["examples"])
+    return {"metrics": check_input(uris[0] if len(uris) == 1 else uris, step.parameters)}
 
 
 def _train_job(step: ExecutorInput) -> dict[str, JsonObject]:
@@ -222,18 +277,18 @@ def _train_job(step: ExecutorInput) -> dict[str, JsonObject]:
 
 
 def _uri_for_workers(examples: StepArtifact) -> str:
-    """Where other pods find the dataset: they do not have this one's disk."""
-    uri = find_dataset(examples.path)
-    if uri == examples.path:
-        uri = examples.uri
-    if not uri.startswith(("gs://", "s3://", "/")):
-        raise ConfigError.of(
-            "examples",
-            uri,
-            allowed="a dataset that each worker can open, on a shared volume or at gs:// or s3://",
-            advice="Write it with a dataset_root",
-        )
-    return uri
+    """Where other pods find the dataset, or several: they do not have this one's disk."""
+    uris = [examples.uri if uri == examples.path else uri for uri in _found(examples)]
+    for uri in uris:
+        if not uri.startswith(("gs://", "s3://", "/")):
+            raise ConfigError.of(
+                "examples",
+                uri,
+                allowed="a dataset that each worker can open, on a shared volume or at gs:// or "
+                "s3://",
+                advice="Write it with a dataset_root",
+            )
+    return ",".join(uris)
 
 
 def _fill_dataset(
@@ -242,14 +297,11 @@ def _fill_dataset(
     """Lets an executor write the dataset of output `name`; returns the output's metadata."""
     from tfx.types import standard_artifacts
 
-    output = step.outputs[name]
+    output, root = step.outputs[name], str(step.parameters.get("dataset_root", ""))
     artifact = standard_artifacts.Examples()
-    artifact.uri = place_dataset(
-        output.path, output.uri, str(step.parameters.get("dataset_root", ""))
-    )
+    artifact.uri = place_dataset(output.path, output.uri, root)
     fill({name: [artifact]})
-    path = join(artifact.uri, MANIFEST_FILE)
-    manifest = Manifest.from_json(read_text(path), path=path)
+    manifest = _manifest(artifact.uri)
     metadata = {
         **_metadata(artifact),
         "records": manifest.total.written,
@@ -257,15 +309,56 @@ def _fill_dataset(
         "splits": list(manifest.splits),
         "rejects": manifest.total.rejected,
     }
+    versions = _input_versions(step)
+    if versions:
+        metadata[VERSION_KEY] = joined_versions(versions)
     if artifact.uri != output.path:
         write_reference(output.path, artifact.uri)
         metadata["dataset_uri"] = artifact.uri
+        record = DatasetRecord(uri=artifact.uri, **_span(step, metadata))
+        record_dataset(root, record, input_versions=versions)
     return {name: metadata}
 
 
+def _manifest(uri: str) -> Manifest:
+    path = join(uri, MANIFEST_FILE)
+    return Manifest.from_json(read_text(path), path=path)
+
+
+def _input_versions(step: ExecutorInput) -> list[str]:
+    """Of the raw inputs that the step's dataset is made of, as their fingerprints say."""
+    given = [str(step.parameters.get(VERSION_KEY, ""))]
+    given += [str(one.metadata.get(VERSION_KEY, "")) for one in step.inputs.values()]
+    return sorted({version for text in given for version in split_versions(text)})
+
+
+def _span(step: ExecutorInput, metadata: Mapping[str, Json]) -> JsonObject:
+    """What a record has of spans, where the patterns of an ExampleGen have them."""
+    patterns = step.parameters.get("input_patterns") or {}
+    base = step.parameters.get("input_base")
+    if not base or not any("{" in pattern for pattern in patterns.values()):
+        return {}
+    named = [f"{name}={patterns[name]}" for name in _ordered(patterns)]
+    return {
+        "source": " ".join([step.component, base, *named]),
+        "span": metadata["span"],
+        "version": metadata.get("version"),
+    }
+
+
+def _found(given: StepArtifact) -> list[str]:
+    check_fetched(given.name, given.path, given.uri)
+    return find_datasets(given.path)
+
+
 def _tfx_artifact(kind: "type[Artifact]", given: StepArtifact) -> "Artifact":
+    check_fetched(given.name, given.path, given.uri)
+    return _artifact_at(kind, find_dataset(given.path))
+
+
+def _artifact_at(kind: "type[Artifact]", uri: str) -> "Artifact":
     artifact = kind()
-    artifact.uri = find_dataset(given.path)
+    artifact.uri = uri
     return artifact
 
 
@@ -309,6 +402,8 @@ _RUN: dict[str, Callable[[ExecutorInput], dict[str, JsonObject]]] = {
     "dataset_audit": _dataset_audit,
     "dataset_report": _dataset_report,
     "image_example_gen": functools.partial(_example_gen, "image"),
+    "input_fingerprint": _input_fingerprint,
+    "latest_spans": _latest_spans,
     "schema_export": _schema_export,
     "shard_balancer": _shard_balancer,
     "text_example_gen": functools.partial(_example_gen, "text"),

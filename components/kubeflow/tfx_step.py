@@ -17,24 +17,37 @@ import sys
 import warnings
 from collections.abc import Mapping, Sequence
 
-from components.kubeflow.dataset_location import find_dataset, place_dataset, write_reference
+from components.kubeflow.dataset_location import (
+    ROOT_VARIABLE,
+    check_fetched,
+    find_dataset,
+    place_dataset,
+    write_reference,
+)
+from components.kubeflow.dataset_records import (
+    VERSION_KEY,
+    DatasetRecord,
+    joined_versions,
+    record_dataset,
+    split_versions,
+)
 from components.kubeflow.executor_input import (
     parse_paths,
     plain_metadata,
     short_metadata,
     write_json,
 )
+from components.kubeflow.images import ENVIRONMENT_FLAG
 from components.kubeflow.pages import PAGE_OUTPUT, page_folder
 from trainer_utils.format import DatasetError
 from trainer_utils.format.json_text import Json
 
-__all__ = ["DRIVER_FLAG", "PATH_FLAG", "ROOT_VARIABLE", "STEP_COMMAND", "TYPES_FLAG", "main"]
+__all__ = ["DRIVER_FLAG", "PATH_FLAG", "STEP_COMMAND", "TYPES_FLAG", "main"]
 
 STEP_COMMAND = ("python", "-m", "components.kubeflow.tfx_step")
 TYPES_FLAG, PATH_FLAG, DRIVER_FLAG = "--types", "--path", "--resolve-inputs"
 _INVOCATION, _INPUTS_SPEC = "json_serialized_invocation_args", "json_serialized_inputs_spec_args"
 _EXAMPLES = "tfx.Examples"
-ROOT_VARIABLE = "TFX_SHARDS_DATASET_ROOT"
 
 _Types = Mapping[str, Mapping[str, str]]
 
@@ -58,6 +71,7 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, argparse.Names
     parser.add_argument(TYPES_FLAG, type=json.loads, required=True)
     parser.add_argument(PATH_FLAG, nargs=3, action="append", default=[])
     parser.add_argument(DRIVER_FLAG, action="store_true")
+    parser.add_argument(ENVIRONMENT_FLAG, help="for Kubeflow's cache alone")
     ours = parser.parse_args(arguments[:place])
     tfx_parser = argparse.ArgumentParser(prog="TFX's arguments", allow_abbrev=False)
     tfx_parser.add_argument("--executor_class_path", required=True)
@@ -74,6 +88,7 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
     document = json.loads(getattr(theirs, _INVOCATION))
     paths = parse_paths(ours.path)
     root = os.environ.get(ROOT_VARIABLE, "")
+    versions = _take_versions(document)
     with contextlib.ExitStack() as stack:
         elsewhere = _localize(document, ours.types, paths, root, stack)
         setattr(theirs, _INVOCATION, json.dumps(document))
@@ -84,7 +99,19 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
         kubeflow_v2_run_executor.main((theirs, beam_arguments))
     for name, uri in elsewhere.items():
         write_reference(paths["outputs", name], uri)
-    _give_back(document["outputs"]["outputFile"], elsewhere)
+        record_dataset(root, DatasetRecord(uri=uri), input_versions=versions)
+    datasets = [name for name, title in ours.types["outputs"].items() if title == _EXAMPLES]
+    _give_back(document["outputs"]["outputFile"], elsewhere, dict.fromkeys(datasets, versions))
+
+
+def _take_versions(document: Mapping[str, Json]) -> list[str]:
+    """What the step's raw inputs' fingerprints say; TFX does not see the parameter."""
+    inputs = document.get("inputs", {})
+    given = [inputs.get("parameterValues", {}).pop(VERSION_KEY, "")]
+    for group in inputs.get("artifacts", {}).values():
+        artifacts = group.get("artifacts", ())
+        given += [artifact.get("metadata", {}).get(VERSION_KEY, "") for artifact in artifacts]
+    return sorted({version for text in given for version in split_versions(text)})
 
 
 def _localize(
@@ -109,6 +136,8 @@ def _localize(
                 artifact["type"] = {"schemaTitle": title}
                 artifact["metadata"] = plain_metadata(artifact.get("metadata", {}))
                 if side == "inputs":
+                    if title == _EXAMPLES:
+                        check_fetched(name, path, artifact["uri"])
                     artifact["uri"] = find_dataset(path)
                     continue
                 if (name, title) == PAGE_OUTPUT:
@@ -147,7 +176,9 @@ def _make_folders(title: str, path: str, uri: str) -> None:
     fileio.makedirs(uri)
 
 
-def _give_back(output_file: str, elsewhere: Mapping[str, str]) -> None:
+def _give_back(
+    output_file: str, elsewhere: Mapping[str, str], versions: Mapping[str, list[str]]
+) -> None:
     """Leaves metadata alone in the launcher's document: uris stay as the launcher knows them."""
     with open(output_file, encoding="utf-8") as stream:
         document = json.load(stream)
@@ -158,6 +189,8 @@ def _give_back(output_file: str, elsewhere: Mapping[str, str]) -> None:
             artifact["metadata"] = short_metadata(artifact.get("metadata", {}))
             if name in elsewhere:
                 artifact["metadata"]["dataset_uri"] = elsewhere[name]
+            if versions.get(name):
+                artifact["metadata"][VERSION_KEY] = joined_versions(versions[name])
     write_json(output_file, document)
 
 

@@ -35,6 +35,11 @@ def _step_option(flag: str, metavar: str, sentence: str) -> Callable[[Any], Any]
     metavar="FOLDER",
     help="Where datasets go: a volume that all pods mount, or a bucket. Default: --pipeline-root.",
 )
+@click.option(
+    "--input-fingerprint",
+    metavar="listing|contents|none",
+    help="What decides whether an ExampleGen is taken from Kubeflow's cache. Default: listing.",
+)
 @_step_option("--gpu", "[STEP=]N", "How many GPUs.")
 @_step_option("--gpu-type", "[STEP=]NAME", "Resource that is a GPU. Default: nvidia.com/gpu.")
 @_step_option("--cpu", "[STEP=]N", "Cores, such as 4 or 500m.")
@@ -57,6 +62,7 @@ def compile(
     pipeline_root: str,
     name: str | None,
     dataset_root: str | None,
+    input_fingerprint: str | None,
     **given: tuple[str, ...],
 ) -> None:
     """Write a pipeline as a package for Kubeflow Pipelines v2.
@@ -70,7 +76,8 @@ def compile(
         --image registry.example/tfx-shards:0.1 --pipeline-root gs://bucket/runs
     """
     require_tfx("compile")
-    others: dict[str, Any] = {} if dataset_root is None else {"dataset_root": dataset_root}
+    plain = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint}
+    others: dict[str, Any] = {option: text for option, text in plain.items() if text is not None}
     for option, texts in given.items():
         if texts:
             others[option] = list(texts)

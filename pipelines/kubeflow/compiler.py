@@ -39,6 +39,7 @@ def compile_pipeline(
     pipeline_root: str,
     name: str | None = None,
     dataset_root: str | None = None,
+    input_fingerprint: str = "listing",
     gpu: Any = None,
     gpu_type: Any = None,
     cpu: Any = None,
@@ -63,6 +64,11 @@ def compile_pipeline(
         dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or a bucket, to
             keep datasets in, so that the launcher does not copy them to and from each pod. Default:
             they lie below `pipeline_root`, as all artifacts.
+        input_fingerprint: of a TFX pipeline with `enable_cache`: what a step before each of our
+            ExampleGens looks at, to decide whether that is taken from Kubeflow's cache: `listing`,
+            names, sizes and times; `contents`, names and bytes; `none`, there is no such step, and
+            an ExampleGen always runs. Where a dataset is gone from `dataset_root`, it is made
+            again.
         gpu, gpu_type: how many devices a step has, of which resource: `nvidia.com/gpu`. These and
             all that follow: one value for all steps, or a mapping by step,
             `gpu={"Trainer": 1}`; or a list of texts as the command line takes them.
@@ -82,6 +88,9 @@ def compile_pipeline(
     check_dataset_root(dataset_root or "")
     if pipeline not in READY:
         _find_function(pipeline)
+    from pipelines.kubeflow import cache_keys
+
+    cache_keys.check_mode(input_fingerprint)
     from pipelines.kubeflow.ready import create_kubeflow_pipeline
     from pipelines.kubeflow.spec import for_open_source
     from pipelines.kubeflow.steps import StepOptions
@@ -89,16 +98,17 @@ def compile_pipeline(
     if pipeline in READY:
         made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
     else:
-        with using_image(image):
+        with using_image(image, is_needed=False):
             made = _call(_load(pipeline), pipeline, pipeline_root)
     if hasattr(made, "pipeline_spec"):
         documents = _compile_native(made, name, pipeline_root)
+        cached: list[str] = []
     else:
         compiled = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
         spec = for_open_source(
             compiled, made, pipeline_root=pipeline_root, dataset_root=dataset_root
         )
-        documents = [spec]
+        documents, cached = [spec], cache_keys.cached_tasks(compiled)
     options = StepOptions(
         gpu=gpu,
         gpu_type=gpu_type,
@@ -111,6 +121,8 @@ def compile_pipeline(
         volumes=volumes,
     )
     documents = options.apply(documents)
+    documents = cache_keys.add_input_fingerprints(documents, cached, mode=input_fingerprint)
+    documents = cache_keys.add_environments(documents)
     _write(output, yaml.safe_dump_all(documents, sort_keys=True, width=_LINE_WIDTH))
 
 

@@ -21,11 +21,11 @@ from typing import Any
 import yaml
 from tfx.orchestration.data_types import RuntimeParameter
 
+from components.kubeflow.dataset_location import ROOT_VARIABLE
 from components.kubeflow.pages import PAGE_OUTPUT, PAGE_TYPE
 from components.kubeflow.tfx_step import (
     DRIVER_FLAG,
     PATH_FLAG,
-    ROOT_VARIABLE,
     STEP_COMMAND,
     TYPES_FLAG,
 )

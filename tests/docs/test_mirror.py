@@ -37,7 +37,6 @@ THROUGH = {
     "tests/components/image_example_gen/test_driver.py": ["components/example_gen/driver.py"],
     "tests/components/common/test_entries.py": ["components/common/entry.py"],
     "tests/components/kubeflow/test_native.py": [
-        "components/kubeflow/images.py",
         "components/kubeflow/run.py",
         "components/kubeflow/tfx_step.py",
     ],

@@ -3,6 +3,7 @@
 import ast
 import importlib
 import inspect
+import pkgutil
 import re
 import shlex
 import subprocess
@@ -144,3 +145,22 @@ def test_make_can_do_what_a_block_asks_for(page):
                 command = ["make", "--dry-run", "--question", *words[1:]]
                 done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, check=False)
                 assert done.returncode in (0, 1), done.stderr
+
+
+def packages():
+    """Every package of ours that gives names only when they are asked for."""
+    for room in ("components", "pipelines", "trainer_utils"):
+        for path in sorted((REPOSITORY / room).rglob("__init__.py")):
+            if "def __getattr__(" in path.read_text():
+                yield ".".join(path.parent.relative_to(REPOSITORY).parts)
+
+
+@pytest.mark.parametrize("package", packages())
+def test_no_name_that_a_package_gives_is_shadowed_by_a_module_of_it(package):
+    """Importing a submodule sets it in its package, where `__getattr__` is not asked any more."""
+    module = importlib.import_module(package)
+    modules = {found.name for found in pkgutil.iter_modules(module.__path__)}
+    shadowed = {
+        name for name in {*module.__all__} & modules if not inspect.ismodule(getattr(module, name))
+    }
+    assert not shadowed

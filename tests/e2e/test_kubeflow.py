@@ -264,6 +264,70 @@ def test_a_stock_example_gen_finds_its_span_without_a_driver(python, tmp_path):
     assert {int(record["n"]) for record in records} == {2}
 
 
+def write_table(path: Path, rows: int) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [f"{n},text {path.parent.name} {n}\n" for n in range(rows)]
+    path.write_text("".join(["n,text\n", *lines]))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "table", "steps"),
+    [
+        ("cached", "input_base", ["input-fingerprint", "text-example-gen", "shard-balancer"]),
+        ("cached_tfx", "table", ["TextExampleGen-inputs", "TextExampleGen", "ShardBalancer"]),
+    ],
+)
+def test_a_step_comes_from_the_cache_unless_its_inputs_or_its_files_have_changed(
+    python, tmp_path, pipeline, table, steps
+):
+    path, volume = write_table(tmp_path / "in/t.csv", 40), tmp_path / "volume"
+    options = {} if pipeline == "cached" else {"dataset_root": str(volume)}
+    given = {table: str(path)} | ({} if options else {"dataset_root": str(volume)})
+    package = compiled(tmp_path, f"{OTHERS}:{pipeline}", "gs://bucket", **options)
+    cluster = Cluster(tmp_path / "pods", python)
+
+    def ran() -> tuple[list[str], Path, int]:
+        run = cluster.run(package, given)
+        metadata = run.metadata(steps[2], "balanced_examples")
+        written = metadata.get("records", metadata.get("written"))
+        return list(run.pods), Path(metadata["dataset_uri"]), written
+
+    _, balanced, written = first = ran()
+    assert (first[0], written) == (steps, 40)
+    write_table(tmp_path / "in/other.csv", 5)
+    assert ran() == (steps[:1], balanced, 40), "another file of the folder is no input"
+    next(balanced.glob("Split-*/*")).unlink()
+    pods, again, written = ran()
+    assert (pods, written) == (steps, 40)
+    assert again != balanced
+    assert next(again.glob("Split-*/*")).is_file()
+
+
+def test_a_window_of_spans_goes_to_the_balancer_and_to_trainers(python, tmp_path):
+    ingest, rolling = (tmp_path / name / "pipeline.yaml" for name in ("ingest", "rolling"))
+    for package in (ingest, rolling):
+        name = package.parent.name
+        compiled(package.parent, f"{OTHERS}:{name}", "s3://bucket")
+    cluster = Cluster(tmp_path / "pods", python)
+    volume, raw = tmp_path / "volume", tmp_path / "in"
+    given = {"input_base": str(raw), "dataset_root": str(volume)}
+    for span, package in ((1, ingest), (2, ingest), (3, rolling)):
+        write_table(raw / f"span-{span}/t.csv", 10 + span)
+        run = cluster.run(package, given)
+    metadata = run.metadata("latest-spans", "datasets")
+    assert json.loads(metadata["spans"]) == [2, 3]
+    assert metadata["records"] == 25
+    assert run.metadata("train-input-check", "metrics")["records"] == 25
+    cluster.download(run.uri("shard-balancer", "balanced_examples"), tmp_path / "out")
+    balanced = trainer_utils.input_fn(str(tmp_path / "out"), "train", batch_size=None)
+    uris = json.loads(metadata["dataset_uris"])
+    trained = trainer_utils.input_fn(uris, "train", batch_size=None)
+    wanted = sorted(f"text span-{span} {n}" for span in (2, 3) for n in range(10 + span))
+    for dataset in (balanced, trained):
+        assert sorted(bytes(r["text"].numpy()).decode() for r in dataset) == wanted
+
+
 @pytest.mark.parametrize(
     ("pipeline", "given", "message"),
     [

@@ -4,6 +4,7 @@ import json
 
 import pytest
 from google.protobuf import json_format
+from kfp.local.executor_output_utils import get_outputs_for_task
 from kfp.local.placeholder_utils import resolve_io_placeholders
 from kfp.pipeline_spec import pipeline_spec_pb2
 
@@ -53,7 +54,7 @@ def test_an_executor_input_is_read():
     assert step.outputs["schema"].uri == "minio://b/schema"
 
 
-def test_the_answer_is_an_executor_output_that_leaves_the_uris_alone(tmp_path):
+def test_the_answer_is_an_executor_output_with_the_names_and_uris_that_were_given(tmp_path):
     given = json.loads(json.dumps(GIVEN))
     given["outputs"]["outputFile"] = str(tmp_path / "deep/output_metadata.json")
     step = ExecutorInput.parse(json.dumps(given), paths={})
@@ -61,9 +62,37 @@ def test_the_answer_is_an_executor_output_that_leaves_the_uris_alone(tmp_path):
     text = (tmp_path / "deep/output_metadata.json").read_text()
     output = json_format.Parse(text, pipeline_spec_pb2.ExecutorOutput())
     (artifact,) = output.artifacts["schema"].artifacts
-    assert artifact.uri == ""
+    assert (artifact.name, artifact.uri) == ("schema", "minio://b/schema")
     assert dict(artifact.metadata)["num_features"] == 3
     assert [path.name for path in (tmp_path / "deep").iterdir()] == ["output_metadata.json"]
+
+
+def test_kfp_local_finds_each_output(tmp_path):
+    (output,) = given_outputs = {"schema"}
+    document = json.loads(json.dumps(GIVEN))
+    document["outputs"]["artifacts"][output]["artifacts"][0] |= {
+        "name": output,
+        "uri": str(tmp_path / output),
+        "type": {"schemaTitle": "system.Artifact", "schemaVersion": "0.0.1"},
+    }
+    document["outputs"] |= {
+        "outputFile": str(tmp_path / "output.json"),
+        "parameters": {"fingerprint": {"outputFile": str(tmp_path / "deep/fingerprint")}},
+    }
+    step = ExecutorInput.parse(json.dumps(document), paths={})
+    step.write_output({output: {"num_features": 3}})
+    step.write_parameter("fingerprint", "5f")
+    component = pipeline_spec_pb2.ComponentSpec()
+    component.output_definitions.artifacts[output].artifact_type.schema_title = "system.Artifact"
+    kind = pipeline_spec_pb2.ParameterType.STRING
+    component.output_definitions.parameters["fingerprint"].parameter_type = kind
+    found = get_outputs_for_task(
+        json_format.ParseDict(document, pipeline_spec_pb2.ExecutorInput()), component
+    )
+    assert {*found} == {*given_outputs, "fingerprint"}
+    assert found["fingerprint"] == "5f"
+    assert (found[output].name, found[output].uri) == (output, str(tmp_path / output))
+    assert found[output].metadata == {"num_features": 3}
 
 
 def test_long_texts_are_left_out_since_a_next_step_gets_them_as_an_argument():

@@ -17,6 +17,8 @@ from components.kubeflow import (
     dataset_report,
     default_image,
     image_example_gen,
+    input_fingerprint,
+    latest_spans,
     schema_export,
     shard_balancer,
     text_example_gen,
@@ -24,7 +26,9 @@ from components.kubeflow import (
     train_job,
     using_image,
 )
+from components.kubeflow.input_state import fingerprint_inputs
 from components.kubeflow.run import main
+from trainer_utils.format import ConfigError
 
 REPOSITORY = Path(__file__).parents[3]
 ALL = [
@@ -37,6 +41,8 @@ ALL = [
     dataset_report,
     train_input_check,
     train_job,
+    input_fingerprint,
+    latest_spans,
 ]
 
 
@@ -54,6 +60,57 @@ def test_importing_and_using_them_imports_nothing_that_kfp_does_not_bring():
         "print([n for n in heavy if n in sys.modules])"
     )
     assert finished.stdout == "[]\n", finished.stderr
+
+
+def test_a_pipeline_is_written_and_compiled_where_there_is_no_tensorflow(tmp_path):
+    finished = run(
+        "import sys\n"
+        "missing = ('tensorflow', 'tfx', 'apache_beam', 'ml_metadata', 'pyarrow', 'PIL', 'rich',\n"
+        "           'fsspec', 'obstore', 'soundfile')\n"
+        "sys.modules.update(dict.fromkeys(missing))  # an ImportError for whoever imports one\n"
+        "from kfp import compiler, dsl\n"
+        "from components import kubeflow\n"
+        "with kubeflow.using_image('example/it:1'):\n"
+        "    @dsl.pipeline(name='p')\n"
+        "    def pipeline():\n"
+        "        found = kubeflow.input_fingerprint(input_base='/photos').output\n"
+        "        kubeflow.image_example_gen(input_base='/photos', input_version=found)\n"
+        f"compiler.Compiler().compile(pipeline, {str(tmp_path / 'p.yaml')!r})"
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert (tmp_path / "p.yaml").exists()
+
+
+def test_kfp_locals_runner_of_processes_is_refused_with_what_works(tmp_path, monkeypatch):
+    from kfp import local
+    from kfp.local import config
+
+    monkeypatch.setattr(config.LocalExecutionConfig, "instance", None)
+    local.init(local.SubprocessRunner(use_venv=False), pipeline_root=str(tmp_path))
+    with pytest.raises(ConfigError, match=r"expected DockerRunner.*LocalDagRunner do the same"):
+        input_fingerprint(input_base="/photos")
+
+
+def test_kfp_locals_runner_of_containers_gets_command_and_image(tmp_path, monkeypatch):
+    from kfp import local
+    from kfp.local import config, docker_task_handler, status
+
+    images = []
+
+    def run_here(handler) -> status.Status:
+        images.append(handler.image)
+        assert handler.full_command[:3] == ["python", "-m", "components.kubeflow.run"]
+        return status.Status.FAILURE if main(handler.full_command[3:]) else status.Status.SUCCESS
+
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/1.jpg").write_bytes(b"1")
+    monkeypatch.setattr(docker_task_handler.DockerTaskHandler, "run", run_here)
+    monkeypatch.setattr(config.LocalExecutionConfig, "instance", None)
+    local.init(local.DockerRunner(), pipeline_root=str(tmp_path / "out"))
+    with using_image("example/it:1"):
+        task = input_fingerprint(input_base=str(tmp_path / "in"))
+    assert images == ["example/it:1"]
+    assert task.output == fingerprint_inputs({"input_base": str(tmp_path / "in")})
 
 
 def test_without_tfx_they_are_there_and_the_tfx_components_say_what_is_missing():
@@ -115,6 +172,9 @@ def test_what_reads_raw_data_is_cached_only_where_its_version_is_given(tmp_path)
         text_example_gen(input_base="/texts", input_version=version)
         examples = image_example_gen(input_base="/photos", input_version="3").outputs["examples"]
         shard_balancer(examples=examples)
+        found = input_fingerprint(input_base="/photos").output
+        image_example_gen(input_base="/photos", input_version=found)
+        latest_spans(dataset_root="/datasets", num_spans=2)
 
     tasks = pipeline_of(reading, tmp_path)["root"]["dag"]["tasks"]
     cached = {
@@ -123,6 +183,9 @@ def test_what_reads_raw_data_is_cached_only_where_its_version_is_given(tmp_path)
     assert cached == {
         "image-example-gen": False,
         "image-example-gen-2": True,
+        "image-example-gen-3": True,
+        "input-fingerprint": False,
+        "latest-spans": False,
         "shard-balancer": True,
         "text-example-gen": True,
     }

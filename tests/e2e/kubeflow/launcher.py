@@ -4,11 +4,14 @@ A driver resolves each task's inputs; a launcher copies artifacts from the store
 placeholders, runs the container's command, reads its output file and copies outputs to the store.
 
 Source, followed branch by branch: `backend/src/v2/driver/{driver,container}.go`,
-`component/launcher_v2.go`, `objectstore/object_store.go` and `metadata/{client,converter}.go` of
-Kubeflow Pipelines 2. The store keeps objects by key, as a bucket does: it knows no folders.
+`component/launcher_v2.go`, `objectstore/object_store.go`, `metadata/{client,converter}.go` and
+`cacheutils/cache.go` of Kubeflow Pipelines 2. The store keeps objects by key, as a bucket does: it
+knows no folders.
 """
 
+import copy
 import dataclasses
+import itertools
 import json
 import os
 import shutil
@@ -103,6 +106,9 @@ class Cluster:
         self.generation = generation
         self.objects: dict[str, bytes] = {}
         self.environment: dict[str, str] = {}
+        self.pods = itertools.count()
+        self.numbers = itertools.count(1)  # of artifacts, as ML Metadata gives them
+        self.cache: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {}
 
     def run(
         self, package: str | Path, parameters: Mapping[str, Any], *, root: str | None = None
@@ -184,15 +190,34 @@ class Run:
         if "importer" in executor:
             self._import(name, component, executor["importer"], task, given)
             return
-        pod = Pod(self.cluster.folder / f"{len(self.pods)}-{name}")
-        pod.folder.mkdir(parents=True)
-        self.pods[name] = pod
         inputs = {
             "parameterValues": self._parameters(component, task, given),
             "artifacts": self._artifacts(task),
         }
+        key = _cache_key(component, executor["container"], inputs)
+        is_cached = task.get("cachingOptions", {}).get("enableCache", False)
+        if is_cached and key in self.cluster.cache:
+            self._take(name, *self.cluster.cache[key])
+            return
+        pod = Pod(self.cluster.folder / f"{next(self.cluster.pods)}-{name}")
+        pod.folder.mkdir(parents=True)
+        self.pods[name] = pod
         outputs = self._outputs(name, component, pod)
         self._launch(name, executor["container"], {"inputs": inputs, "outputs": outputs}, pod)
+        if is_cached:
+            self.cluster.cache[key] = self._given(name)
+
+    def _given(self, name: str) -> tuple[dict[str, Any], dict[str, Any]]:
+        artifacts = {
+            output: kept for (task, output), kept in self.artifacts.items() if task == name
+        }
+        values = {output: kept for (task, output), kept in self.parameters.items() if task == name}
+        return copy.deepcopy((artifacts, values))
+
+    def _take(self, name: str, artifacts: dict[str, Any], values: dict[str, Any]) -> None:
+        """`reuseCachedOutputs`: whether any file is still there is not looked at."""
+        self.artifacts |= {(name, output): kept for output, kept in artifacts.items()}
+        self.parameters |= {(name, output): kept for output, kept in values.items()}
 
     def _import(
         self,
@@ -209,7 +234,7 @@ class Run:
             parameter = importer["artifactUri"]["runtimeParameter"]
             uri = self._parameters(component, task, given)[parameter]
         self.artifacts[name, output] = {
-            "name": str(len(self.artifacts) + 1),
+            "name": str(next(self.cluster.numbers)),
             "uri": uri,
             "title": importer["typeSchema"]["schemaTitle"],
             "metadata": dict(importer.get("metadata", {})),
@@ -327,7 +352,7 @@ class Run:
             if path := pod.local_path(artifact["uri"]):
                 self.cluster.upload(path, artifact["uri"])
             self.artifacts[name, output] = {
-                "name": str(len(self.artifacts) + 1),  # the id in ML Metadata
+                "name": str(next(self.cluster.numbers)),
                 "uri": artifact["uri"],
                 "title": artifact["type"]["schemaTitle"],
                 "metadata": {
@@ -343,6 +368,20 @@ class Run:
             values = document.get("parameterValues", {})
             text = "" if output in values else Path(parameter["outputFile"]).read_text()
             self.parameters[name, output] = values.get(output, text)
+
+
+def _cache_key(
+    component: Mapping[str, Any], container: Mapping[str, Any], inputs: Mapping[str, Any]
+) -> str:
+    """`GenerateCacheKey`: no variable, volume or uri is a part of it."""
+    names = {
+        name: [one["name"] for one in g["artifacts"]] for name, g in inputs["artifacts"].items()
+    }
+    command = [*container["command"], *container.get("args", [])]
+    outputs = component.get("outputDefinitions", {})
+    return json.dumps(
+        [inputs["parameterValues"], names, container["image"], command, outputs], sort_keys=True
+    )
 
 
 def placeholders(executor_input: Mapping[str, Any], pod: Pod) -> dict[str, str]:

@@ -3,8 +3,15 @@
 from kfp import dsl
 from tfx import v1 as tfx
 
-from components import DatasetReport, ImageExampleGen, ShardBalancer
-from components.kubeflow import image_example_gen, shard_balancer, text_example_gen
+from components import DatasetReport, ImageExampleGen, ShardBalancer, TextExampleGen
+from components.kubeflow import (
+    image_example_gen,
+    input_fingerprint,
+    latest_spans,
+    shard_balancer,
+    text_example_gen,
+    train_input_check,
+)
 
 RUNNER = ["--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
 
@@ -130,3 +137,51 @@ def texts(input_base: str, version: str):
         more_examples=second.outputs["examples"],
         shards_by_split={"train": 3},
     )
+
+
+def cached_tfx() -> tfx.dsl.Pipeline:
+    """A TFX pipeline that says that its steps may be taken from the cache."""
+    table = tfx.dsl.experimental.RuntimeParameter(name="table", ptype=str)
+    texts = TextExampleGen(input_base=table)
+    balanced = ShardBalancer(examples=texts.outputs["examples"], num_shards=1)
+    return tfx.dsl.Pipeline(
+        pipeline_name="cached-tfx",
+        pipeline_root="unused",
+        components=[texts, balanced],
+        enable_cache=True,
+        beam_pipeline_args=RUNNER,
+    )
+
+
+@dsl.pipeline(name="cached")
+def cached(input_base: str, dataset_root: str):
+    """The same natively."""
+    version = input_fingerprint(
+        input_base=input_base, dataset_root=dataset_root, siblings=False
+    ).output
+    examples = text_example_gen(
+        input_base=input_base, input_version=version, dataset_root=dataset_root
+    ).outputs["examples"]
+    shard_balancer(examples=examples, num_shards=1, dataset_root=dataset_root)
+
+
+def _newest_span(input_base: str, dataset_root: str):
+    return text_example_gen(
+        input_base=input_base, input_patterns={"train": "span-{SPAN}/*"}, dataset_root=dataset_root
+    ).outputs["examples"]
+
+
+@dsl.pipeline(name="ingest")
+def ingest(input_base: str, dataset_root: str):
+    """Converts the newest span."""
+    _newest_span(input_base, dataset_root)
+
+
+@dsl.pipeline(name="rolling")
+def rolling(input_base: str, dataset_root: str, num_spans: int = 2):
+    """Converts the newest span, and balances the last ones."""
+    examples = _newest_span(input_base, dataset_root)
+    window = latest_spans(dataset_root=dataset_root, num_spans=num_spans, examples=examples)
+    datasets = window.outputs["datasets"]
+    shard_balancer(examples=datasets, num_shards=1)
+    train_input_check(examples=datasets, batch_size=4, seconds=0.05)

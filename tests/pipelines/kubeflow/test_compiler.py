@@ -52,13 +52,17 @@ def test_open_source_kubeflow_finds_nothing_that_it_does_not_know(tmp_path):
         assert set(executor["container"]) == {"image", "command", "args"}
 
 
-def test_only_steps_whose_inputs_kubeflow_knows_are_cached(tmp_path):
+def test_what_reads_raw_data_is_cached_by_the_fingerprint_of_a_step_that_is_not(tmp_path):
     tasks = compiled(tmp_path, "image")["root"]["dag"]["tasks"]
     cached = {
         name: task.get("cachingOptions", {}).get("enableCache") for name, task in tasks.items()
     }
-    assert cached.pop("ImageExampleGen") is None
+    assert cached.pop("ImageExampleGen-inputs") is None
     assert set(cached.values()) == {True}
+    assert tasks["ImageExampleGen"]["dependentTasks"] == ["ImageExampleGen-inputs"]
+    tasks = compiled(tmp_path, "image", input_fingerprint="none")["root"]["dag"]["tasks"]
+    assert "ImageExampleGen-inputs" not in tasks
+    assert not tasks["ImageExampleGen"].get("cachingOptions")
 
 
 def test_a_stock_example_gen_keeps_no_hook_for_a_driver(tmp_path):

@@ -1,0 +1,146 @@
+"""What was written below a `dataset_root`: by the version of the inputs, and by span.
+
+record = DatasetRecord(uri="/mnt/datasets/…", source="image_example_gen /mnt/photos", span=3)
+record_dataset("/mnt/datasets", record, input_versions=["5f0c…"])
+current_version("/mnt/datasets", "5f0c…")       # another where one of its datasets is gone
+records_by_span("/mnt/datasets")                # {3: [record]}
+
+Kubeflow takes a step from its cache whether or not the files of its artifacts are still there, and
+runs nothing that could look for a span's dataset. Records are small files of their own that are
+written once and never changed, so that runs beside each other do not disturb one another.
+"""
+
+import dataclasses
+import hashlib
+import itertools
+import json
+import time
+from collections.abc import Iterable, Sequence
+
+from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.storage import (
+    exists,
+    is_folder,
+    join,
+    list_names,
+    read_text,
+    walk_files,
+    write_text,
+)
+
+__all__ = [
+    "RECORD_FOLDER",
+    "VERSION_KEY",
+    "DatasetRecord",
+    "current_version",
+    "is_whole",
+    "joined_versions",
+    "record_dataset",
+    "records_by_span",
+    "split_versions",
+]
+
+RECORD_FOLDER = "dataset_records"
+VERSION_KEY = "input_version"
+"""The parameter of a step, and the metadata of an artifact, that has the inputs' versions."""
+
+_VERSIONS, _SPANS = "versions", "spans"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetRecord:
+    """One dataset that was written.
+
+    Args:
+        uri: where it is.
+        source: what it was made by, and of what: datasets of one source are spans of each other.
+        span: of its inputs; None where they have none.
+        version: of the span; None where there is none.
+        seconds: since 1970, when it was written: of two of one span and version the later holds.
+    """
+
+    uri: str
+    source: str = ""
+    span: int | None = None
+    version: int | None = None
+    seconds: float = dataclasses.field(default_factory=time.time)
+
+
+def record_dataset(root: str, record: DatasetRecord, *, input_versions: Iterable[str]) -> None:
+    """Records a dataset that is whole.
+
+    Args:
+        root: the `dataset_root` that it lies below.
+        record: of it.
+        input_versions: on which its cache key hangs.
+    """
+    text = json.dumps(dataclasses.asdict(record), sort_keys=True)
+    folders = [f"{_VERSIONS}/{_name(version)}" for version in input_versions]
+    if record.span is not None:
+        folders.append(f"{_SPANS}/{record.span}")
+    for folder in (join(root, f"{RECORD_FOLDER}/{inner}") for inner in folders):
+        path = join(folder, f"{_name(record.uri)}.json")
+        write_text(path, text, temporary_folder=folder)
+
+
+def current_version(root: str, fingerprint: str) -> str:
+    """The fingerprint, with a number after it where a dataset of the version before is gone.
+
+    Args:
+        root: a `dataset_root`.
+        fingerprint: of the inputs.
+
+    Returns:
+        The first version that has no record, or none of a dataset that is not whole.
+    """
+    for count in itertools.count(1):
+        version = fingerprint if count == 1 else f"{fingerprint}-{count}"
+        if all(is_whole(record.uri) for record in _read(root, f"{_VERSIONS}/{_name(version)}")):
+            return version
+    raise AssertionError("there are endless versions")
+
+
+def records_by_span(root: str) -> dict[int, list[DatasetRecord]]:
+    """The records of each span below a `dataset_root`, ascending."""
+    folder = join(root, f"{RECORD_FOLDER}/{_SPANS}")
+    spans = sorted(int(name) for name in _names(folder) if name.isdecimal())
+    return {span: _read(root, f"{_SPANS}/{span}") for span in spans}
+
+
+def joined_versions(versions: Iterable[str]) -> str:
+    """Several versions as one text, which an artifact's metadata holds."""
+    return "\n".join(versions)
+
+
+def split_versions(text: str) -> list[str]:
+    """What `joined_versions` joined."""
+    return text.splitlines()
+
+
+def is_whole(uri: str) -> bool:
+    """Whether a dataset of ours has its manifest and each of its shards."""
+    path = join(uri, MANIFEST_FILE)
+    if not exists(path):
+        return False
+    try:
+        manifest = Manifest.from_json(read_text(path), path=path)
+    except DatasetError:
+        return False
+    sizes = {file.path: file.size for file in walk_files(uri)}
+    return all(sizes.get(shard.path) == shard.bytes for shard in manifest.shards)
+
+
+def _read(root: str, folder: str) -> list[DatasetRecord]:
+    base = join(root, f"{RECORD_FOLDER}/{folder}")
+    paths = [join(base, name) for name in sorted(_names(base)) if name.endswith(".json")]
+    return [DatasetRecord(**json.loads(read_text(path))) for path in paths]
+
+
+def _names(folder: str) -> Sequence[str]:
+    return list_names(folder) if is_folder(folder) else []
+
+
+def _name(text: str) -> str:
+    """A file's name for any text."""
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
