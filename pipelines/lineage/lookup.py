@@ -79,12 +79,16 @@ def _look_above(uri: str) -> FoundLineage:
         )
     try:
         return _in_first(uri, stores)
-    except _UnknownArtifactError:
+    except (_UnknownArtifactError, _NoReaderError):
         return _among_datasets(dataset)
 
 
 class _UnknownArtifactError(InputError):
     """A store can be read, and does not have the artifact."""
+
+
+class _NoReaderError(ConfigError):
+    """ML Metadata, which reads stores, is not installed."""
 
 
 def _in_first(uri: str, stores: Sequence[str]) -> FoundLineage:
@@ -176,7 +180,7 @@ def _is_root(metadata: str) -> bool:
 def _store_modules() -> tuple[Any, Any]:
     """What reads stores, which needs ML Metadata; datasets by themselves need nothing."""
     if importlib.util.find_spec("ml_metadata") is None:
-        raise ConfigError(f"ML Metadata's stores need TFX: {HOW_TO_GET_TFX}", setting="metadata")
+        raise _NoReaderError(f"ML Metadata's stores need TFX: {HOW_TO_GET_TFX}", setting="metadata")
     names = ("reading", "store")
     reading, store = (importlib.import_module(f"pipelines.lineage.{name}") for name in names)
     return reading, store

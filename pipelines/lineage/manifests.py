@@ -68,8 +68,7 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDa
     book = _Book()
     if root is not None:
         for folder in dataset_folders(root):
-            if (found := book.read(_absolute(folder))) is not None:
-                book.add(found)
+            book.add_below_root(_absolute(folder))
     asked = None
     if uri is not None:
         if (found := read_dataset(_absolute(uri))) is None:
@@ -86,6 +85,7 @@ class _Book:
         self._read: dict[str, FoundDataset | None] = {}
         self._nodes: dict[_Key, _Node] = {}
         self._inputs: dict[_Key, list[tuple[str, _Key]]] = {}
+        self._below_root: list[_Key] = []
 
     def read(self, uri: str) -> FoundDataset | None:
         """The dataset at a uri; None where none can be read: `verify` tells what is wrong."""
@@ -108,6 +108,11 @@ class _Book:
         )
         return key
 
+    def add_below_root(self, uri: str) -> None:
+        """Takes note of a dataset that is one of those to be told of, where it can be read."""
+        if (found := self.read(uri)) is not None:
+            self._below_root.append(self.add(found))
+
     def follow(self) -> None:
         """Adds what the datasets were made from, back to the first."""
         waiting = list(self._nodes)
@@ -122,8 +127,7 @@ class _Book:
 
     def _parent(self, child: _Node, given: DatasetInput) -> _Key:
         """An input of a dataset: where it is, else what is known of it."""
-        same = [k for k, node in self._nodes.items() if node.is_there and k[1] == given.digest]
-        if same:
+        if same := [key for key in self._below_root if key[1] == given.digest]:
             own = _absolute(given.uri)
             return max(same, key=lambda key: (key[0] == own, _alike(key[0], own), key))
         for uri in _places(child.uri if child.is_there else "", given.uri):
