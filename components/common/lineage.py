@@ -62,8 +62,7 @@ def make_origin(
 def _place_in_pipeline(executor: base_executor.BaseExecutor, producer: str) -> dict[str, str]:
     """Component, type, pipeline and run, as TFX's launcher tells an executor."""
     context = executor._context  # where TFX keeps it; it has no other name
-    node = None if context is None else context.pipeline_node
-    if node is None:
+    if context is None or (node := context.pipeline_node) is None:
         return {"component": producer, "type": producer}
     place = {"component": node.node_info.id, "type": node.node_info.type.name}
     pipeline, run = context.pipeline_info, context.pipeline_run_id

@@ -139,8 +139,8 @@ class _Book:
             uri=given.uri,
             digest=given.digest,
             is_there=False,
-            summary=known and known.summary,
-            made_by=known and known.made_by,
+            summary=None if known is None else known.summary,
+            made_by=None if known is None else known.made_by,
             ancestors=child.ancestors,
         )
         self._nodes.setdefault(given.key, node)
