@@ -22,9 +22,11 @@ from components.common.tfmd import render_schema, schema_from_features
 from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import (
+    LINEAGE_FILE,
     REJECTS_FILE,
     SCHEMA_FILE,
 )
+from trainer_utils.format.origin import Origin
 from trainer_utils.format.printable import printable
 from trainer_utils.format.sealing import FileDigest
 from trainer_utils.storage import make_folder
@@ -120,10 +122,19 @@ def publish_dataset(
     *,
     vocabularies: Mapping[str, Sequence[str]],
     rejects: Iterable[Reject] = (),
+    origin: Origin | None = None,
 ) -> None:
     """Makes a dataset of the shards at `uri`, and logs its accounting as the last line.
 
     All of it is on the disk before the manifest gets its name, and then that name is.
+
+    Args:
+        uri: of the dataset.
+        manifest: of it, but for the small files.
+        features: by name.
+        vocabularies: values by feature; a value's place is its id.
+        rejects: inputs that were left out for what they are.
+        origin: which step makes it, of what.
     """
     text = render_rejects(rejects)
     texts = texts_of_dataset(
@@ -133,8 +144,11 @@ def publish_dataset(
         schema=render_schema(_schema_of(features, vocabularies)),
         others={REJECTS_FILE: text} if text else {},
     )
-    manifest = dataclasses.replace(manifest, files=_write_texts(uri, texts))
-    publish_manifest(uri, manifest)
+    beside = {} if origin is None else {LINEAGE_FILE: origin.to_json()}
+    written = _write_texts(uri, texts | beside)
+    files = {path: digest for path, digest in written.items() if path not in beside}
+    manifest = dataclasses.replace(manifest, files=files)
+    publish_manifest(uri, manifest, beside=beside)
     logging.info("%s: %s (%s)", manifest.producer, manifest.total, printable(uri))
 
 

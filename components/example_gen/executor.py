@@ -12,6 +12,7 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
+from components.common.lineage import make_origin
 from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import ExecProperties
 from components.example_gen.conversion import Conversion
@@ -79,4 +80,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
         set_span(artifact, conversion.located, exec_properties)
         features = settings.described(written.features)
-        publish_dataset(uri, manifest, features, vocabularies=vocabularies, rejects=rejects)
+        origin = make_origin(self, self.producer, exec_properties, output="examples")
+        publish_dataset(
+            uri, manifest, features, vocabularies=vocabularies, rejects=rejects, origin=origin
+        )

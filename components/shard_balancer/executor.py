@@ -9,6 +9,7 @@ from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.fingerprint import combine_facts
+from components.common.lineage import make_origin
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.settings import ExecProperties
 from components.common.summaries import (
@@ -78,7 +79,16 @@ class Executor(LocalFirstBeamExecutor):
         )
         _keep_properties(given, artifact)
         features = inputs.features(_facts(inputs, summaries))
-        publish_dataset(artifact.uri, manifest, features, vocabularies=inputs.vocabularies)
+        origin = make_origin(
+            self,
+            manifest.producer,
+            exec_properties,
+            output="balanced_examples",
+            inputs={"examples": inputs.sources},
+        )
+        publish_dataset(
+            artifact.uri, manifest, features, vocabularies=inputs.vocabularies, origin=origin
+        )
 
     def _survey(
         self, inputs: Inputs, settings: BalancerSettings, uri: str

@@ -1,18 +1,20 @@
-"""`tfx-shards lineage` and `tfx-shards runs`: what ML Metadata knows."""
+"""`tfx-shards lineage` and `tfx-shards runs`: what ML Metadata knows, or the datasets do."""
 
 import importlib
-import os
 
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
 from pipelines.cli.output import print_facts
-from pipelines.cli.process import quiet, require_tfx
+from pipelines.cli.process import quiet
 from pipelines.tools.conversion.outputs import METADATA_FILE
 
 __all__ = ["lineage", "runs"]
 
-_FORMS = "A sqlite file, mysql://user:password@host:port/database, or grpc://host:port."
+_FORMS = (
+    "A sqlite file, mysql://user:password@host:port/database, grpc://host:port, or a folder with "
+    "such a file or with datasets."
+)
 
 
 @click.command()
@@ -20,7 +22,8 @@ _FORMS = "A sqlite file, mysql://user:password@host:port/database, or grpc://hos
 @click.option(
     "--metadata",
     metavar="WHERE",
-    help=f"{_FORMS} Default: {METADATA_FILE} in a folder above the dataset.",
+    help=f"{_FORMS} Default: {METADATA_FILE} or the like in a folder above the dataset, else what "
+    "the dataset itself says.",
 )
 @click.option("--record", metavar="NAME", help="Follow one record, by its filename or id.")
 @json_option
@@ -36,7 +39,6 @@ def lineage(
     tfx-shards lineage out/ --record palace_sky/0003.jpg
     tfx-shards lineage gs://bucket/photos --metadata grpc://metadata:8080 --json
     """
-    require_tfx("lineage")
     describe_artifact = importlib.import_module("pipelines.lineage").describe_artifact
     with quiet(ctx):
         found = describe_artifact(uri, metadata=metadata, record=record)
@@ -50,10 +52,10 @@ def lineage(
 @verbose_option
 @click.pass_context
 def runs(ctx: click.Context, where: str | None, metadata: str | None, as_json: bool) -> None:
-    """List the pipeline runs in ML Metadata.
+    """List the pipeline runs in ML Metadata, or those that datasets tell of.
 
-    METADATA is a sqlite file, the output folder of `convert`, mysql://user:password@host:port/database
-    or grpc://host:port.  [default: metadata.sqlite]
+    METADATA is a sqlite file, mysql://user:password@host:port/database, grpc://host:port, or a
+    folder with such a file or with datasets.  [default: this folder]
 
     \b
     tfx-shards runs out/metadata.sqlite
@@ -61,11 +63,7 @@ def runs(ctx: click.Context, where: str | None, metadata: str | None, as_json: b
     """
     if where is not None and metadata is not None:
         raise click.UsageError(f"METADATA is given twice: {where!r} and {metadata!r}", ctx)
-    metadata = where or metadata or METADATA_FILE
-    require_tfx("runs")
     list_runs = importlib.import_module("pipelines.lineage").list_runs
-    if os.path.isdir(metadata):
-        metadata = os.path.join(metadata, METADATA_FILE)
     with quiet(ctx):
-        found = list_runs(metadata)
+        found = list_runs(where or metadata or ".")
     print_facts(found.to_json, found.__str__, as_json=as_json)

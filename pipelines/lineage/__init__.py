@@ -1,12 +1,13 @@
-"""From ML Metadata: which run made an artifact, from what and how, and what was made from it.
+"""Which run made an artifact, from what and how, and what was made from it.
 
     from pipelines.lineage import describe_artifact, list_runs
 
     print(describe_artifact("runs/artifacts/ShardBalancer/balanced_examples/4"))
     print(list_runs("mysql://user:password@host:3306/metadb"))
 
-Stores are read and never written; those of any TFX or Kubeflow pipeline will do. Neither TFX nor
-TensorFlow is imported, unless something lies on `gs://` and the like.
+Stores of ML Metadata are read and never written; those of any TFX or Kubeflow pipeline will do.
+Where there is none, datasets of ours tell it themselves, which needs no ML Metadata. Neither TFX
+nor TensorFlow is imported, unless something lies on `gs://` and the like.
 """
 
 from pipelines.lineage.description import Lineage, describe_artifact, find_lineage

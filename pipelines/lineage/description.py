@@ -9,15 +9,10 @@ import contextlib
 import dataclasses
 
 from pipelines.lineage.facts import LineageFacts
-from pipelines.lineage.graph import Graph
-from pipelines.lineage.location import Location, locate
-from pipelines.lineage.reading import load_graph
+from pipelines.lineage.lookup import look_up
 from pipelines.lineage.record_trace import trace_record
-from pipelines.lineage.store import find_metadata, open_store, without_password
 from pipelines.lineage.text import render_lineage
-from trainer_utils.format import ConfigError, Manifest
-from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.storage import exists, is_remote, join, read_text
+from trainer_utils.format import ConfigError
 
 __all__ = ["Lineage", "describe_artifact", "find_lineage"]
 
@@ -34,12 +29,15 @@ class Lineage(LineageFacts):
 def describe_artifact(
     uri: str, *, metadata: str | None = None, record: str | None = None
 ) -> Lineage:
-    """Looks up in ML Metadata how an artifact came to be, and what came of it.
+    """Looks up how an artifact came to be, and what came of it.
+
+    Of datasets of ours that no store has, their own files tell how they came to be.
 
     Args:
         uri: of the artifact.
         metadata: a sqlite file, `mysql://user:password@host:port/database` or `grpc://host:port`;
-            None for the `metadata.sqlite` in a folder above the uri.
+            a folder with such a file, or below which datasets are. None for a store in a folder
+            above the uri, and for the dataset and those that it was made from where none has it.
         record: the `filename` or `id` of one record to be looked for in the dataset and in those
             that it was made from, or the path of the raw file. All their shards are read.
 
@@ -51,24 +49,21 @@ def describe_artifact(
         raise ConfigError(
             "record: expected the filename or id of a record, got ''", setting="record"
         )
-    metadata = find_metadata(uri) if metadata is None else metadata
-    with open_store(metadata) as store:
-        location = locate(store, uri, metadata=without_password(metadata))
-        graph = load_graph(store, location.artifact)
+    known = look_up(uri, metadata=metadata)
     found = Lineage(
-        metadata=without_password(metadata),
-        location=location,
-        graph=graph,
-        manifests=_manifests(graph, location),
+        metadata=known.metadata,
+        location=known.location,
+        graph=known.graph,
+        summaries=known.summaries,
     )
     if record is None:
         return found
-    trace = trace_record(record, graph, location, datasets=_datasets(found))
+    trace = trace_record(record, found.graph, found.location, datasets=_datasets(found))
     return dataclasses.replace(found, record=record, source=trace.source, steps=trace.steps)
 
 
 def find_lineage(uri: str) -> str | None:
-    """The lineage as text, where a store of ML Metadata above the artifact knows of it."""
+    """The lineage as text, where a store above the artifact or the dataset itself tells it."""
     with contextlib.suppress(ValueError, OSError):
         return str(describe_artifact(uri))
     return None
@@ -80,20 +75,5 @@ def _datasets(lineage: Lineage) -> list[int]:
     return [
         place
         for place in [*lineage.graph.ancestors(found), found]
-        if lineage.graph.artifacts[place].type == _DATASET or place in lineage.manifests
+        if lineage.graph.artifacts[place].type == _DATASET or place in lineage.summaries
     ]
-
-
-def _manifests(graph: Graph, location: Location) -> dict[int, Manifest]:
-    """Those that are there and can be read; problems of one are reported by `verify`."""
-    found = {}
-    for artifact in graph.artifacts.values():
-        path = join(location.path_of(artifact.uri), MANIFEST_FILE)
-        if not artifact.uri or (is_remote(path) and artifact.type != _DATASET):
-            continue
-        try:
-            if exists(path):
-                found[artifact.id] = Manifest.from_json(read_text(path), path=path)
-        except (ValueError, OSError):
-            continue
-    return found

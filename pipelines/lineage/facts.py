@@ -11,8 +11,8 @@ from pipelines.lineage.graph import Artifact, Execution, Graph
 from pipelines.lineage.location import Location
 from pipelines.lineage.record_trace import RecordStep
 from pipelines.lineage.source_files import SourceFile
-from trainer_utils.format import Manifest
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.origin import DatasetSummary
 
 __all__ = ["LineageFacts"]
 
@@ -29,7 +29,7 @@ class LineageFacts:
         metadata: where it was looked up, without a password.
         location: of the artifact.
         graph: what came before and after it.
-        manifests: of those datasets that have one, by artifact.
+        summaries: of those datasets that have a manifest, by artifact.
         record: what the record is called that was looked for.
         source: the file that it was made of.
         steps: the datasets on its way, the first one first.
@@ -38,7 +38,7 @@ class LineageFacts:
     metadata: str
     location: Location
     graph: Graph
-    manifests: Mapping[int, Manifest] = dataclasses.field(default_factory=dict)
+    summaries: Mapping[int, DatasetSummary] = dataclasses.field(default_factory=dict)
     record: str | None = None
     source: SourceFile | None = None
     steps: Sequence[RecordStep] = ()
@@ -60,20 +60,19 @@ class LineageFacts:
         fingerprints += [
             maker.settings.get(_FINGERPRINT) for maker in self.graph.makers(artifact)[:1]
         ]
-        if artifact in self.manifests:
-            fingerprints.append(self.manifests[artifact].input_fingerprint)
+        if artifact in self.summaries:
+            fingerprints.append(self.summaries[artifact].input_fingerprint)
         return next((str(value) for value in fingerprints if value), None)
 
     def content(self, artifact: int) -> dict[str, str]:
         """The order-free checksum of a dataset's records, by split, where its manifest has one."""
-        manifest = self.manifests.get(artifact)
-        sums = {split: manifest.content_of(split) for split in manifest.splits} if manifest else {}
-        return {split: f"{content:016x}" for split, content in sums.items() if content is not None}
+        summary = self.summaries.get(artifact)
+        return {} if summary is None else dict(summary.content)
 
     def versions(self, artifact: int) -> dict[str, str]:
         """Of the packages that made it."""
-        if artifact in self.manifests:
-            return dict(self.manifests[artifact].versions)
+        if artifact in self.summaries:
+            return dict(self.summaries[artifact].versions)
         version = self.graph.artifacts[artifact].properties.get(_TFX_VERSION)
         return {} if version is None else {"tfx": str(version)}
 
@@ -94,7 +93,7 @@ class LineageFacts:
 
     def _artifact_json(self, artifact: int) -> JsonObject:
         makers = self.graph.makers(artifact)
-        manifest = self.manifests.get(artifact)
+        summary = self.summaries.get(artifact)
         node = self.graph.artifacts[artifact]
         return {
             "artifact": {**dataclasses.asdict(node), "path": self.location.path_of(node.uri)},
@@ -102,13 +101,13 @@ class LineageFacts:
             "content": self.content(artifact),
             "versions": self.versions(artifact),
             "splits": {}
-            if manifest is None
+            if summary is None
             else {
                 split: {
                     **dataclasses.asdict(counts),
-                    "num_shards": len(manifest.shards_of(split)),
+                    "num_shards": summary.num_shards[split],
                 }
-                for split, counts in manifest.accounting.items()
+                for split, counts in summary.accounting.items()
             },
             "made_by": self._execution_json(makers[0]) if makers else None,
         }

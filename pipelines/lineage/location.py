@@ -8,14 +8,16 @@ found.path_of(other_uri)         # where another artifact's files are, moved ali
 import dataclasses
 import os
 from collections.abc import Iterator
-
-from ml_metadata.metadata_store import MetadataStore
-from ml_metadata.proto import metadata_store_pb2
+from typing import TYPE_CHECKING
 
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import SPLIT_PREFIX
 
-__all__ = ["Location", "locate"]
+if TYPE_CHECKING:
+    from ml_metadata.metadata_store import MetadataStore
+    from ml_metadata.proto import metadata_store_pb2
+
+__all__ = ["Location", "dataset_folder", "locate"]
 
 _LEAST_TAIL = 2  # parts of a path: TFX's end with an output's name and an execution's number
 _SHOWN = 5
@@ -45,7 +47,7 @@ class Location:
         return self.found + uri.removeprefix(self.stored)
 
 
-def locate(store: MetadataStore, uri: str, *, metadata: str) -> Location:
+def locate(store: "MetadataStore", uri: str, *, metadata: str) -> Location:
     """The artifact at a uri.
 
     Args:
@@ -60,7 +62,7 @@ def locate(store: MetadataStore, uri: str, *, metadata: str) -> Location:
         if artifacts := store.get_artifacts_by_uri(spelling):
             return _chosen(store, artifacts)
     artifacts = store.get_artifacts()
-    path = os.path.abspath(_dataset(uri.rstrip("/")))
+    path = os.path.abspath(dataset_folder(uri.rstrip("/")))
     if "://" not in uri and (moved := _moved(artifacts, path)):
         tail, same = moved
         location = _chosen(store, same)
@@ -76,7 +78,7 @@ def locate(store: MetadataStore, uri: str, *, metadata: str) -> Location:
 
 def _spellings(uri: str) -> Iterator[str]:
     """How the store may have the uri of the dataset."""
-    base = _dataset(uri.rstrip("/"))
+    base = dataset_folder(uri.rstrip("/"))
     bases = [base]
     if "://" not in base:
         bases += [os.path.abspath(base), os.path.realpath(base), os.path.relpath(base)]
@@ -85,7 +87,7 @@ def _spellings(uri: str) -> Iterator[str]:
         yield f"{spelling}/"
 
 
-def _dataset(uri: str) -> str:
+def dataset_folder(uri: str) -> str:
     """The folder of a dataset, where the uri is of a split or of a file in it."""
     folder, _, name = uri.rpartition("/")
     if name.startswith(SPLIT_PREFIX):
@@ -96,7 +98,7 @@ def _dataset(uri: str) -> str:
     return folder or "." if os.path.isfile(uri) else uri
 
 
-def _chosen(store: MetadataStore, artifacts: list[metadata_store_pb2.Artifact]) -> Location:
+def _chosen(store: "MetadataStore", artifacts: "list[metadata_store_pb2.Artifact]") -> Location:
     """Of several at one uri the last that some execution made."""
     events = store.get_events_by_artifact_ids([artifact.id for artifact in artifacts])
     made = {event.artifact_id for event in events if event.type == event.OUTPUT}
@@ -105,8 +107,8 @@ def _chosen(store: MetadataStore, artifacts: list[metadata_store_pb2.Artifact]) 
 
 
 def _moved(
-    artifacts: list[metadata_store_pb2.Artifact], path: str
-) -> tuple[int, list[metadata_store_pb2.Artifact]] | None:
+    artifacts: "list[metadata_store_pb2.Artifact]", path: str
+) -> "tuple[int, list[metadata_store_pb2.Artifact]] | None":
     """The artifacts whose uri ends most like a path, and how many characters of it are alike."""
     parts = path.split("/")
     best: dict[int, list[metadata_store_pb2.Artifact]] = {}
@@ -125,6 +127,6 @@ def _moved(
     return len("/".join(parts[-most:])), nearest
 
 
-def _newest(artifacts: list[metadata_store_pb2.Artifact]) -> str:
+def _newest(artifacts: "list[metadata_store_pb2.Artifact]") -> str:
     named = [a.uri for a in sorted(artifacts, key=lambda a: -a.id) if a.uri]
     return f"The newest: {', '.join(named[:_SHOWN])}." if named else "None of them has a uri."

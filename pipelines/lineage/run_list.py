@@ -1,4 +1,4 @@
-"""The runs of all pipelines in a store of ML Metadata.
+"""The runs of all pipelines in a store of ML Metadata, or those that datasets tell of.
 
 runs = list_runs("runs/metadata.sqlite")
 print(runs)
@@ -7,11 +7,8 @@ print(runs)
 import dataclasses
 from collections.abc import Sequence
 
-from ml_metadata.metadata_store import MetadataStore
-
 from pipelines.lineage.graph import Execution
-from pipelines.lineage.reading import read_executions
-from pipelines.lineage.store import open_store, without_password
+from pipelines.lineage.lookup import all_executions
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import as_text
 
@@ -97,7 +94,8 @@ class Runs:
         for run in self.runs:
             name = run.name or "(of no run)"
             pipeline = f" of {run.pipeline}" if run.pipeline else ""
-            lines.append(f"{name}{pipeline}: {run.state}, {run.started} to {run.ended}")
+            times = f", {run.started} to {run.ended}" if run.started else ""
+            lines.append(f"{name}{pipeline}: {run.state}{times}")
             lines += [
                 f"  {execution.component} (execution {execution.id}): {execution.state}"
                 for execution in run.executions
@@ -109,22 +107,18 @@ def list_runs(metadata: str) -> Runs:
     """All runs of a store.
 
     Args:
-        metadata: a sqlite file, `mysql://user:password@host:port/database` or `grpc://host:port`.
+        metadata: a sqlite file, `mysql://user:password@host:port/database` or `grpc://host:port`;
+            a folder with such a file, else one below which datasets are.
 
     Raises:
         ConfigError: `metadata` is not allowed.
-        InputError: there is no such store, or it cannot be read.
+        InputError: there is no such store and no dataset, or it cannot be read.
     """
-    with open_store(metadata) as store:
-        executions = _all_executions(store)
+    executions, where = all_executions(metadata)
     grouped: dict[tuple[str | None, str | None], list[Execution]] = {}
     for execution in executions:
         pipeline = execution.pipeline if execution.run else None
         grouped.setdefault((execution.run, pipeline), []).append(execution)
     runs = [Run(name=n, pipeline=p, executions=some) for (n, p), some in grouped.items()]
     runs.sort(key=lambda run: (run.name is not None, run.executions[0].id), reverse=True)
-    return Runs(metadata=without_password(metadata), runs=runs)
-
-
-def _all_executions(store: MetadataStore) -> list[Execution]:
-    return read_executions(store, [node.id for node in store.get_executions()])
+    return Runs(metadata=where, runs=runs)

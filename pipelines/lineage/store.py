@@ -10,51 +10,20 @@ import contextlib
 import os
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from ml_metadata import errors
 from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
-from pipelines.tools.conversion.outputs import METADATA_FILE
+from pipelines.lineage.metadata_address import METADATA_FORMS, without_password
+from pipelines.lineage.metadata_files import METADATA_TABLE, sqlite_tables
 from trainer_utils.format import ConfigError, InputError
 
-__all__ = ["find_metadata", "open_store", "without_password"]
+__all__ = ["open_store"]
 
 _MYSQL_PORT = 3306
 _GRPC_TIMEOUT_SECONDS = 60.0
-_TABLE = "MLMDEnv"  # every store of ML Metadata has it
-_FORMS = "a sqlite file, mysql://user:password@host:port/database or grpc://host:port"
-
-
-def find_metadata(uri: str) -> str:
-    """The `metadata.sqlite` in the folder of a uri or the nearest one above it.
-
-    Raises:
-        InputError: there is none.
-    """
-    if "://" not in uri:
-        folder = os.path.abspath(uri)
-        while True:
-            path = os.path.join(folder, METADATA_FILE)
-            if os.path.isfile(path):
-                return path
-            if folder == (folder := os.path.dirname(folder)):
-                break
-    raise InputError(
-        f"metadata: expected a {METADATA_FILE} in a folder above {uri!r}, found none. "
-        f"Name where ML Metadata is: {_FORMS}."
-    )
-
-
-def without_password(metadata: str) -> str:
-    """Where the metadata is, without a password."""
-    parts = urlsplit(metadata)
-    if parts.scheme != "mysql" or "@" not in parts.netloc:
-        return metadata
-    user, _, host = parts.netloc.rpartition("@")
-    return parts._replace(netloc=f"{user.partition(':')[0]}@{host}").geturl()
 
 
 @contextlib.contextmanager
@@ -62,9 +31,8 @@ def open_store(metadata: str) -> Iterator[MetadataStore]:
     """The store; what goes wrong with it while it is read becomes an `InputError`.
 
     Args:
-        metadata: a sqlite file or the folder of a `metadata.sqlite`,
-            `mysql://user:password@host:port/database` (with `?socket=path` a socket), or
-            `grpc://host:port`.
+        metadata: a sqlite file, `mysql://user:password@host:port/database` (with `?socket=path` a
+            socket), or `grpc://host:port`.
 
     Raises:
         ConfigError: it is none of these.
@@ -108,14 +76,12 @@ def _config(
         return _mysql(parts, without_password(metadata))
     if parts.scheme == "grpc":
         return _grpc(parts, metadata)
-    raise ConfigError.of("metadata", without_password(metadata), allowed=_FORMS)
+    raise ConfigError.of("metadata", without_password(metadata), allowed=METADATA_FORMS)
 
 
 def _sqlite(path: str) -> metadata_store_pb2.ConnectionConfig:
-    if os.path.isdir(path):
-        path = os.path.join(path, METADATA_FILE)
     if not os.path.isfile(path):
-        raise InputError(f"metadata {path!r}: expected {_FORMS}, found no such file")
+        raise InputError(f"metadata {path!r}: expected {METADATA_FORMS}, found no such file")
     _check_sqlite(path)
     config = metadata_store_pb2.ConnectionConfig()
     config.sqlite.filename_uri = path
@@ -126,17 +92,15 @@ def _sqlite(path: str) -> metadata_store_pb2.ConnectionConfig:
 def _check_sqlite(path: str) -> None:
     """ML Metadata would try to make its tables in any file, and say just that it cannot."""
     try:
-        url = f"{Path(path).absolute().as_uri()}?mode=ro"
-        with contextlib.closing(sqlite3.connect(url, uri=True)) as found:
-            tables = found.execute("SELECT name FROM sqlite_master WHERE type = 'table'").fetchall()
+        tables = sqlite_tables(path)
     except sqlite3.OperationalError as error:  # locked, or not to be read
         raise InputError(f"metadata {path!r}: cannot be read: {error}") from error
     except sqlite3.DatabaseError as error:
         raise InputError(f"metadata {path!r}: expected a sqlite file: {error}") from error
-    if (_TABLE,) not in tables:
+    if METADATA_TABLE not in tables:
         raise InputError(
             f"metadata {path!r}: expected the tables of ML Metadata, found "
-            f"{', '.join(sorted(name for (name,) in tables)[:5]) or 'an empty database'}"
+            f"{', '.join(tables[:5]) or 'an empty database'}"
         )
 
 

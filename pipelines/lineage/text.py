@@ -29,7 +29,8 @@ def render_lineage(lineage: LineageFacts) -> str:
         lines.append(f"  same uri: artifacts {', '.join(map(str, lineage.location.others))}")
     lines += [""]
     if makers:
-        lines += [f"Made by {_execution(makers[0])}", *_settings(makers[0])]
+        lines += [f"Made by {_execution(makers[0])}", *_times(makers[0])]
+        lines += [f"  {line}" for line in _settings(makers[0])]
         lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
     else:
         lines += ["Made by nothing that this store knows of"]
@@ -65,9 +66,9 @@ def _facts(lineage: LineageFacts, artifact: int) -> Iterator[str]:
         yield f"  now at {path}"
     if node.created:
         yield f"  made {node.created}"
-    if manifest := lineage.manifests.get(artifact):
-        for split, accounting in manifest.accounting.items():
-            yield f"  {split}: {accounting}, {quantity(len(manifest.shards_of(split)), 'shard')}"
+    if summary := lineage.summaries.get(artifact):
+        for split, accounting in summary.accounting.items():
+            yield f"  {split}: {accounting}, {quantity(summary.num_shards[split], 'shard')}"
     if sums := _fingerprints(lineage, artifact):
         yield f"  {sums}"
     if versions := lineage.versions(artifact):
@@ -83,11 +84,14 @@ def _fingerprints(lineage: LineageFacts, artifact: int) -> str:
     return "; ".join(sums)
 
 
-def _settings(execution: Execution) -> Iterator[str]:
+def _times(execution: Execution) -> Iterator[str]:
     if execution.started:
         yield f"  started {execution.started}, ended {execution.ended}"
+
+
+def _settings(execution: Execution) -> Iterator[str]:
     if settings := {n: v for n, v in execution.settings.items() if v not in (None, "")}:
-        yield f"  settings: {one_line(settings)}"
+        yield f"settings: {one_line(settings)}"
 
 
 def _ancestor_trees(
@@ -118,7 +122,7 @@ def _ancestor_tree(
     if sums := _fingerprints(lineage, source):
         label += f"\n{sums}"
     for maker in lineage.graph.makers(source)[:1]:
-        label += f"\nby {_execution(maker)}"
+        label = "\n".join([label, f"by {_execution(maker)}", *_settings(maker)])
     return label, _ancestor_trees(lineage, source, seen, level)
 
 

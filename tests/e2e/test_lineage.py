@@ -87,6 +87,38 @@ def test_both_runs_are_listed(converted):
     assert {run["pipeline"] for run in runs} == {"tfx-shards-convert"}
 
 
+def without_times(told: dict) -> dict:
+    """Of an artifact or a step, what more than a store can know."""
+    names = ("fingerprint", "content", "versions", "splits", "made_by", "inputs", "outputs")
+    names += ("component", "type", "pipeline", "run", "state", "settings")
+    return {
+        name: without_times(value) if name == "made_by" else value
+        for name, value in told.items()
+        if name in names
+    }
+
+
+def test_without_the_store_the_datasets_tell_the_same(converted):
+    folder, uri = converted
+    record = "dog/00.jpg"
+    by_store = describe_artifact(str(uri), record=record).to_json()
+    alone = describe_artifact(str(uri), metadata=str(folder / "out/artifacts"), record=record)
+    by_datasets = alone.to_json()
+    assert by_datasets["metadata"].startswith("manifests in ")
+    assert without_times(by_datasets) == without_times(by_store)
+    assert list(map(without_times, by_datasets["ancestors"])) == list(
+        map(without_times, by_store["ancestors"])
+    )
+    assert by_datasets["record"] == by_store["record"]
+    runs, alone = (
+        list_runs(str(folder / place)).to_json()["runs"] for place in ("out", "out/artifacts")
+    )
+    (run,) = alone
+    assert (run["run"], run["pipeline"]) == (runs[-1]["run"], runs[-1]["pipeline"])
+    datasets = [c["component"] for c in runs[-1]["components"]][:2]  # the last one makes none
+    assert [c["component"] for c in run["components"]] == datasets
+
+
 @pytest.fixture(scope="module")
 def stock(tmp_path_factory) -> Path:
     """What TFX's own CsvExampleGen, StatisticsGen and SchemaGen made."""

@@ -60,8 +60,12 @@ def make_datasets(folder: Path) -> Path:
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file, by its path; of a manifest without what names releases."""
-    paths = sorted(path for path in folder.rglob("*") if path.is_file())
+    """SHA-256 of every file, by its path; of a manifest without what names releases.
+
+    Not of `lineage.json`, which says where the inputs were.
+    """
+    files = (path for path in folder.rglob("*") if path.name != "lineage.json")
+    paths = sorted(path for path in files if path.is_file())
     return {path.relative_to(folder).as_posix(): _digest(path) for path in paths}
 
 

@@ -28,6 +28,7 @@ __all__ = [
     "DATUM_TYPES_FILE",
     "EXAMPLE_SCHEMA_FILE",
     "INDEX_FOLDER",
+    "LINEAGE_FILE",
     "MANIFEST_FILE",
     "REJECTS_FILE",
     "SCHEMA_FILE",
@@ -59,6 +60,7 @@ SCHEMA_FILE = "schema.pbtxt"
 EXAMPLE_SCHEMA_FILE = "example.schema.json"
 REJECTS_FILE = "rejects.jsonl"
 CROISSANT_FILE = "croissant.json"
+LINEAGE_FILE = "lineage.json"  # beside the manifest, which does not name it
 DATASET_FILES = (
     MANIFEST_FILE,
     DATUM_TYPES_FILE,
@@ -66,6 +68,7 @@ DATASET_FILES = (
     SCHEMA_FILE,
     REJECTS_FILE,
     CROISSANT_FILE,
+    LINEAGE_FILE,
 )
 VOCABULARY_FOLDER = "vocab"
 INDEX_FOLDER = "index"

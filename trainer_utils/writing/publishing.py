@@ -4,7 +4,7 @@ digests = write_texts(uri, texts_of_dataset(manifest, features, vocabularies=…
 publish_manifest(uri, dataclasses.replace(manifest, files=digests))
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from trainer_utils.format import Feature, Manifest, render_features, render_shard_info
 from trainer_utils.format.croissant import render_croissant
@@ -121,13 +121,18 @@ def write_texts(uri: str, texts: Mapping[str, str]) -> dict[str, FileDigest]:
     return {path: FileDigest.of(text.encode()) for path, text in texts.items()}
 
 
-def publish_manifest(uri: str, manifest: Manifest) -> None:
+def publish_manifest(uri: str, manifest: Manifest, *, beside: Iterable[str] = ()) -> None:
     """Makes a dataset of what is at `uri`.
 
     All of it is on the disk before the manifest gets its name, and then that name is.
+
+    Args:
+        uri: of the dataset.
+        manifest: of it.
+        beside: files that the manifest does not name.
     """
     shards = [shard.path for shard in manifest.shards]
-    sync_files(uri, [*shards, *manifest.published])
+    sync_files(uri, [*shards, *manifest.published, *beside])
     write_text(
         join(uri, MANIFEST_FILE),
         manifest.to_json(),

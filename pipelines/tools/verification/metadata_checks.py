@@ -25,6 +25,7 @@ from trainer_utils.format.naming import (
     DATUM_TYPES_FILE,
     EXAMPLE_SCHEMA_FILE,
     INDEX_FOLDER,
+    LINEAGE_FILE,
     MANIFEST_FILE,
     REJECTS_FILE,
     SPLIT_PREFIX,
@@ -34,6 +35,7 @@ from trainer_utils.format.naming import (
     vocabulary_file,
     vocabulary_of,
 )
+from trainer_utils.format.origin import Origin
 from trainer_utils.format.sealing import FileDigest
 from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 
@@ -53,7 +55,7 @@ _KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_IN
 
 def check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
     """Compares the files of a dataset with its manifest; shards by their names alone."""
-    named = {MANIFEST_FILE, *(shard.path for shard in manifest.shards)}
+    named = {MANIFEST_FILE, LINEAGE_FILE, *(shard.path for shard in manifest.shards)}
     named |= set(unchecked_files(files, manifest)).union(manifest.published)
     for path in sorted(set(files.sizes) - named):
         if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:
@@ -64,6 +66,7 @@ def check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Probl
         *_accounting(files, manifest),
         *_datum(files, manifest),
         *_rejects(files, manifest),
+        *_lineage(files),
     ]
     yield from problems
     yield from _sums(files, manifest, known={problem.path for problem in problems})
@@ -123,6 +126,16 @@ def _sums(files: DatasetFiles, manifest: Manifest, *, known: set[str]) -> Iterat
                 f"manifest says, got {found.size} with {found.crc32c:08x}. It was changed: write "
                 "the dataset again.",
             )
+
+
+def _lineage(files: DatasetFiles) -> Iterator[Problem]:
+    """Of `lineage.json`, which no manifest names and which has a checksum of its own."""
+    if LINEAGE_FILE not in files.sizes:
+        return
+    try:
+        Origin.from_json(files.read_text(LINEAGE_FILE), path=files.path(LINEAGE_FILE))
+    except DatasetError as error:
+        yield Problem.of(error, LINEAGE_FILE)
 
 
 def _accounting(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:

@@ -80,7 +80,7 @@ def test_a_remote_store_gets_the_bytes_of_a_local_folder(
         found = {p.removeprefix(start): memory.cat_file(p) for p in memory.find(start)}
         assert found.keys() == files.keys()
         differing = {path for path in files if found[path] != files[path]}
-        assert differing <= {"manifest.json"}  # it has the input_base
+        assert differing <= {"lineage.json"}  # it has the input_base
         assert verify_dataset(remote[step]).is_good
     for uri in (remote["balanced"], remote["schema"]):
         batches = trainer_utils.input_fn(uri, features=feature, batch_size=8)

@@ -77,10 +77,11 @@ def convert(
 
 
 def contents(folder: Path) -> dict[str, bytes | None]:
-    """Every file's bytes, and every folder, below a folder."""
+    """Every file's bytes, and every folder, below a folder; not where it was made from."""
     return {
         str(path.relative_to(folder)): path.read_bytes() if path.is_file() else None
         for path in folder.rglob("*")
+        if path.name != "lineage.json"
     }
 
 

@@ -1,6 +1,7 @@
 """Stores of ML Metadata made by hand, with its own client: whole ones and broken ones."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent import futures
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,11 @@ import pytest
 
 metadata_store = pytest.importorskip("ml_metadata.metadata_store")
 
+import grpc  # noqa: E402
+from ml_metadata import errors  # noqa: E402
 from ml_metadata.proto import metadata_store_pb2 as mlmd  # noqa: E402
+from ml_metadata.proto import metadata_store_service_pb2 as messages  # noqa: E402
+from ml_metadata.proto import metadata_store_service_pb2_grpc as service  # noqa: E402
 
 Event = mlmd.Event
 
@@ -144,3 +149,43 @@ def fill_store() -> Callable[[Any, str], dict[str, int]]:
 def like_tfx(make_store, tmp_path) -> dict[str, int]:
     """Ids by name in `metadata.sqlite`, whose artifacts lie in the test's folder."""
     return fill_like_tfx(make_store(), str(tmp_path))
+
+
+class Servicer(service.MetadataStoreServiceServicer):
+    """Answers every call by a store's own library, as ML Metadata's server does."""
+
+    def __init__(self, store: Any) -> None:
+        for name in dir(service.MetadataStoreServiceServicer):
+            if name.startswith(("Get", "Put")):
+                setattr(self, name, self._answer(store, name))
+
+    @staticmethod
+    def _answer(store: Any, name: str) -> Any:
+        def answer(request: Any, context: grpc.ServicerContext) -> Any:
+            response = getattr(messages, f"{name}Response")()
+            try:
+                store._call(name, request, response)
+            except errors.StatusError as error:
+                codes = {code.value[0]: code for code in grpc.StatusCode}
+                context.abort(codes[error.error_code], str(error))
+            return response
+
+        return answer
+
+
+@pytest.fixture
+def serve_store() -> Iterator[Callable[[Any], str]]:
+    """Serves a store by gRPC; its address."""
+    servers = []
+
+    def serve(store: Any) -> str:
+        server = grpc.server(futures.ThreadPoolExecutor(1))
+        servers.append(server)
+        service.add_MetadataStoreServiceServicer_to_server(Servicer(store), server)
+        port = server.add_insecure_port("127.0.0.1:0")
+        server.start()
+        return f"grpc://127.0.0.1:{port}"
+
+    yield serve
+    for server in servers:
+        server.stop(None)

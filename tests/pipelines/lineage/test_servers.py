@@ -7,16 +7,12 @@ import socket
 import subprocess
 import time
 from collections.abc import Iterator
-from concurrent import futures
 from pathlib import Path
 from typing import Any
 
-import grpc
 import pytest
-from ml_metadata import errors, metadata_store
+from ml_metadata import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as mlmd
-from ml_metadata.proto import metadata_store_service_pb2 as messages
-from ml_metadata.proto import metadata_store_service_pb2_grpc as service
 
 from pipelines.lineage import describe_artifact, list_runs
 from trainer_utils.format import InputError
@@ -159,38 +155,11 @@ def test_mysql_without_such_a_store_is_an_error_and_nothing_is_made(filled_maria
 # gRPC ---------------------------------------------------------------------------------------------
 
 
-class Servicer(service.MetadataStoreServiceServicer):
-    """Answers every call by a store's own library, as ML Metadata's server does."""
-
-    def __init__(self, store: Any) -> None:
-        for name in dir(service.MetadataStoreServiceServicer):
-            if name.startswith(("Get", "Put")):
-                setattr(self, name, self._answer(store, name))
-
-    @staticmethod
-    def _answer(store: Any, name: str) -> Any:
-        def answer(request: Any, context: grpc.ServicerContext) -> Any:
-            response = getattr(messages, f"{name}Response")()
-            try:
-                store._call(name, request, response)
-            except errors.StatusError as error:
-                codes = {code.value[0]: code for code in grpc.StatusCode}
-                context.abort(codes[error.error_code], str(error))
-            return response
-
-        return answer
-
-
 @pytest.fixture
-def grpc_server(tmp_path, fill_store, make_store) -> Iterator[str]:
+def grpc_server(tmp_path, fill_store, make_store, serve_store) -> str:
     store = make_store(tmp_path / "served.sqlite").store
     fill_store(store, "/runs")
-    server = grpc.server(futures.ThreadPoolExecutor(1))
-    service.add_MetadataStoreServiceServicer_to_server(Servicer(store), server)
-    port = server.add_insecure_port("127.0.0.1:0")
-    server.start()
-    yield f"grpc://127.0.0.1:{port}"
-    server.stop(None)
+    return serve_store(store)
 
 
 def test_grpc_tells_what_sqlite_tells(grpc_server, by_sqlite):

@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from pipelines.lineage import list_runs
-from pipelines.lineage.store import find_metadata, open_store, without_password
+from pipelines.lineage.metadata_address import without_password
+from pipelines.lineage.store import open_store
 from trainer_utils.format import ConfigError, InputError
 
 
@@ -76,26 +77,10 @@ def test_a_store_in_a_file_with_a_strange_name_is_read(like_tfx, tmp_path):
 
 def test_several_read_a_store_at_once_while_a_run_writes_to_it(like_tfx, tmp_path, make_store):
     writer = make_store()
-    with open_store(str(tmp_path)) as one, open_store(str(tmp_path)) as other:
+    path = str(tmp_path / "metadata.sqlite")
+    with open_store(path) as one, open_store(path) as other:
         writer.artifact("Model", "/new")
         assert len(one.get_artifacts()) == len(other.get_artifacts()) == 6
-
-
-def test_metadata_is_found_in_the_nearest_folder_above(tmp_path, monkeypatch):
-    inner = tmp_path / "runs" / "artifacts" / "Gen" / "examples" / "1"
-    inner.mkdir(parents=True)
-    (tmp_path / "metadata.sqlite").touch()
-    assert find_metadata(str(inner)) == str(tmp_path / "metadata.sqlite")
-    (tmp_path / "runs" / "metadata.sqlite").touch()
-    assert find_metadata(str(inner)) == str(tmp_path / "runs" / "metadata.sqlite")
-    monkeypatch.chdir(inner)
-    assert find_metadata("../..") == str(tmp_path / "runs" / "metadata.sqlite")
-
-
-@pytest.mark.parametrize("uri", ["gs://bucket/examples/1", "/nowhere/examples/1"])
-def test_no_metadata_above_is_an_error_that_says_what_may_be_given(uri):
-    with pytest.raises(InputError, match=f"{uri}.*Name where ML Metadata is: a sqlite file, mysql"):
-        find_metadata(uri)
 
 
 @pytest.mark.parametrize(
@@ -116,19 +101,6 @@ def test_other_addresses_are_refused(metadata):
     with pytest.raises(ConfigError, match=r"metadata: expected") as caught:
         list_runs(metadata)
     assert "secret" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("metadata", "shown"),
-    [
-        ("mysql://user:p%40ss:word@host:1/db", "mysql://user@host:1/db"),
-        ("mysql://user@host/db", "mysql://user@host/db"),
-        ("grpc://host:1", "grpc://host:1"),
-        ("runs/a:b@c.sqlite", "runs/a:b@c.sqlite"),
-    ],
-)
-def test_passwords_are_not_shown(metadata, shown):
-    assert without_password(metadata) == shown
 
 
 @pytest.mark.parametrize("form", ["mysql://user:sesame@127.0.0.1:{}/db", "grpc://127.0.0.1:{}"])

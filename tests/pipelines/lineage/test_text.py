@@ -22,6 +22,7 @@ def test_the_text_is_a_tree(like_tfx, tmp_path):
             f"  └─ examples: Examples 1  {tmp_path}/ImageExampleGen/examples/1",
             "     │  fingerprint of the inputs abc",
             "     │  by ImageExampleGen (execution 1) in run 2026-01-01 of photos",
+            '     │  settings: input_base=photos/, output_config={"a": [1]}, seed=7',
             "     └─ files in photos/",
             "",
             "Made of it",

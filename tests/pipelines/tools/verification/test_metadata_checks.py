@@ -9,6 +9,7 @@ import pytest
 
 from pipelines.tools.verification import verify_dataset
 from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format.origin import Origin, Step
 
 DAMAGE = {
     "a bit": lambda data, at: data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :],
@@ -210,3 +211,15 @@ def test_any_damage_of_an_index_without_a_sum_is_a_corrupt_shard(dataset):
             changed[chosen.randrange(128)] = chosen.randrange(256)
         with contextlib.suppress(CorruptShardError):  # any other error fails the test
             RecordIndex.from_bytes(bytes(changed), path="the-index")
+
+
+def test_a_changed_lineage_is_a_problem_and_a_whole_or_missing_one_is_none(dataset):
+    step = Step(component="Gen", type="Gen", settings={"input_base": "photos/"})
+    text = Origin(made_by=step).to_json()
+    assert verify_dataset(str(dataset)).problems == []
+    (dataset / "lineage.json").write_text(text)
+    assert verify_dataset(str(dataset)).problems == []
+    for changed in (text.replace("photos", "phatos"), text[:90], ""):
+        (dataset / "lineage.json").write_text(changed)
+        (problem,) = verify_dataset(str(dataset)).problems
+        assert problem.path == "lineage.json"

@@ -1,0 +1,127 @@
+"""What a step writes down of itself and of the datasets that it read, for `lineage.json`.
+
+origin = make_origin(self, "ShardBalancer", exec_properties, output="balanced_examples",
+                     inputs={"examples": opened_datasets})
+publish_dataset(uri, manifest, features, vocabularies=vocabularies, origin=origin)
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+
+from absl import logging
+from tfx.dsl.components.base import base_executor
+
+from components.common.settings import ExecProperties
+from trainer_utils.dataset import Dataset
+from trainer_utils.format import DatasetError
+from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.naming import LINEAGE_FILE
+from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
+from trainer_utils.storage import display_path, exists, join, read_text
+
+__all__ = ["make_origin"]
+
+_PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]*@")
+
+
+def make_origin(
+    executor: base_executor.BaseExecutor,
+    producer: str,
+    exec_properties: ExecProperties,
+    *,
+    output: str,
+    inputs: Mapping[str, Sequence[Dataset]] | None = None,
+) -> Origin:
+    """How a dataset comes to be: this step, and all before it as its inputs tell them.
+
+    Args:
+        executor: of the step; in a pipeline it knows its node and run.
+        producer: what the component is called where there is no pipeline.
+        exec_properties: the settings as they were given.
+        output: the name of the output that the dataset is.
+        inputs: the datasets that are read, by the input's name.
+    """
+    given = [(name, dataset) for name, datasets in (inputs or {}).items() for dataset in datasets]
+    step = Step(
+        **_place_in_pipeline(executor, producer),
+        settings=_settings(exec_properties),
+        inputs=tuple(
+            DatasetInput(name=name, uri=_text(dataset.uri), digest=dataset.digest)
+            for name, dataset in given
+        ),
+        output=output,
+    )
+    ancestors: dict[tuple[str, str], Ancestor] = {}
+    for _, dataset in given:
+        for ancestor in _with_ancestors(dataset):
+            ancestors.setdefault(ancestor.key, ancestor)
+    return Origin(made_by=step, ancestors=tuple(ancestors.values()))
+
+
+def _place_in_pipeline(executor: base_executor.BaseExecutor, producer: str) -> dict[str, str]:
+    """Component, type, pipeline and run, as TFX's launcher tells an executor."""
+    context = executor._context  # where TFX keeps it; it has no other name
+    if context is None or (node := context.pipeline_node) is None:
+        return {"component": producer, "type": producer}
+    place = {"component": node.node_info.id, "type": node.node_info.type.name}
+    pipeline, run = context.pipeline_info, context.pipeline_run_id
+    if pipeline is not None and pipeline.id:
+        place["pipeline"] = pipeline.id
+    return {**place, "run": run} if run else place
+
+
+def _settings(exec_properties: ExecProperties) -> JsonObject:
+    """Settings that say something, JSON in texts as what it says: so does a store tell them."""
+    given = {
+        name: value
+        for name, value in exec_properties.items()
+        if value is not None and not name.startswith("__")
+    }
+    return {name: _plain(value) for name, value in sorted(given.items())}
+
+
+def _plain(value: Json) -> Json:
+    if isinstance(value, str) and value[:1] in ("{", "["):
+        try:
+            return _plain_within(json.loads(value))
+        except ValueError:
+            return _text(value)
+    return _plain_within(value)
+
+
+def _plain_within(value: Json) -> Json:
+    if isinstance(value, str):
+        return _text(value)
+    if isinstance(value, Mapping):
+        return {_text(str(name)): _plain_within(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain_within(inner) for inner in value]
+    return value if value is None or isinstance(value, (bool, int, float)) else _text(str(value))
+
+
+def _text(value: str) -> str:
+    """A text that can be written down anywhere: as UTF-8, and without a url's password."""
+    return _PASSWORD.sub(r"\1@", display_path(value))
+
+
+def _with_ancestors(dataset: Dataset) -> list[Ancestor]:
+    """A dataset after those that it was made from."""
+    origin = _origin_of(dataset)
+    own = Ancestor(
+        uri=_text(dataset.uri),
+        digest=dataset.digest,
+        summary=None if dataset.manifest is None else DatasetSummary.of(dataset.manifest),
+        made_by=None if origin is None else origin.made_by,
+    )
+    return [*(() if origin is None else origin.ancestors), own]
+
+
+def _origin_of(dataset: Dataset) -> Origin | None:
+    """What the dataset says of itself; a file that cannot be read does not stop the work."""
+    path = join(dataset.uri, LINEAGE_FILE)
+    try:
+        return Origin.from_json(read_text(path), path=path) if exists(path) else None
+    except (DatasetError, OSError) as error:
+        logging.warning("lineage: it begins with %s: %s", display_path(dataset.uri), error)
+        return None

@@ -1,0 +1,83 @@
+"""What datasets say of themselves: `manifest.json` and `lineage.json`, one or all below a folder.
+
+found = read_dataset("runs/artifacts/ShardBalancer/balanced_examples/4")
+found.summary.accounting["train"], found.origin.made_by.settings
+list(dataset_folders("runs/"))
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterator
+
+from trainer_utils.format import Manifest
+from trainer_utils.format.naming import LINEAGE_FILE, MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
+from trainer_utils.format.origin import DatasetSummary, Origin, Step
+from trainer_utils.storage import exists, is_remote, join, list_files, read_text
+
+__all__ = ["FoundDataset", "dataset_folders", "read_dataset", "read_manifest"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundDataset:
+    """A dataset that is there.
+
+    Args:
+        uri: where it is.
+        digest: of its manifest.
+        summary: of it.
+        origin: what `lineage.json` says, or as much of it as the manifest does.
+    """
+
+    uri: str
+    digest: str
+    summary: DatasetSummary
+    origin: Origin
+
+
+def read_dataset(uri: str) -> FoundDataset | None:
+    """What a dataset says of itself; None where there is none with a manifest.
+
+    Raises:
+        DatasetError: one of the two files is damaged.
+        OSError: one cannot be read.
+    """
+    manifest = read_manifest(uri)
+    if manifest is None:
+        return None
+    path = join(uri, LINEAGE_FILE)
+    if exists(path):
+        origin = Origin.from_json(read_text(path), path=path)
+    else:
+        made_by = Step(
+            component=manifest.producer, type=manifest.producer, settings=manifest.config
+        )
+        origin = Origin(made_by=made_by)
+    return FoundDataset(
+        uri=uri, digest=manifest.digest, summary=DatasetSummary.of(manifest), origin=origin
+    )
+
+
+def read_manifest(uri: str) -> Manifest | None:
+    """The manifest of a dataset, where there is one.
+
+    Raises:
+        DatasetError: it is damaged, or somebody else's.
+        OSError: it cannot be read.
+    """
+    path = join(uri, MANIFEST_FILE)
+    return Manifest.from_json(read_text(path), path=path) if exists(path) else None
+
+
+def dataset_folders(root: str) -> Iterator[str]:
+    """The folders below a root, itself included, that have a manifest; no link is followed."""
+    if is_remote(root):
+        for file in list_files(root):
+            folder, _, name = file.path.rpartition("/")
+            if name == MANIFEST_FILE:
+                yield join(root, folder) if folder else root
+        return
+    for folder, inner, names in os.walk(root):
+        if MANIFEST_FILE in names:
+            yield folder
+            inner.clear()
+        inner[:] = sorted(n for n in inner if not n.startswith((SPLIT_PREFIX, WORKING_FOLDER)))

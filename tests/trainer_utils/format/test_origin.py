@@ -1,0 +1,119 @@
+"""`lineage.json`, written and read."""
+
+import dataclasses
+import json
+
+import pytest
+
+from trainer_utils.format import Accounting, DatasetError, Manifest, Shard
+from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
+
+PATH = "out/lineage.json"
+
+
+@pytest.fixture
+def origin() -> Origin:
+    summary = DatasetSummary(
+        producer="ImageExampleGen",
+        input_fingerprint="ab",
+        versions={"tfx": "1.16.0"},
+        accounting={"train": Accounting(found=3, written=2, rejected=1), "eval": Accounting()},
+        num_shards={"train": 2, "eval": 1},
+        content={"train": "0" * 16},
+    )
+    first = Step(component="Gen", type="ImageExampleGen", settings={"input_base": "größe/"})
+    given = DatasetInput(name="examples", uri="/raw", digest="1")
+    return Origin(
+        made_by=Step(
+            component="ShardBalancer",
+            type="components.ShardBalancer",
+            pipeline="photos",
+            run="2026-01-01",
+            settings={"num_shards": {"train": 8}, "seed": 5},
+            inputs=(given,),
+            output="balanced_examples",
+        ),
+        ancestors=(
+            Ancestor(uri="/others", digest="2"),
+            Ancestor(uri="/raw", digest="1", summary=summary, made_by=first),
+        ),
+    )
+
+
+def test_what_was_written_is_read(origin):
+    assert Origin.from_json(origin.to_json(), path=PATH) == origin
+    assert list(Origin.from_json(origin.to_json(), path=PATH).ancestors[1].summary.num_shards) == [
+        "train",
+        "eval",
+    ]
+
+
+def test_what_a_later_program_adds_to_an_entry_is_passed_over(origin):
+    value = json.loads(origin.to_json())
+    value["made_by"]["host"] = value["ancestors"][0]["host"] = "h"
+    value["made_by"]["inputs"][0]["host"] = "h"
+    changed = dataclasses.replace(origin)
+    assert Origin.from_json(resealed(value), path=PATH) == changed
+
+
+def resealed(value: dict) -> str:
+    from trainer_utils.format.json_text import render_json
+    from trainer_utils.format.sealing import seal
+
+    return seal(render_json(value))
+
+
+@pytest.mark.parametrize(
+    ("of", "name", "value"),
+    [
+        (None, "format_version", 2),
+        (None, "ancestors", None),
+        (None, "made_by", {}),
+        ("made_by", "component", 5),
+        ("made_by", "inputs", [{"name": "examples", "uri": 1, "digest": ""}]),
+        ("made_by", "inputs", [{}]),
+        ("made_by", "settings", "none"),
+    ],
+)
+def test_other_values_are_refused(origin, of, name, value):
+    changed = json.loads(origin.to_json())
+    (changed if of is None else changed[of])[name] = value
+    with pytest.raises(DatasetError, match=r"out/lineage\.json.*expected the lineage"):
+        Origin.from_json(resealed(changed), path=PATH)
+
+
+@pytest.mark.parametrize("place", range(0, 600, 37))
+def test_any_changed_byte_is_noticed(origin, place):
+    data = bytearray(origin.to_json().encode())
+    data[place] ^= 1
+    with pytest.raises(DatasetError, match=r"out/lineage\.json"):
+        Origin.from_json(data.decode(errors="surrogateescape"), path=PATH)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", "null"])
+def test_what_is_none_is_refused(text):
+    with pytest.raises(DatasetError, match=r"out/lineage\.json"):
+        Origin.from_json(text, path=PATH)
+
+
+def test_a_summary_is_of_the_whole_dataset():
+    shards = [
+        Shard(path=f"s{number}", split="train", records=1, bytes=9, crc32c=0, content=content)
+        for number, content in enumerate((0xF, 0x1))
+    ]
+    manifest = Manifest(
+        shards=tuple(shards),
+        accounting={"train": Accounting(found=2, written=2)},
+        producer="P",
+        config={},
+        input_fingerprint="ab",
+        versions={"tfx": "1"},
+    )
+    assert DatasetSummary.of(manifest) == DatasetSummary(
+        producer="P",
+        input_fingerprint="ab",
+        versions={"tfx": "1"},
+        accounting={"train": Accounting(found=2, written=2)},
+        num_shards={"train": 2},
+        content={"train": f"{manifest.content_of('train'):016x}"},
+    )

@@ -1,0 +1,238 @@
+"""`lineage.json`: which step made a dataset, with what settings, and of which datasets.
+
+    origin = Origin.from_json(text, path="…/lineage.json")
+    origin.made_by.settings["input_base"], origin.made_by.inputs[0].digest
+
+It stands beside the manifest and not in it: it says where things were, so it differs between equal
+datasets, whose manifests are equal byte for byte. All steps before are told, also where their
+datasets are gone by now. Nothing but the lineage is lost with it, so whoever gives a dataset away
+may remove it. Its `checksum` is that of its own bytes, as the manifest's is.
+"""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any
+
+from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.json_text import Json, JsonObject, parse_json_object, render_json
+from trainer_utils.format.manifest import Accounting, Manifest
+from trainer_utils.format.naming import check_split_name
+from trainer_utils.format.sealing import NO_CHECKSUM, seal
+
+__all__ = ["Ancestor", "DatasetInput", "DatasetSummary", "Origin", "Step"]
+
+_VERSION = 1
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetInput:
+    """A dataset that a step read.
+
+    Args:
+        name: of the step's input, such as `examples`.
+        uri: where it was then.
+        digest: of its manifest, or of its shards' sizes where it had none.
+    """
+
+    name: str
+    uri: str
+    digest: str
+
+    def __post_init__(self) -> None:
+        _check_texts(self.name, self.uri, self.digest)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """By which it is known among the ancestors."""
+        return self.uri, self.digest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Step:
+    """What made a dataset.
+
+    Args:
+        component: its name in the pipeline, else that of its kind.
+        type: of its node, as TFX calls it.
+        pipeline, run: their names, where it ran in a pipeline.
+        settings: as they were given, the inputs' base and TFX's fingerprint among them.
+        inputs: the datasets that it read.
+        output: the name of the output that the dataset is.
+    """
+
+    component: str
+    type: str
+    pipeline: str | None = None
+    run: str | None = None
+    settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
+    inputs: tuple[DatasetInput, ...] = ()
+    output: str = "examples"
+
+    def __post_init__(self) -> None:
+        _check_texts(self.component, self.type, self.pipeline or "", self.run or "", self.output)
+
+    def to_entry(self) -> JsonObject:
+        """Plain JSON types."""
+        return {**dataclasses.asdict(self), "inputs": [vars(given) for given in self.inputs]}
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Json]) -> "Step":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        inputs = tuple(DatasetInput(**_known(DatasetInput, given)) for given in entry["inputs"])
+        return cls(
+            **{**_known(cls, entry), "inputs": inputs, "settings": {**entry.get("settings", {})}}
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetSummary:
+    """What a manifest says of a dataset as a whole.
+
+    Args:
+        producer: the component that wrote it.
+        input_fingerprint: of the inputs.
+        versions: of packages.
+        accounting, num_shards: by split.
+        content: the order-free checksum of the records, by split, where it is known.
+    """
+
+    producer: str
+    input_fingerprint: str
+    versions: Mapping[str, str]
+    accounting: Mapping[str, Accounting]
+    num_shards: Mapping[str, int]
+    content: Mapping[str, str]
+
+    @classmethod
+    def of(cls, manifest: Manifest) -> "DatasetSummary":
+        """What a manifest says."""
+        sums = {split: manifest.content_of(split) for split in manifest.splits}
+        return cls(
+            producer=manifest.producer,
+            input_fingerprint=manifest.input_fingerprint,
+            versions=dict(manifest.versions),
+            accounting=dict(manifest.accounting),
+            num_shards={split: len(manifest.shards_of(split)) for split in manifest.splits},
+            content={split: f"{value:016x}" for split, value in sums.items() if value is not None},
+        )
+
+    def to_entry(self) -> JsonObject:
+        """Plain JSON types; splits in order."""
+        return dataclasses.asdict(self) | {"split_order": list(self.accounting)}
+
+    @classmethod
+    def from_entry(cls, entry: Mapping[str, Json]) -> "DatasetSummary":
+        """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
+        splits = [check_split_name(split) for split in entry["split_order"]]
+        return cls(
+            producer=entry["producer"],
+            input_fingerprint=entry["input_fingerprint"],
+            versions=dict(entry["versions"]),
+            accounting={split: Accounting(**entry["accounting"][split]) for split in splits},
+            num_shards={split: entry["num_shards"][split] for split in splits},
+            content=dict(entry["content"]),
+        )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Ancestor:
+    """A dataset that was read on the way, as it was then.
+
+    Args:
+        uri, digest: where it was, and what.
+        summary: of its manifest, where it had one.
+        made_by: what made it, where that is known.
+    """
+
+    uri: str
+    digest: str
+    summary: DatasetSummary | None = None
+    made_by: Step | None = None
+
+    def __post_init__(self) -> None:
+        _check_texts(self.uri, self.digest)
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """By which inputs name it."""
+        return self.uri, self.digest
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Origin:
+    """How a dataset came to be.
+
+    Args:
+        made_by: the last step.
+        ancestors: every dataset on the way to it, each once; what was made first comes first.
+    """
+
+    made_by: Step
+    ancestors: tuple[Ancestor, ...] = ()
+
+    def to_json(self) -> str:
+        """The text of `lineage.json`."""
+        value = {
+            "format_version": _VERSION,
+            "checksum": NO_CHECKSUM,
+            "made_by": self.made_by.to_entry(),
+            "ancestors": [
+                {
+                    "uri": each.uri,
+                    "digest": each.digest,
+                    "summary": each.summary and each.summary.to_entry(),
+                    "made_by": each.made_by and each.made_by.to_entry(),
+                }
+                for each in self.ancestors
+            ],
+        }
+        return seal(render_json(value))
+
+    @classmethod
+    def from_json(cls, text: str, *, path: str) -> "Origin":
+        """Reads what `to_json` made.
+
+        Args:
+            text: of the file.
+            path: its name, for messages.
+
+        Raises:
+            DatasetError: it is none, was changed, or is of a newer format.
+        """
+        try:
+            value = parse_json_object(text, path=path)
+            if value.get("format_version") != _VERSION:
+                raise ValueError(f"format_version: {value.get('format_version')!r}")
+            if seal(text) != text:
+                raise ValueError("its own checksum does not agree")
+            return cls(
+                made_by=Step.from_entry(value["made_by"]),
+                ancestors=tuple(map(_ancestor, value["ancestors"])),
+            )
+        except (KeyError, TypeError, AttributeError, ValueError) as error:
+            raise DatasetError(
+                f"{path!r}: expected the lineage of a dataset: {type(error).__name__}: {error}. "
+                "It was changed: remove it, or write the dataset again.",
+                path=path,
+            ) from error
+
+
+def _ancestor(entry: Mapping[str, Json]) -> Ancestor:
+    summary, made_by = entry["summary"], entry["made_by"]
+    return Ancestor(
+        uri=entry["uri"],
+        digest=entry["digest"],
+        summary=None if summary is None else DatasetSummary.from_entry(summary),
+        made_by=None if made_by is None else Step.from_entry(made_by),
+    )
+
+
+def _known(kind: type[Any], entry: Mapping[str, Json]) -> JsonObject:
+    """What this version knows of an entry."""
+    return {f.name: entry[f.name] for f in dataclasses.fields(kind) if f.name in entry}
+
+
+def _check_texts(*values: object) -> None:
+    for value in values:
+        if not isinstance(value, str):
+            raise TypeError(f"expected a text, got {value!r}")
