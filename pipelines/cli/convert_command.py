@@ -8,7 +8,7 @@ import click
 
 from pipelines.cli.options import json_option, verbose_option
 from pipelines.cli.output import print_facts, print_messages
-from pipelines.cli.process import quiet, require_tfx
+from pipelines.cli.process import import_tfx_core, quiet, require_tfx
 from pipelines.cli.setting_flags import CommandWithSettings, given_settings
 from pipelines.cli.values import Counts, parse_json_or_text
 
@@ -107,6 +107,7 @@ def convert(
 
             planned = dataclasses.replace(plan_prepared(conversion), source=source)
         else:
+            import_tfx_core()
             from pipelines.tools.conversion.convert import run_conversion
 
             made = run_conversion(conversion, str(out), metadata=metadata)

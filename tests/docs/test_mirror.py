@@ -87,6 +87,7 @@ THROUGH = {
         "components/example_gen/row_conversion.py",
         "components/example_gen/row_encoding.py",
         "components/example_gen/row_inspection.py",
+        "components/example_gen/row_pieces.py",
         "components/example_gen/row_plan.py",
         "components/example_gen/row_shards.py",
         "components/example_gen/row_transforms.py",
