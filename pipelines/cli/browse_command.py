@@ -6,7 +6,7 @@ import webbrowser
 import click
 
 from pipelines.cli.options import dataset_argument, verbose_option
-from pipelines.cli.output import print_messages
+from pipelines.cli.output import print_messages, show_progress
 from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["browse"]
@@ -34,7 +34,7 @@ def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
     """
     require_tfx("browse")
     make_server = importlib.import_module("pipelines.tools.browse").make_server
-    with quiet(ctx):
+    with quiet(ctx), show_progress("Opening"):
         lineage = importlib.import_module("pipelines.lineage").find_lineage(uri)
     with make_server(uri, port=port, lineage=lineage) as server:
         print_messages(f"{server.url}  (Ctrl-C ends it)")

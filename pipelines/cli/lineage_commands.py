@@ -6,7 +6,7 @@ import os
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts
+from pipelines.cli.output import print_facts, show_progress
 from pipelines.cli.process import quiet, require_tfx
 from pipelines.tools.conversion.outputs import METADATA_FILE
 
@@ -38,7 +38,7 @@ def lineage(
     """
     require_tfx("lineage")
     describe_artifact = importlib.import_module("pipelines.lineage").describe_artifact
-    with quiet(ctx):
+    with quiet(ctx), show_progress("Reading ML Metadata"):
         found = describe_artifact(uri, metadata=metadata, record=record)
     print_facts(found.to_json, found.__str__, as_json=as_json)
 
@@ -66,6 +66,6 @@ def runs(ctx: click.Context, where: str | None, metadata: str | None, as_json: b
     list_runs = importlib.import_module("pipelines.lineage").list_runs
     if os.path.isdir(metadata):
         metadata = os.path.join(metadata, METADATA_FILE)
-    with quiet(ctx):
+    with quiet(ctx), show_progress("Reading ML Metadata"):
         found = list_runs(metadata)
     print_facts(found.to_json, found.__str__, as_json=as_json)
