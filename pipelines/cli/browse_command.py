@@ -26,21 +26,29 @@ __all__ = ["browse"]
 def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
     """Serve a dataset's records as pages, to this machine only, until Ctrl-C.
 
-    Filter by split, label and a part of the file name; look at one record whole. Nothing is
-    written. URI is any dataset that `inspect` reads.
+    Filter by split, label and a part of the file name; look at one record whole, and at where
+    it comes from. Nothing is written. URI is any dataset that `inspect` reads.
 
     \b
     tfx-shards browse out/ --open
     """
     require_tfx("browse")
     make_server = importlib.import_module("pipelines.tools.browse").make_server
-    with quiet(ctx), show_progress("Opening"):
-        lineage = importlib.import_module("pipelines.lineage").find_lineage(uri)
-    with make_server(uri, port=port, lineage=lineage) as server:
-        print_messages(f"{server.url}  (Ctrl-C ends it)")
-        if opens:
-            webbrowser.open(server.url)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print_messages("")
+    with quiet(ctx):
+        with show_progress("Opening"):
+            tools = importlib.import_module("pipelines.lineage")
+            lineage = tools.find_lineage(uri)
+
+        def trace(record: str) -> str:
+            return str(tools.describe_artifact(uri, record=record))
+
+        with make_server(
+            uri, port=port, lineage=lineage, trace=trace if lineage else None
+        ) as server:
+            print_messages(f"{server.url}  (Ctrl-C ends it)")
+            if opens:
+                webbrowser.open(server.url)
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                print_messages("")
