@@ -42,7 +42,7 @@ from components.example_gen.tfx_properties import (
 __all__ = ["FileTreeDriver"]
 
 
-class FileTreeDriver(base_driver.BaseDriver, ir_base_driver.BaseDriver):  # type: ignore[misc]
+class FileTreeDriver(base_driver.BaseDriver, ir_base_driver.BaseDriver):
     """TFX's driver of files, with a fingerprint of every nested file.
 
     It serves both of TFX's ways to run a component: `run` that of pipelines, the others that of
@@ -109,7 +109,7 @@ class FileTreeDriver(base_driver.BaseDriver, ir_base_driver.BaseDriver):  # type
         component_info: data_types.ComponentInfo,
     ) -> dict[str, list[types.Artifact]]:
         artifact = output_dict[EXAMPLES].type()
-        folder = os.path.join(pipeline_info.pipeline_root, component_info.component_id)
+        folder = os.path.join(str(pipeline_info.pipeline_root), component_info.component_id)
         artifact.uri = base_driver._generate_output_uri(folder, EXAMPLES, execution_id)
         _describe(artifact.mlmd_artifact, exec_properties)
         base_driver._prepare_output_paths(artifact)

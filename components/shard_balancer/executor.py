@@ -104,7 +104,7 @@ class Executor(LocalFirstBeamExecutor):
 
 def _work_of(plans: Sequence[SplitPlan]) -> dict[str, Work]:
     """What each summary stands for; bytes are counted where they are read from the inputs."""
-    work = {}
+    work: dict[str, Work] = {}
     for plan in plans:
         sizes = {group.key: sum(s.shard.bytes for _, _, s in group.shards) for group in plan.groups}
         if not plan.is_one_pass:

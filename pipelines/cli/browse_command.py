@@ -42,9 +42,8 @@ def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
         def trace(record: str) -> str:
             return str(tools.describe_artifact(uri, record=record))
 
-        with make_server(
-            uri, port=port, lineage=lineage, trace=trace if lineage else None
-        ) as server:
+        known = {"lineage": lineage, "trace": trace} if lineage else {}
+        with make_server(uri, port=port, **known) as server:
             print_messages(f"{server.url}  (Ctrl-C ends it)")
             if opens:
                 webbrowser.open(server.url)

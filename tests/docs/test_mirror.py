@@ -114,7 +114,6 @@ THROUGH = {
         "pipelines/cli/app.py",
         "pipelines/cli/bench_command.py",
         "pipelines/cli/compile_command.py",
-        "pipelines/cli/convert_command.py",
         "pipelines/cli/lineage_commands.py",
         "pipelines/cli/plan_command.py",
         "pipelines/tools/inspection.py",

@@ -14,7 +14,8 @@ import pytest
 from PIL import Image
 
 from pipelines.tools.browse import make_server
-from trainer_utils.format import InputError
+from tests.pipelines.tools.browse.conftest import HOSTILE
+from trainer_utils.format import Feature, InputError
 
 
 def trace(record):
@@ -117,6 +118,21 @@ def test_other_pages_do_not_wait_for_lineage(dataset):
         assert urllib.request.urlopen(f"{server.url}record?split=eval&number=9").status == 200
         may_end.set()
         slow.join()
+        server.shutdown()
+
+
+def test_hostile_names_of_files_labels_and_features_stay_texts(write_dataset, tmp_path):
+    record = {"filename": [HOSTILE.encode()], "label": [0], HOSTILE: [b"value"]}
+    uri = write_dataset(tmp_path / "dataset", {"train": [[record]]}, {"label": Feature(type="int")})
+    (tmp_path / "dataset/vocab").mkdir()
+    (tmp_path / "dataset/vocab/label.txt").write_text(HOSTILE.replace("\x1b", "") + "\n")
+    with make_server(str(uri), lineage=HOSTILE, trace=lambda name: name) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        for path in ("", "record?split=train&number=0", "lineage?split=train&number=0"):
+            page = urllib.request.urlopen(f"{server.url}{path}").read().decode()
+            assert "&lt;script&gt;" in page
+            assert "<script" not in page
+            assert "\x1b" not in page
         server.shutdown()
 
 
