@@ -3,11 +3,11 @@
 conversion = make_conversion(exec_properties, InputSelection(base="clips/"), make_pipeline)
 """
 
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from components.audio_example_gen.settings import AudioSettings
 from components.common.settings import ExecProperties
+from components.example_gen.conversion import MakePipeline
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import InputSelection
 from components.example_gen.settings import LISTS
@@ -17,7 +17,7 @@ __all__ = ["AudioConversion", "make_conversion"]
 
 
 def make_conversion(
-    properties: ExecProperties, selection: InputSelection, make_pipeline: Callable[[], Any]
+    properties: ExecProperties, selection: InputSelection, make_pipeline: MakePipeline | None
 ) -> FileConversion:
     """The steps for what the execution properties ask."""
     return AudioConversion(AudioSettings.from_properties(properties), selection, make_pipeline)

@@ -13,12 +13,13 @@ from apache_beam.options.pipeline_options import (
 )
 from tfx.dsl.components.base import base_beam_executor
 
-from components.common.in_process import IN_PROCESS_RUNNER
 from components.common.side_by_side import InProcessPipeline
 from components.common.worker_pool import ALL
 
 __all__ = ["IN_PROCESS_RUNNER", "LocalFirstBeamExecutor"]
 
+# Beam's DirectRunner would first try to download another runner (Prism) from the internet.
+IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
 _NUM_WORKERS = "direct_num_workers"
 
 

@@ -14,9 +14,9 @@ import time
 from collections.abc import Iterator, Mapping
 
 from absl import logging
-from tqdm import tqdm
 
 from components.common.summaries import finished_names, working_folder
+from trainer_utils.step_display import show_step
 from trainer_utils.storage import is_remote
 
 __all__ = ["Work", "show_progress"]
@@ -55,15 +55,14 @@ def show_progress(uri: str, work: Mapping[str, Work], *, unit: str) -> Iterator[
 def _watch(uri: str, work: Mapping[str, Work], unit: str, ended: threading.Event) -> None:
     total = sum(part.records for part in work.values())
     started = last_logged = time.monotonic()
-    with tqdm(total=total, unit=f" {unit}", disable=not sys.stderr.isatty(), leave=False) as bar:
+    with show_step(unit.capitalize()) as step:
         while not ended.wait(_POLL_SECONDS[is_remote(uri)]):
             finished = [work[n] for n in finished_names(working_folder(uri)) if n in work]
             records = sum(part.records for part in finished)
             now = time.monotonic()
             megabytes = sum(part.bytes for part in finished) / 1e6 / (now - started)
-            bar.set_postfix_str(f"{megabytes:.0f} MB/s", refresh=False)
-            bar.update(records - bar.n)
-            if bar.disable and now - last_logged >= _LOG_SECONDS:
+            step.update(records, total, note=f"{records:,}/{total:,}, {megabytes:.0f} MB/s")
+            if not sys.stderr.isatty() and now - last_logged >= _LOG_SECONDS:
                 last_logged = now
                 logging.info(_line(records, total, unit, megabytes, now - started))
 

@@ -12,7 +12,6 @@ from importlib import metadata
 from absl import logging
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
-from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
@@ -46,6 +45,9 @@ __all__ = [
 ]
 
 _MOST_PROPERTY_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
+_PAYLOAD_FORMAT = example_gen_pb2.PayloadFormat.Name(
+    example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE
+)
 _PACKAGES = ("tfx-shards", "tfx", "tensorflow", "apache-beam", "pillow")
 
 
@@ -161,9 +163,9 @@ def describe_artifact(
 ) -> None:
     """Fills an Examples artifact's properties: splits, formats, accounting, vocabularies."""
     artifact.split_names = artifact_utils.encode_split_names(list(manifest.splits))
-    examples_utils.set_payload_format(artifact, example_gen_pb2.PayloadFormat.FORMAT_TF_EXAMPLE)
+    artifact.set_string_custom_property("payload_format", _PAYLOAD_FORMAT)
     if gzip:  # TFX knows no other file format by name; where none is named its readers look
-        examples_utils.set_file_format(artifact, "tfrecords_gzip")
+        artifact.set_string_custom_property("file_format", "tfrecords_gzip")
     artifact.set_int_custom_property("num_shards", len(manifest.shards))
     for feature, values in vocabularies.items():
         text = json.dumps(values, ensure_ascii=False)

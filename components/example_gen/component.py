@@ -13,26 +13,30 @@ import os
 from typing import Any
 
 from tfx import types
-from tfx.components.example_gen import utils
 from tfx.dsl.components.base import base_beam_component
 from tfx.proto import example_gen_pb2, range_config_pb2
-from tfx.types import component_spec, standard_artifacts, standard_component_specs
+from tfx.types import component_spec, standard_artifacts
 
 from components.common.component import Runtime
 from components.common.settings import without_runtime_parameters
 from components.example_gen.partition import read_output_config
+from components.example_gen.tfx_properties import (
+    INPUT_BASE,
+    INPUT_CONFIG,
+    OUTPUT_CONFIG,
+    RANGE_CONFIG,
+    all_files,
+)
 from trainer_utils.format import ConfigError
 
 __all__ = ["TFX_PARAMETERS", "FilesExampleGen"]
 
 _parameter = component_spec.ExecutionParameter
 TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
-    standard_component_specs.INPUT_BASE_KEY: _parameter(type=str),
-    standard_component_specs.INPUT_CONFIG_KEY: _parameter(type=example_gen_pb2.Input),
-    standard_component_specs.OUTPUT_CONFIG_KEY: _parameter(type=example_gen_pb2.Output),
-    standard_component_specs.RANGE_CONFIG_KEY: _parameter(
-        type=range_config_pb2.RangeConfig, optional=True
-    ),
+    INPUT_BASE: _parameter(type=str),
+    INPUT_CONFIG: _parameter(type=example_gen_pb2.Input),
+    OUTPUT_CONFIG: _parameter(type=example_gen_pb2.Output),
+    RANGE_CONFIG: _parameter(type=range_config_pb2.RangeConfig, optional=True),
 }
 
 
@@ -73,7 +77,7 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
             read_output_config(output_config)
         spec = self.SPEC_CLASS(
             input_base=input_base,
-            input_config=input_config or utils.make_default_input_config(),
+            input_config=input_config or all_files(),
             output_config=output_config or example_gen_pb2.Output(),
             range_config=range_config,
             examples=types.Channel(type=standard_artifacts.Examples),

@@ -14,7 +14,7 @@ from components.example_gen.inputs import InputSelection, LocatedInputs
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 
-__all__ = ["Conversion", "MakeConversion"]
+__all__ = ["Conversion", "MakeConversion", "MakePipeline"]
 
 
 _Plan = TypeVar("_Plan", bound=Plan)
@@ -61,8 +61,11 @@ class Conversion(abc.ABC, Generic[_Plan]):
         """A sentence for inputs in which nothing was recognised, with what is at their top."""
 
 
+MakePipeline: TypeAlias = Callable[[], Any]
+"""What makes a Beam pipeline, which is not imported to plan."""
+
 MakeConversion: TypeAlias = Callable[
-    [ExecProperties, InputSelection, Callable[[], Any]], Conversion[Any]
+    [ExecProperties, InputSelection, MakePipeline | None], Conversion[Any]
 ]
 """The steps of a component, from its settings as execution properties, the selection of inputs,
-and what makes the Beam pipelines."""
+and what makes the Beam pipelines; None where nothing is to be written."""

@@ -5,7 +5,6 @@ class Executor(ExampleGenExecutor):
     make_conversion = staticmethod(make_conversion)
 """
 
-from collections.abc import Callable
 from typing import Any, ClassVar
 
 from tfx import types
@@ -15,7 +14,7 @@ from components.common.beam import LocalFirstBeamExecutor
 from components.common.lineage import make_origin
 from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import ExecProperties
-from components.example_gen.conversion import Conversion
+from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.inputs import InputSelection
 from components.example_gen.manifest import make_manifest
 from components.example_gen.outcome import check_outcome
@@ -35,7 +34,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
 
     @staticmethod
     def make_conversion(
-        properties: ExecProperties, selection: InputSelection, make_pipeline: Callable[[], Any]
+        properties: ExecProperties, selection: InputSelection, make_pipeline: MakePipeline | None
     ) -> Conversion[Any]:
         """The steps for what the execution properties ask.
 

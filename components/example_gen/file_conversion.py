@@ -7,8 +7,8 @@ class ImageConversion(FileConversion):
 import collections
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Collection, Sequence
+from typing import ClassVar
 
 from components.common.file_table import decode_path
 from components.common.layout_inputs import LayoutInputs
@@ -22,7 +22,7 @@ from components.common.summaries import (
 )
 from components.common.worker_errors import raise_reported_error
 from components.example_gen import lists
-from components.example_gen.conversion import Conversion
+from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_reports import ShardSummary
@@ -39,9 +39,6 @@ from trainer_utils.storage.file_system import problem_of
 from trainer_utils.storage.files import remove_file, rename
 from trainer_utils.storage.paths import display_path, join
 
-if TYPE_CHECKING:
-    import apache_beam as beam
-
 __all__ = ["FileConversion"]
 
 
@@ -51,7 +48,8 @@ class FileConversion(Conversion[FilePlan]):
     Args:
         settings: of the component.
         selection: of inputs and splits.
-        make_pipeline: makes the Beam pipeline that the shards are written by.
+        make_pipeline: makes the Beam pipeline that the shards are written by. None: nothing is
+            written but a plan.
 
     Attributes:
         media: what the files are, `image` or `audio`, where nothing says so.
@@ -69,7 +67,7 @@ class FileConversion(Conversion[FilePlan]):
         self,
         settings: MediaSettings,
         selection: InputSelection,
-        make_pipeline: "Callable[[], beam.Pipeline]",
+        make_pipeline: MakePipeline | None,
     ) -> None:
         self.settings, self.selection = settings, selection
         self._make_pipeline = make_pipeline
@@ -143,6 +141,7 @@ class FileConversion(Conversion[FilePlan]):
         """Reads every file, writes the shards, and reads them back."""
         from components.example_gen.file_transforms import WriteMediaShards  # Beam: a plan has none
 
+        assert self._make_pipeline is not None
         start_working(uri)
         work = {task.name: Work(count, size) for task, count, size in plan.sizes()}
         with show_progress(uri, work, unit=self.unit), self._make_pipeline() as pipeline:

@@ -181,7 +181,7 @@ def _resolve_spans(
     base: str, patterns: Sequence[SplitPattern], range_config: Any
 ) -> tuple[int, int | None, list[SplitPattern]]:
     """The span and version to take, and the patterns with these filled in."""
-    if not any("{" in pattern for _, pattern in patterns):
+    if range_config is None and not any("{" in pattern for _, pattern in patterns):
         return 0, None, list(patterns)
     # TFX decides, where spans are asked for; nothing else here needs it.
     from tfx.components.example_gen import input_processor, utils

@@ -6,16 +6,14 @@ class TextConversion(RowConversion):
 
 import abc
 import collections
-from collections.abc import Callable, Sequence
-
-import apache_beam as beam
+from collections.abc import Sequence
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import ExcludedInput
 from components.common.progress import Work, show_progress
 from components.common.summaries import check_finished, read_summary, start_working, working_folder
 from components.common.worker_errors import raise_reported_error
-from components.example_gen.conversion import Conversion
+from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, locate, refuse_overlap
@@ -23,8 +21,13 @@ from components.example_gen.outcome import check_outcome
 from components.example_gen.plan import Written
 from components.example_gen.row_encoding import EncodingReport
 from components.example_gen.row_inspection import PieceReport
+from components.example_gen.row_pieces import (
+    InspectPieceGroup,
+    group_pieces,
+    summary_name,
+    write_pieces,
+)
 from components.example_gen.row_plan import RowPlan, plan_rows
-from components.example_gen.row_transforms import InspectPieces, WriteRows, summary_name
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.headers import check_agreement
 from components.tables.options import TableOptions, select_settings
@@ -41,7 +44,8 @@ class RowConversion(Conversion[RowPlan]):
     Args:
         settings: of the component.
         selection: of inputs and splits.
-        make_pipeline: makes the Beam pipelines that read the rows and write the shards.
+        make_pipeline: makes the Beam pipelines that read the rows and write the shards. None:
+            rows are read in this process, and nothing is written but a plan.
 
     Attributes:
         pieces: of the inputs, once they are planned.
@@ -56,7 +60,7 @@ class RowConversion(Conversion[RowPlan]):
         self,
         settings: ExampleGenSettings,
         selection: InputSelection,
-        make_pipeline: Callable[[], beam.Pipeline],
+        make_pipeline: MakePipeline | None,
     ) -> None:
         self.settings, self.selection = settings, selection
         self._options = select_settings(TableOptions, settings)
@@ -119,18 +123,26 @@ class RowConversion(Conversion[RowPlan]):
             summary_name("inspect", number): Work(1, piece.size)
             for number, piece in enumerate(self.pieces)
         }
-        with show_progress(uri, work, unit="pieces"), self._make_pipeline() as pipeline:
-            pipeline | InspectPieces(
-                self.pieces,
-                base=self.located.base,
-                uri=uri,
-                options=self._options,
-                rules=self._rules,
-            )
+        write_pieces(uri, self.pieces)
+        inspect = InspectPieceGroup(
+            base=self.located.base, uri=uri, options=self._options, rules=self._rules
+        )
+        with show_progress(uri, work, unit="pieces"):
+            self._run_inspection(inspect)
         check_finished(uri, work)
         summaries = [read_summary(working_folder(uri), name) for name in work]
         raise_reported_error(summaries, ["inspect"])
         return [PieceReport.from_json(summary) for summary in summaries]
+
+    def _run_inspection(self, inspect: InspectPieceGroup) -> None:
+        if self._make_pipeline is None:
+            for numbers in group_pieces(len(self.pieces)):
+                inspect(numbers)
+            return
+        from components.example_gen.row_transforms import InspectPieces  # Beam: a plan has none
+
+        with self._make_pipeline() as pipeline:
+            pipeline | InspectPieces(inspect, len(self.pieces))
 
     def check(self, plan: RowPlan, uri: str) -> None:
         """Refuses too many rejects: all are known before anything is written."""
@@ -138,6 +150,9 @@ class RowConversion(Conversion[RowPlan]):
 
     def write(self, plan: RowPlan, uri: str) -> Written:
         """Encodes all rows, puts them in order, writes the shards and reads them back."""
+        from components.example_gen.row_transforms import WriteRows  # Beam: a plan has none
+
+        assert self._make_pipeline is not None
         work = {
             summary_name("encode", number): Work(report.kept, self.pieces[number].size)
             for number, report in enumerate(self._reports)

@@ -1,84 +1,46 @@
 """Beam's part: one element is some pieces of the inputs, or one bucket of the shards.
 
-pipeline | InspectPieces(pieces, base=base, uri=uri, options=options, rules=rules)
+pipeline | InspectPieces(inspect, len(pieces))
 pipeline | WriteRows(plan, len(pieces), uri=uri, settings=settings)
 """
 
-import concurrent.futures
 import dataclasses
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import apache_beam as beam
-import pyarrow as pa
 from apache_beam.pvalue import PBegin, PCollection
 
 from components.common.summaries import check_shared, working_folder, write_summary
-from components.common.worker_errors import report_errors
 from components.example_gen.row_encoding import encode_piece
-from components.example_gen.row_inspection import inspect_piece
+from components.example_gen.row_pieces import (
+    InspectPieceGroup,
+    group_pieces,
+    read_piece_file,
+    summary_name,
+    work_on_pieces,
+)
 from components.example_gen.row_plan import RowPlan
 from components.example_gen.row_shards import gather_bucket
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.options import TableOptions
-from components.tables.pieces import Piece
-from components.tables.texts import TextRules
-from trainer_utils.storage.files import read_text, write_text
+from trainer_utils.storage.files import read_text
 from trainer_utils.storage.paths import join
 
-__all__ = ["InspectPieces", "WriteRows", "summary_name"]
-
-_GROUP = 4  # pieces that one element stands for; as many threads at the most
-
-
-def summary_name(step: str, number: int) -> str:
-    """What the report of a piece or a bucket is called."""
-    return f"{step}-{number:06d}"
-
-
-def _grouped(count: int) -> list[list[int]]:
-    """The numbers of some pieces, in the groups that one worker takes at a time."""
-    return [[*range(start, min(start + _GROUP, count))] for start in range(0, count, _GROUP)]
-
-
-def _side_by_side(work: Callable[[int], None], numbers: Sequence[int]) -> None:
-    """Works on pieces in threads: Arrow lets go of the interpreter's lock."""
-    with concurrent.futures.ThreadPoolExecutor(min(pa.cpu_count(), _GROUP)) as pool:
-        for _ in pool.map(work, numbers):
-            pass
-
-
-def _write_pieces(uri: str, pieces: Sequence[Piece]) -> None:
-    """Keeps each piece as a file: thousands of them are too many for the graphs of runners."""
-    for number, piece in enumerate(pieces):
-        write_text(
-            join(working_folder(uri), f"pieces/{number:06d}.json"),
-            json.dumps(dataclasses.asdict(piece)),
-            temporary_folder=working_folder(uri),
-        )
-
-
-def _read_piece(uri: str, number: int) -> Piece:
-    return Piece(**json.loads(read_text(join(working_folder(uri), f"pieces/{number:06d}.json"))))
+__all__ = ["InspectPieces", "WriteRows"]
 
 
 class InspectPieces(beam.PTransform[PBegin, PCollection[None]]):
-    """Reads every piece, and leaves its rows and a report of them in the working folder."""
+    """Reads every piece, and leaves its rows and a report of them in the working folder.
 
-    def __init__(
-        self,
-        pieces: Sequence[Piece],
-        *,
-        base: str,
-        uri: str,
-        options: TableOptions,
-        rules: TextRules,
-    ) -> None:
+    Args:
+        inspect: what reads some of them.
+        count: of the pieces, which `write_pieces` has kept.
+    """
+
+    def __init__(self, inspect: InspectPieceGroup, count: int) -> None:
         super().__init__()
-        self._groups = _grouped(len(pieces))
-        self._fn = _InspectFn(base, uri, options, rules)
-        _write_pieces(uri, pieces)
+        self._groups, self._fn = group_pieces(count), _InspectFn(inspect)
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         """Rows and reports are side effects; the output holds nothing."""
@@ -92,27 +54,11 @@ class InspectPieces(beam.PTransform[PBegin, PCollection[None]]):
 
 @beam.typehints.with_input_types(list[int])
 class _InspectFn(beam.DoFn):
-    def __init__(self, base: str, uri: str, options: TableOptions, rules: TextRules) -> None:
-        self._base, self._uri = base, uri
-        self._options, self._rules = options, rules
+    def __init__(self, inspect: InspectPieceGroup) -> None:
+        self._inspect = inspect
 
     def process(self, numbers: list[int]) -> None:
-        check_shared(self._uri)
-        _side_by_side(self._inspect, numbers)
-
-    def _inspect(self, number: int) -> None:
-        name = summary_name("inspect", number)
-        folder = working_folder(self._uri)
-        with report_errors(self._uri, name):
-            report = inspect_piece(
-                self._base,
-                _read_piece(self._uri, number),
-                number=number,
-                options=self._options,
-                rules=self._rules,
-                folder=folder,
-            )
-            write_summary(folder, name, dataclasses.asdict(report))
+        self._inspect(numbers)
 
 
 class WriteRows(beam.PTransform[PBegin, PCollection[None]]):
@@ -123,7 +69,7 @@ class WriteRows(beam.PTransform[PBegin, PCollection[None]]):
     ) -> None:
         super().__init__()
         plan = dataclasses.replace(plan, rejects=(), excluded=())
-        self._groups, self._buckets = _grouped(pieces), range(len(plan.buckets))
+        self._groups, self._buckets = group_pieces(pieces), range(len(plan.buckets))
         self._encode = _EncodeFn(plan, uri, settings)
         self._gather = _GatherFn(plan, pieces, uri, settings)
 
@@ -151,7 +97,7 @@ class _EncodeFn(beam.DoFn):
 
     def process(self, numbers: list[int]) -> Iterator[int]:
         check_shared(self._uri)
-        _side_by_side(self._encode, numbers)
+        work_on_pieces(self._encode, numbers)
         yield len(numbers)
 
     def _encode(self, number: int) -> None:
@@ -160,7 +106,7 @@ class _EncodeFn(beam.DoFn):
             read_text(join(folder, f"summaries/{summary_name('inspect', number)}.json"))
         )
         report = encode_piece(
-            _read_piece(self._uri, number),
+            read_piece_file(self._uri, number),
             number=number,
             names=inspected["names"],
             plan=self._plan,

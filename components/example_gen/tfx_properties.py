@@ -2,19 +2,48 @@
 
 selection = selection_of(exec_properties)
 set_span(artifact, conversion.located, exec_properties)
+
+The names are those of tfx.types.standard_component_specs and tfx.components.example_gen.utils,
+which bring TensorFlow and every component of TFX.
 """
 
 from tfx import types
-from tfx.components.example_gen import utils
 from tfx.proto import example_gen_pb2, range_config_pb2
-from tfx.types import standard_component_specs
 from tfx.utils import proto_utils
 
 from components.common.settings import ExecProperties
-from components.example_gen.inputs import InputSelection, LocatedInputs, patterns_of
+from components.example_gen.inputs import ALL_FILES, InputSelection, LocatedInputs, patterns_of
 from components.example_gen.partition import read_output_config
 
-__all__ = ["selection_of", "set_span"]
+__all__ = [
+    "EXAMPLES",
+    "FINGERPRINT",
+    "INPUT_BASE",
+    "INPUT_CONFIG",
+    "OUTPUT_CONFIG",
+    "RANGE_CONFIG",
+    "SPAN",
+    "VERSION",
+    "all_files",
+    "selection_of",
+    "set_span",
+]
+
+EXAMPLES = "examples"
+INPUT_BASE = "input_base"
+INPUT_CONFIG = "input_config"
+OUTPUT_CONFIG = "output_config"
+RANGE_CONFIG = "range_config"
+
+FINGERPRINT = "input_fingerprint"
+SPAN = "span"
+VERSION = "version"
+
+
+def all_files() -> example_gen_pb2.Input:
+    """TFX's default `input_config`: all files, in one split."""
+    splits = [example_gen_pb2.Input.Split(name=n, pattern=pattern) for n, pattern in ALL_FILES]
+    return example_gen_pb2.Input(splits=splits)
 
 
 def selection_of(exec_properties: ExecProperties) -> InputSelection:
@@ -24,18 +53,15 @@ def selection_of(exec_properties: ExecProperties) -> InputSelection:
         ConfigError: a split's name or share is not allowed.
     """
     input_config, output_config = example_gen_pb2.Input(), example_gen_pb2.Output()
-    for key, message in (
-        (standard_component_specs.INPUT_CONFIG_KEY, input_config),
-        (standard_component_specs.OUTPUT_CONFIG_KEY, output_config),
-    ):
+    for key, message in ((INPUT_CONFIG, input_config), (OUTPUT_CONFIG, output_config)):
         proto_utils.json_to_proto(exec_properties[key], message)
     range_config = None
-    given = exec_properties.get(standard_component_specs.RANGE_CONFIG_KEY)
+    given = exec_properties.get(RANGE_CONFIG)
     if given and not _driver_ran(exec_properties):
         range_config = range_config_pb2.RangeConfig()
         proto_utils.json_to_proto(given, range_config)
     return InputSelection(
-        base=exec_properties[standard_component_specs.INPUT_BASE_KEY],
+        base=exec_properties[INPUT_BASE],
         patterns=patterns_of(input_config),
         range_config=range_config,
         partition=read_output_config(output_config),
@@ -44,7 +70,7 @@ def selection_of(exec_properties: ExecProperties) -> InputSelection:
 
 def _driver_ran(exec_properties: ExecProperties) -> bool:
     """Whether TFX's driver has filled in spans; open-source Kubeflow runs none."""
-    return exec_properties.get(utils.FINGERPRINT_PROPERTY_NAME) is not None
+    return exec_properties.get(FINGERPRINT) is not None
 
 
 def set_span(
@@ -53,6 +79,6 @@ def set_span(
     """Sets on the artifact what TFX's driver sets, where no driver ran."""
     if _driver_ran(exec_properties):
         return
-    artifact.set_int_custom_property(utils.SPAN_PROPERTY_NAME, located.span)
+    artifact.set_int_custom_property(SPAN, located.span)
     if located.version is not None:
-        artifact.set_int_custom_property(utils.VERSION_PROPERTY_NAME, located.version)
+        artifact.set_int_custom_property(VERSION, located.version)

@@ -4,12 +4,12 @@ conversion = make_conversion(exec_properties, InputSelection(base="photos/"), ma
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
 from components.common.settings import ExecProperties
+from components.example_gen.conversion import MakePipeline
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import InputSelection
 from components.example_gen.media_settings import MediaSettings
@@ -21,7 +21,7 @@ __all__ = ["ImageConversion", "make_conversion"]
 
 
 def make_conversion(
-    properties: ExecProperties, selection: InputSelection, make_pipeline: Callable[[], Any]
+    properties: ExecProperties, selection: InputSelection, make_pipeline: MakePipeline | None
 ) -> FileConversion:
     """The steps for what the execution properties ask."""
     return ImageConversion(ImageSettings.from_properties(properties), selection, make_pipeline)

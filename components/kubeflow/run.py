@@ -147,14 +147,15 @@ def _input_base(step: ExecutorInput, given: str) -> str:
 
 def _input_config(patterns: Mapping[str, str]) -> str:
     """TFX's `input_config` as JSON: patterns by split, or all files."""
-    from tfx.components.example_gen import utils
     from tfx.proto import example_gen_pb2
     from tfx.utils import proto_utils
+
+    from components.example_gen.tfx_properties import all_files
 
     config = example_gen_pb2.Input()
     for name in _ordered(patterns):
         config.splits.add(name=name, pattern=patterns[name])
-    return proto_utils.proto_to_json(config if patterns else utils.make_default_input_config())
+    return proto_utils.proto_to_json(config if patterns else all_files())
 
 
 def _output_config(splits: Mapping[str, float], split_by: str) -> str:

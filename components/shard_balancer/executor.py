@@ -9,7 +9,11 @@ from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.fingerprint import combine_facts
+<<<<<<< HEAD
 from components.common.lineage import make_origin
+=======
+from components.common.progress import Work, show_progress
+>>>>>>> commands
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.settings import ExecProperties
 from components.common.summaries import (
@@ -64,7 +68,10 @@ class Executor(LocalFirstBeamExecutor):
         start_working(artifact.uri)
         surveys = self._survey(inputs, settings, artifact.uri)
         plans = [_plan(inputs, split, surveys, settings, artifact.uri) for split in inputs.shards]
-        with self._make_beam_pipeline() as pipeline:
+        with (
+            show_progress(artifact.uri, _work_of(plans), unit="records"),
+            self._make_beam_pipeline() as pipeline,
+        ):
             pipeline | BalanceSplits(
                 plans, uri=artifact.uri, settings=settings, infer=inputs.without_features
             )
@@ -106,6 +113,19 @@ class Executor(LocalFirstBeamExecutor):
             split: StoredSurveys(uri, range(first, first + len(inputs.shards[split])))
             for split, first in zip(splits, firsts, strict=False)
         }
+
+
+def _work_of(plans: Sequence[SplitPlan]) -> dict[str, Work]:
+    """What each summary stands for; bytes are counted where they are read from the inputs."""
+    work: dict[str, Work] = {}
+    for plan in plans:
+        sizes = {group.key: sum(s.shard.bytes for _, _, s in group.shards) for group in plan.groups}
+        if not plan.is_one_pass:
+            work |= {f"scatter-{key}": Work(0, size) for key, size in sizes.items()}
+        read = sum(sizes.values()) if plan.is_one_pass else 0
+        for task in plan.tasks:
+            work[f"gather-{task.key}"] = Work(task.bounds[-1] - task.bounds[0], read)
+    return work
 
 
 def _read_summaries(uri: str) -> list[JsonObject]:

@@ -4,13 +4,13 @@ conversion = make_conversion(exec_properties, InputSelection(base="reviews.csv")
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import ExcludedInput
 from components.common.settings import ExecProperties
-from components.example_gen.conversion import Conversion
+from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import InputSelection
 from components.example_gen.media_settings import MediaSettings
@@ -25,7 +25,7 @@ __all__ = ["ListConversion", "TextConversion", "make_conversion"]
 
 
 def make_conversion(
-    properties: ExecProperties, selection: InputSelection, make_pipeline: Callable[[], Any]
+    properties: ExecProperties, selection: InputSelection, make_pipeline: MakePipeline | None
 ) -> Conversion[Any]:
     """The steps for rows, or for files where `columns` has images or sounds."""
     settings = TextSettings.from_properties(properties)

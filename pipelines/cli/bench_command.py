@@ -1,11 +1,12 @@
 """`tfx-shards bench`: how fast each stage of reading is on this machine."""
 
+import sys
 from typing import Any
 
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts
+from pipelines.cli.output import print_facts, print_messages, show_progress
 from pipelines.cli.process import quiet
 from pipelines.cli.values import Size, parse_json_or_text
 
@@ -75,7 +76,9 @@ def bench(
     if image_size is not None:
         options["image_size"] = image_size
     with quiet(ctx):
-        report = trainer_utils.measure_input(
-            uri, split, batch_size=batch_size, seconds=seconds, **options
-        )
+        with show_progress("Starting TensorFlow"):
+            measure_input = trainer_utils.measure_input
+        if sys.stderr.isatty():  # a line that moves would be measured as well
+            print_messages(f"Measuring, four times {seconds:g} s …")
+        report = measure_input(uri, split, batch_size=batch_size, seconds=seconds, **options)
     print_facts(report.to_dict, report.parts, as_json=as_json)

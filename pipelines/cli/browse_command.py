@@ -6,7 +6,7 @@ import webbrowser
 import click
 
 from pipelines.cli.options import dataset_argument, verbose_option
-from pipelines.cli.output import print_messages
+from pipelines.cli.output import print_messages, show_progress
 from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["browse"]
@@ -26,8 +26,8 @@ __all__ = ["browse"]
 def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
     """Serve a dataset's records as pages, to this machine only, until Ctrl-C.
 
-    Filter by split, label and a part of the file name; look at one record whole. Nothing is
-    written. URI is any dataset that `inspect` reads.
+    Filter by split, label and a part of the file name; look at one record whole, and at where
+    it comes from. Nothing is written. URI is any dataset that `inspect` reads.
 
     \b
     tfx-shards browse out/ --open
@@ -35,12 +35,19 @@ def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
     require_tfx("browse")
     make_server = importlib.import_module("pipelines.tools.browse").make_server
     with quiet(ctx):
-        lineage = importlib.import_module("pipelines.lineage").find_lineage(uri)
-    with make_server(uri, port=port, lineage=lineage) as server:
-        print_messages(f"{server.url}  (Ctrl-C ends it)")
-        if opens:
-            webbrowser.open(server.url)
-        try:
-            server.serve_forever()
-        except KeyboardInterrupt:
-            print_messages("")
+        with show_progress("Opening"):
+            tools = importlib.import_module("pipelines.lineage")
+            lineage = tools.find_lineage(uri)
+
+        def trace(record: str) -> str:
+            return str(tools.describe_artifact(uri, record=record))
+
+        known = {"lineage": lineage, "trace": trace} if lineage else {}
+        with make_server(uri, port=port, **known) as server:
+            print_messages(f"{server.url}  (Ctrl-C ends it)")
+            if opens:
+                webbrowser.open(server.url)
+            try:
+                server.serve_forever()
+            except KeyboardInterrupt:
+                print_messages("")

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from pipelines.cli.options import verbose_option
-from pipelines.cli.output import print_messages
+from pipelines.cli.output import print_messages, show_progress
 from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["compile"]
@@ -82,7 +82,7 @@ def compile(
         if texts:
             others[option] = list(texts)
     compile_pipeline = importlib.import_module("pipelines.kubeflow").compile_pipeline
-    with quiet(ctx):
+    with quiet(ctx), show_progress("Starting TFX, compiling"):
         compile_pipeline(
             pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
         )

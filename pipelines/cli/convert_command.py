@@ -7,8 +7,8 @@ from typing import Any
 import click
 
 from pipelines.cli.options import json_option, verbose_option
-from pipelines.cli.output import print_facts, print_messages
-from pipelines.cli.process import quiet, require_tfx
+from pipelines.cli.output import print_facts, print_messages, show_progress
+from pipelines.cli.process import import_tfx_core, quiet, require_tfx
 from pipelines.cli.setting_flags import CommandWithSettings, given_settings
 from pipelines.cli.values import Counts, parse_json_or_text
 
@@ -82,37 +82,36 @@ def convert(
     options = _options(given)
     if beam_args:
         options["beam_pipeline_args"] = list(beam_args)
-    from pipelines.tools.conversion.python_sources import is_array_file
-    from pipelines.tools.conversion.settings import check_places, prepare
-    from pipelines.tools.conversion.staging import stage
+    with quiet(ctx), show_progress("Looking at the input"):
+        from pipelines.tools.conversion.python_sources import is_array_file
+        from pipelines.tools.conversion.settings import check_places, prepare
+        from pipelines.tools.conversion.staging import stage
 
-    with quiet(ctx):
         if out is not None and is_array_file(source):
             check_places("", out, metadata)
             flags = {n: options.pop(n) for n in ("beam_pipeline_args",) if n in options}
             staged = stage(source, out, kind=kind, options=options)
             source, kind, options = staged.source, staged.kind, {**staged.options, **flags}
         conversion = prepare(source, kind=kind, **options)
-    if out is not None:
-        check_places(conversion.source, out, metadata)
+        if out is not None:
+            check_places(conversion.source, out, metadata)
     if kind is None:
         print_messages(f"{source}: {conversion.seen}")
     if ctx.find_root().meta.get("verbose"):
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")  # so that its import is heard as well
-    if not dry_run:
-        print_messages("Starting TFX (some seconds) …")
-    with quiet(ctx):
-        if dry_run:
+    if dry_run:
+        with quiet(ctx), show_progress("Planning"):
             from pipelines.tools.conversion.dry_run import plan_prepared
 
             planned = dataclasses.replace(plan_prepared(conversion), source=source)
-        else:
-            from pipelines.tools.conversion.convert import run_conversion
-
-            made = run_conversion(conversion, str(out), metadata=metadata)
-    if dry_run:
         print_facts(planned.to_json, planned.parts, as_json=as_json)
         return
+    print_messages("Starting TFX (some seconds) …")
+    with quiet(ctx), show_progress("Starting TFX"):
+        import_tfx_core()
+        from pipelines.tools.conversion.convert import run_conversion
+    with quiet(ctx), show_progress("Converting"):
+        made = run_conversion(conversion, str(out), metadata=metadata)
     if not as_json:
         print_messages(*str(made).split("\n"))
     print_facts(made.to_json, lambda: made.uri, as_json=as_json)

@@ -5,7 +5,7 @@ import dataclasses
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts
+from pipelines.cli.output import print_facts, show_progress
 
 __all__ = ["doctor"]
 
@@ -40,7 +40,8 @@ def doctor(
     """
     from pipelines.tools.doctor import checks_table, examine, is_good
 
-    checks = examine(uri, workers=workers, strategy=strategy)
+    with show_progress("Examining"):
+        checks = examine(uri, workers=workers, strategy=strategy)
     facts = {"good": is_good(checks), "checks": [dataclasses.asdict(check) for check in checks]}
     print_facts(lambda: facts, lambda: [checks_table(checks)], as_json=as_json)
     ctx.exit(0 if facts["good"] else 1)

@@ -3,7 +3,7 @@
 import click
 
 from pipelines.cli.options import files_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts
+from pipelines.cli.output import print_facts, show_progress
 
 __all__ = ["inspect"]
 
@@ -27,5 +27,6 @@ def inspect(place: str | tuple[str, ...], as_json: bool) -> None:
     """
     from pipelines.tools.inspection import inspect_dataset
 
-    facts = inspect_dataset(place)
+    with show_progress("Reading"):
+        facts = inspect_dataset(place)
     print_facts(facts.to_json, facts.parts, as_json=as_json)

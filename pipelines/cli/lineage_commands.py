@@ -5,7 +5,7 @@ import importlib
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts
+from pipelines.cli.output import print_facts, show_progress
 from pipelines.cli.process import quiet
 from pipelines.tools.conversion.outputs import METADATA_FILE
 
@@ -40,7 +40,7 @@ def lineage(
     tfx-shards lineage gs://bucket/photos --metadata grpc://metadata:8080 --json
     """
     describe_artifact = importlib.import_module("pipelines.lineage").describe_artifact
-    with quiet(ctx):
+    with quiet(ctx), show_progress("Reading the lineage"):
         found = describe_artifact(uri, metadata=metadata, record=record)
     print_facts(found.to_json, found.__str__, as_json=as_json)
 
@@ -64,6 +64,6 @@ def runs(ctx: click.Context, where: str | None, metadata: str | None, as_json: b
     if where is not None and metadata is not None:
         raise click.UsageError(f"METADATA is given twice: {where!r} and {metadata!r}", ctx)
     list_runs = importlib.import_module("pipelines.lineage").list_runs
-    with quiet(ctx):
+    with quiet(ctx), show_progress("Reading the lineage"):
         found = list_runs(where or metadata or ".")
     print_facts(found.to_json, found.__str__, as_json=as_json)

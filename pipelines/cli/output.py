@@ -17,15 +17,14 @@ from typing import TYPE_CHECKING
 import click
 
 from trainer_utils.format.json_text import Json
+from trainer_utils.step_display import show_step
 
 if TYPE_CHECKING:
-    from rich.progress import Progress
-
     from trainer_utils.text_output import Part
 
 __all__ = ["print_facts", "print_messages", "show_progress"]
 
-_PATIENCE_SECONDS = 2.0
+_LINE_SECONDS = 60.0
 
 
 def print_facts(
@@ -78,7 +77,7 @@ def print_messages(*lines: str) -> None:
 
 @contextlib.contextmanager
 def show_progress(label: str) -> Iterator[Callable[[int, int], None]]:
-    """A bar on a terminal, once the work has taken two seconds; elsewhere nothing.
+    """Shows where work is: a bar on a terminal, elsewhere a line for each minute that it takes.
 
     Args:
         label: what is being done.
@@ -86,21 +85,17 @@ def show_progress(label: str) -> Iterator[Callable[[int, int], None]]:
     Yields:
         A function to be called with how much has been done since the last time, and the whole.
     """
-    started, done = time.monotonic(), 0
-    with contextlib.ExitStack() as stack:
-        bar: Progress | None = None
+    started = last_said = time.monotonic()
+    done = 0
+    with show_step(label) as step:
 
         def advance(amount: int, total: int) -> None:
-            nonlocal bar, done
+            nonlocal done, last_said
             done += amount
-            if not sys.stderr.isatty() or time.monotonic() - started < _PATIENCE_SECONDS:
-                return
-            if bar is None:
-                from rich.console import Console
-                from rich.progress import Progress
-
-                bar = stack.enter_context(Progress(console=Console(stderr=True)))
-                bar.add_task(label)
-            bar.update(bar.task_ids[0], completed=done, total=total)
+            step.update(done, total)
+            now = time.monotonic()
+            if now - last_said >= _LINE_SECONDS and not sys.stderr.isatty():
+                last_said = now
+                print_messages(f"{label}: {done / max(total, 1):.0%} after {now - started:.0f} s")
 
         yield advance

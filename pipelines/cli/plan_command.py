@@ -3,7 +3,7 @@
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts
+from pipelines.cli.output import print_facts, show_progress
 from pipelines.cli.process import quiet
 
 __all__ = ["plan"]
@@ -57,7 +57,7 @@ def plan(
     import trainer_utils
 
     try:
-        with quiet(ctx):
+        with quiet(ctx), show_progress("Planning"):
             made = trainer_utils.plan(
                 uri,
                 split,

@@ -6,6 +6,7 @@ with quiet(ctx):
 """
 
 import contextlib
+import importlib
 import importlib.util
 import logging
 import os
@@ -21,9 +22,17 @@ import click
 
 from pipelines.cli.output import print_messages
 
-__all__ = ["quiet", "quiet_libraries", "require_tfx", "take_over_process", "was_interrupted"]
+__all__ = [
+    "import_tfx_core",
+    "quiet",
+    "quiet_libraries",
+    "require_tfx",
+    "take_over_process",
+    "was_interrupted",
+]
 
 _PACKAGES = ("components", "pipelines", "trainer_utils")
+_TENSORFLOW = "tensorflow"
 
 _is_own_process = False
 _was_interrupted = False
@@ -141,3 +150,20 @@ def require_tfx(command: str) -> None:
         from trainer_utils.format import ConfigError
 
         raise ConfigError(f"tfx-shards {command} needs TFX: {HOW_TO_GET_TFX}")
+
+
+def import_tfx_core() -> None:
+    """Imports what a conversion needs of TFX as it is where there is no TensorFlow: in a third.
+
+    TFX's core, which is a package of its own, does without: all that it then lacks is TensorFlow's
+    file systems, in place of which are Python's and `components.common.tfx_files`. In a process
+    that is another's, which may want them, nothing is done, and the conversion imports as usual.
+    """
+    if not _is_own_process or _TENSORFLOW in sys.modules:
+        return
+    sys.modules[_TENSORFLOW] = cast(Any, None)  # Python's own way to say that there is none
+    try:
+        with contextlib.suppress(ImportError):
+            importlib.import_module("pipelines.tools.conversion.pipeline")
+    finally:
+        del sys.modules[_TENSORFLOW]

@@ -3,7 +3,7 @@
 import click
 
 from pipelines.cli.options import files_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts, print_messages
+from pipelines.cli.output import print_facts, print_messages, show_progress
 
 __all__ = ["show"]
 
@@ -46,11 +46,13 @@ def show(
     from pipelines.tools.records.display import EXAMPLES_FILE
     from trainer_utils.text_output import quantity
 
-    examples = read_examples(place, split, count=count)
     if folder is not None:
-        written = export_examples(examples, folder)
+        with show_progress("Writing"):
+            written = export_examples(read_examples(place, split, count=count), folder)
         print_messages(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")
         return
+    with show_progress("Reading"):
+        examples = list(read_examples(place, split, count=count))
     print_facts(
         lambda: [example.to_json() for example in examples],
         lambda: as_text(examples),

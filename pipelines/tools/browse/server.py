@@ -11,9 +11,10 @@ A page of another site cannot read it either: requests that were not meant for t
 import functools
 import http.server
 import json
+import shlex
 import threading
 import urllib.parse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from pipelines.tools.browse.search import Query, find_examples
 from pipelines.tools.html import CONTENT_SECURITY_POLICY, load_template
@@ -44,6 +45,7 @@ class BrowseServer(http.server.ThreadingHTTPServer):
         uri: of the dataset.
         port: 0 for any that is free.
         lineage: where the dataset comes from, as text, if that is known.
+        trace: says where a record comes from, by its name, as text; None: that is not known.
 
     Raises:
         DatasetError: there is no dataset.
@@ -52,8 +54,15 @@ class BrowseServer(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, uri: str, *, port: int, lineage: str | None = None) -> None:
-        self.uri, self.lineage = uri, lineage
+    def __init__(
+        self,
+        uri: str,
+        *,
+        port: int,
+        lineage: str | None = None,
+        trace: Callable[[str], str] | None = None,
+    ) -> None:
+        self.uri, self.lineage, self.trace = uri, lineage, trace
         self.reader = ExampleReader(uri)
         self.lock = threading.Lock()  # a reader remembers what it opened
         super().__init__((ADDRESS, port), _Handler)
@@ -64,9 +73,15 @@ class BrowseServer(http.server.ThreadingHTTPServer):
         return f"http://{ADDRESS}:{self.server_port}/"
 
 
-def make_server(uri: str, *, port: int = 0, lineage: str | None = None) -> BrowseServer:
+def make_server(
+    uri: str,
+    *,
+    port: int = 0,
+    lineage: str | None = None,
+    trace: Callable[[str], str] | None = None,
+) -> BrowseServer:
     """A server that is listening; arguments and errors as those of `BrowseServer`."""
-    return BrowseServer(uri, port=port, lineage=lineage)
+    return BrowseServer(uri, port=port, lineage=lineage, trace=trace)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
@@ -80,10 +95,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         parts = urllib.parse.urlsplit(self.path)
         fields = {name: values[-1] for name, values in urllib.parse.parse_qs(parts.query).items()}
-        pages = {"/": self._list, "/record": self._record, "/file": self._file}
+        pages = {
+            "/": self._list,
+            "/record": self._record,
+            "/file": self._file,
+            "/lineage": self._lineage,
+        }
         try:
-            with self.server.lock:
-                content, kind = pages[parts.path](fields)
+            content, kind = pages[parts.path](fields)
         except (KeyError, IndexError, ValueError) as error:
             damaged = isinstance(error, DatasetError)
             text = str(error) if damaged else "There is no such page."
@@ -97,14 +116,15 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _list(self, fields: dict[str, str]) -> tuple[bytes, str]:
         reader = self.server.reader
-        splits = {split: reader.count(split) for split in reader.splits}
         query = Query(
-            split=fields.get("split", next(iter(splits))),
+            split=fields.get("split", reader.splits[0]),
             label=fields.get("label", ""),
             text=fields.get("text", ""),
             start=max(int(fields.get("start", 0)), 0),
         )
-        found = find_examples(reader, query, most=_PAGE_RECORDS)
+        with self.server.lock:
+            splits = {split: reader.count(split) for split in reader.splits}
+            found = find_examples(reader, query, most=_PAGE_RECORDS)
         following = {**vars(query), "start": found.next_start}
         page = _render(
             "list.html",
@@ -133,8 +153,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             }
             for name, value in example.values.items()
         ]
-        last = self.server.reader.count(example.split) - 1
+        with self.server.lock:
+            last = self.server.reader.count(example.split) - 1
         place = {"split": example.split}
+        here = {**place, "number": example.number}
         page = _render(
             "record.html",
             example=example,
@@ -146,7 +168,21 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if example.number < last
             else None,
             back=_link("/", {**place, "start": example.number}),
-            command=f"tfx-shards lineage URI --record {example.name!r}",
+            lineage=_link("/lineage", here) if self.server.trace else None,
+            command=shlex.join(
+                ["tfx-shards", "lineage", self.server.uri, "--record", example.name]
+            ),
+        )
+        return page, "text/html"
+
+    def _lineage(self, fields: dict[str, str]) -> tuple[bytes, str]:
+        example = self._example(fields)
+        if self.server.trace is None:
+            raise KeyError("lineage")
+        found = self.server.trace(example.name)  # reads shards: other pages do not wait for it
+        place = {"split": example.split, "number": example.number}
+        page = _render(
+            "lineage.html", example=example, record=_link("/record", place), lineage=found
         )
         return page, "text/html"
 
@@ -158,9 +194,10 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 
     def _example(self, fields: dict[str, str]) -> Example:
         number, split = int(fields["number"]), fields["split"]
-        if not 0 <= number < self.server.reader.count(split):
-            raise IndexError(number)
-        (example,) = self.server.reader.read(split, [number])
+        with self.server.lock:
+            if not 0 <= number < self.server.reader.count(split):
+                raise IndexError(number)
+            (example,) = self.server.reader.read(split, [number])
         return example
 
     def _send(self, status: int, content: bytes, kind: str) -> None:

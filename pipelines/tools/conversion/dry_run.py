@@ -3,15 +3,15 @@
     print(plan_conversion("photos/", num_shards=4))
 
 Files of images and sounds are listed and not read: only the run itself can say how many are bad.
-Tables and texts are read once, by way of a temporary folder. Neither needs TFX, unless the inputs
-are asked for with TFX's own messages.
+Tables and texts are read once, by way of a temporary folder. Neither needs TFX or Beam, unless the
+inputs are asked for with TFX's own messages.
 """
 
 import collections
 import dataclasses
 import itertools
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from components.audio_example_gen.conversion import make_conversion as make_audio_conversion
@@ -31,6 +31,7 @@ from components.example_gen.simple_layouts import name_simple
 from components.image_example_gen.conversion import make_conversion as make_image_conversion
 from components.image_example_gen.layouts import name_layout
 from components.shard_balancer.settings import BalancerSettings
+from components.text_example_gen.conversion import make_conversion as make_text_conversion
 from pipelines.tools.conversion.settings import Conversion, prepare, settings_class
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.json_text import JsonObject
@@ -39,6 +40,11 @@ from trainer_utils.text_output import Part, as_text, human_bytes, make_table, qu
 
 __all__ = ["ConversionPlan", "SplitEstimate", "plan_conversion", "plan_prepared"]
 
+_MAKE_CONVERSION: Mapping[str, MakeConversion] = {
+    "image": make_image_conversion,
+    "text": make_text_conversion,
+    "audio": make_audio_conversion,
+}
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 
@@ -152,28 +158,11 @@ def plan_conversion(
 def plan_prepared(conversion: Conversion) -> ConversionPlan:
     """The same of what `prepare` made of the arguments."""
     properties = settings_class(conversion.kind).to_properties(conversion.example_gen)
-    make_conversion, make_pipeline = _steps_of(conversion.kind)
-    steps = make_conversion(properties, _selection_of(conversion), make_pipeline)
+    make_conversion = _MAKE_CONVERSION[conversion.kind]
+    steps = make_conversion(properties, _selection_of(conversion), None)
     if isinstance(steps, FileConversion):
         return _plan_files(conversion, steps)
     return _plan_rows(conversion, steps)
-
-
-def _steps_of(kind: str) -> tuple[MakeConversion, Callable[[], Any]]:
-    """What makes the steps, and the pipelines by which rows are read."""
-    if kind == "image":
-        return make_image_conversion, _no_pipeline
-    if kind == "audio":
-        return make_audio_conversion, _no_pipeline
-    # These bring Beam, some seconds, which files are planned without.
-    from components.common.in_process import make_pipeline
-    from components.text_example_gen.conversion import make_conversion
-
-    return make_conversion, make_pipeline
-
-
-def _no_pipeline() -> None:
-    raise AssertionError("a plan of files needs no pipeline")
 
 
 def _selection_of(conversion: Conversion) -> InputSelection:

@@ -19,7 +19,6 @@ from tfx.proto import example_gen_pb2
 from tfx.utils import proto_utils
 
 from components.audio_example_gen.executor import Executor as AudioExecutor
-from components.common.in_process import make_pipeline
 from components.common.layout_inputs import LayoutInputs
 from components.common.summaries import start_working
 from components.example_gen import file_shards
@@ -89,7 +88,7 @@ def outcome(
         "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
         **settings,
     }
-    steps = executor_class.make_conversion(properties, selection_of(properties), make_pipeline)
+    steps = executor_class.make_conversion(properties, selection_of(properties), None)
     plan = steps.plan(str(uri))
     between()
     start_working(str(uri))

@@ -9,9 +9,13 @@ from pathlib import Path
 import pytest
 from PIL import Image
 from sklearn.datasets import load_sample_images
+from tfx import types
 from tfx.components.example_gen import utils
+from tfx.components.example_gen.driver import FileBasedDriver
 from tfx.orchestration import data_types
+from tfx.orchestration.portable import data_types as portable_data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
+from tfx.proto.orchestration import driver_output_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
@@ -44,14 +48,18 @@ def input_config(**patterns: str) -> str:
     return proto_utils.proto_to_json(example_gen_pb2.Input(splits=splits))
 
 
-def drive(base: Path, config: str | None = None, range_config: str | None = None) -> dict:
-    """The execution properties as TFX's launcher gets them from the component's driver."""
-    properties = {
+def properties_of(base: Path, config: str | None, range_config: str | None) -> dict:
+    return {
         "input_base": str(base),
         "input_config": config or proto_utils.proto_to_json(utils.make_default_input_config()),
         "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
         "range_config": range_config,
     }
+
+
+def drive(base: Path, config: str | None = None, range_config: str | None = None) -> dict:
+    """The execution properties as TFX's launcher gets them from the component's driver."""
+    properties = properties_of(base, config, range_config)
     pipeline_info = data_types.PipelineInfo("name", "root")
     driver = ImageExampleGen.DRIVER_CLASS(None)  # type: ignore[arg-type]  # needs no metadata here
     return driver.resolve_exec_properties(
@@ -373,6 +381,71 @@ def test_the_executor_takes_what_the_driver_resolved_even_if_a_span_comes_later(
     resolved_later = drive(spans, input_config(**PATTERNS))
     assert b"span-02/v2/x/cat/1.jpg" in convert(resolved, tmp_path / "out")
     assert b"span-03/v1/x/cat/1.jpg" in convert(resolved_later, tmp_path / "later")
+
+
+# TFX's own driver, beside it ---------------------------------------------------------------------
+
+
+def run_as_pipeline(driver_class: type, properties: dict) -> driver_output_pb2.DriverOutput:
+    """What TFX's launcher gets, without the fingerprint, which is another by intent."""
+    examples = standard_artifacts.Examples()
+    examples.uri = "somewhere"
+    info = portable_data_types.ExecutionInfo(
+        exec_properties=dict(properties), output_dict={"examples": [examples]}
+    )
+    output = driver_class(None).run(info)
+    (described,) = output.output_artifacts["examples"].artifacts
+    for values in (output.exec_properties, described.custom_properties):
+        assert values.pop(utils.FINGERPRINT_PROPERTY_NAME).string_value
+    return output
+
+
+def run_in_notebook(driver_class: type, properties: dict, root: Path) -> types.Artifact:
+    """The artifact that TFX's interactive context gets, without the fingerprint."""
+    pipeline_info = data_types.PipelineInfo("name", str(root))
+    component_info = data_types.ComponentInfo("type", "id", pipeline_info)
+    driver = driver_class(None)
+    resolved = driver.resolve_exec_properties(dict(properties), pipeline_info, component_info)
+    channels = {"examples": types.Channel(type=standard_artifacts.Examples)}
+    made = driver._prepare_output_artifacts(
+        {}, channels, resolved, 7, pipeline_info, component_info
+    )
+    (examples,) = made.pop("examples")
+    assert not made
+    assert examples.mlmd_artifact.custom_properties.pop(utils.FINGERPRINT_PROPERTY_NAME)
+    assert Path(examples.uri).is_dir()
+    return examples.mlmd_artifact
+
+
+@pytest.mark.parametrize(
+    ("patterns", "range_config"),
+    [
+        ({}, None),
+        ({"train": "span-02/v2/x/*", "eval": "span-02/v2/y/*"}, None),
+        (PATTERNS, None),
+        (PATTERNS, range_config_pb2.StaticRange(start_span_number=1, end_span_number=1)),
+    ],
+    ids=["all files", "no spans", "latest span", "given span"],
+)
+def test_it_sets_what_tfx_sets(spans, tmp_path, patterns, range_config):
+    given = range_config and range_config_pb2.RangeConfig(static_range=range_config)
+    config = input_config(**patterns) if patterns else None
+    properties = properties_of(spans, config, given and proto_utils.proto_to_json(given))
+    theirs, ours = FileBasedDriver, ImageExampleGen.DRIVER_CLASS
+    assert run_as_pipeline(ours, properties) == run_as_pipeline(theirs, properties)
+    one, other = (run_in_notebook(d, properties, tmp_path / "root") for d in (ours, theirs))
+    assert one == other
+
+
+def test_a_range_without_spans_is_refused_as_tfx_refuses_it(base):
+    given = range_config_pb2.RangeConfig(static_range=range_config_pb2.StaticRange())
+    properties = properties_of(base, None, proto_utils.proto_to_json(given))
+    messages = []
+    for driver_class in (ImageExampleGen.DRIVER_CLASS, FileBasedDriver):
+        with pytest.raises(ValueError, match="Span or Date spec should be specified") as raised:
+            run_as_pipeline(driver_class, properties)
+        messages.append(str(raised.value))
+    assert messages[0] == messages[1]
 
 
 # What TFX's own driver stumbles over --------------------------------------------------------------

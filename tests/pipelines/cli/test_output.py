@@ -1,45 +1,35 @@
-"""What is printed on a terminal (a real one, by `pty`), and in a pipe."""
+"""What is printed on a terminal, and in a pipe."""
 
-import os
-import pty
+import contextlib
+import importlib
 import subprocess
 import sys
 
 import pytest
+from click.testing import CliRunner
+
+from pipelines.cli.app import COMMANDS, app
+from tests.terminals import on_a_terminal
+from trainer_utils.dataset import files
 
 PROGRESS = """
+import sys, time
 from pipelines.cli import output
-from pipelines.cli.output import show_progress
-output._PATIENCE_SECONDS = {patience}
-with show_progress("Verifying") as advance:
+from trainer_utils import step_display
+step_display.PATIENCE_SECONDS = {patience}
+output._LINE_SECONDS = {line}
+with output.show_progress("Verifying") as advance:
     for _ in range(4):
         advance(25, 100)
+    while {patience} == 0 and sys.stderr.isatty() and step_display._DISPLAY._progress is None:
+        time.sleep(0.01)
 print("done")
 """
 
 
-def on_a_terminal(*command):
-    """The exit status of a process whose stdout and stderr are a terminal, and what it printed."""
-    leader, follower = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60"}
-    environment.pop("NO_COLOR", None)
-    with subprocess.Popen(
-        command, stdin=follower, stdout=follower, stderr=follower, env=environment
-    ) as process:
-        os.close(follower)
-        printed = b""
-        try:
-            while block := os.read(leader, 1 << 16):
-                printed += block
-        except OSError:  # how Linux ends a terminal that nobody has open any more
-            pass
-    os.close(leader)
-    return process.returncode, printed.decode()
-
-
 @pytest.mark.parametrize(("patience", "is_shown"), [(0, True), (60, False)])
 def test_long_work_has_a_bar_on_a_terminal(patience, is_shown):
-    program = PROGRESS.format(patience=patience)
+    program = PROGRESS.format(patience=patience, line=60)
     status, printed = on_a_terminal(sys.executable, "-c", program)
     assert status == 0
     assert ("Verifying" in printed) == is_shown
@@ -48,9 +38,59 @@ def test_long_work_has_a_bar_on_a_terminal(patience, is_shown):
 
 
 def test_a_pipe_gets_no_bar():
-    program = PROGRESS.format(patience=0)
+    program = PROGRESS.format(patience=0, line=60)
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert (done.stdout, done.stderr) == (b"done\n", b"")
+
+
+def test_a_pipe_gets_a_plain_line_now_and_then():
+    program = PROGRESS.format(patience=0, line=0)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"done\n"
+    said = [f"Verifying: {share}% after 0 s\n" for share in (25, 50, 75, 100)]
+    assert done.stderr.decode() == "".join(said)
+
+
+def test_no_command_is_without_progress():
+    for module in {module for module, _ in COMMANDS.values()}:
+        assert hasattr(importlib.import_module(f"pipelines.cli.{module}"), "show_progress"), module
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["inspect", "DATASET"],
+        ["show", "DATASET"],
+        ["diff", "DATASET", "DATASET"],
+        ["audit", "DATASET"],
+        ["plan", "DATASET", "--batch-size", "4"],
+        ["doctor", "DATASET"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_work_of_a_command_is_within_its_progress(whole_dataset, monkeypatch, arguments):
+    opened = []
+    shown = []
+
+    @contextlib.contextmanager
+    def record(label):
+        shown.append(label)
+        yield lambda amount, total: None
+        shown.append("end")
+
+    def open_dataset(*given, **options):
+        opened.append(len(shown) % 2 == 1)
+        return original(*given, **options)
+
+    original = files.find_layout
+    module = importlib.import_module(f"pipelines.cli.{COMMANDS[arguments[0]][0]}")
+    monkeypatch.setattr(module, "show_progress", record)
+    monkeypatch.setattr(files, "find_layout", open_dataset)
+    given = [str(whole_dataset) if part == "DATASET" else part for part in arguments]
+    result = CliRunner().invoke(app, given)
+    assert result.exit_code == 0, result.output
+    assert opened
+    assert all(opened)
 
 
 def test_tables_are_painted_on_a_terminal_and_plain_in_a_pipe(whole_dataset):

@@ -12,7 +12,17 @@ HEAVY = ("tensorflow", "tfx", "apache_beam", "keras", "ml_metadata")
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--help"], ["convert", "--help"], ["inspect", "DATASET"], ["verify", "DATASET"], ["doctor"]],
+    [
+        ["--help"],
+        ["convert", "--help"],
+        ["inspect", "DATASET"],
+        ["show", "DATASET"],
+        ["verify", "DATASET"],
+        ["diff", "DATASET", "DATASET"],
+        ["audit", "DATASET"],
+        ["plan", "DATASET", "--batch-size", "4"],
+        ["doctor"],
+    ],
     ids=" ".join,
 )
 def test_what_needs_no_tensorflow_does_not_import_it(whole_dataset, run_cli, tmp_path, arguments):

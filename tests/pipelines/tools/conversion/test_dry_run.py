@@ -67,7 +67,7 @@ def test_a_dry_run_does_without_tfx(pictures, tmp_path, command):
         f"sys.argv = ['tfx-shards', 'convert', *{arguments!r}, '--dry-run']\n"
         "try:\n    main()\n"
         "except SystemExit as error:\n    assert not error.code, error.code\n"
-        "print('heavy:', *({'tfx', 'tensorflow', 'ml_metadata'} & {*sys.modules}))\n"
+        "print('heavy:', *({'tfx', 'tensorflow', 'apache_beam', 'ml_metadata'} & {*sys.modules}))\n"
     )
     ran = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=300, check=False

@@ -1,0 +1,157 @@
+"""Where long work is, on a terminal: a line for each step of this process, one under the other.
+
+    with show_step("Verifying") as step:
+        step.update(4096, total=total_bytes)
+
+Nothing is shown of a step that is over at once, nor where stderr is no terminal. The lines
+go away with their steps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # rich takes 50 ms, which short steps do without
+    from rich.progress import Progress, TaskID
+
+__all__ = ["Step", "show_step"]
+
+PATIENCE_SECONDS = 0.3
+_REFRESHES = 4  # a second: drawing takes a millisecond from the work
+
+
+class Step:
+    """A step that is going on.
+
+    Args:
+        label: what is being done; it is shown as it is, and must not come from data.
+    """
+
+    def __init__(self, label: str) -> None:
+        self._label, self._note = label, ""
+        self._done = 0.0
+        self._total: float | None = None
+        self._bar: tuple[Progress, TaskID] | None = None
+
+    def update(self, done: float, total: float | None = None, *, note: str = "") -> None:
+        """Says how far it is.
+
+        Args:
+            done: of `total`, in any unit.
+            total: None where it is not known.
+            note: to stand behind the bar, such as `53 MB/s`.
+        """
+        self._done, self._total, self._note = done, total, note
+        self._draw()
+
+    def attach(self, progress: Progress) -> None:
+        """Gives it a line."""
+        self._bar = progress, progress.add_task(self._label, total=None, note="")
+        self._draw()
+
+    def _draw(self) -> None:
+        if self._bar is not None:
+            progress, task = self._bar
+            progress.update(task, completed=self._done, total=self._total, note=self._note)
+
+    def detach(self) -> None:
+        """Takes its line away."""
+        if self._bar is not None:
+            progress, task = self._bar
+            self._bar = None
+            progress.remove_task(task)
+
+
+class _Display:
+    """The lines of this process. A terminal takes one live display, so all steps share it."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._steps: list[Step] = []
+        self._progress: Progress | None = None
+        self._timer: threading.Timer | None = None
+
+    def add(self, step: Step) -> None:
+        with self._lock:
+            self._steps.append(step)
+            if self._progress is not None:
+                step.attach(self._progress)
+            elif self._timer is None:
+                self._timer = threading.Timer(PATIENCE_SECONDS, self._start)
+                self._timer.daemon = True
+                self._timer.start()
+
+    def remove(self, step: Step) -> None:
+        with self._lock:
+            self._steps.remove(step)
+            if self._steps:
+                step.detach()
+                return
+            if self._timer is not None:
+                self._timer.cancel()
+            if self._progress is not None:
+                self._progress.stop()
+            self._timer = self._progress = None
+
+    def _start(self) -> None:
+        progress = _make_progress()
+        with self._lock:
+            if self._timer is not threading.current_thread():  # all is over meanwhile
+                return
+            self._progress = progress
+            for step in self._steps:
+                step.attach(progress)
+            progress.start()
+
+
+def _make_progress() -> Progress:
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        SpinnerColumn,
+        Task,
+        TaskProgressColumn,
+        TextColumn,
+    )
+
+    class KnownBar(BarColumn):
+        def render(self, task: Task) -> Any:
+            return "" if task.total is None else super().render(task)
+
+    return Progress(
+        SpinnerColumn(),
+        TextColumn("{task.description}", markup=False),
+        KnownBar(),
+        TaskProgressColumn(),
+        TextColumn("{task.fields[note]}", markup=False),
+        console=Console(stderr=True),
+        refresh_per_second=_REFRESHES,
+        transient=True,
+        redirect_stdout=False,
+    )
+
+
+_DISPLAY = _Display()
+
+
+@contextlib.contextmanager
+def show_step(label: str) -> Iterator[Step]:
+    """Shows a step on a terminal until the block ends.
+
+    Args:
+        label: what is being done.
+    """
+    step = Step(label)
+    if not sys.stderr.isatty():
+        yield step
+        return
+    _DISPLAY.add(step)
+    try:
+        yield step
+    finally:
+        _DISPLAY.remove(step)
