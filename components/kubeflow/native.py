@@ -40,6 +40,7 @@ __all__ = [
 ]
 
 _VERSION = "input_version"
+_READ_BY_NAME = ("exclude", "relabel", "add")  # files and datasets of which Kubeflow knows nothing
 _SIDES = {
     dsl.Input[dsl.Artifact].__metadata__[0]: "inputs",
     dsl.Output[dsl.Artifact].__metadata__[0]: "outputs",
@@ -62,6 +63,8 @@ class _Component(ContainerComponent):
         else:
             task.container_spec.image = default_image()
         if _VERSION in (self.component_spec.inputs or {}) and not given.get(_VERSION):
+            task.set_caching_options(False)
+        if any(given.get(name) for name in _READ_BY_NAME):
             task.set_caching_options(False)
         return task
 

@@ -36,6 +36,7 @@ from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, survey_shard
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.spelling import check_names
 
 __all__ = [
@@ -270,7 +271,11 @@ class BalancePlan:
 
     def to_json(self) -> str:
         """The same as JSON, ending with a newline."""
-        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    def to_dict(self) -> JsonObject:
+        """The same as plain JSON types."""
+        return dataclasses.asdict(self)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [_COLUMNS]
