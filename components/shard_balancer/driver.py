@@ -8,7 +8,9 @@ import hashlib
 import json
 from typing import Any
 
-from tfx.orchestration.portable import base_driver, data_types
+from tfx.dsl.components.base import base_driver
+from tfx.orchestration.portable import base_driver as portable_driver
+from tfx.orchestration.portable import data_types
 from tfx.proto.orchestration import driver_output_pb2
 
 from components.shard_balancer.settings import BalancerSettings
@@ -21,8 +23,13 @@ __all__ = ["FINGERPRINT", "ChangesDriver", "fingerprint_of_changes"]
 FINGERPRINT = "changes_fingerprint"
 
 
-class ChangesDriver(base_driver.BaseDriver):
+class ChangesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
     """Adds the fingerprint of what the settings name to the execution properties."""
+
+    # TFX checks that it is of the first kind, and runs the second.
+    def __init__(self, metadata_handler: Any) -> None:
+        base_driver.BaseDriver.__init__(self, metadata_handler)
+        portable_driver.BaseDriver.__init__(self, metadata_handler)
 
     def run(  # noqa: D102
         self, execution_info: data_types.ExecutionInfo

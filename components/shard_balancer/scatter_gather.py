@@ -302,6 +302,7 @@ def gather_task(
             checks.append(pool.submit(verify_shard, shards[-1], uri=uri, block_bytes=block_bytes))
         for check in checks:
             check.result()
+    assert next(chunks, None) is None  # and so all was read, even of a split that loses all of it
     return shards
 
 
