@@ -306,7 +306,8 @@ class ShardBalancer(BaseBeamComponent):
 
     Every record is moved byte for byte, in its frame; every checksum is checked on the way, and
     the new shards are read back. What goes in comes out, by count and by an order-free checksum.
-    `components.shard_balancer.plan` says what would be done.
+    Records may be left out, relabelled, or kept by a condition, and further datasets added; all
+    that is counted. `components.shard_balancer.plan` says what would be done.
 
     Outputs:
         balanced_examples: TFX's `Examples`, and a Datum dataset.
@@ -324,6 +325,11 @@ class ShardBalancer(BaseBeamComponent):
         seed: int | RuntimeParameter = 0,
         compression: str | RuntimeParameter = "none",
         memory_bytes: int | RuntimeParameter = 1073741824,
+        exclude: str | Sequence[str] | RuntimeParameter | None = None,
+        relabel: str | Mapping[str, str | int | float] | RuntimeParameter | None = None,
+        where: str | RuntimeParameter | None = None,
+        add: Sequence[str] | RuntimeParameter | None = None,
+        keep_shards: bool | RuntimeParameter = False,
     ) -> None:
         """Makes the component.
 
@@ -349,6 +355,16 @@ class ShardBalancer(BaseBeamComponent):
             memory_bytes: memory that a worker may use (below 64 MiB it takes some more than that);
                 a split that is larger goes through temporary files beside the output. Planning by
                 bytes or by class takes some 40 bytes a record of its own. At least 1 MiB.
+            exclude: records to leave out: a list of names (`filename`, `id` or `record_id`), or the
+                path of a file with one a line. Records of `add` stay, so that one can be replaced
+                by another of its name. A million names take some 300 MB in each worker.
+            relabel: new labels: values by name, or the path of a CSV that begins with `name,label`.
+                Another feature's name in place of `label` changes that feature.
+            where: a condition on features that a record must meet to stay, such as `label !=
+                'unknown' and height >= 64`.
+            add: further datasets, by their uris, whose records come after those of `examples`.
+            keep_shards: True: shards stay as they are, as hard links or copies; only those with a
+                changed record are written again, and nothing is balanced or shuffled.
 
         Raises:
             ConfigError: a setting is not allowed.

@@ -33,6 +33,7 @@ COMPRESSIONS = ("none", "gzip")
 ExecProperties: TypeAlias = dict[str, Any]
 """Execution properties by name: int, float, str or None, or what only a run will fill in."""
 
+_JSON_STARTS = ('"', "[", "{")
 _WIDTH = 92  # of a docstring's line, without its indentation
 
 # What TFX puts in a value's place until the run, by module.
@@ -109,6 +110,8 @@ def _to_property(one: Setting, value: Any) -> Any:
 
 def _from_property(one: Setting, value: Any) -> Any:
     if one.is_collection and isinstance(value, str):
+        if str in one.kinds and not value.startswith(_JSON_STARTS):
+            return value  # a text that did not pass through `_to_property`: a run's parameter
         try:
             return json.loads(value)
         except ValueError as error:

@@ -250,6 +250,11 @@ def shard_balancer(
     seed: int = 0,
     compression: str = "none",
     memory_bytes: int = 1073741824,
+    exclude: str = "",
+    relabel: str = "",
+    where: str = "",
+    add: list = [],
+    keep_shards: bool = False,
 ) -> PipelineTask:
     """Writes datasets anew, as one in shards of equal size and in random order.
 
@@ -280,6 +285,16 @@ def shard_balancer(
         memory_bytes: memory that a worker may use (below 64 MiB it takes some more than that);
             a split that is larger goes through temporary files beside the output. Planning by
             bytes or by class takes some 40 bytes a record of its own. At least 1 MiB.
+        exclude: records to leave out: a list of names (`filename`, `id` or `record_id`), or the
+            path of a file with one a line. Records of `add` stay, so that one can be replaced
+            by another of its name. A million names take some 300 MB in each worker.
+        relabel: new labels: values by name, or the path of a CSV that begins with `name,label`.
+            Another feature's name in place of `label` changes that feature.
+        where: a condition on features that a record must meet to stay, such as `label !=
+            'unknown' and height >= 64`.
+        add: further datasets, by their uris, whose records come after those of `examples`.
+        keep_shards: True: shards stay as they are, as hard links or copies; only those with a
+            changed record are written again, and nothing is balanced or shuffled.
 
     Returns:
         balanced_examples: the dataset.

@@ -45,6 +45,7 @@ __all__ = [
 ]
 
 _VERSION = "input_version"
+_READ_BY_NAME = ("exclude", "relabel", "add")  # files and datasets of which Kubeflow knows nothing
 _SIDES = {
     dsl.Input[dsl.Artifact].__metadata__[0]: "inputs",
     dsl.Output[dsl.Artifact].__metadata__[0]: "outputs",
@@ -72,6 +73,8 @@ class _Component(ContainerComponent):
         task = super(_Component, made).__call__(*arguments, **given)
         reads_raw = _VERSION in (self.component_spec.inputs or {}) and not given.get(_VERSION)
         if not is_local and (reads_raw or self.is_always_run):
+            task.set_caching_options(False)
+        if any(given.get(name) for name in _READ_BY_NAME):
             task.set_caching_options(False)
         return task
 

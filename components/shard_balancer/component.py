@@ -12,6 +12,7 @@ from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import channel_utils, standard_artifacts
 
 from components.common.component import examples_channel, parameters_of, takes_settings
+from components.shard_balancer.driver import ChangesDriver
 from components.shard_balancer.executor import Executor
 from components.shard_balancer.settings import BalancerSettings
 
@@ -31,7 +32,8 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
 
     Every record is moved byte for byte, in its frame; every checksum is checked on the way, and
     the new shards are read back. What goes in comes out, by count and by an order-free checksum.
-    `components.shard_balancer.plan` says what would be done.
+    Records may be left out, relabelled, or kept by a condition, and further datasets added; all
+    that is counted. `components.shard_balancer.plan` says what would be done.
 
     Outputs:
         balanced_examples: TFX's `Examples`, and a Datum dataset.
@@ -39,6 +41,7 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
 
     SPEC_CLASS = ShardBalancerSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
+    DRIVER_CLASS = ChangesDriver  # type: ignore[assignment]  # it is both kinds that TFX has
 
     @takes_settings(BalancerSettings)
     def __init__(

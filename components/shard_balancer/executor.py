@@ -3,17 +3,16 @@
 import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import Any
 
+import apache_beam as beam
 from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.fingerprint import combine_facts
-<<<<<<< HEAD
 from components.common.lineage import make_origin
-=======
 from components.common.progress import Work, show_progress
->>>>>>> commands
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.settings import ExecProperties
 from components.common.summaries import (
@@ -23,11 +22,25 @@ from components.common.summaries import (
     working_folder,
 )
 from components.common.worker_errors import raise_reported_error
+from components.shard_balancer.changes import (
+    Changes,
+    Tally,
+    check_matches,
+    describe_changes,
+    store_changes,
+)
 from components.shard_balancer.inputs import Inputs, check_apart, open_inputs
-from components.shard_balancer.planning import SplitPlan, needs_survey, plan_split
+from components.shard_balancer.kept_shards import KeptSplit, plan_kept_split
+from components.shard_balancer.planning import (
+    SplitPlan,
+    changes_of,
+    needs_survey,
+    plan_split,
+    total_tally,
+)
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, StoredSurveys, SurveyShards
-from components.shard_balancer.transforms import STEPS, BalanceSplits
+from components.shard_balancer.transforms import STEPS, BalanceSplits, KeepShards
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard, combine_checksums
 from trainer_utils.format.json_text import Json, JsonObject
@@ -62,22 +75,27 @@ class Executor(LocalFirstBeamExecutor):
         given = input_dict["examples"]
         artifact = artifact_utils.get_single_instance(output_dict["balanced_examples"])
         settings = BalancerSettings.from_properties(exec_properties)
-        check_apart([examples.uri for examples in given], artifact.uri)
-        inputs = open_inputs([examples.uri for examples in given])
+        uris = [*(examples.uri for examples in given), *settings.add]
+        check_apart(uris, artifact.uri)
+        inputs = open_inputs(uris)
         settings.check_splits(list(inputs.shards))
+        changes = changes_of(inputs, settings)
         start_working(artifact.uri)
-        surveys = self._survey(inputs, settings, artifact.uri)
+        key = None if changes is None else store_changes(changes, working_folder(artifact.uri))
+        surveys = self._survey(inputs, settings, artifact.uri, key)
+        tallies = {split: total_tally(surveys.get(split, ())) for split in inputs.shards}
+        if changes is not None:
+            check_matches(changes, _total(tallies))
         plans = [_plan(inputs, split, surveys, settings, artifact.uri) for split in inputs.shards]
         with (
             show_progress(artifact.uri, _work_of(plans), unit="records"),
             self._make_beam_pipeline() as pipeline,
         ):
-            pipeline | BalanceSplits(
-                plans, uri=artifact.uri, settings=settings, infer=inputs.without_features
-            )
+            pipeline | _move(inputs, plans, settings, artifact.uri, key)
         summaries = _read_summaries(artifact.uri)
-        check_finished(artifact.uri, [f"gather-{t.key}" for plan in plans for t in plan.tasks])
-        manifest = _manifest(inputs, plans, summaries, settings)
+        check_finished(artifact.uri, [part for plan in plans for part in plan.parts])
+        config = _config(inputs, len(given), settings, changes, _total(tallies))
+        manifest = _manifest(inputs, plans, summaries, tallies, config)
         describe_artifact(
             artifact,
             manifest,
@@ -98,15 +116,17 @@ class Executor(LocalFirstBeamExecutor):
         )
 
     def _survey(
-        self, inputs: Inputs, settings: BalancerSettings, uri: str
+        self, inputs: Inputs, settings: BalancerSettings, uri: str, changes_key: str | None
     ) -> dict[str, Sequence[ShardSurvey]]:
         """Surveys of the shards of those splits that need them."""
         splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
-        shards = [item.shard for split in splits for item in inputs.shards[split]]
+        shards = [item for split in splits for item in inputs.shards[split]]
         if not shards:
             return {}
         with self._make_beam_pipeline() as pipeline:
-            pipeline | SurveyShards(shards, uri=uri, stratify_by=settings.stratify_by)
+            pipeline | SurveyShards(
+                shards, uri=uri, stratify_by=settings.stratify_by, changes_key=changes_key
+            )
         _read_summaries(uri)  # raises what a worker met
         firsts = itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)
         return {
@@ -115,10 +135,13 @@ class Executor(LocalFirstBeamExecutor):
         }
 
 
-def _work_of(plans: Sequence[SplitPlan]) -> dict[str, Work]:
+def _work_of(plans: Sequence[SplitPlan | KeptSplit]) -> dict[str, Work]:
     """What each summary stands for; bytes are counted where they are read from the inputs."""
     work: dict[str, Work] = {}
     for plan in plans:
+        if isinstance(plan, KeptSplit):
+            work |= {step.part: Work(step.records, step.bytes) for step in plan.steps}
+            continue
         sizes = {group.key: sum(s.shard.bytes for _, _, s in group.shards) for group in plan.groups}
         if not plan.is_one_pass:
             work |= {f"scatter-{key}": Work(0, size) for key, size in sizes.items()}
@@ -141,8 +164,10 @@ def _plan(
     surveys: Mapping[str, Sequence[ShardSurvey]],
     settings: BalancerSettings,
     uri: str,
-) -> SplitPlan:
+) -> SplitPlan | KeptSplit:
     """A split's plan, the table of places laid down where workers find it."""
+    if settings.keep_shards:
+        return plan_kept_split(split, inputs.shards[split], surveys.get(split), settings)
     path = join(working_folder(uri), f"places-{split}")
     plan = plan_split(split, inputs.shards[split], surveys.get(split), settings, places_path=path)
     if plan.table is None:
@@ -152,28 +177,80 @@ def _plan(
     return dataclasses.replace(plan, table=None)
 
 
-def _manifest(
+def _move(
     inputs: Inputs,
-    plans: Sequence[SplitPlan],
-    summaries: Sequence[Mapping[str, Json]],
+    plans: Sequence[SplitPlan | KeptSplit],
     settings: BalancerSettings,
-) -> Manifest:
-    order = {plan.layout.split: place for place, plan in enumerate(plans)}
-    entries = [entry for summary in summaries for entry in summary.get("shards", ())]
-    shards = sorted(map(Shard.from_entry, entries), key=lambda s: (order[s.split], s.path))
+    uri: str,
+    changes_key: str | None,
+) -> beam.PTransform[Any, Any]:
+    """What writes the shards. Lists of names stay behind: workers find them in the folder."""
+    plain = dataclasses.replace(settings, exclude=None, relabel=None)
+    shared: dict[str, Any] = {
+        "uri": uri,
+        "settings": plain,
+        "infer": inputs.without_features,
+        "changes_key": changes_key,
+    }
+    if settings.keep_shards:
+        return KeepShards([plan for plan in plans if isinstance(plan, KeptSplit)], **shared)
+    return BalanceSplits([plan for plan in plans if isinstance(plan, SplitPlan)], **shared)
+
+
+def _total(tallies: Mapping[str, Tally]) -> Tally:
+    total = Tally()
+    for tally in tallies.values():
+        total.merge(tally)
+    return total
+
+
+def _config(
+    inputs: Inputs,
+    num_given: int,
+    settings: BalancerSettings,
+    changes: Changes | None,
+    tally: Tally,
+) -> JsonObject:
+    """The settings that shaped the outcome: of files and datasets, digests; of changes, any."""
     config = dataclasses.asdict(settings)
     del config["memory_bytes"]  # it changes the way, not the outcome
-    found = {plan.layout.split: plan.layout.num_records for plan in plans}
+    for name in ("exclude", "relabel", "where", "add"):
+        del config[name]
+    if not config["keep_shards"]:
+        del config["keep_shards"]
+    if settings.add:
+        config["add"] = [source.digest for source in inputs.sources[num_given:]]
+    return config if changes is None else config | describe_changes(changes, tally)
+
+
+def _manifest(
+    inputs: Inputs,
+    plans: Sequence[SplitPlan | KeptSplit],
+    summaries: Sequence[Mapping[str, Json]],
+    tallies: Mapping[str, Tally],
+    config: Mapping[str, Json],
+) -> Manifest:
+    order = {plan.split: place for place, plan in enumerate(plans)}
+    entries = [entry for summary in summaries for entry in summary.get("shards", ())]
+    shards = sorted(map(Shard.from_entry, entries), key=lambda s: (order[s.split], s.path))
+    planned = {plan.split: plan.num_records for plan in plans}
     written = {split: sum(s.records for s in shards if s.split == split) for split in order}
-    if written != found:
-        raise DatasetError(f"records: expected {found} as in {inputs.name}, wrote {written}")
+    if written != planned:
+        raise DatasetError(f"records: expected {planned} as in {inputs.name}, wrote {written}")
+    relabelled = sum(tally.relabelled for tally in tallies.values())
     manifest = Manifest(
         shards=tuple(shards),
-        accounting={split: Accounting(found=n, written=n) for split, n in written.items()},
+        accounting={
+            split: Accounting(
+                found=n + tallies[split].skipped, written=n, skipped=tallies[split].skipped
+            )
+            for split, n in written.items()
+        },
         producer="ShardBalancer",
         config=config,
         input_fingerprint=_fingerprint(inputs, summaries),
-        label_counts=inputs.label_counts,
+        label_counts=_label_counts(inputs, tallies),
+        conversions={"RELABELLED": relabelled} if relabelled else {},
         versions=package_versions(),
     )
     _check_content(inputs, manifest, summaries)
@@ -194,11 +271,38 @@ def _fingerprint(inputs: Inputs, summaries: Sequence[Mapping[str, Json]]) -> str
     return combine_facts(facts)
 
 
-def _read(summaries: Sequence[Mapping[str, Json]]) -> dict[tuple[str, int], int]:
-    """The checksum of what was read, by split and number of the input."""
+def _label_counts(inputs: Inputs, tallies: Mapping[str, Tally]) -> Mapping[str, Mapping[str, int]]:
+    """How often each label occurs now: of the feature that the inputs have counted before."""
+    before = inputs.label_counts
+    if all(tally.is_unchanged for tally in tallies.values()):
+        return before
+    counts: dict[str, dict[str, int]] = {}
+    for split, tally in tallies.items():
+        names = inputs.vocabularies
+        said = before.get(split, {})
+        features = [f for f, found in tally.before.items() if _named(found, names.get(f)) == said]
+        if not features and said:
+            return {}
+        if features:
+            counts[split] = _named(tally.after.get(features[0], {}), names.get(features[0]))
+    return {split: of for split, of in counts.items() if of}
+
+
+def _named(counts: Mapping[int, int], names: Sequence[str] | None) -> dict[str, int]:
+    known = range(len(names or ()))
+    return {
+        names[value] if names and value in known else str(value): count
+        for value, count in counts.items()
+    }
+
+
+def _read(
+    summaries: Sequence[Mapping[str, Json]], kind: str = "content"
+) -> dict[tuple[str, int], int]:
+    """The checksum of what was read, or `kept` of it, by split and number of the input."""
     sums: dict[tuple[str, int], int] = {}
     for summary in summaries:
-        for source, content in summary.get("content", {}).items():
+        for source, content in summary.get(kind, {}).items():
             key = summary["split"], int(source)
             sums[key] = combine_checksums([sums.get(key, 0), content])
     return sums
@@ -219,8 +323,9 @@ def _check_content(
                     f"split {split!r}: expected records with checksum {said:016x} as its manifest "
                     f"says, got {got:016x} ({source.uri}). It was changed: write it again."
                 )
+    kept = _read(summaries, "kept")
     for split in manifest.splits:
-        wanted = combine_checksums(c for (s, _), c in read.items() if s == split)
+        wanted = combine_checksums(c for (s, _), c in kept.items() if s == split)
         if manifest.content_of(split) != wanted:
             raise DatasetError(
                 f"split {split!r}: expected the records that were read ({wanted:016x}), "

@@ -73,6 +73,20 @@ class Inputs:
         )
 
     @property
+    def known_features(self) -> dict[str, Feature]:
+        """The features of those that say theirs.
+
+        Raises:
+            DatasetError: as `features`.
+        """
+        known = {
+            f"{number}: {source.uri}": source.features
+            for number, source in enumerate(self.sources)
+            if source.says_features
+        }
+        return merge_features(known) if known else {}
+
+    @property
     def vocabularies(self) -> dict[str, Sequence[str]]:
         """Values by feature; an id means the same in all inputs that have it.
 

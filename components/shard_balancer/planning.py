@@ -11,14 +11,17 @@ train     3000   41234567       8        375-375  5150000-5160000       1
 import dataclasses
 import itertools
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from absl import logging
 
+from components.shard_balancer.changes import Changes, Tally, check_matches, read_changes
 from components.shard_balancer.inputs import Inputs, InputShard, open_inputs
+from components.shard_balancer.kept_shards import plan_kept_split
 from components.shard_balancer.layout import (
     Cells,
     SplitLayout,
@@ -33,9 +36,19 @@ from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, survey_shard
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.spelling import check_names
 
-__all__ = ["BalancePlan", "PlannedSplit", "SplitPlan", "needs_survey", "plan", "plan_split"]
+__all__ = [
+    "BalancePlan",
+    "PlannedSplit",
+    "SplitPlan",
+    "changes_of",
+    "needs_survey",
+    "plan",
+    "plan_split",
+    "total_tally",
+]
 
 Ints = npt.NDArray[np.int64]
 
@@ -61,6 +74,21 @@ class SplitPlan:
     table: Ints | None = dataclasses.field(default=None, repr=False)
 
     @property
+    def split(self) -> str:
+        """The split's name."""
+        return self.layout.split
+
+    @property
+    def num_records(self) -> int:
+        """Records that are written."""
+        return self.layout.num_records
+
+    @property
+    def parts(self) -> list[str]:
+        """The names of the parts of the work, each of which leaves a summary."""
+        return [f"gather-{task.key}" for task in self.tasks]
+
+    @property
     def is_one_pass(self) -> bool:
         """Whether the split fits into memory, so that it needs no temporary files."""
         return len(self.tasks) == 1 and len(self.tasks[0].bounds) == 2
@@ -69,6 +97,10 @@ class SplitPlan:
 def needs_survey(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
     """Whether planning a split takes more than what the datasets say of themselves."""
     shards = [item.shard for item in inputs.shards[split]]
+    if settings.changes_records:
+        return True
+    if settings.keep_shards:
+        return any(shard.records is None for shard in shards)
     if settings.balance == "bytes" or settings.stratify_by is not None:
         return True
     if any(shard.records is None or shard.is_gzip for shard in shards):
@@ -239,7 +271,11 @@ class BalancePlan:
 
     def to_json(self) -> str:
         """The same as JSON, ending with a newline."""
-        return json.dumps(dataclasses.asdict(self), indent=2) + "\n"
+        return json.dumps(self.to_dict(), indent=2) + "\n"
+
+    def to_dict(self) -> JsonObject:
+        """The same as plain JSON types."""
+        return dataclasses.asdict(self)
 
     def __str__(self) -> str:
         rows: list[tuple[str, ...]] = [_COLUMNS]
@@ -273,14 +309,28 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
     """
     check_names("plan", settings, [field.name for field in dataclasses.fields(BalancerSettings)])
     made = BalancerSettings(**settings)
-    inputs = open_inputs([examples] if isinstance(examples, str) else examples)
+    uris = [examples] if isinstance(examples, str) else examples
+    inputs = open_inputs([*uris, *made.add])
     made.check_splits(list(inputs.shards))
-    return BalancePlan(splits=tuple(_planned(inputs, split, made) for split in inputs.shards))
+    changes = changes_of(inputs, made)
+    surveys = {
+        split: [
+            survey_shard(item, stratify_by=made.stratify_by, changes=changes) for item in shards
+        ]
+        for split, shards in inputs.shards.items()
+    }
+    if changes is not None:
+        check_matches(changes, total_tally(chain.from_iterable(surveys.values())))
+    planned = (_planned(inputs, split, surveys[split], made) for split in inputs.shards)
+    return BalancePlan(splits=tuple(planned))
 
 
-def _planned(inputs: Inputs, split: str, settings: BalancerSettings) -> PlannedSplit:
+def _planned(
+    inputs: Inputs, split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
+) -> PlannedSplit:
     shards = inputs.shards[split]
-    surveys = [survey_shard(item.shard, stratify_by=settings.stratify_by) for item in shards]
+    if settings.keep_shards:
+        return _planned_as_kept(split, shards, surveys, settings)
     needed = surveys if needs_survey(inputs, split, settings) else None
     made = plan_split(split, shards, needed, settings)
     layout = made.layout
@@ -300,3 +350,50 @@ def _planned(inputs: Inputs, split: str, settings: BalancerSettings) -> PlannedS
         passes=1 if made.is_one_pass else 2,
         temporary_bytes=0 if made.is_one_pass else num_bytes + 8 * layout.num_records,
     )
+
+
+def _planned_as_kept(
+    split: str,
+    shards: Sequence[InputShard],
+    surveys: Sequence[ShardSurvey],
+    settings: BalancerSettings,
+) -> PlannedSplit:
+    made = plan_kept_split(split, shards, surveys, settings)
+    sizes = {survey_of: survey.index.framed_bytes for survey_of, survey in enumerate(surveys)}
+    written = [step for step in made.steps if step.name is not None]
+    shard_bytes = tuple(sizes.get(step.number, 0) for step in written)
+    return PlannedSplit(
+        split=split,
+        records=made.num_records,
+        bytes=sum(shard_bytes),
+        shard_records=tuple(step.records for step in written),
+        shard_bytes=shard_bytes,
+        passes=1,
+        temporary_bytes=0,
+    )
+
+
+def changes_of(inputs: Inputs, settings: BalancerSettings) -> Changes | None:
+    """What the settings change of these inputs' records; None: nothing.
+
+    Raises:
+        ConfigError: a file that they name cannot be read or is malformed, or names what the inputs
+            do not have.
+    """
+    return read_changes(
+        settings,
+        features=inputs.known_features,
+        knows_all=not inputs.without_features,
+        vocabularies=inputs.vocabularies,
+        counts_labels=bool(inputs.label_counts),
+        first_added=len(inputs.sources) - len(settings.add),
+    )
+
+
+def total_tally(surveys: Iterable[ShardSurvey]) -> Tally:
+    """What becomes of the records of all shards that were surveyed."""
+    total = Tally()
+    for survey in surveys:
+        if survey.tally is not None:
+            total.merge(survey.tally)
+    return total

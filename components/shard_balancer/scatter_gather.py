@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from components.common.summaries import working_folder
+from components.shard_balancer.changes import Changes, Tally
 from components.shard_balancer.inputs import InputShard
 from components.shard_balancer.layout import SplitLayout, Task
 from components.shard_balancer.records import Chunk, PlacedRecords
@@ -43,6 +44,7 @@ __all__ = [
     "RunPart",
     "ShardGroup",
     "gather_task",
+    "read_changed",
     "read_group",
     "read_groups",
     "read_part",
@@ -89,10 +91,12 @@ class Reading:
 
     Args:
         content: the order-free checksum of the records, by number of the input they are of.
+        kept: the same of the records as they go on, of which some may be changed or left out.
         facts: what their features are, by number of an input that does not say.
     """
 
     content: dict[int, int] = dataclasses.field(default_factory=dict)
+    kept: dict[int, int] = dataclasses.field(default_factory=dict)
     facts: dict[int, DatasetFacts] = dataclasses.field(default_factory=dict)
 
     @classmethod
@@ -102,20 +106,66 @@ class Reading:
 
     def merge(self, other: "Reading", *, where: str) -> None:
         """Adds what another thread read; `where` goes into the error where facts differ."""
-        for source, content in other.content.items():
-            self.content[source] = combine_checksums([self.content.get(source, 0), content])
+        for mine, others in ((self.content, other.content), (self.kept, other.kept)):
+            for source, content in others.items():
+                mine[source] = combine_checksums([mine.get(source, 0), content])
         for source, facts in other.facts.items():
             self.facts[source].merge(facts, where=where)
 
+    def add(self, source: int, read: RecordBlock, kept: RecordBlock) -> None:
+        """Takes in a block of an input, as it was read and as it goes on."""
+        content = _content(read)
+        going_on = content if kept is read else _content(kept)
+        for sums, more in ((self.content, content), (self.kept, going_on)):
+            sums[source] = combine_checksums([sums.get(source, 0), more])
+
+
+def read_changed(
+    given: InputShard,
+    reading: Reading,
+    changes: Changes | None,
+    *,
+    block_bytes: int = BLOCK_BYTES,
+) -> Iterator[RecordBlock]:
+    """The verified blocks of a shard, as they go on; those of which nothing does are left out.
+
+    Args:
+        given: the shard.
+        reading: what was read is added to it, and to its facts of an input where it has some.
+        changes: what is to be changed; None: nothing.
+        block_bytes: about how much is read at a time.
+
+    Raises:
+        CorruptShardError: the shard is damaged.
+    """
+    source, shard = given.source, given.shard
+    tally = Tally()  # the survey has counted the same
+    index = read_index(shard) if shard.index_path is not None else None
+    for block in read_shard_blocks(shard.path, block_bytes=block_bytes, index=index):
+        kept = block
+        if changes is not None:
+            kept = changes.apply(block, tally, path=shard.path, source=source)
+        reading.add(source, block, kept)
+        if not len(kept):
+            continue
+        if source in reading.facts:
+            reading.facts[source].add(kept, path=shard.path, takes_lists=False)
+        yield kept
+
 
 def read_group(
-    group: ShardGroup, reading: Reading, *, block_bytes: int = BLOCK_BYTES
+    group: ShardGroup,
+    reading: Reading,
+    *,
+    changes: Changes | None = None,
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[_Placed]:
     """The verified blocks of a group, each with its records' places.
 
     Args:
         group: the shards.
         reading: what was read is added to it, and to its facts of an input where it has some.
+        changes: what is to be changed of the records.
         block_bytes: about how much is read at a time.
 
     Raises:
@@ -123,38 +173,36 @@ def read_group(
         DatasetError: it has another number of records than was planned with.
     """
     for first, records, given in group.shards:
-        source, shard = given.source, given.shard
         number = first
-        index = read_index(shard) if shard.index_path is not None else None
-        for block in read_shard_blocks(shard.path, block_bytes=block_bytes, index=index):
+        for block in read_changed(given, reading, changes, block_bytes=block_bytes):
             stop = number + len(block)
             if stop > first + records:
                 number = stop
                 break
-            sums = reading.content.get(source, 0), _content(block)
-            reading.content[source] = combine_checksums(sums)
-            if source in reading.facts:
-                reading.facts[source].add(block, path=shard.path, takes_lists=False)
             yield block, group.layout.places(number, stop)
             number = stop
         if number != first + records:
             more = "more" if number > first + records else str(number - first)
             raise DatasetError(
-                f"shard {shard.path!r}: expected {records} records as the dataset says, "
+                f"shard {given.shard.path!r}: expected {records} records as the dataset says, "
                 f"got {more}. The dataset was changed: write it again.",
-                path=shard.path,
+                path=given.shard.path,
             )
 
 
 def read_groups(
-    groups: Sequence[ShardGroup], reading: Reading, *, block_bytes: int = BLOCK_BYTES
+    groups: Sequence[ShardGroup],
+    reading: Reading,
+    *,
+    changes: Changes | None = None,
+    block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[_Placed]:
     """Like `read_group`, for groups that fit into memory: several shards at a time, in order."""
     parts = [ShardGroup(group.layout, (item,)) for group in groups for item in group.shards]
     readings = [Reading.of(reading.facts) for _ in parts]
 
     def read(part: ShardGroup, own: Reading) -> list[_Placed]:
-        return list(read_group(part, own, block_bytes=block_bytes))
+        return list(read_group(part, own, changes=changes, block_bytes=block_bytes))
 
     # Reading and filling new memory are the system's work, at which threads help each other.
     with futures.ThreadPoolExecutor(_SHARDS_AT_ONCE) as pool:
@@ -170,6 +218,7 @@ def scatter_records(
     *,
     uri: str,
     memory_bytes: int,
+    changes: Changes | None = None,
     block_bytes: int = BLOCK_BYTES,
 ) -> Iterator[tuple[int, int, RunPart]]:
     """Writes a group as runs that are sorted by place.
@@ -180,13 +229,14 @@ def scatter_records(
         reading: what was read is added to it.
         uri: of the new dataset, in whose working folder the runs go.
         memory_bytes: of a run.
+        changes: what is to be changed of the records.
         block_bytes: about how much is read or joined at a time.
 
     Yields:
         For each bucket that a run has records of: number of task, number of bucket, part.
     """
     held = PlacedRecords()
-    for block, places in read_group(group, reading, block_bytes=block_bytes):
+    for block, places in read_group(group, reading, changes=changes, block_bytes=block_bytes):
         held.add(block, places)
         if held.held_bytes >= memory_bytes:
             yield from _write_run(held, tasks, uri, block_bytes)
@@ -252,6 +302,7 @@ def gather_task(
             checks.append(pool.submit(verify_shard, shards[-1], uri=uri, block_bytes=block_bytes))
         for check in checks:
             check.result()
+    assert next(chunks, None) is None  # and so all was read, even of a split that loses all of it
     return shards
 
 

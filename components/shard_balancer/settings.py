@@ -4,9 +4,11 @@ BalancerSettings(num_shards={"train": 8, "eval": 2})
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from components.common.settings import COMPRESSIONS, ComponentSettings
+from components.shard_balancer.condition import parse_condition
 from trainer_utils.format import ConfigError, num_shards_for
 from trainer_utils.format.settings import number, one_of, setting
 from trainer_utils.format.spelling import did_you_mean
@@ -30,6 +32,38 @@ def _feature(name: str, value: object) -> object:
     if not isinstance(value, str):
         raise ConfigError.of(name, value, allowed="a feature's name")
     return value
+
+
+def _names(name: str, value: Any) -> Any:
+    is_list = isinstance(value, (list, tuple))
+    if is_list and all(isinstance(one, str) and one for one in value):
+        return value
+    if not isinstance(value, str) or not value:
+        raise ConfigError.of(name, value, allowed="names, or the path of a file with one a line")
+    return value
+
+
+def _new_values(name: str, value: Any) -> Any:
+    is_table = isinstance(value, Mapping) and all(
+        isinstance(key, str)
+        and key
+        and isinstance(new, (str, int, float))
+        and not isinstance(new, bool)
+        for key, new in value.items()
+    )
+    if not is_table and (not isinstance(value, str) or not value):
+        raise ConfigError.of(name, value, allowed="values by name, or the path of a CSV of both")
+    return value
+
+
+def _uris(name: str, value: Any) -> Any:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) and v for v in value):
+        raise ConfigError.of(name, value, allowed="a list of uris of datasets")
+    return value
+
+
+def _condition(name: str, value: Any) -> str:
+    return parse_condition(value, setting=name).text
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -79,6 +113,34 @@ class BalancerSettings(ComponentSettings):
         "larger goes through temporary files beside the output. Planning by bytes or by class "
         "takes some 40 bytes a record of its own.",
     )
+    exclude: str | Sequence[str] | None = setting(
+        None,
+        _names,
+        "records to leave out: a list of names (`filename`, `id` or `record_id`), or the path of a "
+        "file with one a line. Records of `add` stay, so that one can be replaced by another of "
+        "its name. A million names take some 300 MB in each worker.",
+    )
+    relabel: str | Mapping[str, str | int | float] | None = setting(
+        None,
+        _new_values,
+        "new labels: values by name, or the path of a CSV that begins with `name,label`. Another "
+        "feature's name in place of `label` changes that feature.",
+    )
+    where: str | None = setting(
+        None,
+        _condition,
+        "a condition on features that a record must meet to stay, such as "
+        "`label != 'unknown' and height >= 64`.",
+    )
+    add: Sequence[str] = setting(
+        (), _uris, "further datasets, by their uris, whose records come after those of `examples`."
+    )
+    keep_shards: bool = setting(
+        False,
+        one_of(False, True),
+        "True: shards stay as they are, as hard links or copies; only those with a changed record "
+        "are written again, and nothing is balanced or shuffled.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -90,6 +152,31 @@ class BalancerSettings(ComponentSettings):
                 setting="stratify_by",
                 value=self.stratify_by,
             )
+
+        self._check_kept()
+
+    def _check_kept(self) -> None:
+        """Refuses what shards that stay as they are cannot be."""
+        others = {
+            "num_shards": None,
+            "shard_multiple": 1,
+            "balance": "records",
+            "stratify_by": None,
+        }
+        for name, default in others.items():
+            value = getattr(self, name)
+            if self.keep_shards and value != default:
+                raise ConfigError(
+                    f"keep_shards: expected False with {name}={value!r}, since shards that stay "
+                    "cannot be divided anew, got True",
+                    setting="keep_shards",
+                    value=True,
+                )
+
+    @property
+    def changes_records(self) -> bool:
+        """Whether some records are left out or get another label."""
+        return bool(self.exclude or self.relabel or self.where)
 
     @property
     def held_bytes(self) -> int:

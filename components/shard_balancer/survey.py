@@ -23,7 +23,9 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.common.summaries import check_shared, working_folder
 from components.common.worker_errors import report_errors
-from trainer_utils.dataset.opening import ShardFile
+from components.shard_balancer.changes import Changes, Tally, load_changes
+from components.shard_balancer.inputs import InputShard
+from trainer_utils.dataset.opening import check_count
 from trainer_utils.dataset.record_index import read_index
 from trainer_utils.dataset.shards import read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
@@ -40,27 +42,36 @@ _TFMD_TYPES = {"int": schema_pb2.INT, "string": schema_pb2.BYTES}
 
 @dataclasses.dataclass(frozen=True)
 class ShardSurvey:
-    """Of one input shard.
+    """Of one input shard, with what is to be changed of it.
 
     Args:
-        index: where its records lie.
+        index: where its records lie, of those that stay.
         classes: `(records,)`, the place of each record's class in `values`; None where classes
             were not asked for.
         values: the classes that occur, as text, in order of occurrence.
+        tally: what becomes of its records; None where nothing is changed.
     """
 
     index: RecordIndex
     classes: Lengths | None = None
     values: tuple[str, ...] = ()
+    tally: Tally | None = None
 
 
 class SurveyShards(beam.PTransform[PBegin, PCollection[None]]):
     """Surveys shards, and keeps each result as a file in the working folder of `uri`."""
 
-    def __init__(self, shards: Sequence[ShardFile], *, uri: str, stratify_by: str | None) -> None:
+    def __init__(
+        self,
+        shards: Sequence[InputShard],
+        *,
+        uri: str,
+        stratify_by: str | None,
+        changes_key: str | None = None,
+    ) -> None:
         super().__init__()
         self._shards = list(enumerate(shards))
-        self._fn = _SurveyFn(uri, stratify_by)
+        self._fn = _SurveyFn(uri, stratify_by, changes_key)
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         """The surveys are side effects; the output holds nothing."""
@@ -74,38 +85,52 @@ class SurveyShards(beam.PTransform[PBegin, PCollection[None]]):
 
 
 class _SurveyFn(beam.DoFn):
-    def __init__(self, uri: str, stratify_by: str | None) -> None:
-        self._uri, self._stratify_by = uri, stratify_by
+    def __init__(self, uri: str, stratify_by: str | None, changes_key: str | None) -> None:
+        self._uri, self._stratify_by, self._changes_key = uri, stratify_by, changes_key
 
-    def process(self, element: tuple[int, ShardFile]) -> None:
+    def process(self, element: tuple[int, InputShard]) -> None:
         check_shared(self._uri)
         number, shard = element
         with report_errors(self._uri, f"survey-{number:06d}"):
-            _write_survey(self._uri, number, survey_shard(shard, stratify_by=self._stratify_by))
+            changes = load_changes(working_folder(self._uri), self._changes_key)
+            survey = survey_shard(shard, stratify_by=self._stratify_by, changes=changes)
+            _write_survey(self._uri, number, survey)
 
 
-def survey_shard(shard: ShardFile, *, stratify_by: str | None = None) -> ShardSurvey:
+def survey_shard(
+    given: InputShard, *, stratify_by: str | None = None, changes: Changes | None = None
+) -> ShardSurvey:
     """Looks at one shard.
 
     Args:
-        shard: the file.
+        given: the shard.
         stratify_by: the feature whose values are the classes.
+        changes: what is to be changed of its records.
 
     Raises:
         CorruptShardError: it is damaged.
         DatasetError: it has another number of records than the dataset says, or an example has
             several classes.
     """
-    if stratify_by is None:
+    shard = given.shard
+    if stratify_by is None and changes is None:
         return ShardSurvey(read_index(shard))
-    reader = _ClassReader(stratify_by, shard.path)
+    reader = None if stratify_by is None else _ClassReader(stratify_by, shard.path)
+    tally = None if changes is None else Tally()
     lengths: list[Lengths] = [np.zeros(0, np.uint16)]
     classes: list[Lengths] = [np.zeros(0, np.uint16)]
     for block in read_shard_blocks(shard.path):
+        if changes is not None and tally is not None:
+            block = changes.apply(block, tally, path=shard.path, source=given.source)
         lengths.append(compact(block.lengths))
-        classes.append(compact(reader.read(block)))
+        if reader is not None and len(block):
+            classes.append(compact(reader.read(block)))
+    if tally is not None:
+        check_count(shard, tally.found)
     index = RecordIndex(np.concatenate(lengths))
-    return ShardSurvey(index, np.concatenate(classes), tuple(reader.codes))
+    if reader is None:
+        return ShardSurvey(index, tally=tally)
+    return ShardSurvey(index, np.concatenate(classes), tuple(reader.codes), tally)
 
 
 class _ClassReader:
@@ -193,7 +218,9 @@ def _read_survey(uri: str, number: int) -> ShardSurvey:
     with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as arrays:
         values = json.loads(str(arrays["values"]))
         classes = arrays.get("classes", None)
-        return ShardSurvey(RecordIndex(arrays["lengths"]), classes, tuple(values))
+        said = json.loads(str(arrays["tally"]))
+        tally = None if said is None else Tally.from_json(said)
+        return ShardSurvey(RecordIndex(arrays["lengths"]), classes, tuple(values), tally)
 
 
 def _write_survey(uri: str, number: int, survey: ShardSurvey) -> None:
@@ -202,6 +229,7 @@ def _write_survey(uri: str, number: int, survey: ShardSurvey) -> None:
     arrays: dict[str, Any] = {
         "lengths": survey.index.lengths,
         "values": np.array(json.dumps(survey.values)),
+        "tally": np.array(json.dumps(None if survey.tally is None else survey.tally.to_json())),
     }
     if survey.classes is not None:
         arrays["classes"] = survey.classes

@@ -15,6 +15,8 @@ from apache_beam.pvalue import PBegin, PCollection
 
 from components.common.summaries import check_shared, working_folder, write_summary
 from components.common.worker_errors import report_errors
+from components.shard_balancer.changes import load_changes
+from components.shard_balancer.kept_shards import KeptShard, KeptSplit, keep_shard
 from components.shard_balancer.layout import Task
 from components.shard_balancer.planning import SplitPlan
 from components.shard_balancer.scatter_gather import (
@@ -28,7 +30,7 @@ from components.shard_balancer.scatter_gather import (
 from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.format import Shard
 
-__all__ = ["STEPS", "BalanceSplits"]
+__all__ = ["STEPS", "BalanceSplits", "KeepShards"]
 
 STEPS = ("survey", "scatter", "gather")
 
@@ -41,6 +43,7 @@ class BalanceSplits(beam.PTransform[PBegin, PCollection[None]]):
         uri: of the new dataset.
         settings: of the component.
         infer: the numbers of the inputs whose features are to be found out on the way.
+        changes_key: of what is to be changed of the records; None: nothing.
     """
 
     def __init__(
@@ -50,11 +53,12 @@ class BalanceSplits(beam.PTransform[PBegin, PCollection[None]]):
         uri: str,
         settings: BalancerSettings,
         infer: frozenset[int],
+        changes_key: str | None = None,
     ) -> None:
         super().__init__()
         self._plans = plans
-        self._gather_all = _GatherSplitFn(uri, settings, infer)
-        self._scatter = _ScatterFn(plans, uri, settings, infer)
+        self._gather_all = _GatherSplitFn(uri, settings, infer, changes_key)
+        self._scatter = _ScatterFn(plans, uri, settings, infer, changes_key)
         self._gather = _GatherFn(plans, uri, settings)
 
     def expand(self, begin: PBegin) -> PCollection[None]:
@@ -92,8 +96,10 @@ class _ScatterFn(beam.DoFn):
         uri: str,
         settings: BalancerSettings,
         infer: frozenset[int],
+        changes_key: str | None,
     ) -> None:
         self._plans, self._uri, self._settings, self._infer = plans, uri, settings, infer
+        self._changes_key = changes_key
 
     def process(
         self, element: tuple[int, int]
@@ -111,6 +117,7 @@ class _ScatterFn(beam.DoFn):
                 reading,
                 uri=self._uri,
                 memory_bytes=self._settings.held_bytes,
+                changes=load_changes(working_folder(self._uri), self._changes_key),
                 block_bytes=self._settings.block_bytes,
             ):
                 yield (place, task), (bucket, part)
@@ -142,8 +149,15 @@ class _GatherFn(beam.DoFn):
 
 
 class _GatherSplitFn(beam.DoFn):
-    def __init__(self, uri: str, settings: BalancerSettings, infer: frozenset[int]) -> None:
+    def __init__(
+        self,
+        uri: str,
+        settings: BalancerSettings,
+        infer: frozenset[int],
+        changes_key: str | None,
+    ) -> None:
         self._uri, self._settings, self._infer = uri, settings, infer
+        self._changes_key = changes_key
         self._records = beam.metrics.Metrics.counter("tfx_shards", "records_balanced")
 
     def process(self, plan: SplitPlan) -> None:
@@ -152,10 +166,74 @@ class _GatherSplitFn(beam.DoFn):
         name = f"gather-{task.key}"
         reading = Reading.of(self._infer)
         with report_errors(self._uri, name):
-            blocks = read_groups(plan.groups, reading, block_bytes=self._settings.block_bytes)
+            blocks = read_groups(
+                plan.groups,
+                reading,
+                changes=load_changes(working_folder(self._uri), self._changes_key),
+                block_bytes=self._settings.block_bytes,
+            )
             shards = _gather(task, {0: blocks}, self._uri, self._settings)
             self._records.inc(sum(shard.records for shard in shards))
             _report(self._uri, name, task.layout.split, shards=shards, reading=reading)
+
+
+class KeepShards(beam.PTransform[PBegin, PCollection[None]]):
+    """Links shards that stay, and writes those with changed records, with a summary of each.
+
+    Args:
+        plans: of the splits.
+        uri, settings, infer, changes_key: as `BalanceSplits` takes them.
+    """
+
+    def __init__(
+        self,
+        plans: Sequence[KeptSplit],
+        *,
+        uri: str,
+        settings: BalancerSettings,
+        infer: frozenset[int],
+        changes_key: str | None = None,
+    ) -> None:
+        super().__init__()
+        self._steps = [step for plan in plans for step in plan.steps]
+        self._keep = _KeepFn(uri, settings, infer, changes_key)
+
+    def expand(self, begin: PBegin) -> PCollection[None]:
+        """The shards and their summaries are side effects; the output holds nothing."""
+        done: PCollection[None] = (
+            begin
+            | "CreateSteps" >> beam.Create(self._steps)
+            | "SpreadSteps" >> beam.Reshuffle()
+            | "KeepShards" >> beam.ParDo(self._keep)
+        )
+        return done
+
+
+class _KeepFn(beam.DoFn):
+    def __init__(
+        self,
+        uri: str,
+        settings: BalancerSettings,
+        infer: frozenset[int],
+        changes_key: str | None,
+    ) -> None:
+        self._uri, self._settings, self._infer = uri, settings, infer
+        self._changes_key = changes_key
+        self._records = beam.metrics.Metrics.counter("tfx_shards", "records_balanced")
+
+    def process(self, step: KeptShard) -> None:
+        check_shared(self._uri)
+        reading = Reading.of(self._infer)
+        with report_errors(self._uri, step.part):
+            shards = keep_shard(
+                step,
+                reading,
+                uri=self._uri,
+                changes=load_changes(working_folder(self._uri), self._changes_key),
+                block_bytes=self._settings.block_bytes,
+            )
+            self._records.inc(step.records)
+            _report(self._uri, step.part, step.split, shards=shards, reading=reading)
 
 
 def _gather(task: Task, parts: Any, uri: str, settings: BalancerSettings) -> list[Shard]:

@@ -17,6 +17,7 @@ __all__ = ["COMMANDS", "app", "main"]
 # The module of each command, and what it is for: the help, which has this order, imports none.
 COMMANDS = {
     "convert": ("convert_command", "Raw files to a balanced dataset, its lineage kept."),
+    "balance": ("balance_command", "A dataset in equal shards; records left out or relabelled."),
     "inspect": ("inspect_command", "What is in a dataset."),
     "show": ("show_command", "Some records of a dataset."),
     "report": ("report_command", "A page that shows what is in a dataset."),

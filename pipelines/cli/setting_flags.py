@@ -5,7 +5,7 @@ def convert(**given): settings = given_settings(given)
 """
 
 import importlib.util
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import click
@@ -13,7 +13,7 @@ import click
 from pipelines.cli.values import Bytes, Choices, Counts, Names, Pair
 from trainer_utils.format.settings import Setting
 
-__all__ = ["CommandWithSettings", "given_settings"]
+__all__ = ["CommandWithSettings", "balancer_section", "given_settings"]
 
 # Where the flag is not the setting's name: what is repeated is in the singular.
 _FLAGS = {
@@ -27,11 +27,17 @@ _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "num_shards": {"type": Counts(bare=True), "metavar": "N or NAME=N,…"},
     "encoding": {"type": click.STRING},  # of images or of texts
     "layout": {"type": click.STRING},  # of any of the three
+    "exclude": {"type": click.STRING, "metavar": "FILE"},
+    "relabel": {"type": click.STRING, "metavar": "CSV"},
+    "add": {"multiple": True, "metavar": "URI"},
 }
 _HAS_COMPONENTS = importlib.util.find_spec("tfx") is not None
 
 
-def _sections() -> dict[str, dict[str, Any]]:
+Sections = Mapping[str, Mapping[str, Any]]
+
+
+def _sections() -> Sections:
     """The declared settings by name, by the component that they are of."""
     from components.audio_example_gen.settings import AudioSettings
     from components.example_gen.settings import ExampleGenSettings
@@ -49,6 +55,14 @@ def _sections() -> dict[str, dict[str, Any]]:
         **own,
         "ShardBalancer": _without(balancer, ["seed", "compression"]),
     }
+
+
+def balancer_section() -> Sections:
+    """The settings of ShardBalancer alone."""
+    from components.shard_balancer.settings import BalancerSettings
+    from trainer_utils.format.settings import settings_of
+
+    return {"ShardBalancer": settings_of(BalancerSettings)}
 
 
 def _own(settings: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:
@@ -69,11 +83,17 @@ class CommandWithSettings(click.Command):
 
     Where TFX is not installed there are no settings either: any flag is taken, so that the command
     can say what is missing.
+
+    Args:
+        sections: gives the settings by name, by the component that they are of. None: those of the
+            ExampleGens and of ShardBalancer.
     """
 
-    def __init__(self, *arguments: Any, **options: Any) -> None:
+    def __init__(
+        self, *arguments: Any, sections: Callable[[], Sections] | None = None, **options: Any
+    ) -> None:
         super().__init__(*arguments, **options)
-        self._sections = _sections() if _HAS_COMPONENTS else {}
+        self._sections = (sections or _sections)() if _HAS_COMPONENTS else {}
         if not _HAS_COMPONENTS:
             tolerant = {"ignore_unknown_options": True, "allow_extra_args": True}
             self.context_settings = {**self.context_settings, **tolerant}
@@ -128,7 +148,7 @@ def _help(one: Setting) -> str:
 def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the flags that were given, as `pipelines.convert` takes them."""
     settings = {name: value for name, value in given.items() if value not in (None, ())}
-    for name, make in (("columns", dict), ("tensors", dict), ("image_roots", list)):
+    for name, make in (("columns", dict), ("tensors", dict), ("image_roots", list), ("add", list)):
         if name in settings:
             settings[name] = make(settings[name])
     return settings

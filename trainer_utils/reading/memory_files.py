@@ -89,6 +89,11 @@ class TensorFlowFiles:
         """Gives a file its final name."""
         tf.io.gfile.rename(source, target, overwrite=True)
 
+    def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
+        """Gives a file another name too, as a copy."""
+        tf.io.gfile.copy(source, target, overwrite=True)
+        return False
+
     def make_folder(self, path: str) -> None:
         """Makes a folder and those above it."""
         tf.io.gfile.makedirs(path)

@@ -17,6 +17,7 @@ from trainer_utils.storage.file_system import (
     problem_of,
 )
 from trainer_utils.storage.files import (
+    copy_file,
     exists,
     file_size,
     file_version,
@@ -47,6 +48,7 @@ __all__ = [
     "FileSystem",
     "FolderEntry",
     "InputFile",
+    "copy_file",
     "display_path",
     "exists",
     "file_size",

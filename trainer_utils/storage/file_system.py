@@ -132,6 +132,12 @@ class FileSystem(Protocol):
     def rename(self, source: str, target: str) -> None:
         """Gives a file its final name, over whatever has that name."""
 
+    def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
+        """Gives a file another name too, over whatever has it, without its bytes passing here.
+
+        Returns whether it is one file then; None where it cannot be done. `temporary` may be used.
+        """
+
     def make_folder(self, path: str) -> None:
         """Makes a folder and those above it, if there is no such thing."""
 

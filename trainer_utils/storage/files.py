@@ -17,6 +17,7 @@ from trainer_utils.storage.paths import is_remote, join
 from trainer_utils.storage.registry import file_system_of
 
 __all__ = [
+    "copy_file",
     "exists",
     "file_size",
     "file_version",
@@ -39,6 +40,8 @@ __all__ = [
     "write_atomically",
     "write_text",
 ]
+
+_COPIED_BYTES = 8 << 20  # at a time
 
 
 def exists(path: str) -> bool:
@@ -168,6 +171,31 @@ def remove_tree(path: str) -> None:
 def rename(source: str, target: str) -> None:
     """Gives a file its final name, over whatever has that name."""
     file_system_of(target).rename(source, target)
+
+
+def copy_file(source: str, target: str, *, temporary_folder: str) -> bool:
+    """Puts a file under another name too: as a hard link, else as a copy that the store makes.
+
+    Args:
+        source: of a file that is never written to again.
+        target: the name; whatever has it is replaced.
+        temporary_folder: on the same file system as `target`.
+
+    Returns:
+        Whether both names are of one file now, so that nothing was written.
+    """
+    files = file_system_of(target)
+    if files is file_system_of(source):
+        made = files.duplicate(source, target, join(temporary_folder, uuid.uuid4().hex))
+        if made is not None:
+            return made
+    with (
+        open_for_reading(source) as stream,
+        write_atomically(target, temporary_folder=temporary_folder) as copy,
+    ):
+        while data := stream.read(_COPIED_BYTES):
+            copy.write(data)
+    return False
 
 
 @contextmanager

@@ -6,6 +6,7 @@ They do not go through fsspec, because opening one there costs several times as 
 waits, as a pipe would have it, and a link that leads out of where it may lead is refused.
 """
 
+import contextlib
 import errno
 import os
 import shutil
@@ -90,6 +91,18 @@ class _LocalFileSystem:
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
+
+    def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
+        try:
+            os.link(os.path.realpath(source), temporary)
+        except OSError:  # another disk, or one without links
+            return None
+        try:
+            os.replace(temporary, target)
+        finally:
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(temporary)  # stays where the target was that file already
+        return True
 
     def make_folder(self, path: str) -> None:
         os.makedirs(path, exist_ok=True)

@@ -139,6 +139,15 @@ class _ObjectStores:
             store.copy(key, new)
             store.delete(key)
 
+    def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
+        with _os_errors(target):
+            store, key = _find(source)
+            others, new = _find(target)
+            if store is not others:
+                return None
+            store.copy(key, new)
+            return False
+
     def make_folder(self, path: str) -> None:
         """Nothing: stores have objects, and no folders."""
 

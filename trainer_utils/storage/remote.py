@@ -131,6 +131,15 @@ class _FsspecFileSystem:
             files.cp_file(inner, new)  # `mv` would take a `[` in a name for a pattern
             files.rm_file(inner)
 
+    def duplicate(self, source: str, target: str, temporary: str) -> bool | None:
+        with _os_errors(target):
+            files, inner = _find(source)
+            others, new = _find(target)
+            if files is not others:
+                return None
+            files.cp_file(inner, new)
+            return False
+
     def make_folder(self, path: str) -> None:
         with _os_errors(path):
             files, inner = _find(path)

@@ -59,6 +59,11 @@ OTHER_THAN_DEFAULT = {
     "balance": "bytes",
     "stratify_by": "label",
     "memory_bytes": 1 << 20,
+    "exclude": ["a.jpg"],
+    "relabel": {"a.jpg": "cat"},
+    "where": "height > 3",
+    "add": ["more/"],
+    "keep_shards": True,
     "tfds": True,
     "sample_records": 7,
     "tensors": {"z": "float16[3,4]"},
@@ -71,12 +76,13 @@ each = pytest.mark.parametrize("settings", ALL, ids=lambda settings: settings.__
 
 
 def arguments_of(settings):
-    """One value other than the default for each setting; classes differ in two of them."""
+    """One value other than the default for each setting; classes differ in some of them."""
     arguments = {name: OTHER_THAN_DEFAULT[name] for name in settings.argument_names()}
     if settings is TextSettings:
         arguments["encoding"] = "latin-1"
     if settings is BalancerSettings:
         arguments["balance"] = "records"
+        arguments["keep_shards"] = False
     return arguments
 
 

@@ -61,6 +61,11 @@ FLAGS = {  # words of the command line, and what `prepare` gets for them
     "balance": ("--balance bytes", "bytes"),
     "stratify_by": ("--stratify-by label", "label"),
     "memory_bytes": ("--memory-bytes 64MiB", 64 << 20),
+    "exclude": ("--exclude bad.txt", "bad.txt"),
+    "relabel": ("--relabel labels.csv", "labels.csv"),
+    "where": ("--where height>3", "height>3"),
+    "add": ("--add more/ --add a,b", ["more/", "a,b"]),
+    "keep_shards": ("--keep-shards", True),
 }
 
 

@@ -52,6 +52,11 @@ WRONG = {  # settings: values that no kind of conversion takes
     "balance": ["size", None, 1],
     "stratify_by": [3, True, ["label"]],
     "memory_bytes": [0, 1 << 19, "1GB", None],
+    "exclude": [3, "", [1], [""], True],
+    "relabel": [3, "", ["a"], {"a": None}, {"a": ["cat"]}],
+    "where": [3, "", "open(label)", "height >", ["height > 3"]],
+    "add": ["more/", [1], [""], 3],
+    "keep_shards": ["yes", 2, None],
     **{name: ["x", 3] for name in TFX_OPTIONS},
 }
 PROGRAM = """

@@ -19,7 +19,15 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob
 from components.common.reject_errors import reject_errors
 from components.common.rejects import RejectedInputError
-from trainer_utils.storage import find_file, list_files, open_for_reading, write_atomically
+from trainer_utils.storage import (
+    copy_file,
+    find_file,
+    list_files,
+    open_for_reading,
+    read_bytes,
+    write_atomically,
+    write_text,
+)
 
 SIZE = 1000
 
@@ -462,3 +470,16 @@ def test_an_error_while_a_file_is_written_names_it_and_leaves_nothing(tmp_path):
     with pytest.raises(OSError, match=r"No space left on device: '.*wanted'"):
         write()
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("scheme", ["", "memory:/"])
+@pytest.mark.parametrize("other", ["", "memory:/"])
+def test_a_file_gets_another_name_whatever_had_it_before(tmp_path, scheme, other):
+    source, target = f"{scheme}{tmp_path}/a", f"{other}{tmp_path}/b"
+    write_text(source, "new", temporary_folder=f"{scheme}{tmp_path}")
+    write_text(target, "older", temporary_folder=f"{other}{tmp_path}")
+    is_link = copy_file(source, target, temporary_folder=f"{other}{tmp_path}")
+    assert is_link == (not scheme and not other)
+    copy_file(source, target, temporary_folder=f"{other}{tmp_path}")  # a retry
+    assert read_bytes(target) == read_bytes(source) == b"new"
+    assert {path.name for path in tmp_path.iterdir()} <= {"a", "b"}

@@ -1,0 +1,70 @@
+"""Tells TFX when files and datasets that settings name have changed, so that it runs again.
+
+TFX takes a run from its cache where settings and input artifacts are the same. What lies in the
+files of `exclude` and `relabel`, and in the datasets of `add`, it does not see by itself.
+"""
+
+import hashlib
+import json
+from typing import Any
+
+from tfx.dsl.components.base import base_driver
+from tfx.orchestration.portable import base_driver as portable_driver
+from tfx.orchestration.portable import data_types
+from tfx.proto.orchestration import driver_output_pb2
+
+from components.shard_balancer.settings import BalancerSettings
+from trainer_utils.dataset import open_dataset
+from trainer_utils.format import ConfigError
+from trainer_utils.storage import read_bytes
+
+__all__ = ["FINGERPRINT", "ChangesDriver", "fingerprint_of_changes"]
+
+FINGERPRINT = "changes_fingerprint"
+
+
+class ChangesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
+    """Adds the fingerprint of what the settings name to the execution properties."""
+
+    # TFX checks that it is of the first kind, and runs the second.
+    def __init__(self, metadata_handler: Any) -> None:
+        base_driver.BaseDriver.__init__(self, metadata_handler)
+        portable_driver.BaseDriver.__init__(self, metadata_handler)
+
+    def run(  # noqa: D102
+        self, execution_info: data_types.ExecutionInfo
+    ) -> driver_output_pb2.DriverOutput:
+        output = driver_output_pb2.DriverOutput()
+        settings = BalancerSettings.from_properties(execution_info.exec_properties)
+        fingerprint = fingerprint_of_changes(settings)
+        if fingerprint is not None:
+            output.exec_properties[FINGERPRINT].string_value = fingerprint
+        return output
+
+
+def fingerprint_of_changes(settings: BalancerSettings) -> str | None:
+    """Of the files and datasets that settings name; None where they name none.
+
+    Raises:
+        ConfigError: a file cannot be read.
+        DatasetError: a dataset is none, or not whole.
+    """
+    facts: dict[str, Any] = {
+        name: _digest(name, path)
+        for name, path in (("exclude", settings.exclude), ("relabel", settings.relabel))
+        if isinstance(path, str)
+    }
+    if settings.add:
+        facts["add"] = [open_dataset(uri, inspect=False).digest for uri in settings.add]
+    return (
+        hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest() if facts else None
+    )
+
+
+def _digest(setting: str, path: str) -> str:
+    try:
+        return hashlib.blake2b(read_bytes(path), digest_size=16).hexdigest()
+    except OSError as error:
+        raise ConfigError.of(
+            setting, path, allowed="a file that can be read", advice=f"{error.strerror or error}"
+        ) from error

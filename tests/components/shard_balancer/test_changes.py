@@ -1,0 +1,237 @@
+"""Records left out, relabelled, filtered and added, as TensorFlow's own reader finds them."""
+
+import collections
+import json
+import random
+
+import pytest
+import tensorflow as tf
+
+from components.shard_balancer import plan
+from tests.components.shard_balancer.test_executor import balance, contents, read
+from trainer_utils import DatasetWriter
+from trainer_utils.format import ConfigError
+
+CLASSES = ["cat", "dog", "unknown"]
+
+
+def rows(count, start=0):
+    """Examples as Python sees them, split by their number."""
+    sizes = random.Random(start)
+    return {
+        f"{n:03d}.jpg": {
+            "filename": f"{n:03d}.jpg",
+            "text": "x" * sizes.randrange(400),
+            "label": CLASSES[n % 3],
+            "height": n,
+        }
+        for n in range(start, start + count)
+    }
+
+
+def write(folder, examples):
+    with DatasetWriter(
+        str(folder), num_shards={"train": 4, "eval": 1}, vocabulary={"label": CLASSES}
+    ) as writer:
+        for row in examples.values():
+            writer.write("eval" if row["height"] % 5 == 0 else "train", row)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("changes") / "source", rows(300))
+
+
+def features_of(record):
+    return tf.train.Example.FromString(record).features.feature
+
+
+def examples_of(folder, split):
+    """Of each name its label's name, text and height, in the order of the shards."""
+    found = []
+    for shard in read(folder, split):
+        for record in shard:
+            features = features_of(record)
+            name = features["filename"].bytes_list.value[0].decode()
+            label = CLASSES[features["label"].int64_list.value[0]]
+            text = features["text"].bytes_list.value[0].decode()
+            found.append((name, label, text, features["height"].int64_list.value[0]))
+    return found
+
+
+def expected(examples, split):
+    return {
+        (name, row["label"], row["text"], row["height"])
+        for name, row in examples.items()
+        if (row["height"] % 5 == 0) == (split == "eval")
+    }
+
+
+ALL = {
+    "exclude": ["003.jpg", "005.jpg", "none.jpg"],
+    "relabel": {
+        **{"004.jpg": "cat", "006.jpg": "dog"},
+        **{"007.jpg": "dog", "010.jpg": "unknown", "003.jpg": "dog"},
+    },
+    "where": "label != 'unknown' and not 100 <= height < 120",
+}
+
+
+def changed_rows():
+    kept = {n: r for n, r in rows(300).items() if n not in ALL["exclude"]}
+    for name in kept:
+        kept[name]["label"] = ALL["relabel"].get(name, kept[name]["label"])
+    return {
+        n: r for n, r in kept.items() if r["label"] != "unknown" and not 100 <= r["height"] < 120
+    }
+
+
+def properties(**settings):
+    return {n: v if isinstance(v, (str, int)) else json.dumps(v) for n, v in settings.items()}
+
+
+@pytest.fixture(scope="module")
+def changed(source, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("changed") / "all"
+    return folder, balance(source, folder, num_shards=3, **properties(**ALL))
+
+
+def test_all_changes_together_give_what_python_gives(changed):
+    for split in ("train", "eval"):
+        found = examples_of(changed[0], split)
+        assert len(found) == len(set(found))
+        assert set(found) == expected(changed_rows(), split)
+
+
+def test_every_record_is_accounted_for_and_labels_are_counted(changed):
+    folder, manifest = changed
+    assert manifest["total"]["found"] == 300
+    for split in ("train", "eval"):
+        said = manifest["splits"][split]
+        assert said["found"] == said["written"] + said["skipped"]
+        assert said["written"] == len(expected(changed_rows(), split))
+        labels = collections.Counter(label for _, label, *_ in examples_of(folder, split))
+        assert said["labels"] == labels
+    config = manifest["config"]
+    assert (config["exclude"]["names"], config["exclude"]["unmatched"]) == (3, 1)
+    assert config["exclude"]["records"] + config["where"]["records"] == manifest["total"]["skipped"]
+    # 010.jpg is dropped by the condition, 003.jpg by its name, 007.jpg was a dog before.
+    assert manifest["conversions"] == {"RELABELLED": 2}
+    assert config["relabel"] == {**config["relabel"], "names": 5, "unmatched": 1, "records": 2}
+    assert "003.jpg" not in (folder / "manifest.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "beam"),
+    [
+        ({"memory_bytes": 1 << 20}, []),
+        ({}, ["--direct_running_mode=multi_threading", "--direct_num_workers=2"]),
+    ],
+)
+def test_the_bytes_are_the_same_whatever_the_way(source, changed, tmp_path, settings, beam):
+    balance(source, tmp_path / "out", *beam, num_shards=3, **properties(**ALL), **settings)
+    assert contents(tmp_path / "out") == contents(changed[0])
+
+
+def test_files_say_the_same_as_lists(source, changed, tmp_path):
+    (tmp_path / "names.txt").write_text("\ufeff" + "\r\n".join([*ALL["exclude"], "", "005.jpg"]))
+    lines = ["name,label", *(f'"{name}",{label}' for name, label in ALL["relabel"].items())]
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n\n")
+    files = {"exclude": f"{tmp_path}/names.txt", "relabel": f"{tmp_path}/labels.csv"}
+    manifest = balance(source, tmp_path / "out", num_shards=3, **{**properties(**ALL), **files})
+    assert contents(tmp_path / "out") == contents(changed[0])
+    assert manifest["config"]["relabel"]["digest"] == changed[1]["config"]["relabel"]["digest"]
+
+
+def test_a_plan_says_what_a_run_does(source, changed):
+    planned = plan(str(source), num_shards=3, **ALL)
+    for split in planned.splits:
+        entries = [s for s in changed[1]["shards"] if s["split"] == split.split]
+        assert split.shard_records == tuple(s["records"] for s in entries)
+        assert split.shard_bytes == tuple(s["bytes"] for s in entries)
+
+
+def test_classes_are_spread_by_the_new_labels(source, tmp_path):
+    relabel = {f"{n:03d}.jpg": "cat" for n in range(0, 300, 2)}
+    balance(source, tmp_path, num_shards=4, stratify_by="label", **properties(relabel=relabel))
+    cats = [
+        sum(
+            tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] == 0
+            for r in s
+        )
+        for s in read(tmp_path, "train")
+    ]
+    assert max(cats) - min(cats) <= 1
+    assert sum(cats) == sum((n % 2 == 0 or n % 3 == 0) and n % 5 != 0 for n in range(300))
+
+
+def test_an_excluded_record_is_replaced_by_an_added_one_of_its_name(source, tmp_path):
+    new = {n: {**r, "text": "new"} for n, r in rows(9).items()}
+    write(tmp_path / "new", new)
+    settings = properties(exclude=[*new], add=[str(tmp_path / "new")])
+    manifest = balance(source, tmp_path / "out", num_shards=2, **settings)
+    for split in ("train", "eval"):
+        assert set(examples_of(tmp_path / "out", split)) == expected({**rows(300), **new}, split)
+    assert manifest["total"] == {"found": 309, "written": 300, "rejected": 0, "skipped": 9}
+    assert len(manifest["config"]["add"]) == 1
+    assert str(tmp_path) not in (tmp_path / "out/manifest.json").read_text()
+
+
+def test_a_feature_may_be_a_text_or_a_float_and_a_split_may_become_empty(tmp_path):
+    with DatasetWriter(str(tmp_path / "in"), num_shards={"train": 1, "eval": 1}) as writer:
+        for n in range(4):
+            values = {"id": n, "species": "lynx", "score": 0.5}
+            writer.write("train" if n else "eval", values)
+    (tmp_path / "species.csv").write_text("id,species\n1,\u00e9ynx\n")
+    (tmp_path / "score.csv").write_text("id,score\n1,0.1\n2,0.5\n")
+    first = balance(
+        tmp_path / "in", tmp_path / "a", relabel=f"{tmp_path}/species.csv", where="id > 0"
+    )
+    assert [first["splits"][s]["skipped"] for s in ("train", "eval")] == [0, 1]
+    second = balance(tmp_path / "a", tmp_path / "b", relabel=f"{tmp_path}/score.csv")
+    assert second["conversions"] == {"RELABELLED": 1}
+    found = {}
+    for shard in read(tmp_path / "b", "train"):
+        for record in shard:
+            f = features_of(record)
+            found[f["id"].int64_list.value[0]] = (
+                f["species"].bytes_list.value[0].decode(),
+                round(f["score"].float_list.value[0], 6),
+            )
+    assert found == {1: ("\u00e9ynx", 0.1), 2: ("lynx", 0.5), 3: ("lynx", 0.5)}
+    assert read(tmp_path / "b", "eval") == [[]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"exclude": ["/data/003.jpg"]}, r"exclude: expected names .* found none of 1"),
+        ({"relabel": {"x.jpg": "cat"}}, r"relabel: expected names .* found none of 1"),
+        ({"relabel": {"003.jpg": "dogg"}}, r"relabel\['003.jpg'\]: .* Did you mean 'dog'"),
+        ({"where": "heigth > 3"}, r"where: expected one of the features .* Did you mean 'height'"),
+        ({"where": "label == 'dogg'"}, "Did you mean 'dog'"),
+        ({"where": "text > 3"}, "where: expected values that can be compared"),
+        ({"exclude": "no/such/file"}, "exclude: expected a file that can be read"),
+        ({"relabel": "EMPTY"}, "relabel: expected a CSV that begins with the line name,label"),
+        ({"relabel": "TWICE"}, r"relabel: expected one value a name, .*line 3"),
+        ({"relabel": "WIDE"}, r"relabel: expected a name and a value, .*line 2"),
+        ({"relabel": "OTHER"}, r"relabel: expected one of the features .*'colour'"),
+        ({"exclude": "EMPTY"}, "exclude: expected a file with a name a line"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_a_plan(source, tmp_path, settings, message):
+    files = {
+        "EMPTY": "\n",
+        "TWICE": "name,label\na.jpg,cat\na.jpg,dog\n",
+        "WIDE": "name,label\na.jpg,cat,dog\n",
+        "OTHER": "name,colour\n003.jpg,red\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    given = {
+        k: f"{tmp_path}/{v}" if isinstance(v, str) and v in files else v
+        for k, v in settings.items()
+    }
+    with pytest.raises(ConfigError, match=message):
+        plan(str(source), **given)

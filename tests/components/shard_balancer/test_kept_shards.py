@@ -1,0 +1,120 @@
+"""Shards that stay: the same file under another name, and few bytes written."""
+
+import os
+import pathlib
+
+import pytest
+
+from components.shard_balancer.settings import BalancerSettings
+from tests.components.shard_balancer.test_changes import (
+    examples_of,
+    expected,
+    properties,
+    rows,
+    write,
+)
+from tests.components.shard_balancer.test_executor import balance, contents, read, write_stock
+from tests.components.shard_balancer.test_executor import example as example_of
+from trainer_utils.dataset import open_dataset
+from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
+
+
+@pytest.fixture
+def source(tmp_path):
+    return write(tmp_path / "source", rows(300))
+
+
+def shards_of(folder):
+    return sorted(folder.glob("Split-*/*"))
+
+
+def written_bytes(new, *old):
+    """Of shards and indices that are no file of an older dataset."""
+    before = {path.stat().st_ino for folder in old for path in folder.rglob("*")}
+    paths = [*shards_of(new), *new.glob("index/*")]
+    return sum(path.stat().st_size for path in paths if path.stat().st_ino not in before)
+
+
+def test_only_the_shard_with_a_changed_record_is_written(source, tmp_path):
+    before = contents(source)
+    names = [name for name, *_ in examples_of(source, "train")]
+    first = len(read(source, "train")[0])
+    manifest = balance(
+        source, tmp_path / "out", keep_shards=1, **properties(exclude=[names[first]])
+    )
+    links = [path.stat().st_nlink for path in shards_of(tmp_path / "out")]
+    assert links == [2, 2, 1, 2, 2]
+    assert [n for n, *_ in examples_of(tmp_path / "out", "train")] == [
+        name for name in names if name != names[first]
+    ]
+    assert manifest["total"]["skipped"] == 1
+    assert contents(source) == before
+    dataset = open_dataset(str(tmp_path / "out"))
+    assert sum(dataset.records.values()) == 299
+
+
+def test_adding_and_replacing_one_percent_writes_less_than_three(tmp_path):
+    many = {n: {**r, "text": "y" * 2000} for n, r in rows(600).items()}
+    more = {n: {**r, "text": "z" * 2000} for n, r in rows(6, start=5000).items()}
+    write(tmp_path / "many", many)
+    write(tmp_path / "more", more)
+    balance(tmp_path / "many", tmp_path / "old", num_shards='{"train": 60, "eval": 2}')
+    held = [name for name, *_ in examples_of(tmp_path / "old", "train")][:6]  # of one shard
+    settings = properties(exclude=held, add=[str(tmp_path / "more")])
+    balance(tmp_path / "old", tmp_path / "new", keep_shards=1, **settings)
+    whole = sum(path.stat().st_size for path in shards_of(tmp_path / "new"))
+    assert 0 < written_bytes(tmp_path / "new", tmp_path / "old") < 0.03 * whole
+    left = {n: r for n, r in many.items() if n not in held}
+    for split in ("train", "eval"):
+        assert set(examples_of(tmp_path / "new", split)) == expected({**left, **more}, split)
+
+
+def test_where_links_cannot_be_made_files_are_copied(source, tmp_path, monkeypatch):
+    def refuse(*_):
+        raise PermissionError(1, "Operation not permitted")
+
+    balance(source, tmp_path / "linked", keep_shards=1)
+    monkeypatch.setattr(os, "link", refuse)
+    balance(source, tmp_path / "copied", keep_shards=1)
+    assert contents(tmp_path / "copied") == contents(tmp_path / "linked")
+    assert {path.stat().st_nlink for path in shards_of(tmp_path / "copied")} == {1}
+
+
+def test_a_shard_without_records_goes_and_an_empty_split_keeps_one(source, tmp_path):
+    names = [name for name, *_ in examples_of(source, "eval")]
+    first = [name for name, *_ in examples_of(source, "train")][: len(read(source, "train")[0])]
+    manifest = balance(
+        source, tmp_path / "out", keep_shards=1, **properties(exclude=[*names, *first])
+    )
+    assert len(read(tmp_path / "out", "train")) == 3
+    assert read(tmp_path / "out", "eval") == [[]]
+    assert manifest["splits"]["eval"]["skipped"] == len(names)
+
+
+def test_other_peoples_datasets_and_other_compression_are_written(source, tmp_path):
+    write_stock(tmp_path / "stock", "train", [[example_of(n, 5) for n in range(9)]], suffix="")
+    balance(tmp_path / "stock", tmp_path / "out", keep_shards=1)
+    assert read(tmp_path / "out", "train") == read(tmp_path / "stock", "train")
+    balance(source, tmp_path / "gzip", keep_shards=1, compression="gzip")
+    assert all(path.suffix == ".gz" for path in shards_of(tmp_path / "gzip"))
+    assert read(tmp_path / "gzip", "train") == read(source, "train")
+
+
+@pytest.mark.parametrize("place", [0, 30, -1])
+def test_a_damaged_shard_is_never_linked(source, tmp_path, place):
+    path = pathlib.Path(shards_of(source)[1])
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1
+    path.write_bytes(data)
+    with pytest.raises((CorruptShardError, DatasetError), match=path.name):
+        balance(source, tmp_path / "out", keep_shards=1)
+    assert not (tmp_path / "out/manifest.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("num_shards", 3), ("shard_multiple", 2), ("balance", "bytes"), ("stratify_by", "a")],
+)
+def test_settings_that_divide_anew_are_refused(name, value):
+    with pytest.raises(ConfigError, match=f"keep_shards: expected False with {name}="):
+        BalancerSettings(keep_shards=True, **{name: value})

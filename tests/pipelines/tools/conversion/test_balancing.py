@@ -1,0 +1,60 @@
+"""`tfx-shards balance` and what it runs."""
+
+import json
+
+import pytest
+from click.testing import CliRunner
+
+pytest.importorskip("tfx", reason="balance needs TFX")
+from pipelines.cli.app import app
+from tests.pipelines.cli.test_wrong_settings import invoke_all
+from trainer_utils import DatasetWriter
+from trainer_utils.dataset import open_dataset
+
+
+@pytest.fixture
+def source(tmp_path):
+    with DatasetWriter(str(tmp_path / "in"), num_shards={"train": 4}) as writer:
+        for number in range(40):
+            writer.write("train", {"filename": f"{number}.jpg", "height": number})
+    return tmp_path / "in"
+
+
+def test_a_dry_run_says_how_many_records_stay_and_writes_nothing(source, tmp_path):
+    words = ["balance", str(source), "--dry-run", "--json", "--where", "height >= 10"]
+    result = CliRunner().invoke(app, [*words, "--num-shards", "3"])
+    (split,) = json.loads(result.stdout)["splits"]
+    assert (split["records"], len(split["shard_records"])) == (30, 3)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in"]
+
+
+@pytest.mark.e2e
+@pytest.mark.slow
+def test_it_leaves_a_dataset_its_link_and_its_lineage(source, tmp_path):
+    names = tmp_path / "bad.txt"
+    names.write_text("3.jpg\n4.jpg\n")
+    out = tmp_path / "out"
+    words = ["balance", str(source), str(out), "--exclude", str(names), "--keep-shards", "--json"]
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    uri = json.loads(result.stdout)["uri"]
+    assert open_dataset(uri).records == {"train": 38}
+    assert (out / "latest").resolve() == (tmp_path / uri).resolve()
+    assert (out / "metadata.sqlite").exists()
+
+
+def test_what_is_wrong_is_refused_before_tfx_is_imported(tmp_path):
+    calls = {
+        "balance in": "Missing argument 'OUT'",
+        "balance in out --where height>": "where: expected a condition on features",
+        "balance in out --where exit()": "'exit()' is not allowed in it",
+        "balance in out --keep-shards --num-shards 3": "keep_shards: expected False with num_sh",
+        "balance in s3://bucket/out": "out: expected a local folder",
+        "balance in out --quality 3": "No such option: --quality",
+    }
+    for (status, stderr, stdout, heavy), said in zip(
+        invoke_all([call.split() for call in calls], tmp_path), calls.values(), strict=True
+    ):
+        assert (status, stdout, heavy) == (2, "", []), stderr
+        assert said in stderr
+    assert not (tmp_path / "out").exists()
