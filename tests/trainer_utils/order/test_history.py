@@ -46,7 +46,7 @@ def stretch(first, steps, start, workers=1, replicas=None, **fields) -> Stretch:
     start=st.integers(0, 12),
     steps=st.integers(0, 30),
 )
-@settings(max_examples=60)
+@settings(max_examples=40)
 def test_the_steps_of_records_are_those_of_batches(
     shuffle, remainder, echoing, workers, skipped, start, steps
 ):

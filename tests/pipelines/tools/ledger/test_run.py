@@ -8,13 +8,19 @@ from click.testing import CliRunner
 
 import trainer_utils
 from pipelines.cli.app import app
+from trainer_utils.format import Feature
+
+FEATURES = {"filename": Feature(type="string"), "label": Feature(type="int")}
 
 
 @pytest.fixture
 def run(tmp_path, write_dataset) -> str:
     examples = [{"filename": [f"cat/\x1b{n}.jpg".encode()], "label": [n]} for n in range(20)]
-    uri = write_dataset(tmp_path / "data", {"train": [examples[:9], examples[9:]]}, {})
-    dataset = trainer_utils.input_fn(uri, batch_size=8, shuffle=False, repeat=True)
+    shards = [examples[:9], examples[9:]]
+    uri = write_dataset(tmp_path / "data", {"train": shards}, FEATURES)
+    dataset = trainer_utils.input_fn(
+        uri, features="label", batch_size=8, shuffle=False, repeat=True
+    )
     progress = trainer_utils.InputProgress(str(tmp_path / "run"))
     for step, _ in enumerate(progress.follow(dataset)):
         if step == 4:
