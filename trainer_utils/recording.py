@@ -92,7 +92,7 @@ class InputRecorder:
         begun = dataset.input_start.step if epoch == dataset.input_start.epoch else 0
         echoing: int = order.options.echoing
         start: int = epoch * order.steps_per_epoch + begun
-        lost = sum(number * echoing < start for number in pipeline.batches.lost_batches)
+        lost: int = sum(number * echoing < start for number in pipeline.batches.lost_batches)
         self._before = self.ledger
         self._worker = pipeline.worker
         if self._folder is not None and exists(self._path):
