@@ -6,8 +6,6 @@
 TFX and TensorFlow are not imported.
 """
 
-import os
-import uuid
 from collections.abc import Callable
 
 from tensorflow_metadata.proto.v0 import statistics_pb2
@@ -17,6 +15,7 @@ from components.common.tfmd import check_agreement, parse_schema
 from pipelines.lineage import find_lineage
 from pipelines.tools import report
 from pipelines.tools.doctor.checks import Check, bad, ok
+from pipelines.tools.html import write_page
 from pipelines.tools.inspection import inspect_dataset
 from pipelines.tools.report.given_statistics import GivenStatistics
 from trainer_utils.format import DatasetError
@@ -57,14 +56,7 @@ def write_report(
         schema=schema,
         advance=advance,
     )
-    temporary = f"{path}.{uuid.uuid4().hex}"
-    try:
-        with open(temporary, "w", encoding="utf-8") as stream:
-            stream.write(page)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
+    write_page(path, page)
 
 
 def render_report(

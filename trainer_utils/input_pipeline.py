@@ -99,6 +99,8 @@ class InputPipeline:
         context: of `tf.distribute`; None: this is the only worker.
 
     Attributes:
+        sources: what is read.
+        worker: which one this is, from 0.
         order: which record comes at which step.
         start: the token of where the input begins.
         epoch_counter: the number of the epoch that the next iterator reads; None with a data
@@ -115,6 +117,7 @@ class InputPipeline:
         options: InputOptions,
         context: tf.distribute.InputContext | None = None,
     ) -> None:
+        self.sources = sources
         self._options = options
         self._is_shared = context is not None
         self.order = InputOrder(
@@ -133,8 +136,8 @@ class InputPipeline:
         self._check_image_sizes(features, layout.rows_per_replica)
         if options.batch_size is not None and layout.rows_per_replica > 1:
             check_batches(features, options.audio)
-        worker = context.input_pipeline_id if context else 0
-        if worker == 0 and options.batch_size is not None and layout.empty_replicas:
+        self.worker = context.input_pipeline_id if context else 0
+        if self.worker == 0 and options.batch_size is not None and layout.empty_replicas:
             _logger.warning(
                 "remainder=None: the last batch of %d records leaves %d of %d replicas without "
                 "any. With 'balance' or 'pad' each has some.",
@@ -142,7 +145,7 @@ class InputPipeline:
                 layout.empty_replicas,
                 layout.num_replicas,
             )
-        self.batches = EpochBatches(sources, features, options, self.order.strategy(worker))
+        self.batches = EpochBatches(sources, features, options, self.order.strategy(self.worker))
         self.epoch_counter: EpochCounter | None = None
         # Our own functions are graphs as they stand; looking through them would take a second.
         build = self._read if options.data_service is None else self._read_by_data_service

@@ -10,6 +10,7 @@
 A process that is started anew then goes on with the batch after the last one saved.
 """
 
+import json
 import posixpath
 from collections.abc import Mapping
 from typing import Any
@@ -17,7 +18,9 @@ from typing import Any
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
+from trainer_utils.order.ledger import InputLedger
 from trainer_utils.order.state import InputState
+from trainer_utils.recording import InputRecorder
 
 __all__ = ["InputBackup", "InputProgress", "load_state"]
 
@@ -110,18 +113,29 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
 class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
     """Where an input is, for `tf.train.Checkpoint`, in a training loop of one's own.
 
-    progress = trainer_utils.InputProgress()
+    progress = trainer_utils.InputProgress(folder)
     checkpoint = tf.train.Checkpoint(model=model, input=progress)
     checkpoint.restore(tf.train.latest_checkpoint(folder))
     train = input_fn(uri, "train", repeat=True, state=progress.state)
     for batch in progress.follow(train):       # counts the steps
         train_step(batch)
-        if …: checkpoint.save(folder)
+        if …: checkpoint.save(f"{folder}/checkpoint")
+
+    Args:
+        folder: where each save leaves the run's ledger too, some hundred bytes from which
+            `tfx-shards ledger` tells the records of any step; the same on all workers. None: the
+            ledger is in the checkpoint alone.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, folder: str | None = None) -> None:
         super().__init__()
         self.state: InputState | None = None
+        self._recorder = InputRecorder(folder)
+
+    @property
+    def ledger(self) -> InputLedger:
+        """What was read in which order so far, over all restarts."""
+        return self._recorder.ledger
 
     def follow(self, dataset: Any) -> Any:
         """Iterates over a dataset, with `state` at the step that comes next.
@@ -130,21 +144,28 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
             ConfigError: it is not one of `input_fn` or `distribute`.
         """
         _check_counted(dataset)
-        start = dataset.input_start
-        step = start.epoch * dataset.input_steps + start.step
+        step = self._recorder.begin(dataset)
         self.state = dataset.state(step)
         for element in dataset:
             step += 1
+            self._recorder.count_step()
             self.state = dataset.state(step)
             yield element
 
     def serialize(self) -> str:
-        """What the checkpoint holds."""
-        return "" if self.state is None else self.state.to_json()
+        """What the checkpoint holds; the ledger is written beside it."""
+        if self.state is None:
+            return ""
+        self._recorder.save()
+        return json.dumps({"state": self.state.to_json(), "ledger": self.ledger.to_json()})
 
     def deserialize(self, value: str | bytes) -> None:
         """Takes what a checkpoint held."""
         text = value.decode() if isinstance(value, bytes) else value
+        facts = json.loads(text) if text else {}
+        if "ledger" in facts:
+            self._recorder.restore(InputLedger.from_json(facts["ledger"]))
+            text = facts["state"]
         self.state = InputState.from_json(text) if text else None
 
 

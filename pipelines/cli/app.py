@@ -26,6 +26,7 @@ COMMANDS = {
     "diff": ("diff_command", "What is different between two datasets."),
     "audit": ("audit_command", "Copies, leakage, conflicts of labels and shifts in a dataset."),
     "plan": ("plan_command", "What each worker will read."),
+    "ledger": ("ledger_command", "Which records a training run saw at which step."),
     "bench": ("bench_command", "How fast a dataset is read here, and what bounds it."),
     "doctor": ("doctor_command", "What will hurt, on this machine or in a dataset, and the cure."),
     "lineage": ("lineage_commands", "Where a dataset comes from, and what was made from it."),

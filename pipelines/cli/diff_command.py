@@ -3,7 +3,7 @@
 import click
 
 from pipelines.cli.options import json_option, verbose_option
-from pipelines.cli.output import print_facts, show_progress
+from pipelines.cli.output import print_facts, print_messages, show_progress
 
 __all__ = ["diff"]
 
@@ -18,10 +18,15 @@ __all__ = ["diff"]
     show_default=True,
     help="Changes of each kind to list; all are counted.",
 )
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(dir_okay=False),
+    help="A page to write too, with the pictures and values of both.",
+)
 @json_option
 @verbose_option
-@click.pass_context
-def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) -> None:
+def diff(before: str, after: str, most: int, output: str | None, as_json: bool) -> None:
     """Show which records were added, removed, changed, or moved to another split.
 
     Records are the same where their names are: `filename` or `id`. BEFORE and AFTER are any
@@ -30,6 +35,7 @@ def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) 
     \b
     tfx-shards diff out/artifacts/ShardBalancer/balanced_examples/4 out/
     tfx-shards diff before/ after/ --json | jq .counts
+    tfx-shards diff before/ after/ -o diff.html
     """
     from pipelines.tools.diff import compare_datasets
     from trainer_utils.dataset.location import newest_dataset
@@ -37,4 +43,10 @@ def diff(ctx: click.Context, before: str, after: str, most: int, as_json: bool) 
     uris = newest_dataset(before), newest_dataset(after)
     with show_progress("Comparing") as advance:
         found = compare_datasets(*uris, most=most, advance=advance)
+    if output is not None:
+        from pipelines.tools.diff import render_difference
+        from pipelines.tools.html import write_page
+
+        write_page(output, render_difference(found))
+        print_messages(f"Written: {output}")
     print_facts(found.to_json, found.parts, as_json=as_json)

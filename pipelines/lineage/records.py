@@ -26,7 +26,7 @@ from trainer_utils.storage import (
     read_text,
 )
 
-__all__ = ["Place", "Search", "search_dataset"]
+__all__ = ["Place", "Search", "find_places", "search_dataset"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,11 +89,11 @@ def search_dataset(uri: str, name: str) -> Search:
         dataset = open_dataset(uri, inspect=False)
         rejects = _rejects(uri, name)
         features = _lineage_features(dataset)
-        places = [found for feature in features for found in _places(dataset, feature, name)]
+        places = find_places(dataset, name)
     except (ValueError, OSError) as error:
         return Search(outcome="unknown", detail=f"it cannot be read: {error}")
     if places:
-        return Search(outcome="found", places=_distinct(places), rejects=rejects)
+        return Search(outcome="found", places=places, rejects=rejects)
     if rejects:
         return Search(outcome="rejected", rejects=rejects)
     if not features:
@@ -105,6 +105,16 @@ def search_dataset(uri: str, name: str) -> Search:
     skipped = dataset.manifest.total.skipped if dataset.manifest else 0
     note = f"; {skipped} inputs were skipped by a setting, which are not listed" if skipped else ""
     return Search(outcome="not found", detail=f"no record has this {' or '.join(features)}{note}")
+
+
+def find_places(dataset: Dataset, name: str) -> list[Place]:
+    """The records of a name in a dataset, each once; all its records are read.
+
+    Raises:
+        CorruptShardError: one of them is damaged.
+    """
+    features = _lineage_features(dataset)
+    return _distinct([found for feature in features for found in _places(dataset, feature, name)])
 
 
 def _rejects(uri: str, name: str) -> list[Mapping[str, str]]:

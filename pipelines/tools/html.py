@@ -5,13 +5,15 @@ page = load_template("pipelines.tools.report", "page.html").render(name="<script
 
 import functools
 import importlib.resources
+import os
+import uuid
 
 import jinja2
 
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import human_bytes, quantity
 
-__all__ = ["CONTENT_SECURITY_POLICY", "load_template"]
+__all__ = ["CONTENT_SECURITY_POLICY", "load_template", "write_page"]
 
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; img-src 'self' data:; media-src 'self'; style-src 'unsafe-inline'; "
@@ -36,6 +38,18 @@ def load_template(package: str, name: str) -> jinja2.Template:
     environment.globals |= {"style": style, "policy": CONTENT_SECURITY_POLICY}
     text = importlib.resources.files(package).joinpath(name).read_text("utf-8")
     return environment.from_string(text)
+
+
+def write_page(path: str, page: str) -> None:
+    """Writes a page, whole or not at all."""
+    temporary = f"{path}.{uuid.uuid4().hex}"
+    try:
+        with open(temporary, "w", encoding="utf-8") as stream:
+            stream.write(page)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.remove(temporary)
 
 
 def _visible(text: object) -> str:

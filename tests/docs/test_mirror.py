@@ -144,7 +144,9 @@ THROUGH = {
         "pipelines/tools/conversion/local_runs.py"
     ],
     "tests/pipelines/tools/diff/test_compare.py": ["pipelines/tools/diff/digests.py"],
+    "tests/pipelines/tools/ledger/test_run.py": ["pipelines/cli/ledger_command.py"],
     "tests/pipelines/tools/report/test_page.py": [
+        "pipelines/tools/html.py",
         "pipelines/tools/report/pictures.py",
         "pipelines/tools/report/sounds.py",
     ],

@@ -45,6 +45,13 @@ class Source:
     ranges: Sequence[FileRange]
 
     @property
+    def place(self) -> str | list[str]:
+        """What opens the dataset again: its uri, or the paths of its files."""
+        if not self.dataset.named_files:
+            return self.dataset.uri
+        return [shard.path for group in self.dataset.shards.values() for shard in group]
+
+    @property
     def num_records(self) -> int:
         """How many records it has."""
         return sum(part.take for part in self.ranges)

@@ -9,6 +9,7 @@ A record's position is its place in that list.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -88,6 +89,22 @@ class RecordPositions:
         first = max(first - 1, 0)
         before = int(self._starts[first]) if first < len(self._ranges) else 0
         return cut(self._ranges[first:last], start - before, stop - before)
+
+    def positions_of(self, name: RecordName) -> list[int]:
+        """The positions of a record, in rising order: none, one, or several where parts repeat."""
+        found = []
+        for index in self._parts_of_paths.get(name.path, ()):
+            part = self._ranges[index]
+            if part.skip <= name.number < part.skip + part.take:
+                found.append(name.number - int(self._shifts[index]))
+        return found
+
+    @functools.cached_property
+    def _parts_of_paths(self) -> dict[str, list[int]]:
+        parts: dict[str, list[int]] = {}
+        for index, path in enumerate(self._paths):
+            parts.setdefault(path, []).append(index)
+        return parts
 
     def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
         """Which file, and which record in it, each of `(n,) int64` positions is."""

@@ -9,7 +9,7 @@ plan anywhere, and each worker can work out its own part of it alone.
 """
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import numpy as np
 import numpy.typing as npt
@@ -23,6 +23,7 @@ __all__ = [
     "remainders",
     "shard_bounds",
     "splitmix64",
+    "unpermute",
 ]
 
 _ROUNDS = 8  # 4 make a Feistel network pseudo-random (Luby and Rackoff, 1988)
@@ -120,15 +121,42 @@ def permute(
     """
     if num_records <= _FEW_RECORDS:
         return _small_permutation(num_records, seed)[positions]
+    return _walk(_feistel, positions, num_records, seed)
+
+
+def unpermute(
+    places: npt.NDArray[np.int64], *, num_records: int, seed: int
+) -> npt.NDArray[np.int64]:
+    """Which positions `permute` puts at `places`: its inverse, at the same cost.
+
+    Args:
+        places: `(n,) int64`, each in [0, num_records).
+        num_records, seed: as of `permute`.
+
+    Returns:
+        `(n,) int64`, each in [0, num_records).
+    """
+    if num_records <= _FEW_RECORDS:
+        return np.argsort(_small_permutation(num_records, seed), kind="stable")[places]
+    return _walk(_unfeistel, places, num_records, seed)
+
+
+def _walk(
+    step: Callable[[npt.NDArray[np.uint64], np.uint64, list[np.uint64]], npt.NDArray[np.uint64]],
+    values: npt.NDArray[np.int64],
+    num_records: int,
+    seed: int,
+) -> npt.NDArray[np.int64]:
+    """Each value after one step of a network or of its inverse, or more until it is one of them."""
     side = np.uint64(_ceil_sqrt(num_records))
     keys = [
         np.uint64(keyed_hash(number.to_bytes(1, "little"), seed=seed, purpose="permute") % 2**64)
         for number in range(_ROUNDS)
     ]
-    places = _feistel(positions.astype(np.uint64), side, keys)
-    while (outside := places >= num_records).any():
-        places[outside] = _feistel(places[outside], side, keys)
-    return places.astype(np.int64)
+    found = step(values.astype(np.uint64), side, keys)
+    while (outside := found >= num_records).any():
+        found[outside] = step(found[outside], side, keys)
+    return found.astype(np.int64)
 
 
 def splitmix64(
@@ -197,6 +225,15 @@ def _feistel(
     left, right = values // side, values % side
     for key in keys:
         left, right = right, (left + splitmix64(right ^ key) % side) % side
+    return left * side + right
+
+
+def _unfeistel(
+    values: npt.NDArray[np.uint64], side: np.uint64, keys: list[np.uint64]
+) -> npt.NDArray[np.uint64]:
+    left, right = values // side, values % side
+    for key in reversed(keys):
+        left, right = (right + side - splitmix64(left ^ key) % side) % side, left
     return left * side + right
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from trainer_utils.format import ConfigError, keyed_hash, permute
 from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
+from trainer_utils.format.planning import unpermute
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.random_numbers import signed_64
 from trainer_utils.order.strategy import Positions, ShuffleStrategy
@@ -53,6 +54,15 @@ class GlobalShuffle(ShuffleStrategy):
         first, last = self.layout.rows(self.worker, step=step)
         return self._between(epoch, begin + first, begin + last)
 
+    def step_of(self, epoch: int, position: int) -> int | None:
+        """As of `ShuffleStrategy`."""
+        (place,) = unpermute(
+            np.array([position], np.int64),
+            num_records=self.layout.num_records,
+            seed=self._epoch_seed(epoch),
+        ).tolist()
+        return self.layout.step_of(place)
+
     def records(self, epoch: int, step: int) -> list[RecordName]:
         """What to read: the same records by their files."""
         return self._files.locate(self.positions(epoch, step))
@@ -67,6 +77,8 @@ class GlobalShuffle(ShuffleStrategy):
         return records[start - first : stop - first]
 
     def _permuted(self, epoch: int, places: Positions) -> Positions:
+        return permute(places, num_records=self.layout.num_records, seed=self._epoch_seed(epoch))
+
+    def _epoch_seed(self, epoch: int) -> int:
         identity = epoch.to_bytes(8, "little", signed=True)
-        seed = keyed_hash(identity, seed=self._seed, purpose="epoch") % (1 << 63)
-        return permute(places, num_records=self.layout.num_records, seed=seed)
+        return keyed_hash(identity, seed=self._seed, purpose="epoch") % (1 << 63)

@@ -69,6 +69,11 @@ class InputOrder:
         self._digest = digest
         self._strategies = functools.cache(self._strategy)
 
+    @functools.cached_property
+    def paths(self) -> list[str]:
+        """Of the files that an epoch reads, each once, in the order of the first parts of them."""
+        return list(dict.fromkeys(part.path for part in self.ranges))
+
     @property
     def steps_per_epoch(self) -> int:
         """Steps of an epoch; without a batch size, examples of each worker."""
@@ -137,6 +142,36 @@ class InputOrder:
             index = step % self.batches_per_read // self.options.echoing
             positions = positions[index : index + 1]
         return self._files.locate(positions)
+
+    def steps(self, *, epoch: int, record: RecordName) -> list[int]:
+        """The steps of an epoch that a record comes at, on whichever worker: those of `records`.
+
+        Args:
+            epoch: counted from 0.
+            record: the path of its file, and its number there.
+
+        Returns:
+            In rising order; none where the epoch leaves it out, several where it comes more than
+            once.
+        """
+        strategy = self.strategy(0)
+        found: list[int] = []
+        for position in self._files.positions_of(record) if self.steps_per_epoch else ():
+            step = strategy.step_of(epoch, position)
+            if step is not None:
+                first = step * self.batches_per_read + self._place_in_read(epoch, step, position)
+                found.extend(range(first, first + self.options.echoing))
+        return sorted(set(found))
+
+    def _place_in_read(self, epoch: int, step: int, position: int) -> int:
+        """Of single examples, many of which are read in one step: the step of one among them."""
+        if self.options.batch_size is not None:
+            return 0
+        for worker in range(self.layout.num_workers):
+            rows = self.strategy(worker).positions(epoch, step).tolist()
+            if position in rows:
+                return int(rows.index(position)) * self.options.echoing
+        raise AssertionError(f"position {position}: not in step {step}")
 
     @functools.cached_property
     def _files(self) -> RecordPositions:

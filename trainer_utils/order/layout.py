@@ -176,6 +176,13 @@ class BatchLayout:
         full = min(step, self.full_steps)
         return full * self.batch_size + sum(self.rest[: step - full])
 
+    def step_of(self, row: int) -> int | None:
+        """The step whose batch has the `row`-th record of an epoch; None: it is dropped."""
+        if row < self.full_steps * self.batch_size:
+            return row // self.batch_size
+        rest = range(self.full_steps, self.steps)
+        return next((step for step in rest if row < self.begin(step + 1)), None)
+
     def rows(self, worker: int, *, step: int) -> tuple[int, int]:
         """The first of a worker's rows of the batch of a step, and the one after its last."""
         return _part(self.size(step), worker, self.num_workers)

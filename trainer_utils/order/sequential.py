@@ -62,6 +62,17 @@ class Sequential(ShuffleStrategy):
         rows = np.arange(first, last) + layout.begin(step) + self._first(epoch)
         return rows % max(layout.num_records, 1)
 
+    def step_of(self, epoch: int, position: int) -> int | None:
+        """As of `ShuffleStrategy`."""
+        layout = self.layout
+        if not self.reads_own_rows:
+            return layout.step_of((position - self._first(epoch)) % layout.num_records)
+        for share in map(layout.share, range(layout.num_workers)):
+            if share.start <= position < share.stop:
+                own = position - share.start
+                return own // layout.rows_per_worker if own < share.used else None
+        return None
+
     def reads(self, epoch: int, step: int) -> SequentialReads:
         """What is read in an epoch from a step on."""
         layout = self.layout

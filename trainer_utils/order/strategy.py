@@ -40,6 +40,14 @@ class ShuffleStrategy(abc.ABC):
     def positions(self, epoch: int, step: int) -> Positions:
         """The records in this worker's rows of a step, in the order of these rows."""
 
+    @abc.abstractmethod
+    def step_of(self, epoch: int, position: int) -> int | None:
+        """The step that a record comes at, on whichever worker; None: the epoch drops it.
+
+        It is the inverse of `positions`, and takes no longer for more records, but for those of
+        a window.
+        """
+
 
 def as_one_file(ranges: Sequence[FileRange]) -> list[FileRange]:
     """The same parts as if of one file: a record's number in it is its position."""

@@ -12,8 +12,9 @@ step of any epoch can be gone to without what comes before. The first windows ar
 first batch comes soon.
 """
 
+import bisect
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -84,6 +85,7 @@ class Windowed(ShuffleStrategy):
         self._of_lanes = self._cut_to_lanes(ranges)
         nothing = np.zeros(0, np.int64)
         self._kept = (-1, -1, WindowPlaces(nothing, nothing))  # epoch, window, its rows
+        self._lanes_asked: dict[int, list[FileRange]] = {}
 
     def positions(self, epoch: int, step: int) -> Positions:
         """As of `ShuffleStrategy`; at the cost of a window's places."""
@@ -91,6 +93,44 @@ class Windowed(ShuffleStrategy):
         rows, ends = self._rows_of_window(epoch, window)
         index = step - int(self.starts[window])
         return rows[ends[index - 1] if index else 0 : ends[index]]
+
+    def step_of(self, epoch: int, position: int) -> int | None:
+        """As of `ShuffleStrategy`; at the cost of one lane's records in a window."""
+        layout = self.layout
+        lane = _last(range(layout.num_lanes), lambda n: layout.lane_bound(n) <= position)
+        place = self._place_in_lane(epoch, lane, position)
+        windows = range(len(self.starts) - 1)
+        window = _last(windows, lambda n: self._taken_of(lane, int(self.starts[n])) <= place)
+        start, stop = self.starts[window : window + 2].tolist()
+        first, last = self._taken_of(lane, start), self._taken_of(lane, stop)
+        if place >= last:
+            return None
+        seed = _seed(self._seed, epoch, lane) + window * _WINDOW_STRIDE
+        numbers = random_numbers(seed, last - first)  # which are all different
+        rank = int((numbers < numbers[place - first]).sum())
+        return _last(range(start, stop), lambda n: self._taken_of(lane, n) - first <= rank)
+
+    def _place_in_lane(self, epoch: int, lane: int, position: int) -> int:
+        """How many records of a lane an epoch reads before one of them."""
+        if lane not in self._lanes_asked:
+            bounds = [self.layout.lane_bound(lane), self.layout.lane_bound(lane + 1)]
+            (self._lanes_asked[lane],) = cut_all(as_one_file(self.ranges), bounds)
+        own, before = self._lanes_asked[lane], 0
+        for part in _shuffle_ranges(own, _seed(self._seed, epoch, lane)):
+            if part.skip <= position < part.skip + part.take:
+                return before + position - part.skip
+            before += part.take
+        raise AssertionError(f"position {position}: not in lane {lane}")
+
+    def _taken_of(self, lane: int, step: int) -> int:
+        """How many records one lane gives to the steps before one."""
+        layout = self.layout
+        full = min(step, layout.full_steps)
+        of_rest = (
+            layout.lane_rows(range(lane, lane + 1), size=layout.size(partial))
+            for partial in range(full, step)
+        )
+        return full * self.block + sum(int(rows[0]) for rows in of_rest)
 
     def _rows_of_window(self, epoch: int, window: int) -> WindowPlaces:
         """The positions of all rows of a window, and where each step's end; the last is kept."""
@@ -195,6 +235,11 @@ class Windowed(ShuffleStrategy):
         for partial in range(full, step):
             taken += self.layout.lane_rows(self.lanes, size=self.layout.size(partial))
         return taken
+
+
+def _last(numbers: range, holds: Callable[[int], bool]) -> int:
+    """The last of some numbers that something holds of, which it does up to there."""
+    return numbers[bisect.bisect_left(numbers, True, key=lambda n: not holds(n)) - 1]
 
 
 def _in_turn(counts: Positions, block: int) -> list[Positions]:

@@ -15,8 +15,11 @@ import tempfile
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+import numpy as np
+
 from pipelines.tools.diff.digests import Digests, content_at, read_digests, spill_digests
 from pipelines.tools.records import Example, ExampleReader
+from trainer_utils.dataset import ShardFile
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import Part, as_text, make_table
 
@@ -132,6 +135,9 @@ def compare_datasets(
     records = sum(reader.count(split) for reader in readers for split in reader.splits)
     buckets = records // _BUCKET_RECORDS + 1
     found = _Found(readers, splits, most)
+    kept, kept_records = _kept_shards(readers)
+    found.add_unchanged(kept_records)
+    advance(2 * kept_records, records)
 
     def contents(side: int, row: Row) -> int:
         return content_at(readers[side], splits[row.split], row.number)
@@ -140,10 +146,17 @@ def compare_datasets(
         folders = [f"{folder}/{name}" for name in ("before", "after")]
         for reader, spilled in zip(readers, folders, strict=True):
             spill_digests(
-                reader, splits, spilled, buckets, advance=lambda done: advance(done, records)
+                reader,
+                splits,
+                spilled,
+                buckets,
+                is_left_out=lambda shard, split: shard.path in kept,
+                advance=lambda done: advance(done, records),
             )
         for bucket in range(buckets):
             olds, news = (read_digests(spilled, bucket) for spilled in folders)
+            olds, news, same = _without_same(olds, news)
+            found.add_unchanged(same)
             for pair in _pairs(olds, news, contents):
                 found.add(*pair)
     return found.difference((before, after))
@@ -156,6 +169,51 @@ class Row(NamedTuple):
     content: int
     split: int
     number: int
+
+
+def _kept_shards(readers: Sequence[ExampleReader]) -> tuple[set[str], int]:
+    """The files that are the same in both datasets by all sums of the manifests.
+
+    What they hold is unchanged, and need not be read: equal records of one name are paired first.
+
+    Returns:
+        Their paths in both, and the records of one side.
+    """
+    by_content: list[dict[object, list[ShardFile]]] = [{}, {}]
+    for reader, found in zip(readers, by_content, strict=True):
+        for split in reader.splits:
+            for _, shard in reader.shards(split):
+                if shard.entry is not None and shard.entry.content is not None:
+                    entry = shard.entry
+                    sums = split, entry.records, entry.bytes, entry.crc32c, entry.content
+                    found.setdefault(sums, []).append(shard)
+    pairs = [
+        pair
+        for sums, olds in by_content[0].items()
+        for pair in zip(olds, by_content[1].get(sums, ()), strict=False)
+    ]
+    return {shard.path for pair in pairs for shard in pair}, sum(
+        old.num_records for old, _ in pairs
+    )
+
+
+def _without_same(before: Digests, after: Digests) -> tuple[Digests, Digests, int]:
+    """What is left without names that come once in each, where all is the same but the place."""
+    both = np.concatenate([before, after])
+    halves = np.frombuffer(both["name"].tobytes(), "<u8").reshape(-1, 2)
+    order = np.argsort(halves[:, 0], kind="stable")
+    low = halves[order, 0]
+    is_first = np.ones(len(low), bool)
+    is_first[1:] = low[1:] != low[:-1]
+    starts = np.flatnonzero(is_first)
+    pairs = starts[np.diff(np.append(starts, len(low))) == 2]
+    old, new = order[pairs], order[pairs + 1]  # stable: of the first dataset first
+    same = (old < len(before)) & (new >= len(before)) & (halves[old, 1] == halves[new, 1])
+    for field in ("content", "split"):
+        same &= both[field][old] == both[field][new]
+    is_left = np.ones(len(both), bool)
+    is_left[old[same]] = is_left[new[same]] = False
+    return before[is_left[: len(before)]], after[is_left[len(before) :]], int(same.sum())
 
 
 Pair = tuple[Row | None, Row | None]
@@ -236,6 +294,10 @@ class _Found:
         kept.append(change)
         if len(kept) > 2 * self._most + 100:
             self._drop_later(kept)
+
+    def add_unchanged(self, records: int) -> None:
+        """Takes in that so many are the same."""
+        self._counts["unchanged"] += records
 
     def difference(self, uris: tuple[str, str]) -> Difference:
         """All of it, with the names of what is listed."""

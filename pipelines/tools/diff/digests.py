@@ -10,19 +10,22 @@ one name are in one bucket, whatever dataset they are of.
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.tools.diff.names import checksums_of, find_names
 from pipelines.tools.records import NAME_FEATURES, ExampleReader, Glance
+from trainer_utils.dataset import ShardFile
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
 
 __all__ = ["Digests", "content_at", "read_digests", "spill_digests"]
 
 _DIGEST = np.dtype([("name", "V16"), ("content", "<u8"), ("split", "<u2"), ("number", "<i8")])
-_AT_ONCE = 1 << 18  # records, before they are written
-_REPORTED_RECORDS = 1 << 10
+_AT_ONCE, _WRITTEN_AT_ONCE = 1 << 15, 1 << 18  # records
 
 Digests = npt.NDArray[np.void]
 
@@ -33,6 +36,7 @@ def spill_digests(
     folder: str,
     buckets: int,
     *,
+    is_left_out: Callable[[ShardFile, str], bool] = lambda shard, split: False,
     advance: Callable[[int], None],
 ) -> None:
     """Writes the digests of all records to `buckets` files in a folder, which is made.
@@ -42,28 +46,79 @@ def spill_digests(
         splits: all that any of the datasets has; a digest holds the place in it.
         folder: for the files; file `n` holds the names whose hash says so.
         buckets: how many files.
+        is_left_out: of a shard and its split: whether its records need no digests.
         advance: called now and then with the records that were read since.
 
     Raises:
         DatasetError: a record is no `tf.train.Example`.
     """
     os.makedirs(folder)
-    waiting: list[tuple[object, ...]] = []
+    waiting: list[Digests] = []
     for split in reader.splits:
-        place = splits.index(split)
         names = NAME_FEATURES if _has_names(reader, split) else None
-        for glance in reader.scan(split, names):
-            name = _name_of(glance)
-            content = glance.checksum if name is not None else _content_of(glance)
-            key = name if name is not None else content.to_bytes(8, "little")
-            digest = hashlib.blake2b(key, digest_size=16, person=b"name" if name else b"content")
-            waiting.append((digest.digest(), content, place, glance.number))
-            if len(waiting) % _REPORTED_RECORDS == 0:
-                advance(_REPORTED_RECORDS)
-            if len(waiting) == _AT_ONCE:
-                _write(waiting, folder, buckets)
-                waiting = []
+        for first, shard in reader.shards(split):
+            if is_left_out(shard, split):
+                continue
+            for digests in _digests_of(reader, shard, names, first=first):
+                digests["split"] = splits.index(split)
+                waiting.append(digests)
+                advance(len(digests))
+                if sum(map(len, waiting)) >= _WRITTEN_AT_ONCE:
+                    _write(waiting, folder, buckets)
+                    waiting = []
     _write(waiting, folder, buckets)
+
+
+def _digests_of(
+    reader: ExampleReader, shard: ShardFile, names: Sequence[str] | None, *, first: int
+) -> Iterator[Digests]:
+    """The digests of a shard's records, some at a time, the split left open.
+
+    Args:
+        reader: of the dataset.
+        shard: one of its files.
+        names: of the features that name records; None: none does.
+        first: the number of its first record.
+    """
+    with reader.view(shard) as (view, offsets):
+        for begin in range(0, len(offsets) - 1, _AT_ONCE):
+            part = offsets[begin : begin + _AT_ONCE + 1]
+            digests = np.zeros(len(part) - 1, _DIGEST)
+            digests["number"] = np.arange(first + begin, first + begin + len(digests))
+            left: Sequence[int] = range(len(digests))
+            if names is not None:
+                left = _set_named(digests, view, part, names)
+            for number in left:
+                payload = view[part[number] + HEADER_BYTES : part[number + 1] - FOOTER_BYTES]
+                crc = view[part[number + 1] - FOOTER_BYTES : part[number + 1]]
+                checksum = len(payload) << 32 | int.from_bytes(crc, "little")
+                glance = Glance(first + begin + number, checksum, decode_example(payload, names))
+                name = _name_of(glance)
+                content = checksum if name is not None else _content_of(glance)
+                key = name if name is not None else content.to_bytes(8, "little")
+                digests[number]["name"] = _hash(key, b"content" if name is None else b"name")
+                digests[number]["content"] = content
+            yield digests
+
+
+def _set_named(
+    digests: Digests, view: memoryview, offsets: npt.NDArray[np.int64], names: Sequence[str]
+) -> list[int]:
+    """Sets the digests of records whose names are found at once; returns the others' numbers."""
+    data = np.frombuffer(view, np.uint8)
+    places = find_names(data, offsets, names)
+    hashes = [
+        _hash(view[begin:end], b"name")
+        for begin, end in zip(places.begins.tolist(), places.ends.tolist(), strict=True)
+    ]
+    digests["name"] = np.frombuffer(b"".join(hashes), "V16")
+    digests["content"] = checksums_of(data, offsets)
+    left: list[int] = np.flatnonzero(~places.is_found).tolist()
+    return left
+
+
+def _hash(key: bytes | memoryview, purpose: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=16, person=purpose).digest()
 
 
 def _has_names(reader: ExampleReader, split: str) -> bool:
@@ -98,8 +153,8 @@ def _as_bytes(value: Any) -> bytes | memoryview:
     return value if isinstance(value, memoryview) else repr(value).encode()
 
 
-def _write(digests: list[tuple[object, ...]], folder: str, buckets: int) -> None:
-    records = np.array(digests, _DIGEST)
+def _write(digests: Sequence[Digests], folder: str, buckets: int) -> None:
+    records = np.concatenate([np.zeros(0, _DIGEST), *digests])
     # The first two bytes of a hash are as random as any.
     heads = np.frombuffer(records["name"].tobytes(), "<u2")[:: 16 // 2]
     for bucket in range(buckets):

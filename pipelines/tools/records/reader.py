@@ -15,6 +15,9 @@ import mmap
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+import numpy.typing as npt
+
 from pipelines.tools.records.values import Value, value_of
 from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
 from trainer_utils.dataset.location import Place
@@ -152,19 +155,28 @@ class ExampleReader:
         Raises:
             DatasetError: a record is no `tf.train.Example`.
         """
+        for first, shard in self.shards(split):
+            if start < first + self._records(shard):
+                yield from self.scan_shard(shard, names, first=first, start=start)
+
+    def scan_shard(
+        self, shard: ShardFile, names: Collection[str] | None, *, first: int, start: int = 0
+    ) -> Iterator[Glance]:
+        """The same of one shard, whose first record is the `first`-th of its split."""
+        begun = max(start - first, 0)
+        with self.view(shard) as (view, offsets):
+            bounds = itertools.pairwise(offsets[begun:].tolist())
+            for number, (begin, end) in enumerate(bounds, first + begun):
+                payload = view[begin + HEADER_BYTES : end - FOOTER_BYTES]
+                crc = int.from_bytes(view[end - FOOTER_BYTES : end], "little")
+                yield Glance(number, len(payload) << 32 | crc, decode_example(payload, names))
+
+    def shards(self, split: str) -> Iterator[tuple[int, ShardFile]]:
+        """The shards of a split, each with the number of its first record in the split."""
         first = 0
         for shard in self._dataset.shards[split]:
-            after = first + self._records(shard)
-            if start < after:
-                offsets = self._index(shard).offsets[start - first :].tolist()
-                with self._view(shard) as view:
-                    for number, (begin, end) in enumerate(itertools.pairwise(offsets), start):
-                        payload = view[begin + HEADER_BYTES : end - FOOTER_BYTES]
-                        crc = int.from_bytes(view[end - FOOTER_BYTES : end], "little")
-                        found = decode_example(payload, names)
-                        yield Glance(number, len(payload) << 32 | crc, found)
-                start = after
-            first = after
+            yield first, shard
+            first += self._records(shard)
 
     def value(
         self, name: str, values: Sequence[Any], size: tuple[int, int, int] | None = None
@@ -174,13 +186,16 @@ class ExampleReader:
         return value_of(values, feature, self.labels.get(name, ()), size)
 
     @contextlib.contextmanager
-    def _view(self, shard: ShardFile) -> Iterator[memoryview]:
-        if is_remote(shard.path) or shard.is_gzip:
+    def view(self, shard: ShardFile) -> Iterator[tuple[memoryview, npt.NDArray[np.int64]]]:
+        """The bytes of a shard, of which only those in use are read where it is local and not
+        compressed, and the offsets of its frames, `(records + 1,)`."""
+        offsets = self._index(shard).offsets
+        if is_remote(shard.path) or shard.is_gzip or len(offsets) == 1:
             with open_records(shard.path) as stream:
-                yield memoryview(stream.read())
+                yield memoryview(stream.read()), offsets
             return
         with open(shard.path, "rb") as stream:
-            yield memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ))
+            yield memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)), offsets
 
     def _values(self, record: bytes) -> dict[str, Value]:
         found, features = decode_example(record), self._dataset.features

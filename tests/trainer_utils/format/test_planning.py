@@ -19,6 +19,13 @@ def test_a_permutation_gives_each_place_once(size, seed):
     assert np.array_equal(np.sort(places), np.arange(size))
 
 
+@pytest.mark.parametrize("size", [1, 2, 1000, planning._FEW_RECORDS + 1, 10**8 + 7])
+def test_what_was_permuted_is_found_again(size):
+    records = np.unique(np.linspace(0, size - 1, 500).astype(np.int64))
+    places = permute(records, num_records=size, seed=5)
+    assert planning.unpermute(places, num_records=size, seed=5).tolist() == records.tolist()
+
+
 @pytest.mark.parametrize("size", [SMALL, LARGE])
 def test_a_part_of_a_permutation_is_that_of_the_whole(size):
     whole = permute(np.arange(size), num_records=size, seed=3)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from trainer_utils.format import ConfigError, Feature
+from trainer_utils.format.file_ranges import RecordName
 from trainer_utils.order import FileRange, InputOrder, OrderOptions, mix_ranges
 
 REPOSITORY = Path(__file__).parents[3]
@@ -80,6 +81,26 @@ def test_records_are_those_that_input_fn_yields(tmp_path, write_dataset, setting
             records = order.records(epoch=epoch, step=step, worker=worker)
             assert [first[path] + n for path, n in records] == np.ravel(rows).tolist()
         assert next(elements, None) is None
+
+
+@pytest.mark.parametrize("workers", [1, 2, 4])
+@pytest.mark.parametrize("settings", [*ORDERS, {"batch_size": 8, "weights": [1, 2]}], ids=str)
+def test_the_steps_of_a_record_are_those_that_it_is_listed_at(settings, workers):
+    parts = ranges_of(SIZES)
+    ranges = mix_ranges([parts[:2], parts[2:]], settings.get("weights"))
+    order = InputOrder(
+        ranges, OrderOptions(**settings), num_workers=workers, mean_record_bytes=1 << 22
+    )
+    for epoch in range(2):
+        listed: dict[RecordName, set[int]] = {
+            RecordName(part.path, n): set() for part in parts for n in range(part.take)
+        }
+        for step, worker in itertools.product(range(order.steps_per_epoch), range(workers)):
+            for record in order.records(epoch=epoch, step=step, worker=worker):
+                listed[record].add(step)
+        for record, steps in listed.items():
+            assert order.steps(epoch=epoch, record=record) == sorted(steps), record
+    assert order.steps(epoch=0, record=RecordName("0", 30)) == []
 
 
 # Of version 2 of the order, by the release that began it: any other is a new version of tokens.

@@ -1,0 +1,361 @@
+"""`RunLedger`: a run's ledger beside its datasets, with records by name.
+
+    run = RunLedger("checkpoints/", datasets=["gs://bucket/examples/5"])
+    run.at_step(1234).to_json()
+    run.of_record("cat/1.jpg").sightings
+
+No record is read but those whose names are shown, and, to find one by name, those of the run.
+"""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+
+from pipelines.lineage.records import find_places
+from pipelines.tools.records import ExampleReader
+from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.dataset.location import Place
+from trainer_utils.dataset.selection import Source, digest_of, source_of
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.file_ranges import RecordName
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.order import InputOrder, mix_ranges
+from trainer_utils.order.history import InputHistory, SeenAt
+from trainer_utils.order.ledger import ReadPlan, Stretch
+from trainer_utils.recording import read_ledger
+from trainer_utils.text_output import Part, as_text, make_table, quantity
+
+__all__ = ["NamedRecord", "RunLedger", "RunRecord", "RunStep", "RunSummary", "Sighting"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class NamedRecord:
+    """A record.
+
+    Args:
+        name: what it was made of; else its split and number.
+        split: that it is in.
+        number: in its split, from 0.
+        shard: its file, as the dataset names it.
+    """
+
+    name: str
+    split: str
+    number: int
+    shard: str
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class StepRow:
+    """A row of a batch: who got it, and whether it stands in for a record that is unreadable."""
+
+    worker: int
+    replica: int
+    record: NamedRecord
+    stands_in: bool
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunStep:
+    """The global batch of a step.
+
+    Args:
+        step: of the run, from 0.
+        epoch: it is in.
+        step_in_epoch: its number there.
+        rows: worker by worker, replica by replica; none of weight 0.
+        skipped: the batch's records that could not be read.
+    """
+
+    step: int
+    epoch: int
+    step_in_epoch: int
+    rows: Sequence[StepRow]
+    skipped: Sequence[NamedRecord]
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        return dataclasses.asdict(self)
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        rows = [
+            [row.worker, row.replica, f"{row.record.split} {row.record.number:,}", row.record.name]
+            + (["stands in"] if row.stands_in else [""])
+            for row in self.rows
+        ]
+        parts: list[Part] = [
+            f"step {self.step:,}: epoch {self.epoch:,}, step {self.step_in_epoch:,} of it, "
+            f"{quantity(len(rows), 'record')}",
+            "",
+            make_table(["worker", "replica", "place", "record", ""], rows),
+        ]
+        for record in self.skipped:
+            parts.append(f"could not be read: {record.split} {record.number:,} ({record.shard})")
+        return parts
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Sighting:
+    """A record and the steps that saw it, in rising order."""
+
+    record: NamedRecord
+    steps: Sequence[SeenAt]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunRecord:
+    """Where a record is in the datasets of a run, and when each of these was seen."""
+
+    sightings: Sequence[Sighting]
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        return {
+            "records": [
+                {
+                    **dataclasses.asdict(seen.record),
+                    "steps": [step._asdict() for step in seen.steps],
+                }
+                for seen in self.sightings
+            ]
+        }
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        parts: list[Part] = []
+        for seen in self.sightings:
+            record, times = seen.record, quantity(len(seen.steps), "time")
+            parts += [
+                *([""] if parts else []),
+                f"{record.name} ({record.split} {record.number:,}): seen {times}",
+                *([make_table(["step", "epoch", "step in epoch"], seen.steps)] if times else []),
+            ]
+        return parts
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class RunSummary:
+    """A run: its steps, its datasets, and each stretch from one start of a process to the next."""
+
+    steps: int
+    datasets: Sequence[str]
+    stretches: Sequence[Stretch]
+
+    def to_json(self) -> JsonObject:
+        """Plain JSON types."""
+        return {
+            "steps": self.steps,
+            "datasets": list(self.datasets),
+            "stretches": [stretch.to_json() for stretch in self.stretches],
+        }
+
+    def parts(self) -> list[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        rows = [
+            [one.first_step, one.steps, one.num_workers, one.num_replicas, _skipped(one)]
+            for one in self.stretches
+        ]
+        header = ["from step", "steps", "workers", "replicas", "unreadable records"]
+        return [
+            f"{quantity(self.steps, 'step')} of {', '.join(self.datasets)}",
+            "",
+            make_table(header, rows),
+        ]
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
+
+
+def _skipped(stretch: Stretch) -> int:
+    return sum(count for runs in stretch.skipped.values() for _, count in runs)
+
+
+class RunLedger:
+    """What a run saw.
+
+    Args:
+        run: the folder that `InputProgress` was given, or one of its ledgers.
+        datasets: where the datasets lie now, in the order in which they were read; none: where
+            they lay then.
+
+    Raises:
+        DatasetError: there is no ledger, or it is damaged.
+    """
+
+    def __init__(self, run: str, *, datasets: Sequence[str] = ()) -> None:
+        self._moved = list(datasets)
+        self._history = InputHistory(read_ledger(run), self._order)
+        self._opened: dict[Place, Dataset] = {}
+        self._files: dict[str, tuple[Place, str, int, str]] = {}
+        self._readers: dict[Place, ExampleReader] = {}
+
+    def summary(self) -> RunSummary:
+        """What was read, in which stretches."""
+        ledger = self._history.ledger
+        places = [str(place) for plan in ledger.plans for place, _ in plan.datasets]
+        return RunSummary(
+            steps=ledger.steps,
+            datasets=list(dict.fromkeys(places)),
+            stretches=ledger.stretches,
+        )
+
+    def at_step(self, step: int) -> RunStep:
+        """The global batch of a step.
+
+        Args:
+            step: counted over the whole run, from 0.
+
+        Raises:
+            ConfigError: the run has no such step.
+            DatasetError: a dataset is not there, or is another than the one that was read.
+        """
+        batch = self._history.batch(step)
+        records = self._named({*(row.record for row in batch.rows)})
+        rows = [
+            StepRow(
+                worker=row.worker,
+                replica=row.replica,
+                record=records[row.record],
+                stands_in=row.stands_in,
+            )
+            for row in batch.rows
+        ]
+        skipped = [self._unnamed(record) for record in batch.skipped]
+        return RunStep(**batch.at._asdict(), rows=rows, skipped=skipped)
+
+    def of_record(self, name: str) -> RunRecord:
+        """The steps that saw the records of a name; reads all records to find them.
+
+        Args:
+            name: their `filename` or `id`.
+
+        Raises:
+            DatasetError: there is none, or as of `at_step`.
+        """
+        self._open_all()
+        found = [
+            RecordName(file.path, place.record)
+            for dataset in self._opened.values()
+            for place in find_places(dataset, name)
+            for file in dataset.shards[place.split]
+            if file.name == place.shard
+        ]
+        if not found:
+            raise DatasetError(
+                f"record {name!r}: expected the filename or id of a record of "
+                f"{', '.join(self.summary().datasets)}, found none"
+            )
+        return self._seen(found)
+
+    def of_place(self, split: str, number: int) -> RunRecord:
+        """The steps that saw a record by its number in a split; reads that record alone.
+
+        Raises:
+            ConfigError: there is no such record.
+            DatasetError: as of `at_step`.
+        """
+        self._open_all()
+        found = [
+            RecordName(path, number - first)
+            for path, (place, of, first, _) in self._files.items()
+            if of == split and 0 <= number - first < self._counts(place, split, path)
+        ]
+        if not found:
+            raise ConfigError.of(
+                "place", f"{split}:{number}", allowed="the split and the number of a record"
+            )
+        return self._seen(found)
+
+    def _seen(self, records: Sequence[RecordName]) -> RunRecord:
+        named = self._named(records)
+        return RunRecord(
+            sightings=[
+                Sighting(record=named[record], steps=self._history.steps_of(record))
+                for record in records
+            ]
+        )
+
+    def _open_all(self) -> None:
+        for stretch in self._history.ledger.stretches:
+            self._history.order_of(stretch)
+
+    def _order(self, plan: ReadPlan, num_workers: int, num_replicas: int) -> InputOrder:
+        """The order of a plan, whose datasets are opened."""
+        sources = [self._source(place, split) for place, split in self._placed(plan)]
+        digest = digest_of(sources)
+        if digest != plan.token.digest:
+            uris = ", ".join(repr(source.dataset.uri) for source in sources)
+            raise DatasetError(
+                f"dataset {uris}: expected what the run read, of digest {plan.token.digest}, got "
+                f"another, of digest {digest}. Say with --dataset where it lies now."
+            )
+        return plan.order(
+            mix_ranges([source.ranges for source in sources], plan.settings["weights"]),
+            digest=digest,
+            num_workers=num_workers,
+            num_replicas=num_replicas,
+        )
+
+    def _placed(self, plan: ReadPlan) -> list[tuple[Place, str]]:
+        """The datasets of a plan where they lie now."""
+        if not self._moved:
+            return [(p if isinstance(p, str) else tuple(p), split) for p, split in plan.datasets]
+        if len(self._moved) != len(plan.datasets):
+            raise ConfigError.of(
+                "dataset", self._moved, allowed=f"one for each of {len(plan.datasets)} datasets"
+            )
+        return [(now, split) for now, (_, split) in zip(self._moved, plan.datasets, strict=True)]
+
+    def _source(self, place: Place, split: str) -> Source:
+        if place not in self._opened:
+            dataset = self._opened[place] = open_dataset(place)
+            for name, shards in dataset.shards.items():
+                first = 0
+                for shard in shards:
+                    self._files[shard.path] = place, name, first, shard.name
+                    first += shard.num_records
+        return source_of(self._opened[place], split)
+
+    def _counts(self, place: Place, split: str, path: str) -> int:
+        shards = self._opened[place].shards[split]
+        return next(shard.num_records for shard in shards if shard.path == path)
+
+    def _unnamed(self, record: RecordName, name: str = "") -> NamedRecord:
+        _, split, first, shard = self._files[record.path]
+        number = first + record.number
+        return NamedRecord(
+            name=name or f"{split} {number}", split=split, number=number, shard=shard
+        )
+
+    def _named(self, records: Iterable[RecordName]) -> dict[RecordName, NamedRecord]:
+        """Records with their names, as far as they can be read."""
+        wanted: dict[tuple[Place, str], dict[int, RecordName]] = {}
+        for record in records:
+            place, split, first, _ = self._files[record.path]
+            wanted.setdefault((place, split), {})[first + record.number] = record
+        found = {}
+        for (place, split), numbers in wanted.items():
+            for number, name in self._names(place, split, sorted(numbers)).items():
+                found[numbers[number]] = self._unnamed(numbers[number], name)
+        return found
+
+    def _names(self, place: Place, split: str, numbers: Sequence[int]) -> dict[int, str]:
+        if place not in self._readers:
+            self._readers[place] = ExampleReader(place)
+        examples = self._readers[place].read(split, numbers)
+        try:
+            return {example.number: example.name for example in examples}
+        except DatasetError:
+            if len(numbers) == 1:
+                return {numbers[0]: ""}  # damaged since
+            half = len(numbers) // 2
+            parts = (numbers[:half], numbers[half:])
+            return {
+                n: name for part in parts for n, name in self._names(place, split, part).items()
+            }

@@ -1,0 +1,92 @@
+"""`ledger` as a user calls it, on a ledger that a run left."""
+
+import json
+import shutil
+
+import pytest
+from click.testing import CliRunner
+
+import trainer_utils
+from pipelines.cli.app import app
+from trainer_utils.format import Feature
+
+FEATURES = {"filename": Feature(type="string"), "label": Feature(type="int")}
+
+
+@pytest.fixture
+def run(tmp_path, write_dataset) -> str:
+    examples = [{"filename": [f"cat/\x1b{n}.jpg".encode()], "label": [n]} for n in range(20)]
+    shards = [examples[:9], examples[9:]]
+    uri = write_dataset(tmp_path / "data", {"train": shards}, FEATURES)
+    dataset = trainer_utils.input_fn(
+        uri, features="label", batch_size=8, shuffle=False, repeat=True
+    )
+    progress = trainer_utils.InputProgress(str(tmp_path / "run"))
+    for step, _ in enumerate(progress.follow(dataset)):
+        if step == 4:
+            progress.serialize()
+            return str(tmp_path / "run")
+    raise AssertionError
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(app, ["ledger", *arguments])
+
+
+def test_the_command(run):
+    batch = json.loads(invoke(run, "--step", "3", "--json").stdout)
+    assert (batch["step"], batch["epoch"], batch["step_in_epoch"]) == (3, 1, 0)
+    assert [row["record"]["number"] for row in batch["rows"]] == list(range(8))
+    assert batch["rows"][3]["record"]["name"] == "cat/\x1b3.jpg"
+    text = invoke(run, "--step", "3").stdout
+    assert r"cat/\x1b3.jpg" in text
+    assert "\x1b" not in text
+    seen = json.loads(invoke(run, "--record", "cat/\x1b9.jpg", "--json").stdout)
+    assert seen == json.loads(invoke(run, "--place", "train:9", "--json").stdout)
+    assert seen["records"][0]["shard"] == "Split-train/data_tfrecord-00001-of-00002"
+    assert [at["step"] for at in seen["records"][0]["steps"]] == [1, 4]
+    assert "seen 2 times" in invoke(run, "--place", "train:9").stdout
+    facts = json.loads(invoke(run, "--json").stdout)
+    assert (facts["steps"], len(facts["stretches"])) == (5, 1)
+    assert invoke(run).stdout.startswith("5 steps of ")
+
+
+def test_a_dataset_that_moved_is_named(run, tmp_path, write_dataset):
+    (tmp_path / "data").rename(tmp_path / "moved")
+    moved = str(tmp_path / "moved")
+    found = invoke(run, "--step", "0", "--dataset", moved, "--json")
+    assert json.loads(found.stdout)["rows"][7]["record"]["number"] == 7
+    assert invoke(run, "--step", "0").exit_code == 1
+    other = write_dataset(tmp_path / "other", {"train": [[{"label": [1]}]]}, {})
+    refused = invoke(run, "--step", "0", "--dataset", other)
+    assert refused.exit_code == 1
+    assert "expected what the run read" in refused.stderr
+    assert invoke(run, "--step", "0", "--dataset", moved, "--dataset", moved).exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (["--step", "5"], 2, "step: expected one of the run's, from 0 to 4, got 5"),
+        (["--place", "train:20"], 2, "the split and the number of a record"),
+        (["--place", "train"], 2, "a split and a number such as train:17"),
+        (["--record", "dog.jpg"], 1, "'dog.jpg': expected the filename or id of a record"),
+        (["--record", "x", "--step", "1"], 2, "expected one of them"),
+    ],
+)
+def test_what_is_asked_in_vain(run, arguments, code, said):
+    result = invoke(run, *arguments)
+    assert (result.exit_code, said in result.stderr) == (code, True), result.stderr
+
+
+def test_a_record_that_was_damaged_since_has_no_name(run, tmp_path):
+    path = next((tmp_path / "data/Split-train").glob("*00000-of*"))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b"3.jpg", b"4.jpg"))
+    names = [
+        row["record"]["name"]
+        for row in json.loads(invoke(run, "--step", "0", "--json").stdout)["rows"]
+    ]
+    assert names[2:5] == ["cat/\x1b2.jpg", "train 3", "cat/\x1b4.jpg"]
+    shutil.rmtree(tmp_path / "data")
+    assert invoke(run, "--step", "0").exit_code == 1

@@ -1,0 +1,192 @@
+"""A run's ledger against what the run itself logged: restarts, other workers, damaged records."""
+
+import collections
+import itertools
+import json
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from pipelines.tools.ledger import RunLedger
+from trainer_utils.format import DatasetError, Feature
+from trainer_utils.recording import LEDGER_FILE, read_ledger
+
+SIZES = (23, 1, 36)
+FEATURES = {"x": Feature(type="int"), "id": Feature(type="string")}
+
+Rows = list[list[str]]
+
+
+@pytest.fixture
+def uri(tmp_path, write_dataset) -> str:
+    numbers = itertools.count()
+    names = [[next(numbers) for _ in range(size)] for size in SIZES]
+    shards = [[{"x": [n], "id": [f"r{n}".encode()]} for n in shard] for shard in names]
+    return write_dataset(tmp_path / "data", {"train": shards}, FEATURES)
+
+
+def damage(uri: str, shard: int, marks: list[str]) -> None:
+    """Changes the bytes of some records, which no sum of theirs will be that of any more."""
+    path = Path(uri, "Split-train", f"data_tfrecord-{shard:05d}-of-00003")
+    data = bytearray(path.read_bytes())
+    for mark in marks:
+        data[data.index(mark.encode())] ^= 0xFF
+    path.write_bytes(data)
+
+
+class Run:
+    """A training run that is killed and goes on; each step's rows are logged, worker by worker."""
+
+    def __init__(self, uri: str, folder: str, **settings) -> None:
+        self.uri, self.folder, self.settings = uri, folder, settings
+        self.log: list[list[tuple[int, str]]] = []
+        self._saved = ""
+
+    def go_on(self, steps: int, *, lost: int = 0, workers: int = 1) -> None:
+        """Some steps, whose last is saved, and some more that are lost."""
+        logs, saved = [], []
+        for worker in range(workers):
+            progress = trainer_utils.InputProgress(self.folder)
+            progress.deserialize(self._saved)
+            dataset = trainer_utils.input_fn(
+                self.uri,
+                features="id",
+                state=progress.state,
+                input_context=tf.distribute.InputContext(workers, worker, workers),
+                **{"repeat": True, **self.settings},
+            )
+            log = []
+            for batch in itertools.islice(progress.follow(dataset), steps + lost):
+                log.append([(worker, name) for name in rows_of(batch)])
+                if len(log) == steps:
+                    saved.append(progress.serialize())
+            logs.append(log[:steps])
+        self._saved = saved[0]
+        self.log += [list(itertools.chain(*rows)) for rows in zip(*logs, strict=True)]
+
+
+def rows_of(batch) -> list[str]:
+    names, mask = batch if isinstance(batch, tuple) else (batch, None)
+    kept = names if mask is None else tf.boolean_mask(names, mask > 0)
+    return [name.decode() for name in tf.reshape(kept, [-1]).numpy()]
+
+
+def check(run: Run) -> None:
+    """That the ledger says what was logged, by step and by record."""
+    told = RunLedger(run.folder)
+    assert told.summary().steps == len(run.log)
+    seen = collections.defaultdict(set)
+    for step, logged in enumerate(run.log):
+        found = told.at_step(step)
+        assert [(row.worker, row.record.name) for row in found.rows] == logged, step
+        for _, name in logged:
+            seen[name].add(step)
+    for number in range(sum(SIZES)):
+        (sighting,) = told.of_place("train", number).sightings
+        assert [at.step for at in sighting.steps] == sorted(seen[f"r{number}"]), number
+
+
+SETTINGS = [
+    {"batch_size": 8},
+    {"batch_size": 8, "shuffle": 12, "remainder": "drop", "echoing": 2},
+    {"batch_size": 12, "shuffle": "global", "remainder": "pad"},
+    {"batch_size": 4, "shuffle": False},
+]
+
+
+@pytest.mark.parametrize("settings", SETTINGS)
+def test_a_run_with_restarts_other_workers_and_damage(uri, tmp_path, settings):
+    damage(uri, 0, ["r3", "r17"])
+    run = Run(uri, str(tmp_path / "run"), on_corrupt="skip", seed=3, **settings)
+    run.go_on(5, lost=2)
+    run.go_on(9, workers=2)
+    run.go_on(3, workers=4, lost=1)
+    run.go_on(11)
+    check(run)
+    assert [one.num_workers for one in read_ledger(run.folder).stretches] == [1, 2, 4, 1]
+
+
+def test_batches_without_a_readable_record_are_none_of_the_runs_steps(uri, tmp_path):
+    damage(uri, 0, ["r4", "r5", "r6", "r7", "r20", "r21", "r22"])
+    run = Run(uri, str(tmp_path / "run"), on_corrupt="skip", batch_size=4, shuffle=False)
+    run.go_on(17)
+    run.go_on(20)
+    check(run)
+    assert [run.log[step][0][1] for step in (0, 1)] == ["r0", "r8"]
+
+
+def test_where_no_row_is_left_for_a_worker_another_record_stands_in(uri, tmp_path):
+    damage(uri, 0, ["r4", "r5", "r8", "r9", "r10", "r11"])
+    settings = {"on_corrupt": "skip", "batch_size": 4, "shuffle": False}
+    run = Run(uri, str(tmp_path / "run"), **settings)
+    run.go_on(16, workers=2)
+    check(run)
+    assert run.log[1] == [(0, "r0"), (1, "r6"), (1, "r7")]
+    told = RunLedger(run.folder)
+    assert [row.stands_in for row in told.at_step(1).rows] == [True, False, False]
+    assert [record.number for record in told.at_step(1).skipped] == [4, 5]
+
+
+def test_each_pass_over_a_dataset_of_one_epoch_is_the_next_epoch(uri, tmp_path):
+    progress = trainer_utils.InputProgress(str(tmp_path / "run"))
+    dataset = trainer_utils.input_fn(uri, features="id", batch_size=8, seed=1)
+    passes = [[rows_of(batch) for batch in progress.follow(dataset)] for _ in range(3)]
+    progress.serialize()
+    told = RunLedger(str(tmp_path / "run"))
+    logged = list(itertools.chain(*passes))
+    for step, rows in enumerate(logged):
+        assert [row.record.name for row in told.at_step(step).rows] == rows
+    assert (progress.state.epoch, progress.state.step) == (3, 0)
+
+
+def test_a_run_that_went_on_to_another_dataset_is_told_as_a_whole(uri, tmp_path, write_dataset):
+    other = [{"x": [n], "id": [f"other {n}".encode()]} for n in range(10)]
+    second = write_dataset(tmp_path / "second", {"train": [other]}, FEATURES)
+    progress, folder, logged = trainer_utils.InputProgress(str(tmp_path / "run")), "run", []
+    for place, weights in ((uri, None), ([uri, second], [1, 2])):
+        dataset = trainer_utils.input_fn(place, features="id", batch_size=8, weights=weights)
+        logged += [rows_of(batch) for batch in progress.follow(dataset)]
+    progress.serialize()
+    told = RunLedger(str(tmp_path / folder))
+    for step, rows in enumerate(logged):
+        assert [row.record.name for row in told.at_step(step).rows] == rows
+    (sighting,) = told.of_record("other 3").sightings
+    seen = [step for step, rows in enumerate(logged) if "other 3" in rows]
+    assert [at.step for at in sighting.steps] == seen
+
+
+def test_a_ledger_is_small_and_grows_by_little_with_each_restart(uri, tmp_path):
+    run = Run(uri, str(tmp_path / "run"), batch_size=8)
+    run.go_on(3)
+    path = Path(run.folder, LEDGER_FILE)
+    once = path.stat().st_size
+    for _ in range(4):
+        run.go_on(2)
+    assert once < 1000
+    assert path.stat().st_size <= once + 4 * 100
+
+
+def test_checkpoints_of_before_have_a_token_alone(uri, tmp_path):
+    token = trainer_utils.input_fn(uri, features="id", batch_size=8).state(3)
+    progress = trainer_utils.InputProgress()
+    progress.deserialize(token.to_json())
+    assert progress.state == token
+    assert progress.ledger.steps == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (None, "expected input_ledger.json, which .* found none"),
+        ("{", "ledger"),
+        (json.dumps({"version": 9}), "expected a ledger of version 1, got version 9"),
+        (json.dumps({"version": 1, "plans": [], "stretches": [{}]}), "expected a ledger as"),
+    ],
+)
+def test_what_is_no_ledger_is_refused(tmp_path, text, message):
+    if text is not None:
+        (tmp_path / LEDGER_FILE).write_text(text)
+    with pytest.raises(DatasetError, match=message):
+        read_ledger(str(tmp_path))

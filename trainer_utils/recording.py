@@ -1,0 +1,152 @@
+"""`InputRecorder`: keeps the ledger of a run as it goes, and writes it beside its checkpoints.
+
+recorder = InputRecorder("checkpoints/")
+recorder.begin(train)
+for batch in train:
+    recorder.count_step()
+recorder.save()                         # checkpoints/input_ledger.json, of the first worker
+ledger = read_ledger("checkpoints/")    # of all workers
+"""
+
+import posixpath
+import re
+from typing import Any
+
+from trainer_utils.dataset.selection import Source, mean_bytes
+from trainer_utils.format import DatasetError
+from trainer_utils.order.ledger import (
+    InputLedger,
+    ReadPlan,
+    Stretch,
+    merge_ledgers,
+    plan_of,
+    runs_of,
+)
+from trainer_utils.storage import (
+    exists,
+    is_folder,
+    join,
+    list_names,
+    make_folder,
+    read_text,
+    write_atomically,
+)
+
+__all__ = ["LEDGER_FILE", "InputRecorder", "read_ledger"]
+
+LEDGER_FILE = "input_ledger.json"
+"""Of the first worker; those of others have their number: `input_ledger-3.json`."""
+
+_LEDGER_FILES = re.compile(r"input_ledger(-[1-9]\d*)?\.json")
+
+
+class InputRecorder:
+    """The ledger of a run, on one of its workers.
+
+    Args:
+        folder: local or of any scheme that `trainer_utils.storage` knows, the same on all workers;
+            None: nothing is written.
+    """
+
+    def __init__(self, folder: str | None = None) -> None:
+        self._folder = folder
+        self._before = InputLedger()
+        self._pipeline: Any = None
+        self._plan: ReadPlan | None = None
+        self._first_step = self._start = self._steps = self._worker = 0
+
+    @property
+    def ledger(self) -> InputLedger:
+        """All steps so far."""
+        if self._plan is None:
+            return self._before
+        order, batches = self._pipeline.order, self._pipeline.batches
+        stretch = Stretch(
+            plan=0,
+            first_step=self._first_step,
+            steps=self._steps,
+            start=self._start,
+            num_workers=order.layout.num_workers,
+            num_replicas=order.layout.num_replicas,
+            skipped=runs_of(list(batches.unreadable), order),
+            lost=tuple(sorted(batches.lost_batches)),
+        )
+        return self._before.with_stretch(self._plan, stretch)
+
+    def restore(self, ledger: InputLedger) -> None:
+        """Goes on from what a checkpoint holds."""
+        self._before, self._plan = ledger, None
+
+    def begin(self, dataset: Any) -> int:
+        """Begins a stretch of steps, with the first that comes of a dataset.
+
+        Args:
+            dataset: of `input_fn` or `distribute`.
+
+        Returns:
+            That step, as the dataset's `state` counts it.
+        """
+        pipeline = dataset.input_pipeline
+        order = pipeline.order
+        epoch = int(dataset.input_epoch.read())  # moves where each iterator is an epoch
+        begun = dataset.input_start.step if epoch == dataset.input_start.epoch else 0
+        echoing: int = order.options.echoing
+        start: int = epoch * order.steps_per_epoch + begun
+        lost: int = sum(number * echoing < start for number in pipeline.batches.lost_batches)
+        self._before = self.ledger
+        self._worker = pipeline.worker
+        if self._folder is not None and exists(self._path):
+            own = InputLedger.from_json(read_text(self._path), path=self._path)
+            self._before = merge_ledgers(self._before, [own])
+        self._pipeline, self._plan = pipeline, _plan_of(pipeline)
+        self._first_step = self._before.steps if self._before.stretches else start
+        self._start, self._steps = start, 0
+        return start - lost * echoing
+
+    def count_step(self) -> None:
+        """Takes note that a batch was taken."""
+        self._steps += 1
+
+    def save(self) -> None:
+        """Writes the ledger, where there is a folder for it."""
+        if self._folder is None:
+            return
+        make_folder(self._folder)
+        with write_atomically(self._path, temporary_folder=self._folder) as stream:
+            stream.write(f"{self.ledger.to_json()}\n".encode())
+
+    @property
+    def _path(self) -> str:
+        assert self._folder is not None
+        stem, suffix = posixpath.splitext(LEDGER_FILE)
+        return join(self._folder, f"{stem}-{self._worker}{suffix}" if self._worker else LEDGER_FILE)
+
+
+def read_ledger(place: str) -> InputLedger:
+    """What a run left.
+
+    Args:
+        place: the folder of its ledgers, of which those of all workers are taken together; or the
+            file of one.
+
+    Raises:
+        DatasetError: there is none, or one is damaged.
+    """
+    paths = [place]
+    if is_folder(place):
+        names = sorted(name for name in list_names(place) if _LEDGER_FILES.fullmatch(name))
+        paths = [join(place, name) for name in sorted(names, key=lambda n: n != LEDGER_FILE)]
+    if not paths or not exists(paths[0]):
+        raise DatasetError(
+            f"{place!r}: expected {LEDGER_FILE}, which InputProgress(folder) writes with each "
+            "checkpoint, found none. Name the folder that it was given.",
+            path=place,
+        )
+    first, *others = [InputLedger.from_json(read_text(path), path=path) for path in paths]
+    return merge_ledgers(first, others)
+
+
+def _plan_of(pipeline: Any) -> ReadPlan:
+    sources: list[Source] = pipeline.sources
+    datasets = [(source.place, source.split) for source in sources]
+    return plan_of(pipeline.order, datasets, mean_bytes(sources))
