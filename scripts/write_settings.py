@@ -5,7 +5,6 @@ Tables of the docs stand between `<!-- settings: ImageSettings -->` and `<!-- en
 Type stubs show editors the signatures and docstrings that components get when they are imported.
 """
 
-import dataclasses
 import inspect
 import pathlib
 import re
@@ -15,7 +14,6 @@ import textwrap
 import typing
 from typing import Any
 
-import docstring_parser
 from kfp import dsl
 from kfp.dsl import PipelineTask
 
@@ -31,7 +29,7 @@ from components.kubeflow import images
 from components.schema_export.settings import SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.settings import TextSettings
-from trainer_utils.format.settings import Settings, format_value, settings_of
+from trainer_utils.format.settings import Settings, settings_of
 from trainer_utils.writing.settings import WriterSettings
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
@@ -45,6 +43,7 @@ DECLARED = {
         SchemaExportSettings,
         AuditSettings,
         DatasetReportSettings,
+        trainer_utils.InputOptions,
         WriterSettings,
     )
 }
@@ -75,7 +74,7 @@ def table(name: str) -> str:
     if name == "RejectCodes":
         rows = [f"| `{code}` | {cause} | {cure} |" for code, (cause, cure) in REJECT_CODES.items()]
         return "\n".join(["| code | cause | cure |", "|---|---|---|", *rows])
-    rows = declared_rows(DECLARED[name]) if name in DECLARED else input_rows()
+    rows = declared_rows(DECLARED[name])
     cells = [
         f"| `{setting}` | {f'`{default}`' if default else ''} | {sentence} |"
         for setting, default, sentence in rows
@@ -84,25 +83,9 @@ def table(name: str) -> str:
 
 
 def declared_rows(settings: type[Settings]) -> list[tuple[str, str, str]]:
-    """Name, default and sentence of each setting of a component."""
+    """Name, default and sentence of each setting."""
     declared = settings_of(settings).values()
     return [(one.name, one.shown_default, one.sentence) for one in declared]
-
-
-def input_rows() -> list[tuple[str, str, str]]:
-    """The same of `input_fn`, whose sentences are in the docstrings of its options."""
-    documented = [
-        (one.arg_name, " ".join((one.description or "").split()))
-        for options in trainer_utils.InputOptions.__mro__
-        for one in docstring_parser.parse(inspect.getdoc(options) or "").params
-    ]
-    defaults = {
-        field.name: field.default for field in dataclasses.fields(trainer_utils.InputOptions)
-    }
-    return [
-        (name, "" if defaults[name] is None else format_value(defaults[name]), sentence)
-        for name, sentence in documented
-    ]
 
 
 def classes_stub() -> str:

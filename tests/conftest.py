@@ -36,6 +36,15 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     )
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out the long part, unless `-m` asks for it as `make test-faults` does."""
+    if "faults" in config.getoption("-m"):
+        return
+    long = [item for item in items if item.get_closest_marker("faults")]
+    config.hook.pytest_deselected(items=long)
+    items[:] = [item for item in items if item not in long]
+
+
 @pytest.fixture(scope="session")
 def photos() -> list[np.ndarray]:
     """30 different crops of scikit-learn's two photos, each `(40, 48, 3) uint8`."""

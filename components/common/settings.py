@@ -12,12 +12,17 @@ import dataclasses
 import inspect
 import json
 import sys
-import textwrap
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, TypeAlias, TypeVar
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import Setting, Settings, groups_of, settings_of
+from trainer_utils.format.settings import (
+    Setting,
+    Settings,
+    add_arguments,
+    groups_of,
+    settings_of,
+)
 
 __all__ = [
     "COMPRESSIONS",
@@ -34,7 +39,6 @@ ExecProperties: TypeAlias = dict[str, Any]
 """Execution properties by name: int, float, str or None, or what only a run will fill in."""
 
 _JSON_STARTS = ('"', "[", "{")
-_WIDTH = 92  # of a docstring's line, without its indentation
 
 # What TFX puts in a value's place until the run, by module.
 _RUNTIME_PARAMETERS = {
@@ -172,22 +176,4 @@ def add_settings(
     declared = settings_of(settings).values()
     added = [make_parameter(one) for one in declared]
     function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    function.__doc__ = _add_arguments(inspect.getdoc(template) or "", declared)
-
-
-def _add_arguments(doc: str, settings: Iterable[Setting]) -> str:
-    """A docstring with the settings at the end of its section `Args`."""
-    entries = [
-        textwrap.fill(
-            f"{one.name}: {one.sentence}",
-            _WIDTH,
-            initial_indent="    ",
-            subsequent_indent="        ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
-        for one in settings
-    ]
-    before, start, arguments = doc.partition("Args:\n")
-    own, end, after = arguments.partition("\n\n")
-    return "".join([before, start, "\n".join([own.rstrip("\n"), *entries]), end, after])
+    function.__doc__ = add_arguments(inspect.getdoc(template) or "", declared)

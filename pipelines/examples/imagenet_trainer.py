@@ -285,7 +285,7 @@ def _num_classes(config: ImagenetConfig) -> int:
 
 def _decode(config: ImagenetConfig) -> Callable[[tf.Tensor], tf.Tensor]:
     """An encoded image as evaluation reads it."""
-    reading = ImageReading(size=config.size, resize="crop", channels=3)
+    reading = ImageReading(image_size=config.size, resize="crop", channels=3)
     return lambda encoded: reading.decode(encoded, channels=3)
 
 

@@ -161,6 +161,9 @@ LAYOUTS: dict[str, tuple[Callable[[Path, list[bytes]], None], set[str]]] = {
     "tar": (make_tar, {"label", "score"}),
 }
 
+# Numbers and texts, one and many, and those of boxes: what is encoded alike from any layout.
+WITH_STATISTICS = (make_csv, make_parquet, make_coco)
+
 
 def comparable(examples: Any) -> dict[bytes, dict[str, Any]]:
     """Each example's values by filename, arrays as nested lists."""
@@ -176,7 +179,7 @@ def statistics_and_schema(uri: Path, target: Path) -> set[str]:
         beam_pipeline_args=[f"--runner={IN_PROCESS_RUNNER}"], tmp_dir=str(target), unique_id="1"
     )
     examples = standard_artifacts.Examples()
-    examples.uri, examples.split_names = str(uri), '["train", "eval"]'
+    examples.uri, examples.split_names = str(uri), '["train"]'
     statistics, schema = standard_artifacts.ExampleStatistics(), standard_artifacts.Schema()
     statistics.uri, schema.uri = str(target / "statistics"), str(target / "schema")
     StatisticsGen(context).Do(
@@ -227,7 +230,8 @@ def test_a_layout_is_read_alike_by_datum_and_input_fn(tmp_path, photos, make, co
         assert all(example.keys() == everything for example in ours.values())
     (batch,) = input_fn(artifact.uri, "train", batch_size=6).as_numpy_iterator()
     assert all(len(value) == 6 for value in batch.values())
-    assert statistics_and_schema(tmp_path / "out", tmp_path / "tfx") == everything
+    if make in WITH_STATISTICS:
+        assert statistics_and_schema(tmp_path / "out", tmp_path / "tfx") == everything
 
 
 def test_a_label_map_keeps_its_ids(tmp_path, photos):

@@ -127,12 +127,3 @@ def undisturbed(tmp_path_factory, engine, datasets, raw) -> dict[str, Undisturbe
         content, folders = content_of(uri), folders_of(uri)
         found[step] = Undisturbed(step, source, settings, content, folders, runs[1].calls, seconds)
     return found
-
-
-def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out the long part, unless `-m` asks for it as `make test-faults` does."""
-    if "faults" in config.getoption("-m"):
-        return
-    long = [item for item in items if item.get_closest_marker("faults")]
-    config.hook.pytest_deselected(items=long)
-    items[:] = [item for item in items if item not in long]

@@ -14,10 +14,12 @@ from these declarations.
 
 import collections.abc
 import dataclasses
+import inspect
+import textwrap
 import types
 import typing
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, TypeVar
 
 from trainer_utils.format.errors import ConfigError
 from trainer_utils.format.spelling import did_you_mean
@@ -26,18 +28,26 @@ __all__ = [
     "Rule",
     "Setting",
     "Settings",
+    "add_arguments",
+    "documents_settings",
+    "flag",
     "format_value",
     "group",
     "groups_of",
+    "is_int",
     "number",
     "one_of",
     "setting",
     "settings_of",
+    "text",
+    "where",
 ]
 
 Rule = Callable[[str, Any], Any]  # takes name and value, returns the value to keep, or raises
 _SETTING, _GROUP = "setting", "group"
 _INT64 = -(2**63)
+_WIDTH = 92  # of a docstring's line, without its indentation
+_Options = TypeVar("_Options", bound="type[Settings]")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -154,7 +164,7 @@ def groups_of(options: type[Settings]) -> dict[str, tuple[type[Settings], Collec
     return groups
 
 
-def _declared(options: type[Settings]) -> dict[str, Setting]:
+def _declared(options: type[Settings]) -> Mapping[str, Setting]:
     """The settings of a class that are fields of itself."""
     found = {}
     for field in dataclasses.fields(options):
@@ -162,6 +172,34 @@ def _declared(options: type[Settings]) -> dict[str, Setting]:
             default, rule, help = field.metadata[_SETTING]
             found[field.name] = Setting(field.name, field.type, default, rule, help)
     return found
+
+
+def documents_settings(options: _Options) -> _Options:
+    """Adds the settings of a class to its docstring, for `help()`."""
+    options.__doc__ = add_arguments(inspect.getdoc(options) or "", settings_of(options).values())
+    return options
+
+
+def add_arguments(doc: str, settings: Iterable[Setting]) -> str:
+    """A docstring with the settings at the end of its section `Args`, or with such a section."""
+    entries = "\n".join(
+        textwrap.fill(
+            f"{one.name}: {one.sentence}",
+            _WIDTH,
+            initial_indent="    ",
+            subsequent_indent="        ",
+            break_long_words=False,
+            break_on_hyphens=False,
+        )
+        for one in settings
+    )
+    before, start, arguments = doc.partition("Args:\n")
+    if not start:
+        before, end, after = doc.partition("\n\nRaises:\n")
+        return f"{before}\n\nArgs:\n{entries}{end}{after}"
+    own, end, after = arguments.partition("\n\n")
+    listed = "\n".join(filter(None, [own.rstrip("\n"), entries]))
+    return f"{before}{start}{listed}{end}{after}"
 
 
 def _members(kind: Any) -> tuple[Any, ...]:
@@ -230,3 +268,30 @@ def number(
 ) -> _Number:
     """A rule: a number of this kind in [least, most]; an int is a float as well, a bool neither."""
     return _Number(least, most, kind)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Where:
+    is_allowed: Callable[[Any], bool]
+    allowed: str
+
+    def __call__(self, name: str, value: Any) -> Any:
+        if not self.is_allowed(value):
+            raise ConfigError.of(name, value, allowed=self.allowed)
+        return value
+
+
+def where(is_allowed: Callable[[Any], bool], allowed: str) -> Rule:
+    """A rule: what a predicate is true of, in words for the message."""
+    return _Where(is_allowed, allowed)
+
+
+def is_int(value: object) -> bool:
+    """Whether a value is a number, and no bool."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+flag = where(lambda value: isinstance(value, bool), "a bool")
+"""A rule: True or False, and not 1 or 0."""
+text = where(lambda value: isinstance(value, str), "a text")
+"""A rule: a text."""

@@ -1,6 +1,6 @@
 """`ImageSettings`: what images are to become, checked; nothing is decoded here.
 
-settings = ImageSettings(size=(224, 224), resize="crop", normalize="imagenet")
+settings = ImageSettings(image_size=(224, 224), resize="crop", normalize="imagenet")
 settings.is_random      # False
 """
 
@@ -11,6 +11,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
+from trainer_utils.format.settings import (
+    Settings,
+    documents_settings,
+    flag,
+    is_int,
+    one_of,
+    setting,
+    where,
+)
 from trainer_utils.reading.normalizing import (
     DTYPES,
     NORMALIZATIONS,
@@ -18,11 +27,7 @@ from trainer_utils.reading.normalizing import (
     is_normalization,
 )
 
-__all__ = ["ImageSettings", "is_turbo_installed"]
-
-_RESIZES = ("stretch", "crop", "pad")
-_AUGMENTS = ("random_resized_crop",)
-_DECODERS = ("tensorflow", "turbo")
+__all__ = ["ImageOptions", "ImageSettings", "is_turbo_installed"]
 
 
 @functools.cache
@@ -31,83 +36,119 @@ def is_turbo_installed() -> bool:
     return all(importlib.util.find_spec(name) for name in ("simplejpeg", "cv2"))
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class ImageSettings:
-    """What images are to become.
+def _is_pair(value: Any, kind: Any) -> bool:
+    return (
+        isinstance(value, (list, tuple))
+        and len(value) == 2
+        and all(isinstance(n, kind) and not isinstance(n, bool) and n > 0 for n in value)
+    )
 
-    Args:
-        size: `(height, width)` in pixels; None keeps each image's own.
-        resize: how an image of another aspect gets that size: `stretch`, `crop` (the largest
-            part in the middle) or `pad` (the whole, black around it). All bilinear.
-        channels: 1 grey, 3 RGB; None: as the dataset says.
-        augment: `random_resized_crop`: a random part of the image is resized to `size`.
-        flip: mirrors half of the images; None: where there is `augment`.
-        normalize: None: uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1, `imagenet`, or
-            `(mean, standard deviation)` of values of 0 to 255, each a number or one a channel.
-        dtype: of these floats: float32, bfloat16 or float16.
-        dct_scaling: decode JPEGs at 1/2, 1/4 or 1/8 where `size` is less than that in both
-            directions: faster, and free of the aliasing of a bilinear resize to less than half.
-            False: exactly the pixels that `tf.image.resize` makes of the whole image.
-        crop_area: smallest and largest share of the image that a random crop covers, in (0, 1].
-        crop_aspect: its smallest and largest width / height.
-        decoder: `tensorflow`, or `turbo`: see `trainer_utils.reading.turbo`.
+
+def _is_range(value: Any) -> bool:
+    return _is_pair(value, (int, float)) and value[0] <= value[1]
+
+
+def _size(name: str, value: Any) -> tuple[int, int]:
+    where(lambda value: _is_pair(value, int), "(height, width) in pixels")(name, value)
+    return tuple(value)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageOptions(Settings):
+    """What `ImageSettings` and `DecodeOptions` have in common."""
+
+    image_size: tuple[int, int] | None = setting(
+        None,
+        _size,
+        "`(height, width)` in pixels to resize images to; needed for batches of images that "
+        "differ in size.",
+    )
+    resize: str = setting(
+        "stretch",
+        one_of("stretch", "crop", "pad"),
+        "how an image of another aspect ratio gets that size: `stretch`, `crop` (the largest part "
+        "in the middle) or `pad` (the whole, black around it). All bilinear.",
+    )
+    channels: int | None = setting(
+        None,
+        where(lambda value: is_int(value) and value in (1, 3), "1, 3 or None"),
+        "channels of images: 1 grey, 3 RGB; None: as the dataset says.",
+    )
+    flip: bool | None = setting(
+        None,
+        flag,
+        "mirror half of the images; None: with `random_resized_crop`, or as the list says.",
+    )
+    normalize: str | Sequence[Any] | None = setting(
+        None,
+        where(
+            is_normalization,
+            f"{', '.join(NORMALIZATIONS)}, a pair of mean and standard deviation (each a number, "
+            "or one for each channel), or None",
+        ),
+        "pixel values. None: uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1, `imagenet`, "
+        "or `(mean, standard deviation)` of values of 0 to 255, each a number or one a channel.",
+    )
+    image_dtype: str = setting(
+        "float32", one_of(*DTYPES), "type of these floats: `float32`, `bfloat16` or `float16`."
+    )
+    dct_scaling: bool = setting(
+        True,
+        flag,
+        "decode JPEGs at 1/2, 1/4 or 1/8 of their size where `image_size` is less than that in "
+        "both directions: faster, and free of the aliasing of a bilinear resize to less than half. "
+        "False: exactly the pixels that `tf.image.resize` makes of the whole image.",
+    )
+    crop_area: tuple[float, float] = setting(
+        (0.08, 1.0),
+        where(lambda value: _is_range(value) and value[1] <= 1, "two rising shares in (0, 1]"),
+        "smallest and largest share of the image that a random crop covers, in (0, 1].",
+    )
+    crop_aspect: tuple[float, float] = setting(
+        (3 / 4, 4 / 3),
+        where(_is_range, "two rising ratios of width to height"),
+        "smallest and largest width / height of the crop.",
+    )
+
+
+@documents_settings
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageSettings(ImageOptions):
+    """What images are to become.
 
     Raises:
         ConfigError: a setting is not allowed.
     """
 
-    size: tuple[int, int] | None = None
-    resize: str = "stretch"
-    channels: int | None = None
-    augment: str | None = None
-    flip: bool | None = None
-    normalize: str | Sequence[Any] | None = None
-    dtype: str = "float32"
-    dct_scaling: bool = True
-    crop_area: tuple[float, float] = (0.08, 1.0)
-    crop_aspect: tuple[float, float] = (3 / 4, 4 / 3)
-    decoder: str = "tensorflow"
+    augment: str | None = setting(
+        None,
+        one_of("random_resized_crop"),
+        "`random_resized_crop`: a random part of the image is resized to `image_size`.",
+    )
+    decoder: str = setting(
+        "tensorflow",
+        one_of("tensorflow", "turbo"),
+        "`tensorflow`, or `turbo`: see `trainer_utils.reading.turbo`.",
+    )
 
     def __post_init__(self) -> None:
-        is_size = self.size is None or _is_pair(self.size, int)
-        is_area = _is_range(self.crop_area) and self.crop_area[1] <= 1
-        rules = {
-            "image_size": (self.size, is_size, "(height, width) in pixels"),
-            "resize": (self.resize, self.resize in _RESIZES, f"one of {', '.join(_RESIZES)}"),
-            "channels": (self.channels, _is_any_of(self.channels, None, 1, 3), "1, 3 or None"),
-            "augment": (
-                self.augment,
-                self.augment in (None, *_AUGMENTS),
-                f"{', '.join(_AUGMENTS)} or None",
-            ),
-            "flip": (self.flip, _is_any_of(self.flip, None, True, False), "True, False or None"),
-            "normalize": (
-                self.normalize,
-                is_normalization(self.normalize),
-                f"{', '.join(NORMALIZATIONS)}, a pair of mean and standard deviation "
-                "(each a number, or one for each channel), or None",
-            ),
-            "image_dtype": (self.dtype, self.dtype in DTYPES, f"one of {', '.join(DTYPES)}"),
-            "decoder": (self.decoder, self.decoder in _DECODERS, f"one of {', '.join(_DECODERS)}"),
-            "dct_scaling": (self.dct_scaling, isinstance(self.dct_scaling, bool), "a bool"),
-            "crop_area": (self.crop_area, is_area, "two rising shares in (0, 1]"),
-            "crop_aspect": (
-                self.crop_aspect,
-                _is_range(self.crop_aspect),
-                "two rising ratios of width to height",
-            ),
-        }
-        for name, (value, is_allowed, rule) in rules.items():
-            if not is_allowed:
-                raise ConfigError.of(name, value, allowed=rule)
-        if self.size is not None:
-            object.__setattr__(self, "size", tuple(self.size))
+        super().__post_init__()
         if self.size is None and (self.augment or self.resize != "stretch"):
             setting = "augment" if self.augment else "resize"
             raise ConfigError(
                 f"image_size: expected (height, width) in pixels, since {setting} is set, got None",
                 setting="image_size",
             )
+
+    @property
+    def size(self) -> tuple[int, int] | None:
+        """`image_size`."""
+        return self.image_size
+
+    @property
+    def dtype(self) -> str:
+        """`image_dtype`."""
+        return self.image_dtype
 
     @property
     def flips(self) -> bool:
@@ -147,20 +188,3 @@ class ImageSettings:
     def pads(self) -> bool:
         """Whether there is black around an image of another aspect."""
         return self.augment is None and self.resize == "pad"
-
-
-def _is_any_of(value: object, *allowed: object) -> bool:
-    """Not by equality, in which True is 1."""
-    return any(value is one for one in allowed)
-
-
-def _is_pair(value: Any, kind: Any) -> bool:
-    return (
-        isinstance(value, (list, tuple))
-        and len(value) == 2
-        and all(isinstance(n, kind) and not isinstance(n, bool) and n > 0 for n in value)
-    )
-
-
-def _is_range(value: Any) -> bool:
-    return _is_pair(value, (int, float)) and value[0] <= value[1]

@@ -1,6 +1,6 @@
 """Images from encoded bytes or raw pixels, decoded straight to what a model asks for.
 
-    reading = ImageReading(size=(224, 224), resize="crop", normalize="imagenet")
+    reading = ImageReading(image_size=(224, 224), resize="crop", normalize="imagenet")
     pixels = reading.decode(encoded, channels=3)        # (224, 224, 3) float32
 
 What makes it fast: only the part that is kept is decoded, and where the target is less than half of

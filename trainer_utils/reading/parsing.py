@@ -250,7 +250,7 @@ class ExampleParser:
         """One channel for rank 2, three for rank 3, where the reading does not say."""
         reading, size = self._images, feature.shape[:2]
         if feature.is_fixed_size and reading.size == size and not reading.augment:
-            reading = dataclasses.replace(reading, size=None, resize="stretch")
+            reading = dataclasses.replace(reading, image_size=None, resize="stretch")
         pixels = reading.decode(
             encoded,
             channels=1 if len(feature.shape) == 2 else 3,

@@ -16,7 +16,7 @@ import tensorflow as tf
 
 from trainer_utils.distribution import num_workers
 from trainer_utils.format import ConfigError, DatasetError
-from trainer_utils.order.options import is_int
+from trainer_utils.format.settings import is_int
 from trainer_utils.training.backup import Position, TrainingBackup
 from trainer_utils.training.model_steps import ModelSteps, keras_of
 

@@ -338,10 +338,13 @@ def test_jobs_of_one_to_eight_workers_take_turns_on_the_same_batches(part):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize(
+    "part",
+    [*range(3), *(pytest.param(part, marks=pytest.mark.faults) for part in range(3, 50))],
+)
 def test_jobs_of_one_to_eight_workers_take_turns_in_thousands_of_plans(part):
-    found = sweep(range(1000 + part * 500, 1500 + part * 500), workers=range(1, 9))
-    assert found["exact"] > 400
+    found = sweep(range(1000 + part * 100, 1100 + part * 100), workers=range(1, 9))
+    assert found["exact"] > 80
 
 
 def test_jobs_of_more_than_eight_workers_take_turns_too():

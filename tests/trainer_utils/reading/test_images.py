@@ -82,7 +82,7 @@ any_format = pytest.mark.parametrize("kind", ENCODERS)
 def test_stretched_images_are_those_of_tensorflow(photo, kind, size):
     data = ENCODERS[kind](photo)
     expected = resized(pil_pixels(data), size)
-    np.testing.assert_array_equal(read(data, size=size, dct_scaling=False), expected)
+    np.testing.assert_array_equal(read(data, image_size=size, dct_scaling=False), expected)
 
 
 @any_format
@@ -95,7 +95,7 @@ def test_cropped_images_are_the_middle_of_the_whole(photo, kind, size):
     width = min(640, round(427 * size[1] / size[0]))
     top, left = (427 - height) // 2, (640 - width) // 2
     expected = resized(whole[top : top + height, left : left + width], size)
-    got = read(data, size=size, resize="crop", dct_scaling=False)
+    got = read(data, image_size=size, resize="crop", dct_scaling=False)
     # At the border of a crop libjpeg lacks the neighbours that smooth colours: a few levels there.
     assert np.abs(got.astype(int) - expected).max() <= (0 if kind == "PNG" else 40)
     assert difference(got, expected) < 0.05
@@ -111,18 +111,20 @@ def test_padded_images_are_the_whole_with_black_around_it(photo, kind, size, inn
     expected = np.zeros((*size, 3), np.uint8)
     top, left = (size[0] - inner[0]) // 2, (size[1] - inner[1]) // 2
     expected[top : top + inner[0], left : left + inner[1]] = resized(pil_pixels(data), inner)
-    np.testing.assert_array_equal(read(data, size=size, resize="pad", dct_scaling=False), expected)
+    np.testing.assert_array_equal(
+        read(data, image_size=size, resize="pad", dct_scaling=False), expected
+    )
 
 
 @pytest.mark.parametrize("size", [(224, 224), (100, 300)])
 def test_padded_images_are_those_of_tensorflow(photo, size):
     expected = np.rint(tf.image.resize_with_pad(photo, *size).numpy())
-    np.testing.assert_array_equal(read(encode(photo), size=size, resize="pad"), expected)
+    np.testing.assert_array_equal(read(encode(photo), image_size=size, resize="pad"), expected)
 
 
 def test_an_image_as_long_as_can_be_is_padded_to_one_row():
     data = encode(np.full((1, 640, 3), 255, np.uint8))
-    got = read(data, size=(9, 9), resize="pad")
+    got = read(data, image_size=(9, 9), resize="pad")
     np.testing.assert_array_equal(np.argwhere(got[:, :, 0].any(axis=1)), [[4]])
 
 
@@ -135,8 +137,8 @@ def test_less_than_half_is_decoded_at_a_smaller_scale(photo, size, ratio, resize
     draft.draft("RGB", (640 // ratio, 427 // ratio))
     small = np.asarray(draft)
     assert small.shape[:2] == (-(-427 // ratio), -(-640 // ratio))
-    got = read(data, size=size, resize=resize)
-    exact = read(data, size=size, resize=resize, dct_scaling=False)
+    got = read(data, image_size=size, resize=resize)
+    exact = read(data, image_size=size, resize=resize, dct_scaling=False)
     assert not np.array_equal(got, exact)
     if resize == "stretch":
         np.testing.assert_array_equal(got, resized(small, size))
@@ -151,8 +153,8 @@ def test_less_than_half_is_decoded_at_a_smaller_scale(photo, size, ratio, resize
 @pytest.mark.parametrize("resize", ["stretch", "crop", "pad"])
 def test_a_smaller_scale_moves_nothing_by_more_than_its_pixel(ramps, size, ratio, resize):
     data = encode(ramps, "JPEG", quality=98)
-    got = read(data, size=size, resize=resize).astype(int)
-    exact = read(data, size=size, resize=resize, dct_scaling=False)
+    got = read(data, image_size=size, resize=resize).astype(int)
+    exact = read(data, image_size=size, resize=resize, dct_scaling=False)
     inner = got[1:-1, 1:-1].any(axis=2) & exact[1:-1, 1:-1].any(axis=2)
     off = np.abs(got - exact)[1:-1, 1:-1][inner]
     assert off.max(axis=0)[0] <= 0.4 * ratio + 3
@@ -165,13 +167,13 @@ def test_a_smaller_scale_moves_nothing_by_more_than_its_pixel(ramps, size, ratio
 @pytest.mark.parametrize("size", [(214, 320), (224, 224), (100, 400)])
 def test_half_or_more_is_decoded_whole(photo, kind, size):
     data = ENCODERS[kind](photo)
-    np.testing.assert_array_equal(read(data, size=size), resized(pil_pixels(data), size))
+    np.testing.assert_array_equal(read(data, image_size=size), resized(pil_pixels(data), size))
 
 
 def test_other_formats_know_no_smaller_scale(photo):
     data = encode(photo)
     for formats in ((), ["JPEG", "PNG"], ["PNG"], ["BMP", "JPEG"]):
-        got = read(data, size=(50, 50), formats=formats)
+        got = read(data, image_size=(50, 50), formats=formats)
         np.testing.assert_array_equal(got, resized(photo, (50, 50)))
 
 
@@ -179,9 +181,9 @@ def test_other_formats_know_no_smaller_scale(photo):
 def test_a_jpeg_comes_out_the_same_whatever_else_may_come(photo, formats):
     data = encode(photo, "JPEG")
     for settings in ({"resize": "stretch"}, {"augment": "random_resized_crop"}):
-        expected = read(data, size=(50, 50), formats=["JPEG"], **settings)
+        expected = read(data, image_size=(50, 50), formats=["JPEG"], **settings)
         np.testing.assert_array_equal(
-            read(data, size=(50, 50), formats=formats, **settings), expected
+            read(data, image_size=(50, 50), formats=formats, **settings), expected
         )
 
 
@@ -215,7 +217,7 @@ def test_grey_is_decoded_as_pil_converts_it(photo):
 @pytest.mark.parametrize("size", [None, (300, 300)])
 def test_normalised_images_are_float32(photo, normalize, mean, deviation, size):
     pixels = tf.image.resize(photo, size or photo.shape[:2]).numpy()
-    got = read(encode(photo), normalize=normalize, size=size)
+    got = read(encode(photo), normalize=normalize, image_size=size)
     assert got.dtype == np.float32
     np.testing.assert_allclose(got, (pixels - mean) / deviation, atol=2e-5)
 
@@ -229,7 +231,7 @@ def test_a_normalisation_that_does_not_fit_the_channels_is_refused(photo):
 
 def test_label_maps_stay_class_ids(photo):
     ids = np.arange(40 * 60, dtype=np.uint8).reshape(40, 60) % 7 * 30
-    settings: dict[str, Any] = {"size": (17, 23), "normalize": "imagenet", "channels": 3}
+    settings: dict[str, Any] = {"image_size": (17, 23), "normalize": "imagenet", "channels": 3}
     for more in ({}, {"resize": "crop"}, {"augment": "random_resized_crop"}):
         reading = ImageReading(**settings, **more)
         got = reading.decode(
@@ -248,7 +250,7 @@ def test_label_maps_stay_class_ids(photo):
 def test_a_random_crop_is_a_part_of_the_whole(photo, kind, number):
     data = ENCODERS[kind](photo)
     seed = tf.constant((number, 5), tf.int64)
-    settings: dict[str, Any] = {"augment": "random_resized_crop", "size": (112, 112)}
+    settings: dict[str, Any] = {"augment": "random_resized_crop", "image_size": (112, 112)}
     got = read(data, seed=seed, flip=False, dct_scaling=False, **settings)
     box = random_box(tf.constant((427, 640, 3)), seed, (0.08, 1.0), (3 / 4, 4 / 3))
     (top, left), (bottom, right) = (part.numpy() for part in (box.begin, sum(box)))
@@ -261,7 +263,7 @@ def test_a_random_crop_at_a_smaller_scale_is_the_same_part(ramps):
     data = encode(ramps, "JPEG", quality=98)
     smaller = 0
     for number in range(20):
-        settings: dict[str, Any] = {"augment": "random_resized_crop", "size": (64, 64)}
+        settings: dict[str, Any] = {"augment": "random_resized_crop", "image_size": (64, 64)}
         settings.update(seed=(number, 5), flip=False)
         exact = read(data, dct_scaling=False, **settings)
         got = read(data, **settings)
@@ -283,7 +285,7 @@ def test_mirroring_happens_to_half_of_the_images_and_changes_nothing_else(photo)
 
 def test_augmentation_is_the_seeds_own(photo):
     data = encode(photo, "JPEG")
-    settings: dict[str, Any] = {"augment": "random_resized_crop", "size": (32, 32)}
+    settings: dict[str, Any] = {"augment": "random_resized_crop", "image_size": (32, 32)}
     images = {
         seed: read(data, seed=seed, **settings).tobytes() for seed in [(1, 1), (1, 2), (2, 1)]
     }
@@ -295,7 +297,7 @@ def test_augmentation_is_the_seeds_own(photo):
 def test_an_image_and_its_label_map_get_the_same_crop():
     """Each pixel's value is its class, so they must agree wherever neighbours do."""
     ids = (np.arange(64 * 96).reshape(64, 96) // 16 % 6 * 40).astype(np.uint8)
-    reading = ImageReading(size=(32, 32), augment="random_resized_crop")
+    reading = ImageReading(image_size=(32, 32), augment="random_resized_crop")
     for number in range(10):
         seed = tf.constant((number, 3), tf.int64)
         image = reading.decode(tf.constant(encode(ids)), channels=1, seed=seed)
@@ -310,16 +312,20 @@ def test_an_image_and_its_label_map_get_the_same_crop():
 @pytest.mark.parametrize("size", [(32, 48), (64, 64), (200, 100)])
 def test_raw_pixels_become_what_the_same_image_encoded_becomes(photo, resize, size):
     pixels = np.stack([photo[:96, :128], photo[100:196, 200:328]])
-    reading = ImageReading(size=size, resize=resize, normalize="unit")
+    reading = ImageReading(image_size=size, resize=resize, normalize="unit")
     got = reading.convert(tf.constant(pixels)).numpy()
     for image, raw in zip(got, pixels, strict=True):
         np.testing.assert_array_equal(
-            image, read(encode(raw), size=size, resize=resize, normalize="unit")
+            image, read(encode(raw), image_size=size, resize=resize, normalize="unit")
         )
 
 
 def test_raw_pixels_are_augmented_as_the_same_image_encoded(photo):
-    settings: dict[str, Any] = {"size": (40, 40), "augment": "random_resized_crop", "channels": 3}
+    settings: dict[str, Any] = {
+        "image_size": (40, 40),
+        "augment": "random_resized_crop",
+        "channels": 3,
+    }
     reading = ImageReading(**settings)
     got = reading.convert(tf.constant(photo), seed=tf.constant(SEED, tf.int64))
     expected = reading.decode(
@@ -340,8 +346,8 @@ def test_raw_colours_become_grey(photo):
 @pytest.mark.parametrize(
     ("setting", "value"),
     [
-        ("size", (0, 8)),
-        ("size", 224),
+        ("image_size", (0, 8)),
+        ("image_size", 224),
         ("resize", "fit"),
         ("channels", 4),
         ("channels", True),
@@ -361,8 +367,7 @@ def test_raw_colours_become_grey(photo):
 def test_a_setting_that_is_not_allowed_is_named_with_its_value(setting, value):
     with pytest.raises(ConfigError) as caught:
         ImageReading(**{setting: value})
-    name = "image_size" if setting == "size" else setting
-    assert str(caught.value).startswith(f"{name}: expected ")
+    assert str(caught.value).startswith(f"{setting}: expected ")
     assert repr(value) in str(caught.value)
 
 

@@ -86,17 +86,17 @@ def test_jpegs_of_their_own_size_are_those_of_tensorflow_to_the_bit(channels):
 @pytest.mark.parametrize(
     "settings",
     [
-        *({"size": size} for size in [(1, 1), (30, 41), (100, 90), (224, 224), (400, 30)]),
-        {"size": (64, 64), "dct_scaling": False},
-        {"size": (100, 60), "resize": "crop"},
-        {"size": (30, 40), "resize": "crop", "channels": 1},
-        {"size": (224, 224), "resize": "crop", "flip": True},
-        {"size": (112, 40), "resize": "pad"},
-        {"size": (30, 41), "resize": "pad", "flip": True},
-        {"size": (224, 224), **CROPS},
-        {"size": (48, 60), **CROPS},
-        {"size": (20, 20), **CROPS, "crop_area": (0.3, 1.0), "channels": 1},
-        {"size": (64, 64), **CROPS, "dct_scaling": False, "flip": False},
+        *({"image_size": size} for size in [(1, 1), (30, 41), (100, 90), (224, 224), (400, 30)]),
+        {"image_size": (64, 64), "dct_scaling": False},
+        {"image_size": (100, 60), "resize": "crop"},
+        {"image_size": (30, 40), "resize": "crop", "channels": 1},
+        {"image_size": (224, 224), "resize": "crop", "flip": True},
+        {"image_size": (112, 40), "resize": "pad"},
+        {"image_size": (30, 41), "resize": "pad", "flip": True},
+        {"image_size": (224, 224), **CROPS},
+        {"image_size": (48, 60), **CROPS},
+        {"image_size": (20, 20), **CROPS, "crop_area": (0.3, 1.0), "channels": 1},
+        {"image_size": (64, 64), **CROPS, "dct_scaling": False, "flip": False},
     ],
     ids=str,
 )
@@ -116,11 +116,13 @@ def test_crops_are_cut_of_the_whole_decoded_image(resize):
         size = (whole.shape[0], 57) if resize == "crop" else whole.shape[:2]
         left = (whole.shape[1] - size[1]) // 2
         for read in (by_turbo, by_tensorflow):
-            got = read([data], size=size, resize=resize)[0]
+            got = read([data], image_size=size, resize=resize)[0]
             np.testing.assert_array_equal(got, whole[:, left : left + size[1]])
 
 
-@pytest.mark.parametrize("settings", [{"size": (30, 40)}, {"size": (40, 40), **CROPS}], ids=str)
+@pytest.mark.parametrize(
+    "settings", [{"image_size": (30, 40)}, {"image_size": (40, 40), **CROPS}], ids=str
+)
 def test_what_is_no_plain_jpeg_is_decoded_too(settings):
     images = [*ODD.values(), *LARGE[:2]]
     results = by_tensorflow(images, **settings)
@@ -144,8 +146,8 @@ def test_damaged_images_come_out_or_are_refused_as_by_tensorflow(resize):
             noisy = bytearray(data)
             noisy[int(rng.integers(2, 700 if rng.random() < 0.4 else len(data) - 2))] ^= 0x55
             images.append(bytes(noisy))
-    results = by_tensorflow(images, size=(50, 50), **settings)
-    read = turbo_of(size=(50, 50), **settings)
+    results = by_tensorflow(images, image_size=(50, 50), **settings)
+    read = turbo_of(image_size=(50, 50), **settings)
     for n, (data, expected) in enumerate(zip(images, results, strict=True)):
         if isinstance(expected, Exception):
             with pytest.raises(tf.errors.InvalidArgumentError):
@@ -159,7 +161,7 @@ def test_damaged_images_come_out_or_are_refused_as_by_tensorflow(resize):
 @pytest.mark.parametrize("normalize", ["unit", "symmetric", "imagenet", ((1, 2, 3), 4), (9, 5)])
 @pytest.mark.parametrize("flip", [True, False])
 def test_normalised_values_are_those_of_the_uint8_image(dtype, normalize, flip):
-    settings: dict[str, Any] = {"size": (20, 30), "flip": flip}
+    settings: dict[str, Any] = {"image_size": (20, 30), "flip": flip}
     levels = by_turbo(LARGE[:9], **settings).astype(np.float64)
     named = {
         "unit": (0, 255),
@@ -171,7 +173,7 @@ def test_normalised_values_are_those_of_the_uint8_image(dtype, normalize, flip):
     }
     mean, deviation = named[normalize] if isinstance(normalize, str) else normalize
     expected = (levels - np.asarray(mean)) / np.asarray(deviation)
-    got = by_turbo(LARGE[:9], normalize=normalize, dtype=dtype, **settings)
+    got = by_turbo(LARGE[:9], normalize=normalize, image_dtype=dtype, **settings)
     assert got.dtype == tf.as_dtype(dtype).as_numpy_dtype
     step = {"float32": 2.0**-22, "bfloat16": 2.0**-8, "float16": 2.0**-10}[dtype]
     np.testing.assert_allclose(got.astype(np.float64), expected, rtol=step, atol=2e-6)

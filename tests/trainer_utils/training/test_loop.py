@@ -192,14 +192,14 @@ def undisturbed(vectors, tmp_path_factory) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kill_at", ["1", "4", "8", "15", "20"])
+@pytest.mark.parametrize("kill_at", ["1", "8", "20"])
 def test_a_killed_run_ends_with_the_losses_of_an_undisturbed_one(
     vectors, undisturbed, tmp_path, kill_at
 ):
     given = ("train", vectors, str(tmp_path / "backup"))
     run_all(__file__, tmp_path, [{}], *given, kill_at, expected=-signal.SIGKILL)
     (report,) = run_all(__file__, tmp_path, [{}], *given)
-    saved = (int(kill_at) - 1) // 2 * 2 if kill_at not in ("8", "15") else int(kill_at) - 1
+    saved = {"1": 0, "8": 7, "20": 18}[kill_at]  # after every second step, and every epoch of 7
     assert report["steps"] == 7 * EPOCHS - saved
     assert {**report, "steps": 0} == {**undisturbed, "steps": 0}
 

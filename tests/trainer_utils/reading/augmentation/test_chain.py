@@ -88,8 +88,8 @@ def test_what_is_no_chain_is_refused(chain, message):
         ({"augment": "cutmix", "label": "y", "on_corrupt": "skip"}, "on_corrupt: expected 'raise'"),
         ({"one_hot": True}, "label: expected the feature of the classes, since one_hot changes"),
         ({"one_hot": 1}, "one_hot: expected a bool, got 1"),
-        ({"label_smoothing": 1.5, "label": "y"}, "label_smoothing: expected a number from 0 to 1"),
-        ({"num_classes": 0}, "num_classes: expected an int of at least 1, or None, got 0"),
+        ({"label_smoothing": 1.5, "label": "y"}, "label_smoothing: expected float from 0 to 1"),
+        ({"num_classes": 0}, "num_classes: expected int at least 1, got 0"),
     ],
 )
 def test_settings_that_do_not_go_together_are_refused(settings, message):
