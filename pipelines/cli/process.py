@@ -21,7 +21,14 @@ import click
 
 from pipelines.cli.output import print_messages
 
-__all__ = ["quiet", "quiet_libraries", "require_tfx", "take_over_process", "was_interrupted"]
+__all__ = [
+    "finish_process",
+    "quiet",
+    "quiet_libraries",
+    "require_tfx",
+    "take_over_process",
+    "was_interrupted",
+]
 
 _PACKAGES = ("components", "pipelines", "trainer_utils")
 
@@ -48,6 +55,12 @@ def _interrupt(number: int, frame: types.FrameType | None) -> None:
     global _was_interrupted
     _was_interrupted = True
     signal.default_int_handler(number, frame)
+
+
+def finish_process() -> None:
+    """Says that the exit status stands: Ctrl-C while Python ends makes no other one of it."""
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def was_interrupted() -> bool:
