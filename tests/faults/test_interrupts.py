@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from pipelines.tools.verification import verify_dataset
+from tests.faults.counts import long
 from tests.faults.interrupts import Interrupted, Moment, after, has_open, interrupt
 from tests.faults.outputs import MANIFEST
 from trainer_utils import DatasetError, DatasetWriter
@@ -92,7 +93,7 @@ def check_seconds(found: Interrupted) -> None:
 def test_every_command_is_interrupted_at_any_moment(place, name, chance):
     length, interrupted = 1.0, 0
     before = names_in(place) | {"tmp"}
-    for _ in range(10 * LONG):
+    for _ in range(10 * long(LONG)):
         moment, in_terminal = chance.uniform(0, length), chance.random() < 0.5
         found = interrupt(COMMANDS[name], place, at=after(moment), in_terminal=in_terminal)
         if found.status == 0:  # it was done before; or it was browse, which ends so
@@ -103,6 +104,6 @@ def test_every_command_is_interrupted_at_any_moment(place, name, chance):
         check_seconds(found)
         assert names_in(place) == before
         interrupted, length = interrupted + 1, min(length * 1.5, 20.0)
-        if interrupted == LONG:
+        if interrupted == long(LONG):
             return
     pytest.fail(f"{name} was done before Ctrl-C but for {interrupted} times")
