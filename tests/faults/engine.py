@@ -127,14 +127,15 @@ class Engine:
 
 
 def _serve(shim: str) -> None:
+    from tfx.utils import dependency_utils
+
     from components.audio_example_gen.executor import Executor as Audio
     from components.common import worker_pool
     from components.image_example_gen.executor import Executor as Images
     from components.shard_balancer.executor import Executor as Balancer
     from components.text_example_gen.executor import Executor as Texts
-    from tfx.utils import dependency_utils
 
-    # TFX packs itself anew for Beam's workers in each run: six seconds in which nothing of ours runs.
+    # TFX packs itself anew for Beam's workers in each run: seconds in which nothing of ours runs.
     dependency_utils.make_beam_dependency_flags = lambda flags: flags
     worker_pool._WORTH_SECONDS = 0.0  # so that small runs use processes too
     steps = {"images": Images, "texts": Texts, "audio": Audio, "balance": Balancer}

@@ -1,6 +1,6 @@
-"""Good inputs of each target of `fuzz_targets`, small, to begin from; made here, by other libraries.
+"""Small good inputs of each target of `fuzz_targets`, to begin from, made by other libraries.
 
-    seeds()["image"]                     # [a PNG, a JPEG, a GIF, …]
+seeds()["image"]                     # [a PNG, a JPEG, a GIF, …]
 """
 
 import io
@@ -28,16 +28,17 @@ _COCO = {
     ],
     "categories": [{"id": 3, "name": "dog"}],
 }
+_TFDS = "tensorflow_datasets.core.features"
 _TFDS_FEATURES = {
-    "pythonClassName": "tensorflow_datasets.core.features.features_dict.FeaturesDict",
+    "pythonClassName": f"{_TFDS}.features_dict.FeaturesDict",
     "featuresDict": {
         "features": {
             "label": {
-                "pythonClassName": "tensorflow_datasets.core.features.class_label_feature.ClassLabel",
+                "pythonClassName": f"{_TFDS}.class_label_feature.ClassLabel",
                 "classLabel": {"numClasses": "10"},
             },
             "image": {
-                "pythonClassName": "tensorflow_datasets.core.features.image_feature.Image",
+                "pythonClassName": f"{_TFDS}.image_feature.Image",
                 "image": {"shape": {"dimensions": ["28", "28", "1"]}, "encodingFormat": "png"},
             },
         }
@@ -58,6 +59,7 @@ _DATUM = {"image": {"type": "image", "shape": [], "dense": 1}, "id": {"type": "i
 _EXAMPLE = (  # {"id": [7], "t": [b"ab"]}, as protobuf writes it
     b"\n\x1a\n\x0b\n\x02id\x12\x05\x1a\x03\n\x01\x07\n\x0b\n\x01t\x12\x06\n\x04\n\x02ab"
 )
+_EXIF = b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06" + bytes(7)
 
 
 def seeds() -> dict[str, list[bytes]]:
@@ -118,7 +120,7 @@ def _images() -> list[bytes]:
     image, found = Image.fromarray(pixels), []
     for kind, options in {
         "PNG": {},
-        "JPEG": {"exif": b"Exif\0\0II*\0\x08\0\0\0\x01\0\x12\x01\x03\0\x01\0\0\0\x06\0\0\0\0\0\0\0"},
+        "JPEG": {"exif": _EXIF},
         "GIF": {},
         "BMP": {},
         "WEBP": {},

@@ -2,18 +2,14 @@
 
 import io
 import os
-import random
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from pipelines.tools.verification import verify_dataset
 from tests.faults.counts import long
-from tests.faults.interrupts import Interrupted, Moment, after, has_open, interrupt
-from tests.faults.outputs import MANIFEST
-from trainer_utils import DatasetError, DatasetWriter
-from trainer_utils.dataset import open_dataset
+from tests.faults.interrupts import Interrupted, after, has_open, interrupt
+from trainer_utils import DatasetWriter
 
 LONG = 5  # moments of each command
 ALLOWED_SECONDS = 5.0  # from the key to the end, on cores that have nothing else to do

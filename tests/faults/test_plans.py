@@ -96,6 +96,10 @@ def order_of(plan: Plan, job: Job, token: str | None) -> InputOrder:
     )
 
 
+def orders_of(plan: Plan) -> list[InputOrder]:
+    return [order_of(plan, job, None) for job in plan.jobs]
+
+
 def steps_of(plan: Plan, job: Job, order: InputOrder, stop: int) -> list[list[list[Name]]]:
     """Each worker's rows of each step from where the order begins, up to a step of all epochs."""
     each = order.steps_per_epoch
@@ -113,8 +117,7 @@ def check_plan(plan: Plan) -> None:
     sizes = sizes_of_batches(plan)
     if sizes is None:
         with pytest.raises(ConfigError):
-            for job in plan.jobs:
-                order_of(plan, job, None)
+            orders_of(plan)
         return
     echoing, size = plan.settings["echoing"], plan.settings["batch_size"]
     total = len(sizes) * echoing * plan.epochs
@@ -173,9 +176,8 @@ def test_any_plan_shows_every_record_once_in_equal_batches_however_resumed(plan)
 
 @pytest.mark.faults
 def test_thousands_of_plans(seed):
-    hypothesis.seed(seed)(
-        settings(max_examples=long(LONG), derandomize=False, database=None)(given(plans())(check_plan))
-    )()
+    many = settings(max_examples=long(LONG), derandomize=False, database=None)
+    hypothesis.seed(seed)(many(given(plans())(check_plan)))()
 
 
 @st.composite

@@ -75,7 +75,9 @@ def test_rows_that_are_wrong_in_several_ways_are_bad_rows_and_the_others_are_rea
         b"a,\xc3": "NOT_UTF8",
         b"a,\0": "NUL_BYTE",
     }
-    piece = Piece(path="t", source="t", layout="csv", details={"names": ["x", "y"], "delimiter": ","})
+    piece = Piece(
+        path="t", source="t", layout="csv", details={"names": ["x", "y"], "delimiter": ","}
+    )
     for some in itertools.permutations(kinds, 3):
         rows = read(b"".join(row + b"\n" for row in some), piece)
         assert rows.found == 3, some
