@@ -50,8 +50,8 @@ test-quick: $(READY)  ## the tests not marked e2e or slow
 docs: $(READY)  ## the site of docs/ into build/site; what leads nowhere is an error
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
-test-faults: $(READY)  ## the long part: killed, starved, corrupted, random jobs; TFX_SHARDS_SEED=1 repeats one
-	@$(BIN)/python -m pytest -m faults tests/faults tests/trainer_utils $(ARGS)
+test-faults: $(READY)  ## the long part: killed, starved, corrupted; TFX_SHARDS_SEED=1 repeats one, TFX_SHARDS_SHARE=0.1 does a tenth
+	@$(BIN)/python -m pytest $(PARALLEL) --dist=load -m faults tests/faults tests/trainer_utils $(ARGS)
 
 settings: $(READY)  ## tables of the docs and type stubs, from the declarations of the settings
 	@$(BIN)/python scripts/write_settings.py

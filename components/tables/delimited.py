@@ -235,8 +235,12 @@ def _read(
 def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
     """As `read`, with the bad rows found one by one."""
     invalid: list[pyarrow.csv.InvalidRow] = []
-    block_bytes = len(data) + 1
-    table = _read(data, names, delimiter, pa.binary(), block_bytes=block_bytes, bad_rows=invalid)
+    # Arrow hands a bad row on as a text, and gives up on the whole piece where it is none. As
+    # Latin-1 all bytes are, and no other ones than before are quotes, delimiters or ends of rows.
+    is_text = _is_utf8(data)
+    text = data if is_text else data.decode("latin-1").encode()
+    block_bytes = len(text) + 1
+    table = _read(text, names, delimiter, pa.binary(), block_bytes=block_bytes, bad_rows=invalid)
     found = len(table) + len(invalid)
     starts = row_starts(data, delimiter.encode()).tolist()
     lines = dict(enumerate(lines_of(starts, data)))
@@ -249,11 +253,26 @@ def _read_slowly(data: bytes, names: Sequence[str], delimiter: str) -> Rows:
         )
         for row in invalid
     ]
+    columns = {name: one_array(table[name]) for name in names}
     rows = Rows(
-        {name: one_array(table[name]) for name in names},
+        columns if is_text else {name: _from_latin_1(column) for name, column in columns.items()},
         found=found,
         bad=bad,
         lines=data.count(b"\n"),
         texts=names,
     )
     return checked_texts(rows, lines)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _from_latin_1(column: pa.Array) -> pa.Array:
+    """The bytes that were read as if they were Latin-1."""
+    values = (None if value is None else value.decode() for value in column.to_pylist())
+    return pa.array([v if v is None else v.encode("latin-1") for v in values], column.type)

@@ -10,7 +10,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli.process import take_over_process, was_interrupted
+from pipelines.cli.process import finish_process, take_over_process, was_interrupted
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -164,4 +164,6 @@ def main(arguments: list[str] | None = None) -> None:
     except KeyboardInterrupt:  # outside of any command
         click.echo("Error: interrupted", err=True)
         sys.exit(_Interrupted.exit_code)
+    finally:
+        finish_process()
     sys.exit(0)

@@ -23,6 +23,7 @@ import click
 from pipelines.cli.output import print_messages
 
 __all__ = [
+    "finish_process",
     "import_tfx_core",
     "quiet",
     "quiet_libraries",
@@ -57,6 +58,12 @@ def _interrupt(number: int, frame: types.FrameType | None) -> None:
     global _was_interrupted
     _was_interrupted = True
     signal.default_int_handler(number, frame)
+
+
+def finish_process() -> None:
+    """Says that the exit status stands: Ctrl-C while Python ends makes no other one of it."""
+    if signal.getsignal(signal.SIGINT) is _interrupt:
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
 def was_interrupted() -> bool:

@@ -110,7 +110,8 @@ def undisturbed(tmp_path_factory, engine, datasets, raw) -> dict[str, Undisturbe
         is_balance = step == "balance"
         source = datasets["images"] if is_balance else raw[step]
         settings = {"num_shards": "3"} if is_balance else SETTINGS
-        uri = tmp_path_factory.mktemp("undisturbed") / step
+        # Each into a folder of its own: where a dataset is in its place, there are more calls.
+        uris = {processes: tmp_path_factory.mktemp("undisturbed") / step for processes in (2, 1)}
         runs = {
             processes: engine.run(
                 step,
@@ -120,10 +121,11 @@ def undisturbed(tmp_path_factory, engine, datasets, raw) -> dict[str, Undisturbe
                 refuse=(str(uri), 0, "EIO") if processes == 1 else None,
                 **settings,
             )
-            for processes in (2, 1)
+            for processes, uri in uris.items()
         }
         assert [run.error for run in runs.values()] == ["", ""]
         seconds = {processes: run.seconds for processes, run in runs.items()}
-        content, folders = content_of(uri), folders_of(uri)
+        content, folders = content_of(uris[1]), folders_of(uris[1])
+        assert content_of(uris[2]) == content
         found[step] = Undisturbed(step, source, settings, content, folders, runs[1].calls, seconds)
     return found

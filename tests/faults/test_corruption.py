@@ -14,6 +14,7 @@ import tensorflow as tf
 
 from pipelines.tools.verification import Problem, verify_dataset
 from tests.faults.conftest import KINDS
+from tests.faults.counts import long
 from tests.faults.tfrecords import frame_length, read_records
 from trainer_utils import DatasetError, input_fn
 
@@ -193,7 +194,7 @@ def test_any_change_of_any_file_is_found_and_not_read(copy, kind, chance):
 @pytest.mark.faults
 @pytest.mark.parametrize("kind", KINDS)
 def test_many_changes_of_every_file_are_found_and_not_read(copy, kind, chance):
-    check_changes(copy(kind), LONG, chance)
+    check_changes(copy(kind), long(LONG), chance)
 
 
 @pytest.mark.parametrize("kind", ["images", "balanced", "gzipped"])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults.conftest import STEPS, Undisturbed
+from tests.faults.counts import long
 from tests.faults.engine import Engine
 from tests.faults.outputs import check_not_half, check_whole
 
@@ -50,7 +51,7 @@ def test_a_killed_run_is_as_if_it_had_not_been(undisturbed, engine, tmp_path, st
 @pytest.mark.parametrize("step", STEPS)
 def test_many_killed_runs_are_as_if_they_had_not_been(undisturbed, engine, tmp_path, step, chance):
     kills = 0
-    while kills < LONG:
+    while kills < long(LONG):
         folder = tmp_path / str(kills)
         folder.mkdir(exist_ok=True)
         kills += kill_and_run_again(undisturbed[step], engine, folder, chance)

@@ -1,6 +1,11 @@
 """Tables of delimited texts: headers, delimiters, quotes and empty fields."""
 
+import itertools
+
 import pytest
+
+from components.tables.delimited import read
+from components.tables.pieces import Piece
 
 
 def test_the_first_row_names_the_columns_whatever_stands_round_it(convert):
@@ -57,3 +62,27 @@ def test_the_last_row_needs_no_line_end(convert, end):
 def test_quotes_inside_an_unquoted_field_are_characters_of_it(convert):
     dataset = convert({"t.csv": 'text,n\n5" disk,1\nsay "a, b" 2,x\n'}, max_reject_fraction=0.5)
     assert dataset.texts() == {"t.csv:1": '5" disk'}
+
+
+def test_rows_that_are_wrong_in_several_ways_are_bad_rows_and_the_others_are_read():
+    kinds = {
+        b"a,b": None,
+        '"ü",b'.encode(): None,
+        b"a": "WRONG_COLUMNS",
+        b"a,b,c": "WRONG_COLUMNS",
+        b"\xff,b,c": "WRONG_COLUMNS",
+        b'"\xfc\n",\xff,"\0"': "WRONG_COLUMNS",
+        b"a,\xc3": "NOT_UTF8",
+        b"a,\0": "NUL_BYTE",
+    }
+    piece = Piece(
+        path="t", source="t", layout="csv", details={"names": ["x", "y"], "delimiter": ","}
+    )
+    for some in itertools.permutations(kinds, 3):
+        rows = read(b"".join(row + b"\n" for row in some), piece)
+        assert rows.found == 3, some
+        bad = {row.record: row.code for row in rows.bad}
+        assert bad == {n: kinds[row] for n, row in enumerate(some) if kinds[row]}, some
+        good = [row.decode().replace('"', "").split(",") for row in some if not kinds[row]]
+        texts = zip(rows.columns["x"].to_pylist(), rows.columns["y"].to_pylist(), strict=True)
+        assert [list(text) for text in texts] == good, some

@@ -1,0 +1,218 @@
+"""Any plan that hypothesis can think of: exactly once, equal steps, equal batches, however resumed.
+
+Only what a trainer sees is asked for: the names of the records of a step. What they must be is
+worked out from the sizes of the shards alone. `tests/trainer_utils/order/test_plan.py` holds what
+strategies read to the same arithmetic, from seeds of its own.
+"""
+
+import dataclasses
+import itertools
+from collections import Counter
+from typing import Any
+
+import hypothesis
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.faults.counts import long
+from trainer_utils import ConfigError
+from trainer_utils.order import FileRange, InputOrder, OrderOptions, plan_workers
+
+QUICK, LONG = 40, 4000  # plans
+
+Name = tuple[str, int]
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+    """Workers, replicas of each, and after which part of all steps they are stopped."""
+
+    workers: int
+    replicas: int
+    stop: float
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    sizes: list[int]
+    settings: dict[str, Any]
+    jobs: list[Job]
+    epochs: int
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> Plan:
+    """A batch that one to eight workers can share, and three jobs that take turns at it."""
+    batch_size = draw(st.sampled_from([1, 2, 3, 4, 6, 8, 12, 15, 16, 20, 24]))
+    remainder = draw(st.sampled_from([None, "drop", "pad", "balance"]))
+    jobs = []
+    for _ in range(3):
+        workers = draw(st.sampled_from([n for n in range(1, 9) if batch_size % n == 0]))
+        each = [n for n in (1, 2, 3) if batch_size % (workers * n) == 0]
+        jobs.append(Job(workers, draw(st.sampled_from(each)), draw(st.floats(0, 1))))
+    return Plan(
+        sizes=draw(st.lists(st.integers(0, 9) | st.integers(0, 40), min_size=1, max_size=5)),
+        settings={
+            "batch_size": batch_size,
+            "shuffle": draw(st.sampled_from([True, False, "global"]) | st.integers(1, 80)),
+            "shuffle_bytes": draw(st.sampled_from([1, 1500, 1 << 20])),
+            "seed": draw(st.integers(-(1 << 40), 1 << 40)),
+            "remainder": remainder,
+            "drop_remainder": remainder in (None, "drop") and draw(st.booleans()),
+            "echoing": draw(st.sampled_from([1, 1, 2, 3])),
+        },
+        jobs=jobs,
+        epochs=draw(st.integers(1, 3)),
+    )
+
+
+def sizes_of_batches(plan: Plan) -> list[int] | None:
+    """Of an epoch, before echoing; None: the plan is to be refused."""
+    records, size = sum(plan.sizes), plan.settings["batch_size"]
+    full, rest = divmod(records, size)
+    remainder = plan.settings["remainder"]
+    if plan.settings["drop_remainder"]:
+        return [size] * full
+    if remainder == "drop":
+        return [size] * full if full or not records else None
+    sizes = [size] * full + [rest] * (rest > 0)
+    if remainder == "balance" and rest:
+        if full:
+            sizes[-2:] = [(size + rest + 1) // 2, (size + rest) // 2]
+        if any(job.workers * job.replicas > sizes[-1] for job in plan.jobs):
+            return None
+    return sizes
+
+
+def order_of(plan: Plan, job: Job, token: str | None) -> InputOrder:
+    return InputOrder(
+        [FileRange(f"shard-{n}", 0, size, to_end=True) for n, size in enumerate(plan.sizes)],
+        OrderOptions(**plan.settings, state=token),
+        num_workers=job.workers,
+        num_replicas=job.workers * job.replicas,
+        mean_record_bytes=100,
+        digest="of the dataset",
+    )
+
+
+def orders_of(plan: Plan) -> list[InputOrder]:
+    return [order_of(plan, job, None) for job in plan.jobs]
+
+
+def steps_of(plan: Plan, job: Job, order: InputOrder, stop: int) -> list[list[list[Name]]]:
+    """Each worker's rows of each step from where the order begins, up to a step of all epochs."""
+    each = order.steps_per_epoch
+    begin = order.start.epoch * each + order.start.step
+    return [
+        [
+            [tuple(name) for name in order.records(epoch=epoch, step=step, worker=worker)]
+            for worker in range(job.workers)
+        ]
+        for epoch, step in (divmod(number, each) for number in range(begin, stop))
+    ]
+
+
+def check_plan(plan: Plan) -> None:
+    sizes = sizes_of_batches(plan)
+    if sizes is None:
+        with pytest.raises(ConfigError):
+            orders_of(plan)
+        return
+    echoing, size = plan.settings["echoing"], plan.settings["batch_size"]
+    total = len(sizes) * echoing * plan.epochs
+    stops = [*sorted(int(job.stop * total) for job in plan.jobs[1:]), total]
+    token, steps = None, []
+    for job, stop in zip(plan.jobs, stops, strict=True):
+        order = order_of(plan, job, token)
+        check_counts(plan, order, sizes)
+        assert order.start.epoch * order.steps_per_epoch + order.start.step == len(steps)
+        found = steps_of(plan, job, order, stop)
+        for rows in found:
+            even = sum(map(len, rows)) / job.workers
+            assert all(abs(len(own) - even) < 1 for own in rows), "a worker's part is not equal"
+        steps += [list(itertools.chain(*rows)) for rows in found]
+        token = order.state(stop).to_json()
+    one = Job(1, 1, 1.0)
+    undisturbed = steps_of(plan, one, order_of(plan, one, None), total)
+    assert [sorted(step) for step in steps] == [sorted(rows) for (rows,) in undisturbed]
+    check_epochs(plan, steps, sizes)
+    assert all(len(step) <= size for step in steps)
+
+
+def check_counts(plan: Plan, order: InputOrder, sizes: list[int]) -> None:
+    """The numbers that are told beforehand."""
+    told, records = plan_workers(order), sum(plan.sizes)
+    assert order.steps_per_epoch == told.steps == len(sizes) * plan.settings["echoing"]
+    assert {worker.steps for worker in told.workers} == {told.steps}
+    assert sum(worker.records for worker in told.workers) == sum(sizes)
+    rows = len(sizes) * plan.settings["batch_size"]
+    assert told.padded == (rows - sum(sizes) if plan.settings["remainder"] == "pad" else 0)
+    if sizes:
+        assert told.dropped == records - sum(sizes)
+
+
+def check_epochs(plan: Plan, steps: list[list[Name]], sizes: list[int]) -> None:
+    """Each epoch has every record once, but for those that are dropped, in batches as foretold."""
+    there = {(f"shard-{n}", k) for n, size in enumerate(plan.sizes) for k in range(size)}
+    echoing = plan.settings["echoing"]
+    for epoch in range(plan.epochs):
+        own = steps[epoch * len(sizes) * echoing : (epoch + 1) * len(sizes) * echoing]
+        assert [len(step) for step in own[::echoing]] == sizes
+        for first in range(0, len(own), echoing):
+            again = own[first : first + echoing]
+            assert all(sorted(step) == sorted(again[0]) for step in again), "not echoed"
+        seen = Counter(itertools.chain(*own[::echoing]))
+        assert set(seen) <= there
+        assert set(seen.values()) <= {1}, "a record came twice"
+        assert len(seen) == sum(sizes)
+
+
+@given(plans())
+@settings(max_examples=QUICK)
+def test_any_plan_shows_every_record_once_in_equal_batches_however_resumed(plan):
+    check_plan(plan)
+
+
+@pytest.mark.faults
+def test_thousands_of_plans(seed):
+    many = settings(max_examples=long(LONG), derandomize=False, database=None)
+    hypothesis.seed(seed)(many(given(plans())(check_plan)))()
+
+
+@st.composite
+def singles(draw: st.DrawFn) -> tuple[Plan, int]:
+    plan = Plan(
+        sizes=draw(st.lists(st.integers(0, 20), min_size=1, max_size=5)),
+        settings={
+            "batch_size": None,
+            "shuffle": draw(st.sampled_from([True, False, "global"]) | st.integers(1, 80)),
+            "seed": draw(st.integers(0, 1 << 40)),
+            "echoing": draw(st.sampled_from([1, 1, 2])),
+        },
+        jobs=[Job(draw(st.integers(1, 8)), 1, 1.0)],
+        epochs=draw(st.integers(1, 2)),
+    )
+    return plan, draw(st.integers(0, 100))
+
+
+@given(singles())
+@settings(max_examples=QUICK)
+def test_single_examples_come_once_and_as_many_to_each_worker(case):
+    plan, stop = case
+    (job,), echoing = plan.jobs, plan.settings["echoing"]
+    each = sum(plan.sizes) // job.workers
+    order = order_of(plan, job, None)
+    assert order.steps_per_epoch == each * echoing
+    total = order.steps_per_epoch * plan.epochs
+    stop = min(stop, total)
+    token = order.state(stop).to_json()
+    resumed = order_of(plan, job, token)
+    whole = steps_of(plan, job, order, total)
+    assert steps_of(plan, job, resumed, total) == whole[stop:]
+    for epoch in range(plan.epochs):
+        begin = epoch * each * echoing
+        own = whole[begin : begin + each * echoing]
+        seen = Counter(name for rows in own for worker in rows for name in worker)
+        assert set(seen.values()) <= {echoing}
+        assert len(seen) == each * job.workers
