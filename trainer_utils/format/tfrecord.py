@@ -188,7 +188,10 @@ def _whole_frames(
     pending = b""
     while True:
         missing_bytes = _missing_bytes(pending, path, record_number, offset)
-        chunk = stream.read(max(block_bytes, min(missing_bytes, _MOST_BYTES_A_READ)))
+        size = max(block_bytes, min(missing_bytes, _MOST_BYTES_A_READ))
+        if lengths is not None and not pending:
+            size = _bytes_of_whole_frames(lengths[record_number:], size)
+        chunk = stream.read(size)
         if not chunk:
             break
         pending = pending + chunk if pending else chunk
@@ -208,6 +211,12 @@ def _whole_frames(
             offset=offset,
             advice="The file is truncated: write it again.",
         )
+
+
+def _bytes_of_whole_frames(lengths: Lengths, size: int) -> int:
+    """As much of `size` as whole frames have: what is left over would have to be copied twice."""
+    starts, end = _known_starts(lengths, size)
+    return end if len(starts) else size
 
 
 def _frame_starts(data: bytes, lengths: Lengths | None, record_number: int) -> tuple[Starts, int]:
