@@ -40,7 +40,8 @@ def fit(
 ) -> Any:
     """Trains a model on one worker or many, and goes on where a killed run stopped.
 
-    On one worker the losses are those of `model.fit`, to the last bit. On several they are those
+    On one worker the losses are those of `model.fit`, to the last bit (tf-keras's dropout
+    draws other masks with each time that it traces a step). On several they are those
     of one, but for the order in which numbers are added, where all replicas get equally many rows:
     full batches, `remainder="drop"` or `"pad"`. A smaller last batch weighs a replica's mean as
     Keras does, whatever rows it has.

@@ -55,6 +55,7 @@ def start(cluster: TrainerCluster, folder: Path, **parameters: Any) -> subproces
     command = [sys.executable, "-m", "components.kubeflow.run", "train_job"]
     if examples:
         inputs["artifacts"] = {"examples": {"artifacts": [{"uri": examples}]}}
+        (folder / "copied").mkdir(exist_ok=True)  # what the launcher has fetched
         command += ["--path", "inputs", "examples", f"{folder}/copied"]
     artifacts = {"metrics": {"artifacts": [{"uri": "minio://b/m"}]}}
     artifacts["logs"] = {"artifacts": [{"uri": "minio://b/l"}]}
