@@ -4,6 +4,9 @@ class Executor(LocalFirstBeamExecutor):
     def Do(self, input_dict, output_dict, exec_properties): …
 """
 
+import copy
+from collections.abc import Sequence
+
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
     DirectOptions,
@@ -32,7 +35,21 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
 
     That runner has one thread. What it is given to write goes to processes of this machine, one a
     core, or as many as `--direct_num_workers` says; see `side_by_side`.
+
+    Args:
+        context: as TFX gives it.
     """
+
+    def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
+        arguments = getattr(context, "beam_pipeline_args", None)
+        if context is None or not arguments or not _runs_here(arguments):
+            super().__init__(context)
+            return
+        # TFX would pack itself for workers of other machines, which takes seconds each time.
+        without = copy.copy(context)
+        without.beam_pipeline_args = None
+        super().__init__(without)
+        self._context, self._beam_pipeline_args = context, [*arguments]
 
     def _make_beam_pipeline(self) -> beam.Pipeline:
         if self._make_beam_pipeline_fn is not None:
@@ -41,11 +58,20 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         options = PipelineOptions(arguments)
         if options.view_as(SetupOptions).save_main_session is None:
             arguments.append("--no_save_main_session")
-        runner = options.view_as(StandardOptions).runner
-        if runner is None or runner.lower() in ("direct", "directrunner", "switchingdirectrunner"):
+        if _is_direct(options):
             arguments.append(f"--runner={IN_PROCESS_RUNNER}")
             return InProcessPipeline(arguments, processes=_most_processes(arguments))
         return beam.Pipeline(argv=arguments)
+
+
+def _runs_here(arguments: Sequence[object]) -> bool:
+    options = PipelineOptions([str(argument) for argument in arguments])
+    return _is_direct(options) or options.view_as(StandardOptions).runner == IN_PROCESS_RUNNER
+
+
+def _is_direct(options: PipelineOptions) -> bool:
+    runner = options.view_as(StandardOptions).runner
+    return runner is None or runner.lower() in ("direct", "directrunner", "switchingdirectrunner")
 
 
 def _most_processes(arguments: list[str]) -> int:

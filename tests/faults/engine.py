@@ -127,7 +127,6 @@ class Engine:
 
 
 def _serve(shim: str) -> None:
-    from tfx.utils import dependency_utils
 
     from components.audio_example_gen.executor import Executor as Audio
     from components.common import worker_pool
@@ -135,8 +134,6 @@ def _serve(shim: str) -> None:
     from components.shard_balancer.executor import Executor as Balancer
     from components.text_example_gen.executor import Executor as Texts
 
-    # TFX packs itself anew for Beam's workers in each run: seconds in which nothing of ours runs.
-    dependency_utils.make_beam_dependency_flags = lambda flags: flags
     worker_pool._WORTH_SECONDS = 0.0  # so that small runs use processes too
     steps = {"images": Images, "texts": Texts, "audio": Audio, "balance": Balancer}
     replies = os.fdopen(os.dup(1), "wb")

@@ -17,8 +17,9 @@ from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
+from tfx.utils import dependency_utils
 
-from components.common.beam import LocalFirstBeamExecutor
+from components.common.beam import IN_PROCESS_RUNNER, LocalFirstBeamExecutor
 from components.common.summaries import check_finished, check_shared, start_working
 from components.image_example_gen.executor import Executor as ImageExecutor
 from components.shard_balancer.executor import Executor as BalancerExecutor
@@ -122,7 +123,7 @@ def test_the_main_module_is_pickled_only_where_that_is_asked_for(tmp_path, argum
     "arguments", [[], ["--runner=DirectRunner"], ["--direct_num_workers=2"]], ids=str
 )
 def test_without_another_engine_all_runs_in_process(tmp_path, arguments):
-    pipeline = pipeline_of([*arguments, IMAGE], tmp_path)
+    pipeline = pipeline_of(arguments, tmp_path)
     assert isinstance(pipeline.runner, FnApiRunner)
 
 
@@ -299,3 +300,24 @@ def test_parts_that_are_missing_are_counted_and_the_first_is_named(tmp_path):
     start_working(str(tmp_path / "out"))
     with pytest.raises(DatasetError, match=r"expected 3 parts, got 0.*missing: 'a'"):
         check_finished(str(tmp_path / "out"), ["c", "a", "b"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "packs"),
+    [
+        (["--runner=DirectRunner", "--direct_num_workers=2"], False),
+        (["--direct_running_mode=multi_processing"], False),
+        ([f"--runner={IN_PROCESS_RUNNER}"], False),
+        (["--runner=FlinkRunner"], True),
+        (["--runner=DataflowRunner", "--project=p"], True),
+        (["--runner=PrismRunner"], True),
+    ],
+    ids=str,
+)
+def test_tfx_is_packed_for_workers_of_other_machines_alone(tmp_path, monkeypatch, arguments, packs):
+    packed = []
+    monkeypatch.setattr(
+        dependency_utils, "build_ephemeral_package", lambda: packed.append("tfx.tar.gz") or "x"
+    )
+    Anything(context(arguments, tmp_path))
+    assert bool(packed) is packs

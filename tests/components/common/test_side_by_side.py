@@ -36,7 +36,7 @@ class Anything(LocalFirstBeamExecutor):
 
 def pipeline_of(arguments: list[str], folder: Path) -> beam.Pipeline:
     context = BaseBeamExecutor.Context(
-        beam_pipeline_args=[*arguments, "--sdk_container_image=registry/image:1"],
+        beam_pipeline_args=[*arguments],
         tmp_dir=str(folder / "tmp"),
         unique_id="1",
     )
