@@ -1,8 +1,10 @@
 """What a step writes down of itself and of the datasets that it read, for `lineage.json`.
 
-origin = make_origin(self, "ShardBalancer", exec_properties, output="balanced_examples",
+origin = make_origin("ShardBalancer", exec_properties, output="balanced_examples",
                      inputs={"examples": opened_datasets})
 publish_dataset(uri, manifest, features, vocabularies=vocabularies, origin=origin)
+
+The same inputs and settings make the same, in whatever run, by whatever runner, to whatever place.
 """
 
 import json
@@ -10,7 +12,6 @@ import re
 from collections.abc import Mapping, Sequence
 
 from absl import logging
-from tfx.dsl.components.base import base_executor
 
 from components.common.settings import ExecProperties
 from trainer_utils.dataset import Dataset
@@ -22,11 +23,18 @@ from trainer_utils.storage import display_path, exists, join, read_text
 
 __all__ = ["make_origin"]
 
+_OF_NO_OUTCOME = (  # settings and properties that change the way, or that only some runners have
+    "memory_bytes",
+    "custom_config",
+    "dataset_root",
+    "input_fingerprint",  # of TFX's driver: it knows files by their times; the manifest has another
+    "changes_fingerprint",
+    "add",  # datasets, which the inputs name by their digests
+)
 _PASSWORD = re.compile(r"(?<=://)([^/@:\s]*):[^/@\s]*@")
 
 
 def make_origin(
-    executor: base_executor.BaseExecutor,
     producer: str,
     exec_properties: ExecProperties,
     *,
@@ -36,39 +44,23 @@ def make_origin(
     """How a dataset comes to be: this step, and all before it as its inputs tell them.
 
     Args:
-        executor: of the step; in a pipeline it knows its node and run.
-        producer: what the component is called where there is no pipeline.
+        producer: what the manifest calls the component.
         exec_properties: the settings as they were given.
         output: the name of the output that the dataset is.
         inputs: the datasets that are read, by the input's name.
     """
     given = [(name, dataset) for name, datasets in (inputs or {}).items() for dataset in datasets]
     step = Step(
-        **_place_in_pipeline(executor, producer),
+        component=producer,
         settings=_settings(exec_properties),
-        inputs=tuple(
-            DatasetInput(name=name, uri=_text(dataset.uri), digest=dataset.digest)
-            for name, dataset in given
-        ),
+        inputs=tuple(DatasetInput(name=name, digest=dataset.digest) for name, dataset in given),
         output=output,
     )
-    ancestors: dict[tuple[str, str], Ancestor] = {}
+    ancestors: dict[str, Ancestor] = {}
     for _, dataset in given:
         for ancestor in _with_ancestors(dataset):
-            ancestors.setdefault(ancestor.key, ancestor)
+            ancestors.setdefault(ancestor.digest, ancestor)
     return Origin(made_by=step, ancestors=tuple(ancestors.values()))
-
-
-def _place_in_pipeline(executor: base_executor.BaseExecutor, producer: str) -> dict[str, str]:
-    """Component, type, pipeline and run, as TFX's launcher tells an executor."""
-    context = executor._context  # where TFX keeps it; it has no other name
-    if context is None or (node := context.pipeline_node) is None:
-        return {"component": producer, "type": producer}
-    place = {"component": node.node_info.id, "type": node.node_info.type.name}
-    pipeline, run = context.pipeline_info, context.pipeline_run_id
-    if pipeline is not None and pipeline.id:
-        place["pipeline"] = pipeline.id
-    return {**place, "run": run} if run else place
 
 
 def _settings(exec_properties: ExecProperties) -> JsonObject:
@@ -76,7 +68,7 @@ def _settings(exec_properties: ExecProperties) -> JsonObject:
     given = {
         name: value
         for name, value in exec_properties.items()
-        if value is not None and not name.startswith("__")
+        if value not in (None, "") and not name.startswith("__") and name not in _OF_NO_OUTCOME
     }
     return {name: _plain(value) for name, value in sorted(given.items())}
 
@@ -94,7 +86,7 @@ def _plain_within(value: Json) -> Json:
     if isinstance(value, str):
         return _text(value)
     if isinstance(value, Mapping):
-        return {_text(str(name)): _plain_within(inner) for name, inner in value.items()}
+        return {_text(str(name)): _plain_within(inner) for name, inner in sorted(value.items())}
     if isinstance(value, (list, tuple)):
         return [_plain_within(inner) for inner in value]
     return value if value is None or isinstance(value, (bool, int, float)) else _text(str(value))
@@ -109,7 +101,6 @@ def _with_ancestors(dataset: Dataset) -> list[Ancestor]:
     """A dataset after those that it was made from."""
     origin = _origin_of(dataset)
     own = Ancestor(
-        uri=_text(dataset.uri),
         digest=dataset.digest,
         summary=None if dataset.manifest is None else DatasetSummary.of(dataset.manifest),
         made_by=None if origin is None else origin.made_by,

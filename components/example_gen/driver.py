@@ -37,6 +37,7 @@ from components.example_gen.tfx_properties import (
     RANGE_CONFIG,
     SPAN,
     VERSION,
+    resolve_patterns,
 )
 
 __all__ = ["FileTreeDriver"]
@@ -73,8 +74,7 @@ class FileTreeDriver(base_driver.BaseDriver, ir_base_driver.BaseDriver):
         input_config = example_gen_pb2.Input()
         proto_utils.json_to_proto(exec_properties[INPUT_CONFIG], input_config)
         located = self._locate(exec_properties, input_config)
-        for split, resolved in zip(input_config.splits, located.patterns, strict=True):
-            split.pattern = resolved.pattern
+        resolve_patterns(input_config, located)
         exec_properties[INPUT_CONFIG] = proto_utils.proto_to_json(input_config)
         exec_properties[SPAN] = located.span
         exec_properties[VERSION] = located.version

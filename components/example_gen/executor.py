@@ -18,7 +18,7 @@ from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.inputs import InputSelection
 from components.example_gen.manifest import make_manifest
 from components.example_gen.outcome import check_outcome
-from components.example_gen.tfx_properties import selection_of, set_span
+from components.example_gen.tfx_properties import selection_of, set_span, with_spans
 
 __all__ = ["ExampleGenExecutor"]
 
@@ -79,7 +79,11 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
         set_span(artifact, conversion.located, exec_properties)
         features = settings.described(written.features)
-        origin = make_origin(self, self.producer, exec_properties, output="examples")
+        origin = make_origin(
+            self.producer,
+            with_spans(exec_properties, conversion.located),
+            output="examples",
+        )
         publish_dataset(
             uri, manifest, features, vocabularies=vocabularies, rejects=rejects, origin=origin
         )

@@ -25,8 +25,10 @@ __all__ = [
     "SPAN",
     "VERSION",
     "all_files",
+    "resolve_patterns",
     "selection_of",
     "set_span",
+    "with_spans",
 ]
 
 EXAMPLES = "examples"
@@ -82,3 +84,26 @@ def set_span(
     artifact.set_int_custom_property(SPAN, located.span)
     if located.version is not None:
         artifact.set_int_custom_property(VERSION, located.version)
+
+
+def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecProperties:
+    """The properties with spans filled in as TFX's driver does it, where no driver ran."""
+    if _driver_ran(exec_properties):
+        return exec_properties
+    input_config = example_gen_pb2.Input()
+    proto_utils.json_to_proto(exec_properties[INPUT_CONFIG], input_config)
+    return {
+        **exec_properties,
+        INPUT_CONFIG: proto_utils.proto_to_json(resolve_patterns(input_config, located)),
+        SPAN: located.span,
+        VERSION: located.version,
+    }
+
+
+def resolve_patterns(
+    input_config: example_gen_pb2.Input, located: LocatedInputs
+) -> example_gen_pb2.Input:
+    """Puts the patterns that were found in the place of those with spans; returns it."""
+    for split, resolved in zip(input_config.splits, located.patterns, strict=True):
+        split.pattern = resolved.pattern
+    return input_config

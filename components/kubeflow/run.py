@@ -166,7 +166,8 @@ def _output_config(splits: Mapping[str, float], split_by: str) -> str:
     config = example_gen_pb2.Output()
     for name in _ordered(splits):
         config.split_config.splits.add(name=name, hash_buckets=_count(name, splits[name]))
-    config.split_config.partition_feature_name = split_by
+    if split_by:  # else an empty message would stand where TFX has none
+        config.split_config.partition_feature_name = split_by
     return proto_utils.proto_to_json(config)
 
 

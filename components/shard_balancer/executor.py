@@ -105,7 +105,6 @@ class Executor(LocalFirstBeamExecutor):
         _keep_properties(given, artifact)
         features = inputs.features(_facts(inputs, summaries))
         origin = make_origin(
-            self,
             manifest.producer,
             exec_properties,
             output="balanced_examples",

@@ -48,9 +48,7 @@ def read_dataset(uri: str) -> FoundDataset | None:
     if exists(path):
         origin = Origin.from_json(read_text(path), path=path)
     else:
-        made_by = Step(
-            component=manifest.producer, type=manifest.producer, settings=manifest.config
-        )
+        made_by = Step(component=manifest.producer, settings=manifest.config)
         origin = Origin(made_by=made_by)
     return FoundDataset(
         uri=uri, digest=manifest.digest, summary=DatasetSummary.of(manifest), origin=origin

@@ -60,8 +60,8 @@ class LineageFacts:
         fingerprints += [
             maker.settings.get(_FINGERPRINT) for maker in self.graph.makers(artifact)[:1]
         ]
-        if artifact in self.summaries:
-            fingerprints.append(self.summaries[artifact].input_fingerprint)
+        if artifact in self.summaries:  # of contents, where TFX's is of names and times
+            fingerprints.insert(0, self.summaries[artifact].input_fingerprint)
         return next((str(value) for value in fingerprints if value), None)
 
     def content(self, artifact: int) -> dict[str, str]:

@@ -14,7 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["Artifact", "Execution", "Graph", "Ports"]
+__all__ = ["MISSING_PREFIX", "Artifact", "Execution", "Graph", "Ports"]
+
+MISSING_PREFIX = "digest:"  # of the uri of a dataset that is known by its digest alone
 
 Ports = Mapping[str, tuple[int, ...]]  # ids of artifacts, by the name of the input or output
 
@@ -26,7 +28,7 @@ class Artifact:
     Args:
         id: in the store.
         type: its name, such as `Examples`.
-        uri: as the store has it.
+        uri: as the store has it; `digest:…` of a dataset that no store has and that is not found.
         name: where it has one.
         state: such as `LIVE` or `DELETED`.
         created: ISO 8601, UTC.

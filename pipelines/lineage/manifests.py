@@ -4,26 +4,29 @@
     found.graph.makers(found.artifact)[0].settings
     load_datasets(root="out/").graph.executions         # of all datasets below a folder
 
-A dataset names those that it was made from by their uris and digests. One that moved is looked for
-by the end of its uri in the folders above, and known by its digest; of one that is gone, what it
-said is in `lineage.json` of whatever was made of it.
+A dataset names those that it was made from by the digests of their manifests. They are looked for
+below the root, or else in the three folders above it, the nearest first; of one that is not there,
+what it said is in `lineage.json` of whatever was made of it, and its uri is `digest:…`.
 """
 
 import contextlib
 import dataclasses
+import itertools
 import os
+import posixpath
 from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from pipelines.lineage.dataset_files import FoundDataset, dataset_folders, read_dataset
-from pipelines.lineage.graph import Artifact, Execution, Graph
+from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Graph
 from trainer_utils.format import InputError
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Step
-from trainer_utils.storage import exists, is_remote
+from trainer_utils.storage import is_remote
 
 __all__ = ["KnownDatasets", "load_datasets"]
 
 _TYPE = "Examples"  # what TFX calls datasets
+_MOST_LEVELS = 3  # above a dataset: TFX's are <root>/<component>/<output>/<execution>
 _Key: TypeAlias = tuple[str, str]  # uri and digest
 
 
@@ -44,14 +47,15 @@ class KnownDatasets:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class _Node:
-    """A dataset, there or gone, and the nodes that it was made from, by input."""
+    """A dataset, there or not found; what it was made from is looked for near its own place."""
 
     uri: str
+    near: str
     digest: str
     is_there: bool
     summary: DatasetSummary | None
     made_by: Step | None
-    ancestors: Mapping[_Key, Ancestor]
+    ancestors: Mapping[str, Ancestor]  # by digest
 
 
 def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDatasets:
@@ -79,13 +83,14 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDa
 
 
 class _Book:
-    """Datasets that are known so far, by where they are or were and their digests."""
+    """Datasets that are known so far, by where they are and their digests."""
 
     def __init__(self) -> None:
         self._read: dict[str, FoundDataset | None] = {}
         self._nodes: dict[_Key, _Node] = {}
         self._inputs: dict[_Key, list[tuple[str, _Key]]] = {}
-        self._below_root: list[_Key] = []
+        self._below_root: list[str] = []
+        self._folders: dict[str, list[str]] = {}
 
     def read(self, uri: str) -> FoundDataset | None:
         """The dataset at a uri; None where none can be read: `verify` tells what is wrong."""
@@ -100,18 +105,20 @@ class _Book:
         key = found.uri, found.digest
         self._nodes[key] = _Node(
             uri=found.uri,
+            near=found.uri,
             digest=found.digest,
             is_there=True,
             summary=found.summary,
             made_by=found.origin.made_by,
-            ancestors={each.key: each for each in found.origin.ancestors},
+            ancestors={each.digest: each for each in found.origin.ancestors},
         )
         return key
 
     def add_below_root(self, uri: str) -> None:
         """Takes note of a dataset that is one of those to be told of, where it can be read."""
         if (found := self.read(uri)) is not None:
-            self._below_root.append(self.add(found))
+            self.add(found)
+            self._below_root.append(found.uri)
 
     def follow(self) -> None:
         """Adds what the datasets were made from, back to the first."""
@@ -127,24 +134,40 @@ class _Book:
 
     def _parent(self, child: _Node, given: DatasetInput) -> _Key:
         """An input of a dataset: where it is, else what is known of it."""
-        if same := [key for key in self._below_root if key[1] == given.digest]:
-            own = _absolute(given.uri)
-            return max(same, key=lambda key: (key[0] == own, _alike(key[0], own), key))
-        for uri in _places(child.uri if child.is_there else "", given.uri):
-            found = self.read(uri)
-            if found is not None and found.digest == given.digest:
-                return self.add(found)
-        known = child.ancestors.get(given.key)
+        if (found := self._find(given.digest, near=child.near)) is not None:
+            return self.add(found)
+        known = child.ancestors.get(given.digest)
         node = _Node(
-            uri=given.uri,
+            uri=f"{MISSING_PREFIX}{given.digest}",
+            near=child.near,
             digest=given.digest,
             is_there=False,
             summary=None if known is None else known.summary,
             made_by=None if known is None else known.made_by,
             ancestors=child.ancestors,
         )
-        self._nodes.setdefault(given.key, node)
-        return given.key
+        self._nodes.setdefault((node.uri, node.digest), node)
+        return node.uri, node.digest
+
+    def _find(self, digest: str, *, near: str) -> FoundDataset | None:
+        """A dataset below the root or else in the folders above another, the nearest to that."""
+        for places in itertools.chain([self._below_root], map(self._below, _folders_above(near))):
+            same = [
+                found
+                for uri in places
+                if uri != near and (found := self.read(uri)) is not None and found.digest == digest
+            ]
+            if same:
+                return min(same, key=lambda found: (-_alike(found.uri, near), found.uri))
+        return None
+
+    def _below(self, folder: str) -> list[str]:
+        """The datasets below a folder; those that can be listed."""
+        if folder not in self._folders:
+            self._folders[folder] = []
+            with contextlib.suppress(ValueError, OSError):
+                self._folders[folder] = list(dataset_folders(folder))
+        return self._folders[folder]
 
     def finish(self, asked: _Key | None) -> KnownDatasets:
         ids = {key: number for number, key in enumerate(self._in_order(), start=1)}
@@ -167,14 +190,9 @@ class _Book:
         )
 
     def _in_order(self) -> list[_Key]:
-        """What was made first comes first: by run, and after what it was made from."""
-
-        def run_of(key: _Key) -> tuple[str, str]:
-            made_by = self._nodes[key].made_by
-            return (made_by.run if made_by is not None else None) or "", key[0]
-
+        """By uri, and each after what it was made from."""
         order: dict[_Key, None] = {}
-        stack = [(key, False) for key in sorted(self._nodes, key=run_of, reverse=True)]
+        stack = [(key, False) for key in sorted(self._nodes, reverse=True)]
         begun = set()
         while stack:
             key, is_ready = stack.pop()
@@ -205,10 +223,10 @@ def _execution(number: int, step: Step, given: list[tuple[str, int]]) -> Executi
         inputs[name] = tuple(dict.fromkeys((*inputs.get(name, ()), artifact)))
     return Execution(
         id=number,
-        type=step.type,
+        type=step.component,
         component=step.component,
-        pipeline=step.pipeline,
-        run=step.run,
+        pipeline=None,
+        run=None,
         state="COMPLETE",
         started=None,
         ended=None,
@@ -218,33 +236,20 @@ def _execution(number: int, step: Step, given: list[tuple[str, int]]) -> Executi
     )
 
 
-def _places(child: str, uri: str) -> Iterator[str]:
-    """Where a dataset may be that is called `uri` in one that lies at `child`: the likeliest first.
-
-    Whole pipelines move, so its end stays the same below one of the folders above.
-    """
-    own = _absolute(uri)
-    yield own
-    if not child or is_remote(child):
-        return
-    parts = [part for part in uri.partition("://")[-1 if is_remote(uri) else 0].split("/") if part]
-    for count in range(len(parts), 0, -1):
-        folder = child
-        while folder != (folder := os.path.dirname(folder)):
-            place = os.path.join(folder, *parts[-count:])
-            if place not in (own, child) and exists(place):
-                yield place
+def _folders_above(uri: str) -> Iterator[str]:
+    """Where what a dataset was made from may be; never a whole bucket or file system."""
+    scheme, separator, path = uri.rpartition("://")
+    for _ in range(_MOST_LEVELS):
+        path = posixpath.dirname(path)
+        if not path.strip("/") or (separator and "/" not in path.strip("/")):
+            return
+        yield f"{scheme}{separator}{path}"
 
 
 def _alike(one: str, other: str) -> int:
-    """How many parts two paths have in common at their ends."""
-    pairs = zip(reversed(one.split("/")), reversed(other.rstrip("/").split("/")), strict=False)
-    count = 0
-    for left, right in pairs:
-        if left != right:
-            break
-        count += 1
-    return count
+    """How many parts two paths have in common at their beginnings."""
+    pairs = zip(one.split("/"), other.split("/"), strict=False)
+    return sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
 
 
 def _absolute(uri: str) -> str:

@@ -6,7 +6,7 @@ print(render_lineage(facts))
 from collections.abc import Iterator, Sequence
 
 from pipelines.lineage.facts import LineageFacts
-from pipelines.lineage.graph import Artifact, Execution
+from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution
 from pipelines.lineage.record_trace import RecordStep
 from pipelines.lineage.source_files import SourceFile
 from pipelines.lineage.values import one_line
@@ -47,9 +47,13 @@ def render_lineage(lineage: LineageFacts) -> str:
 def _artifact(artifact: Artifact) -> str:
     name = f" {artifact.name!r}" if artifact.name else ""
     state = "" if artifact.state in ("LIVE", "UNKNOWN") else f" ({artifact.state})"
-    return printable(
-        f"{artifact.type} {artifact.id}{name}{state}  {artifact.uri or 'without a uri'}"
-    )
+    return printable(f"{artifact.type} {artifact.id}{name}{state}  {_place(artifact)}")
+
+
+def _place(artifact: Artifact) -> str:
+    if artifact.uri.startswith(MISSING_PREFIX):
+        return f"not found here; digest {artifact.uri.removeprefix(MISSING_PREFIX)}"
+    return artifact.uri or "without a uri"
 
 
 def _execution(execution: Execution) -> str:

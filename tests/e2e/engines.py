@@ -189,11 +189,11 @@ def examples(uri: Path | str) -> standard_artifacts.Examples:
 
 
 def contents(folder: Path) -> dict[str, bytes]:
-    """Every file's bytes below a folder, but of what says where it was made from."""
+    """Every file's bytes below a folder."""
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != "lineage.json"
+        if path.is_file()
     }
 
 

@@ -3,10 +3,12 @@
     origin = Origin.from_json(text, path="…/lineage.json")
     origin.made_by.settings["input_base"], origin.made_by.inputs[0].digest
 
-It stands beside the manifest and not in it: it says where things were, so it differs between equal
-datasets, whose manifests are equal byte for byte. All steps before are told, also where their
-datasets are gone by now. Nothing but the lineage is lost with it, so whoever gives a dataset away
-may remove it. Its `checksum` is that of its own bytes, as the manifest's is.
+It stands beside the manifest and not in it, since it holds the settings as they were given, paths
+among them. Datasets are named by the digests of their manifests, and not by where they were: the
+same inputs and settings make the same bytes, whatever the runner, the run, or the place of the
+output. All steps before are told, also where their datasets are gone by now. Nothing but the
+lineage is lost with it, so whoever gives a dataset away may remove it. Its `checksum` is that of
+its own bytes, as the manifest's is.
 """
 
 import dataclasses
@@ -30,21 +32,15 @@ class DatasetInput:
 
     Args:
         name: of the step's input, such as `examples`.
-        uri: where it was then.
-        digest: of its manifest, or of its shards' sizes where it had none.
+        digest: of its manifest, or of its shards' sizes where it had none; by it, it is known among
+            the ancestors.
     """
 
     name: str
-    uri: str
     digest: str
 
     def __post_init__(self) -> None:
-        _check_texts(self.name, self.uri, self.digest)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """By which it is known among the ancestors."""
-        return self.uri, self.digest
+        _check_texts(self.name, self.digest)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -52,24 +48,19 @@ class Step:
     """What made a dataset.
 
     Args:
-        component: its name in the pipeline, else that of its kind.
-        type: of its node, as TFX calls it.
-        pipeline, run: their names, where it ran in a pipeline.
-        settings: as they were given, the inputs' base and TFX's fingerprint among them.
+        component: which wrote it, as the manifest's `producer`.
+        settings: that shape the outcome, as they were given, the inputs' base among them.
         inputs: the datasets that it read.
         output: the name of the output that the dataset is.
     """
 
     component: str
-    type: str
-    pipeline: str | None = None
-    run: str | None = None
     settings: Mapping[str, Json] = dataclasses.field(default_factory=dict)
     inputs: tuple[DatasetInput, ...] = ()
     output: str = "examples"
 
     def __post_init__(self) -> None:
-        _check_texts(self.component, self.type, self.pipeline or "", self.run or "", self.output)
+        _check_texts(self.component, self.output)
 
     def to_entry(self) -> JsonObject:
         """Plain JSON types."""
@@ -139,23 +130,17 @@ class Ancestor:
     """A dataset that was read on the way, as it was then.
 
     Args:
-        uri, digest: where it was, and what.
+        digest: by which inputs name it.
         summary: of its manifest, where it had one.
         made_by: what made it, where that is known.
     """
 
-    uri: str
     digest: str
     summary: DatasetSummary | None = None
     made_by: Step | None = None
 
     def __post_init__(self) -> None:
-        _check_texts(self.uri, self.digest)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """By which inputs name it."""
-        return self.uri, self.digest
+        _check_texts(self.digest)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -178,7 +163,6 @@ class Origin:
             "made_by": self.made_by.to_entry(),
             "ancestors": [
                 {
-                    "uri": each.uri,
                     "digest": each.digest,
                     "summary": each.summary and each.summary.to_entry(),
                     "made_by": each.made_by and each.made_by.to_entry(),
@@ -220,7 +204,6 @@ class Origin:
 def _ancestor(entry: Mapping[str, Json]) -> Ancestor:
     summary, made_by = entry["summary"], entry["made_by"]
     return Ancestor(
-        uri=entry["uri"],
         digest=entry["digest"],
         summary=None if summary is None else DatasetSummary.from_entry(summary),
         made_by=None if made_by is None else Step.from_entry(made_by),

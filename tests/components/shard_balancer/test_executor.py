@@ -80,7 +80,7 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {
         str(path.relative_to(folder)): path.read_bytes()
         for path in folder.rglob("*")
-        if path.is_file() and path.name != "lineage.json"  # where it was made from
+        if path.is_file()
     }
 
 

@@ -48,16 +48,13 @@ def runs(tmp_path, write_dataset, make_store) -> Path:
         plain = {n: {"train": 2} if n == "num_shards" else v for n, v in settings.items()}
         step = Step(
             component=f"Make.{output}",
-            type=kind,
-            pipeline="photos",
-            run="2026-01-01",
             settings=plain,
             inputs=given,
             output=output,
         )
         (uri / "lineage.json").write_text(Origin(made_by=step).to_json())
         digest = open_dataset(str(uri)).digest
-        given = (DatasetInput(name="examples", uri=str(uri), digest=digest),)
+        given = (DatasetInput(name="examples", digest=digest),)
     return tmp_path
 
 
@@ -118,6 +115,20 @@ def answers(runs: Path, place: str | None) -> list[dict]:
     ]
 
 
+def without_runs(answer: list[dict]) -> list[dict]:
+    of_runs = ("type", "pipeline", "run")
+    return [
+        told
+        | {
+            "nodes": [
+                node | {"made_by": {n: v for n, v in node["made_by"].items() if n not in of_runs}}
+                for node in told["nodes"]
+            ]
+        }
+        for told in answer
+    ]
+
+
 def answer_of_runs(place: str) -> list[tuple]:
     return [
         (run["run"], run["pipeline"], run["state"], [(c["component"], c["type"]) for c in parts])
@@ -138,8 +149,14 @@ def test_every_place_gives_the_same_answers(runs, make_store, serve_store, way):
     assert expected[3]["record"]["source"]["path"] == "/photos/b.jpg"
     assert [step["outcome"] for step in expected[3]["record"]["steps"]] == ["found", "found"]
     place = arranged(way, runs, make_store, serve_store)
-    assert answers(runs, place) == expected
-    assert answer_of_runs(place or str(runs / "runs")) == listed
+    told = answers(runs, place)
+    told_runs = answer_of_runs(place or str(runs / "runs"))
+    if way == "manifests":  # which know components alone
+        expected, told = (without_runs(answer) for answer in (expected, told))
+        (run,) = listed
+        listed = [(None, None, run[2], [(component, component) for component, _ in run[3]])]
+    assert told == expected
+    assert told_runs == listed
 
 
 def test_a_dataset_that_no_store_above_has_tells_of_itself(runs, tmp_path, make_store):

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pipelines.lineage import describe_artifact, list_runs
+from pipelines.lineage import describe_artifact, list_runs, manifests
 from pipelines.lineage.manifests import load_datasets
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import DatasetError, InputError, Manifest
@@ -26,21 +26,17 @@ def write_step(write_dataset) -> WriteStep:
         given, ancestors = [], {}
         for parent in parents:
             digest = open_dataset(str(parent)).digest
-            given.append(DatasetInput(name="examples", uri=str(parent), digest=digest))
+            given.append(DatasetInput(name="examples", digest=digest))
             manifest = Manifest.from_json((parent / "manifest.json").read_text(), path="m")
             before = Origin.from_json((parent / "lineage.json").read_text(), path="l")
             own = Ancestor(
-                uri=str(parent),
                 digest=digest,
                 summary=DatasetSummary.of(manifest),
                 made_by=before.made_by,
             )
-            ancestors |= {each.key: each for each in (*before.ancestors, own)}
+            ancestors |= {each.digest: each for each in (*before.ancestors, own)}
         step = Step(
             component=uri.parts[-3],
-            type=f"components.{uri.parts[-3]}",
-            pipeline="photos",
-            run=str(settings.pop("run", "2026-01-01")),
             settings=settings,
             inputs=tuple(given),
             output=uri.parts[-2],
@@ -58,7 +54,7 @@ def root(write_step, tmp_path) -> Path:
     artifacts = tmp_path / "runs/photos/artifacts"
     raw = write_step(artifacts / "Gen/examples/1", 5, input_base="/photos", seed=5)
     balanced = write_step(artifacts / "Balancer/balanced/2", 4, [raw], num_shards="8")
-    write_step(artifacts / "Trim/trimmed/3", 3, [balanced], run="2026-02-01")
+    write_step(artifacts / "Trim/trimmed/3", 3, [balanced])
     return artifacts.parent
 
 
@@ -108,13 +104,71 @@ def test_datasets_that_moved_together_are_found(root, tmp_path, moved):
 
 
 def test_of_datasets_that_are_gone_the_rest_tells(root, tmp_path):
-    alone = tmp_path / "alone"
+    alone = tmp_path / "three/folders/above/alone"
+    alone.parent.mkdir(parents=True)
     shutil.move(root / NEWEST, alone)
     shutil.rmtree(root)
     lineage = describe_artifact(str(alone))
-    assert chain(lineage.to_json()) == CHAIN
+    told = lineage.to_json()
+    assert chain(told) == CHAIN
+    digests = [path.removeprefix("digest:") for path in paths(told)]
+    assert [f"not found here; digest {digest}" in str(lineage) for digest in digests] == [True] * 2
+    assert told["ancestors"][0]["artifact"]["state"] == "UNKNOWN"
     assert "files in /photos" in str(lineage)
     assert "settings: input_base=/photos, seed=5" in str(lineage)
+
+
+def test_what_is_there_is_found_past_what_is_gone(root):
+    shutil.rmtree(root / "artifacts/Balancer")
+    told = describe_artifact(str(root / NEWEST)).to_json()
+    assert chain(told) == CHAIN
+    assert paths(told)[0] == str(root / "artifacts/Gen/examples/1")
+    assert paths(told)[1].startswith("digest:")
+
+
+@pytest.mark.parametrize(("place", "is_found"), [("1/2/child", True), ("1/2/3/child", False)])
+def test_three_folders_above_are_searched_and_no_more(write_step, tmp_path, place, is_found):
+    raw = write_step(tmp_path / "1-above/Gen/examples/1", 5)
+    child = write_step(tmp_path / "1-above" / place, 4, [raw])
+    (path,) = paths(describe_artifact(str(child)).to_json())
+    assert (path == str(raw)) == is_found
+
+
+def test_no_whole_bucket_or_file_system_is_searched(monkeypatch, write_step, tmp_path, in_memory):
+    raw = write_step(tmp_path / "artifacts/Gen/examples/1", 5)
+    uri = in_memory(write_step(tmp_path / "a/b/c", 4, [raw]), "bucket-alone/one/child")
+    searched = []
+    monkeypatch.setattr(manifests, "dataset_folders", lambda root: searched.append(root) or [])
+    describe_artifact(uri)
+    assert searched == ["memory://bucket-alone/one"]
+    assert list(manifests._folders_above("/data/child")) == ["/data"]
+    assert list(manifests._folders_above("/child")) == []
+
+
+def test_of_equal_datasets_the_nearest_is_taken(write_step, tmp_path):
+    for name in "abc":
+        raw = write_step(tmp_path / f"{name}/Gen/examples/1", 5)
+        write_step(tmp_path / f"{name}/Balancer/balanced/2", 4, [raw])
+    for name in "abc":
+        child = str(tmp_path / f"{name}/Balancer/balanced/2")
+        for place in (None, str(tmp_path)):
+            told = describe_artifact(child, metadata=place).to_json()
+            assert paths(told) == [str(tmp_path / f"{name}/Gen/examples/1")]
+
+
+def test_a_step_that_changes_nothing_leads_back_all_the_same(write_step, tmp_path):
+    raw = write_step(tmp_path / "Gen/examples/1", 5, input_base="/photos")
+    write_step(tmp_path / "Same/examples/2", 5, [raw])
+    again = write_step(tmp_path / "Same/examples/3", 5, [raw])
+    told = describe_artifact(str(again), metadata=str(tmp_path)).to_json()
+    assert (
+        again.parent.joinpath("2/manifest.json").read_bytes()
+        == (raw / "manifest.json").read_bytes()
+    )
+    assert {path.removeprefix(str(tmp_path)) for path in paths(told)} <= {
+        "/Gen/examples/1",
+        "/Same/examples/2",
+    }
 
 
 def test_another_dataset_in_the_place_of_one_is_not_taken_for_it(root, write_step):
@@ -142,7 +196,7 @@ def test_of_copies_those_below_the_root_are_told(root, tmp_path):
     assert all("/copy/" in each["artifact"]["uri"] for each in told["descendants"])
 
 
-def test_runs_are_listed_the_latest_first(root):
+def test_the_steps_of_datasets_are_listed_in_order(root):
     (root / "artifacts/broken").mkdir()
     (root / "artifacts/broken/manifest.json").write_text("{")
     runs = list_runs(str(root))
@@ -150,18 +204,20 @@ def test_runs_are_listed_the_latest_first(root):
         (run["run"], run["pipeline"], run["state"], [c["component"] for c in run["components"]])
         for run in runs.to_json()["runs"]
     ] == [
-        ("2026-02-01", "photos", "COMPLETE", ["Trim"]),
-        ("2026-01-01", "photos", "COMPLETE", ["Gen", "Balancer"]),
+        (None, None, "COMPLETE", ["Gen", "Balancer", "Trim"]),
     ]
-    assert str(runs).startswith("2026-02-01 of photos: COMPLETE\n")
+    assert str(runs).startswith("(of no run): COMPLETE\n")
 
 
-def test_two_conversions_of_the_same_inputs_stay_two(write_step, tmp_path):
-    parents = [write_step(tmp_path / f"{n}/Gen/examples/1", 5, input_base=f"/{n}") for n in "ab"]
+def test_two_inputs_stay_two(write_step, tmp_path):
+    parents = [
+        write_step(tmp_path / f"{n}/Gen/examples/1", 5 + len(n), input_base=f"/{n}")
+        for n in ("a", "bb")
+    ]
     both = write_step(tmp_path / "c/Balancer/balanced/2", 4, parents)
     told = describe_artifact(str(both)).to_json()
     bases = [each["made_by"]["settings"]["input_base"] for each in told["ancestors"]]
-    assert bases == ["/a", "/b"]
+    assert bases == ["/a", "/bb"]
     assert told["made_by"]["inputs"] == {"examples": [1, 2]}
 
 
