@@ -93,6 +93,7 @@ def image_run(python, photos, tmp_path_factory) -> Run:
 def test_the_image_pipeline_trains_a_model(image_run):
     tasks = {task for task, _ in image_run.artifacts}
     assert tasks == {
+        "ImageExampleGen-inputs",
         "ImageExampleGen",
         "StatisticsGen",
         "SchemaGen",
