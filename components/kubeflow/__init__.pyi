@@ -11,6 +11,8 @@ __all__ = [
     "dataset_report",
     "default_image",
     "image_example_gen",
+    "input_fingerprint",
+    "latest_spans",
     "schema_export",
     "shard_balancer",
     "text_example_gen",
@@ -52,8 +54,9 @@ def audio_example_gen(
     Args:
         source: the inputs as an artifact of another step; or else
         input_base: where they are: a folder, a table or an archive, on a volume or in a bucket.
-        input_version: of what is at input_base; where it is given and equal, Kubeflow may take the
-            step from its cache. Without one the step always runs.
+        input_version: of what is at input_base, such as input_fingerprint gives; where it is
+            given and equal, Kubeflow may take the step from its cache. Without one the step
+            always runs.
         input_patterns: patterns by split, for inputs that lie by split.
         splits: shares by split, for inputs that are split by a hash.
         split_by: the column that is hashed; empty: the name of each file, or the id of each row.
@@ -165,8 +168,9 @@ def image_example_gen(
     Args:
         source: the inputs as an artifact of another step; or else
         input_base: where they are: a folder, a table or an archive, on a volume or in a bucket.
-        input_version: of what is at input_base; where it is given and equal, Kubeflow may take the
-            step from its cache. Without one the step always runs.
+        input_version: of what is at input_base, such as input_fingerprint gives; where it is
+            given and equal, Kubeflow may take the step from its cache. Without one the step
+            always runs.
         input_patterns: patterns by split, for inputs that lie by split.
         splits: shares by split, for inputs that are split by a hash.
         split_by: the column that is hashed; empty: the name of each file, or the id of each row.
@@ -216,6 +220,60 @@ def image_example_gen(
 
     Returns:
         examples: the dataset.
+    """
+
+def input_fingerprint(
+    *,
+    input_base: str,
+    input_patterns: dict = {},
+    image_roots: list = [],
+    siblings: bool = True,
+    contents: bool = False,
+    dataset_root: str = "",
+) -> PipelineTask:
+    """Fingerprints raw inputs, so that what is made of them can be taken from Kubeflow's cache.
+
+    It always runs, and reads no file unless it is asked to: a million of them take some seconds.
+    Its output is for the `input_version` of an ExampleGen.
+
+    Args:
+        input_base: where they are, as for the ExampleGen.
+        input_patterns: as for the ExampleGen; spans are resolved, so that a new one is a change.
+        image_roots: as for the ExampleGen.
+        siblings: whether a file at input_base may name others beside it, as a list does; False for
+            a table, so that the other files of its folder do not count.
+        contents: whether files are read: then what counts is their bytes, and otherwise size and
+            time, or what the store says of an object's version.
+        dataset_root: that of the ExampleGen, and of shard_balancer behind it: where a dataset
+            that was made of these inputs is gone from it, the fingerprint is another, and all
+            is made again.
+
+    Returns:
+        fingerprint: a text, another one where an input is.
+    """
+
+def latest_spans(
+    *,
+    dataset_root: str,
+    num_spans: int,
+    examples: Any = None,
+    first_span: int = 0,
+    source: str = "",
+) -> PipelineTask:
+    """Gives the datasets of the last spans, a rolling window, to shard_balancer or a trainer.
+
+    They are those that ExampleGens wrote below `dataset_root`, of `input_patterns` with {SPAN};
+    of each span the newest. Nothing is copied.
+
+    Args:
+        dataset_root: of the ExampleGen.
+        num_spans: how many numbers the window has; a span without a dataset leaves it smaller.
+        examples: of the ExampleGen in the same run, which this step then waits for.
+        first_span: no span before it is taken.
+        source: a part of the ExampleGen's name and input_base, where several share the folder.
+
+    Returns:
+        datasets: their places; dataset_uris, spans and records in its metadata.
     """
 
 def schema_export(
@@ -338,8 +396,9 @@ def text_example_gen(
     Args:
         source: the inputs as an artifact of another step; or else
         input_base: where they are: a folder, a table or an archive, on a volume or in a bucket.
-        input_version: of what is at input_base; where it is given and equal, Kubeflow may take the
-            step from its cache. Without one the step always runs.
+        input_version: of what is at input_base, such as input_fingerprint gives; where it is
+            given and equal, Kubeflow may take the step from its cache. Without one the step
+            always runs.
         input_patterns: patterns by split, for inputs that lie by split.
         splits: shares by split, for inputs that are split by a hash.
         split_by: the column that is hashed; empty: the name of each file, or the id of each row.

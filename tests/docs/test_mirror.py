@@ -118,7 +118,6 @@ THROUGH = {
         "pipelines/tools/inspection.py",
     ],
     "tests/pipelines/tools/conversion/test_balancing.py": [
-        "pipelines/cli/balance_command.py",
         "pipelines/tools/conversion/balancing_pipeline.py",
     ],
     "tests/pipelines/cli/test_setting_flags.py": ["pipelines/tools/conversion/settings.py"],
