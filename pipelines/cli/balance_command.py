@@ -5,8 +5,8 @@ from typing import Any
 import click
 
 from pipelines.cli.options import json_option, verbose_option
-from pipelines.cli.output import print_facts, print_messages
-from pipelines.cli.process import quiet, require_tfx
+from pipelines.cli.output import print_facts, print_messages, show_progress
+from pipelines.cli.process import import_tfx_core, quiet, require_tfx
 from pipelines.cli.setting_flags import CommandWithSettings, balancer_section, given_settings
 
 __all__ = ["balance"]
@@ -42,7 +42,7 @@ def balance(
 
     check_balancing(out or ".", settings)
     if dry_run:
-        with quiet(ctx):
+        with quiet(ctx), show_progress("Planning"):
             from components.shard_balancer import plan
             from trainer_utils.dataset.location import newest_dataset
 
@@ -50,6 +50,8 @@ def balance(
         print_facts(lambda: planned.to_dict(), lambda: str(planned), as_json=as_json)
         return
     print_messages("Starting TFX (some seconds) …")
-    with quiet(ctx):
+    with quiet(ctx), show_progress("Starting TFX"):
+        import_tfx_core()
+    with quiet(ctx), show_progress("Balancing"):
         made = run(uri, str(out), **settings)
     print_facts(lambda: {"uri": made}, lambda: made, as_json=as_json)

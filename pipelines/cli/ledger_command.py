@@ -3,7 +3,7 @@
 import click
 
 from pipelines.cli.options import json_option, verbose_option
-from pipelines.cli.output import print_facts
+from pipelines.cli.output import print_facts, show_progress
 from pipelines.cli.process import quiet
 
 __all__ = ["ledger"]
@@ -48,7 +48,7 @@ def ledger(
 
     if sum(asked is not None for asked in (step, record, place)) > 1:
         raise click.UsageError("--step, --record, --place: expected one of them")
-    with quiet(ctx):
+    with quiet(ctx), show_progress("Reading the ledger"):
         saw = RunLedger(run, datasets=datasets)
         found = (
             saw.at_step(step)

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 
 from pipelines.lineage.graph import Graph
 from pipelines.lineage.location import Location
-from pipelines.lineage.records import Search, search_dataset
 from pipelines.lineage.source_files import SourceFile, find_source
+from pipelines.tools.records.search import Search, search_dataset
 from trainer_utils.format import InputError
 
 __all__ = ["RecordStep", "RecordTrace", "trace_record"]

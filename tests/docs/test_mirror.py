@@ -117,9 +117,6 @@ THROUGH = {
         "pipelines/cli/plan_command.py",
         "pipelines/tools/inspection.py",
     ],
-    "tests/pipelines/tools/conversion/test_balancing.py": [
-        "pipelines/tools/conversion/balancing_pipeline.py",
-    ],
     "tests/pipelines/cli/test_setting_flags.py": ["pipelines/tools/conversion/settings.py"],
     # Whole pipelines, run.
     "tests/e2e/test_demo.py": [

@@ -10,8 +10,8 @@ No record is read but those whose names are shown, and, to find one by name, tho
 import dataclasses
 from collections.abc import Iterable, Sequence
 
-from pipelines.lineage.records import find_places
 from pipelines.tools.records import ExampleReader
+from pipelines.tools.records.search import find_places
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.dataset.location import Place
 from trainer_utils.dataset.selection import Source, digest_of, source_of

@@ -50,7 +50,7 @@ def test_what_is_wrong_is_refused_before_tfx_is_imported(tmp_path):
         "balance in out --where exit()": "'exit()' is not allowed in it",
         "balance in out --keep-shards --num-shards 3": "keep_shards: expected False with num_sh",
         "balance in s3://bucket/out": "out: expected a local folder",
-        "balance in out --quality 3": "No such option: --quality",
+        "balance in out --quality 3": "--quality",
     }
     for (status, stderr, stdout, heavy), said in zip(
         invoke_all([call.split() for call in calls], tmp_path), calls.values(), strict=True

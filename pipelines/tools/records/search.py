@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from pipelines.tools.records import NAME_FEATURES
+from pipelines.tools.records.reader import NAME_FEATURES
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from pipelines.lineage.records import search_dataset
+from pipelines.tools.records.search import search_dataset
 from trainer_utils.format import Feature
 
 NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
