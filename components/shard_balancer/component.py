@@ -41,7 +41,7 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
 
     SPEC_CLASS = ShardBalancerSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
-    DRIVER_CLASS = ChangesDriver  # type: ignore[assignment]  # it is both kinds that TFX has
+    DRIVER_CLASS = ChangesDriver  # it is both kinds that TFX has
 
     @takes_settings(BalancerSettings)
     def __init__(

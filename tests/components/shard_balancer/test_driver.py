@@ -40,3 +40,11 @@ def test_what_lies_in_files_and_datasets_makes_the_fingerprint(tmp_path):
 
 def test_settings_that_name_nothing_stay_as_they_are():
     assert drive(num_shards=3, exclude=json.dumps(["a"]), where="height > 3") == {}
+
+
+def test_in_a_notebook_it_is_among_the_properties(tmp_path):
+    (tmp_path / "names.txt").write_text("a\n")
+    given = {"exclude": str(tmp_path / "names.txt"), "num_shards": 3}
+    driver = ShardBalancer.DRIVER_CLASS(metadata_handle=None)
+    (fingerprint,) = drive(**given).values()
+    assert driver.resolve_exec_properties(given, None, None) == {**given, FINGERPRINT: fingerprint}

@@ -214,7 +214,7 @@ def test_any_damage_of_an_index_without_a_sum_is_a_corrupt_shard(dataset):
 
 
 def test_a_changed_lineage_is_a_problem_and_a_whole_or_missing_one_is_none(dataset):
-    step = Step(component="Gen", type="Gen", settings={"input_base": "photos/"})
+    step = Step(component="Gen", settings={"input_base": "photos/"})
     text = Origin(made_by=step).to_json()
     assert verify_dataset(str(dataset)).problems == []
     (dataset / "lineage.json").write_text(text)
