@@ -8,6 +8,7 @@ with quiet(ctx):
 import contextlib
 import importlib
 import importlib.util
+import io
 import logging
 import os
 import signal
@@ -170,7 +171,8 @@ def import_tfx_core() -> None:
         return
     sys.modules[_TENSORFLOW] = cast(Any, None)  # Python's own way to say that there is none
     try:
-        with contextlib.suppress(ImportError):
+        # Other libraries say there that TensorFlow is missing, which is of no use to users.
+        with contextlib.suppress(ImportError), contextlib.redirect_stderr(io.StringIO()):
             importlib.import_module("pipelines.tools.conversion.pipeline")
     finally:
         del sys.modules[_TENSORFLOW]
