@@ -39,7 +39,7 @@ def contents(uri: Path) -> dict[str, str]:
     return {
         str(path.relative_to(uri)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in uri.rglob("*")
-        if path.is_file()
+        if path.is_file() and path.name != "lineage.json"
     }
 
 
