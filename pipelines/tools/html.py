@@ -1,10 +1,9 @@
 """Pages of HTML from templates, for data that may be hostile: all of it is escaped.
 
-page = load_template("pipelines.tools.report", "page.html").render(name="<script>")
+page = load_template("report/page.html").render(name="<script>")
 """
 
 import functools
-import importlib.resources
 import os
 import uuid
 
@@ -21,11 +20,20 @@ CONTENT_SECURITY_POLICY = (
 )
 
 
+def load_template(name: str) -> jinja2.Template:
+    """A template below this folder, which inserts whatever it is given as text."""
+    return _environment().get_template(name)
+
+
 @functools.cache
-def load_template(package: str, name: str) -> jinja2.Template:
-    """A template of a package, which inserts whatever it is given as text."""
+def _environment() -> jinja2.Environment:
+    loader = jinja2.PackageLoader("pipelines", "tools")
     environment = jinja2.Environment(
-        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+        loader=loader,
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
     )
     environment.filters |= {
         "bytes": human_bytes,
@@ -34,10 +42,9 @@ def load_template(package: str, name: str) -> jinja2.Template:
         "number": _number,
         "quantity": quantity,
     }
-    style = importlib.resources.files("pipelines.tools").joinpath("style.css").read_text("utf-8")
+    style, _, _ = loader.get_source(environment, "style.css")
     environment.globals |= {"style": style, "policy": CONTENT_SECURITY_POLICY}
-    text = importlib.resources.files(package).joinpath(name).read_text("utf-8")
-    return environment.from_string(text)
+    return environment
 
 
 def write_page(path: str, page: str) -> None:

@@ -8,7 +8,6 @@ A page of another site cannot read it either: requests that were not meant for t
 (DNS rebinding) are refused, and pages allow neither scripts nor anything from elsewhere.
 """
 
-import functools
 import http.server
 import json
 import shlex
@@ -220,11 +219,8 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         """Says nothing: what is asked for is the user's own."""
 
 
-_render_template = functools.partial(load_template, "pipelines.tools.browse")
-
-
 def _render(name: str, **values: object) -> bytes:
-    return _render_template(name).render(**values).encode("utf-8", "backslashreplace")
+    return load_template(f"browse/{name}").render(**values).encode("utf-8", "backslashreplace")
 
 
 def _is_long(value: Value) -> bool:

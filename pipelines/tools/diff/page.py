@@ -49,7 +49,7 @@ def render_difference(found: Difference) -> str:
     shown: Mapping[str, list[_ShownChange]] = {kind: [] for kind in KINDS}
     for change in found.changes:
         shown[change.kind].append(_show(change, readers))
-    return load_template("pipelines.tools.diff", "page.html").render(found=found, kinds=shown)
+    return load_template("diff/page.html").render(found=found, kinds=shown)
 
 
 def _show(change: Change, readers: Sequence[ExampleReader]) -> _ShownChange:

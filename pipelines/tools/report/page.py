@@ -59,7 +59,7 @@ def render_report(
     labels, num_labels = label_rows(facts.labels, splits, most=_MOST_LABELS)
     checks = [check for check in dataset_checks(uri) if not check.name.startswith("disk")]
     checks += more_checks
-    return load_template("pipelines.tools.report", "page.html").render(
+    return load_template("report/page.html").render(
         facts=facts,
         name=_name(facts.uri),
         splits=splits,

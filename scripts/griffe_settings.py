@@ -1,0 +1,14 @@
+"""An extension of griffe: the reference shows `setting(64, at_least(1), "…")` as the default, 64."""
+
+from typing import Any
+
+import griffe
+
+
+class SettingDefaults(griffe.Extension):
+    """Gives each field that `setting` declares its default as its value."""
+
+    def on_attribute_instance(self, *, attr: griffe.Attribute, **_: Any) -> None:
+        value = attr.value
+        if isinstance(value, griffe.ExprCall) and str(value.function) == "setting":
+            attr.value = value.arguments[0]
