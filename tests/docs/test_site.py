@@ -41,6 +41,8 @@ def test_every_page_is_there_and_every_public_name(site):
         page = (site / f"reference/{package.__name__}.html").read_text()
         named = set(re.findall(rf'id="{package.__name__}\.(\w+)"', page))
         assert set(package.__all__) <= named, set(package.__all__) - named
+        declared = re.findall(r"(\w+)\(", re.sub("<[^>]+>", "", page))
+        assert "setting" not in declared, "a declaration stands in place of a default"
 
 
 @pytest.mark.slow
