@@ -14,7 +14,6 @@ pytestmark = [pytest.mark.e2e, pytest.mark.dask]
 
 @pytest.fixture(scope="module")
 def dask() -> Iterator[list[str]]:
-    pytest.importorskip("distributed", reason="make test-dask brings Dask")
     with engines.dask() as arguments:
         yield arguments
 
