@@ -25,7 +25,7 @@ READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
 .PHONY: docs help venv demo demo-text test test-quick settings golden test-current test-other bench-stack bench-stacks
-.PHONY: test-faults test-trainer test-flink test-prism stores lint format lock build image release clean other-stack
+.PHONY: test-faults test-trainer test-dask test-flink test-prism stores lint format lock build image release clean other-stack
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -116,6 +116,9 @@ test-prism: $(READY)  ## the components on Prism, Beam's engine in Go; needs Go
 	@prism=.prism/$(BEAM_VERSION)/prism
 	$(MAKE) --no-print-directory $$prism
 	TFX_SHARDS_PRISM=$$PWD/$$prism $(BIN)/python -m pytest -m prism $(ARGS)
+
+test-dask: $(READY)  ## the components on Dask, with workers that are processes; a part of make test
+	@$(BIN)/python -m pytest -m dask $(ARGS)
 
 .flink/%.jar:
 	@command -v mvn >/dev/null || { echo "make test-flink needs mvn on the PATH, to fetch Beam's Flink job server." >&2; exit 1; }

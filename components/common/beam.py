@@ -6,6 +6,7 @@ class Executor(LocalFirstBeamExecutor):
 
 import copy
 from collections.abc import Sequence
+from types import TracebackType
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import (
@@ -19,11 +20,14 @@ from tfx.dsl.components.base import base_beam_executor
 from components.common.side_by_side import InProcessPipeline
 from components.common.worker_pool import ALL
 
-__all__ = ["IN_PROCESS_RUNNER", "LocalFirstBeamExecutor"]
+__all__ = ["DASK_RUNNER", "IN_PROCESS_RUNNER", "LocalFirstBeamExecutor"]
 
 # Beam's DirectRunner would first try to download another runner (Prism) from the internet.
 IN_PROCESS_RUNNER = "apache_beam.runners.portability.fn_api_runner.FnApiRunner"
+# Beam knows this one by its full name alone.
+DASK_RUNNER = "apache_beam.runners.dask.dask_runner.DaskRunner"
 _NUM_WORKERS = "direct_num_workers"
+_DASK_PARTITIONS = ("--dask_npartitions", "--dask_partition_size")
 
 
 class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
@@ -31,7 +35,8 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
 
     All of `beam_pipeline_args` goes to Beam as it is. What is added where nothing is said of it:
     the in-process runner, and that nothing of the main module is pickled for workers, which Beam
-    would do on Dataflow, and which no component needs.
+    would do on Dataflow, and which no component needs. On Dask, that an element is a partition:
+    Beam's own default gives 128 of them, and so as many shards, to one worker.
 
     That runner has one thread. What it is given to write goes to processes of this machine, one a
     core, or as many as `--direct_num_workers` says; see `side_by_side`.
@@ -42,10 +47,10 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:
         arguments = getattr(context, "beam_pipeline_args", None)
-        if context is None or not arguments or not _runs_here(arguments):
+        if context is None or not arguments or _takes_package(arguments):
             super().__init__(context)
             return
-        # TFX would pack itself for workers of other machines, which takes seconds each time.
+        # TFX would pack itself for workers that install it, which takes seconds each time.
         without = copy.copy(context)
         without.beam_pipeline_args = None
         super().__init__(without)
@@ -61,12 +66,37 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         if _is_direct(options):
             arguments.append(f"--runner={IN_PROCESS_RUNNER}")
             return InProcessPipeline(arguments, processes=_most_processes(arguments))
+        if _is_dask(options):
+            if not any(argument.partition("=")[0] in _DASK_PARTITIONS for argument in arguments):
+                arguments.append("--dask_partition_size=1")
+            return _DaskPipeline(argv=arguments)
         return beam.Pipeline(argv=arguments)
 
 
-def _runs_here(arguments: Sequence[object]) -> bool:
+class _DaskPipeline(beam.Pipeline):
+    """A pipeline of DaskRunner, which leaves its client open, and the cluster that this began."""
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            super().__exit__(kind, error, traceback)
+        finally:
+            if (result := getattr(self, "result", None)) is not None:
+                result.client.close()
+
+
+def _takes_package(arguments: Sequence[object]) -> bool:
     options = PipelineOptions([str(argument) for argument in arguments])
-    return _is_direct(options) or options.view_as(StandardOptions).runner == IN_PROCESS_RUNNER
+    is_in_process = options.view_as(StandardOptions).runner == IN_PROCESS_RUNNER
+    return not (is_in_process or _is_direct(options) or _is_dask(options))
+
+
+def _is_dask(options: PipelineOptions) -> bool:
+    return options.view_as(StandardOptions).runner == DASK_RUNNER
 
 
 def _is_direct(options: PipelineOptions) -> bool:

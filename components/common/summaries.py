@@ -8,10 +8,13 @@ A Beam worker cannot hand values back to the executor, but both see the output's
 Where a worker does not see it, as with a local path on another machine, `check_shared` refuses.
 """
 
+import contextlib
 import json
 import os
 import socket
 from collections.abc import Collection, Iterable, Iterator, Mapping
+
+from absl import logging
 
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
@@ -25,6 +28,7 @@ from trainer_utils.format.naming import (
     is_shard_file,
     vocabulary_of,
 )
+from trainer_utils.format.printable import printable
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -47,6 +51,7 @@ __all__ = [
     "finished_names",
     "read_summaries",
     "read_summary",
+    "removed_on_failure",
     "start_working",
     "working_folder",
     "write_summary",
@@ -65,6 +70,32 @@ def start_working(uri: str) -> None:
         ConfigError: in a folder of a dataset's are files that no run of this program wrote; they
             are named, and nothing is removed.
     """
+    _remove_dataset(uri)
+    make_folder(working_folder(uri))
+
+
+@contextlib.contextmanager
+def removed_on_failure(uri: str) -> Iterator[None]:
+    """Removes what a run that fails has written, working files and all.
+
+    A whole dataset stays: the run has not begun to replace it, or is done. So does everything
+    where files of others are among what the run wrote.
+
+    Args:
+        uri: of the dataset; what a caller keeps of a failed run goes beside it.
+    """
+    try:
+        yield
+    except BaseException:
+        try:
+            if exists(working_folder(uri)) and not exists(join(uri, MANIFEST_FILE)):
+                _remove_dataset(uri)
+        except Exception as error:  # the one that made the run fail says more
+            logging.warning("%s: what the run wrote is left there: %s", printable(uri), error)
+        raise
+
+
+def _remove_dataset(uri: str) -> None:
     found = {*_files_in_folders(uri)}
     own = _own_files(uri, found)
     if others := sorted(found - own):
@@ -86,7 +117,6 @@ def start_working(uri: str) -> None:
             remove_tree(join(uri, name))
     # Known for ours by it until now: a run that is killed here is cleaned up by the next.
     remove_tree(working_folder(uri))
-    make_folder(working_folder(uri))
 
 
 def _files_in_folders(uri: str) -> Iterator[str]:

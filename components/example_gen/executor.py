@@ -14,6 +14,7 @@ from components.common.beam import LocalFirstBeamExecutor
 from components.common.lineage import make_origin
 from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import ExecProperties
+from components.common.summaries import removed_on_failure
 from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.inputs import InputSelection
 from components.example_gen.manifest import make_manifest
@@ -64,9 +65,15 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
-        uri = artifact.uri
         selection = selection_of(exec_properties)
         conversion = self.make_conversion(exec_properties, selection, self._make_beam_pipeline)
+        with removed_on_failure(artifact.uri):
+            self._convert(conversion, artifact, exec_properties)
+
+    def _convert(
+        self, conversion: Conversion[Any], artifact: types.Artifact, exec_properties: ExecProperties
+    ) -> None:
+        uri = artifact.uri
         plan = conversion.plan(uri)
         conversion.check(plan, uri)
         written = conversion.write(plan, uri)
@@ -74,7 +81,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
         settings, vocabularies = conversion.settings, plan.vocabularies
         manifest = make_manifest(
-            self.producer, plan, written, settings=settings, partition=selection.partition
+            self.producer, plan, written, settings=settings, partition=conversion.selection.partition
         )
         describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
         set_span(artifact, conversion.located, exec_properties)

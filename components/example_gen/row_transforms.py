@@ -6,8 +6,7 @@ pipeline | WriteRows(plan, len(pieces), uri=uri, settings=settings)
 
 import dataclasses
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
@@ -28,6 +27,9 @@ from trainer_utils.storage.files import read_text
 from trainer_utils.storage.paths import join
 
 __all__ = ["InspectPieces", "WriteRows"]
+
+# An encoding adds to each: a terabyte in pieces of 16 MiB comes to a million of tiny elements.
+_MOST_GATES = 64
 
 
 class InspectPieces(beam.PTransform[PBegin, PCollection[None]]):
@@ -62,15 +64,20 @@ class _InspectFn(beam.DoFn):
 
 
 class WriteRows(beam.PTransform[PBegin, PCollection[None]]):
-    """Encodes every piece, and when all are, writes every bucket's shards."""
+    """Encodes every piece, and when all are, writes every bucket's shards.
+
+    Buckets wait behind a few gates, each a key that every encoding adds to: it is grouped when all
+    are done. A side input would make them wait as well, but DaskRunner works that out anew for
+    every bucket.
+    """
 
     def __init__(
         self, plan: RowPlan, pieces: int, *, uri: str, settings: ExampleGenSettings
     ) -> None:
         super().__init__()
         plan = dataclasses.replace(plan, rejects=(), excluded=())
-        self._groups, self._buckets = group_pieces(pieces), range(len(plan.buckets))
-        self._encode = _EncodeFn(plan, uri, settings)
+        self._groups, self._gates = group_pieces(pieces), _gates(len(plan.buckets))
+        self._encode = _EncodeFn(plan, uri, settings, gates=len(self._gates))
         self._gather = _GatherFn(plan, pieces, uri, settings)
 
     def expand(self, begin: PBegin) -> PCollection[None]:
@@ -80,25 +87,37 @@ class WriteRows(beam.PTransform[PBegin, PCollection[None]]):
             | "CreatePieces" >> beam.Create(self._groups)
             | "EncodePieces" >> beam.ParDo(self._encode)
         )
+        waiting = begin | "CreateBuckets" >> beam.Create(self._gates)
         done: PCollection[None] = (
-            begin
-            | "CreateBuckets" >> beam.Create(self._buckets)
-            # The side input makes this wait until every piece has been encoded.
-            | "GatherBuckets" >> beam.ParDo(self._gather, encoded=beam.pvalue.AsList(encoded))
+            (encoded, waiting)
+            | "Wait" >> beam.Flatten()
+            | "WaitForPieces" >> beam.GroupByKey()
+            | "OpenGates" >> beam.ParDo(_OpenGateFn())
+            | "SpreadBuckets" >> beam.Reshuffle()
+            | "GatherBuckets" >> beam.ParDo(self._gather)
         )
         return done
 
 
-@beam.typehints.with_input_types(list[int])
-@beam.typehints.with_output_types(int)
-class _EncodeFn(beam.DoFn):
-    def __init__(self, plan: RowPlan, uri: str, settings: ExampleGenSettings) -> None:
-        self._plan, self._uri, self._settings = plan, uri, settings
+def _gates(buckets: int) -> list[tuple[int, list[int]]]:
+    """The numbers of all buckets, each behind one of the gates."""
+    gates = min(buckets, _MOST_GATES)
+    return [(gate, [*range(gate, buckets, gates)]) for gate in range(gates)]
 
-    def process(self, numbers: list[int]) -> Iterator[int]:
+
+@beam.typehints.with_input_types(list[int])
+@beam.typehints.with_output_types(tuple[int, list[int]])
+class _EncodeFn(beam.DoFn):
+    def __init__(
+        self, plan: RowPlan, uri: str, settings: ExampleGenSettings, *, gates: int
+    ) -> None:
+        self._plan, self._uri, self._settings, self._gates = plan, uri, settings, gates
+
+    def process(self, numbers: list[int]) -> Iterator[tuple[int, list[int]]]:
         check_shared(self._uri)
         work_on_pieces(self._encode, numbers)
-        yield len(numbers)
+        for gate in range(self._gates):
+            yield gate, []
 
     def _encode(self, number: int) -> None:
         folder = working_folder(self._uri)
@@ -116,12 +135,21 @@ class _EncodeFn(beam.DoFn):
         write_summary(folder, summary_name("encode", number), dataclasses.asdict(report))
 
 
+@beam.typehints.with_input_types(tuple[int, Iterable[list[int]]])
+@beam.typehints.with_output_types(int)
+class _OpenGateFn(beam.DoFn):
+    def process(self, element: tuple[int, Iterable[list[int]]]) -> Iterator[int]:
+        for buckets in element[1]:
+            yield from buckets
+
+
+@beam.typehints.with_input_types(int)
 class _GatherFn(beam.DoFn):
     def __init__(self, plan: RowPlan, pieces: int, uri: str, settings: ExampleGenSettings) -> None:
         self._plan, self._pieces, self._uri, self._settings = plan, pieces, uri, settings
         self._rows = beam.metrics.Metrics.counter("tfx_shards", "records_written")
 
-    def process(self, number: int, encoded: Any) -> None:
+    def process(self, number: int) -> None:
         check_shared(self._uri)
         shards = gather_bucket(
             number,

@@ -18,6 +18,7 @@ from components.common.settings import ExecProperties
 from components.common.summaries import (
     check_finished,
     read_summaries,
+    removed_on_failure,
     start_working,
     working_folder,
 )
@@ -79,6 +80,18 @@ class Executor(LocalFirstBeamExecutor):
         check_apart(uris, artifact.uri)
         inputs = open_inputs(uris)
         settings.check_splits(list(inputs.shards))
+        with removed_on_failure(artifact.uri):
+            self._balance(inputs, len(given), artifact, settings, exec_properties)
+        _keep_properties(given, artifact)
+
+    def _balance(
+        self,
+        inputs: Inputs,
+        num_given: int,
+        artifact: types.Artifact,
+        settings: BalancerSettings,
+        exec_properties: ExecProperties,
+    ) -> None:
         changes = changes_of(inputs, settings)
         start_working(artifact.uri)
         key = None if changes is None else store_changes(changes, working_folder(artifact.uri))
@@ -94,7 +107,7 @@ class Executor(LocalFirstBeamExecutor):
             pipeline | _move(inputs, plans, settings, artifact.uri, key)
         summaries = _read_summaries(artifact.uri)
         check_finished(artifact.uri, [part for plan in plans for part in plan.parts])
-        config = _config(inputs, len(given), settings, changes, _total(tallies))
+        config = _config(inputs, num_given, settings, changes, _total(tallies))
         manifest = _manifest(inputs, plans, summaries, tallies, config)
         describe_artifact(
             artifact,
@@ -102,7 +115,6 @@ class Executor(LocalFirstBeamExecutor):
             gzip=settings.compression == "gzip",
             vocabularies=inputs.vocabularies,
         )
-        _keep_properties(given, artifact)
         features = inputs.features(_facts(inputs, summaries))
         origin = make_origin(
             manifest.producer,

@@ -62,22 +62,40 @@ class BalanceSplits(beam.PTransform[PBegin, PCollection[None]]):
         self._gather = _GatherFn(plans, uri, settings)
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        """The shards and their summaries are side effects; the output holds nothing."""
+        """The shards and their summaries are side effects; the output holds nothing.
+
+        Both ways end in one collection: DaskRunner computes the last of a pipeline alone, and what
+        that one does not depend on is never run.
+        """
         groups = [
             (place, number)
             for place, plan in enumerate(self._plans)
             if not plan.is_one_pass
             for number in range(len(plan.groups))
         ]
-        if groups:
-            _ = (
-                begin
-                | "CreateGroups" >> beam.Create(groups)
-                | "SpreadLots" >> beam.Reshuffle()
-                | "ScatterLots" >> beam.ParDo(self._scatter)
-                | "GroupByTask" >> beam.GroupByKey()
-                | "GatherTasks" >> beam.ParDo(self._gather)
-            )
+        in_one_pass = self._gather_at_once(begin)
+        if not groups:
+            return in_one_pass
+        done: PCollection[None] = (
+            self._scatter_and_gather(begin, groups),
+            in_one_pass,
+        ) | "Finish" >> beam.Flatten()
+        return done
+
+    def _scatter_and_gather(
+        self, begin: PBegin, groups: Sequence[tuple[int, int]]
+    ) -> PCollection[None]:
+        done: PCollection[None] = (
+            begin
+            | "CreateGroups" >> beam.Create(groups)
+            | "SpreadLots" >> beam.Reshuffle()
+            | "ScatterLots" >> beam.ParDo(self._scatter)
+            | "GroupByTask" >> beam.GroupByKey()
+            | "GatherTasks" >> beam.ParDo(self._gather)
+        )
+        return done
+
+    def _gather_at_once(self, begin: PBegin) -> PCollection[None]:
         done: PCollection[None] = (
             begin
             | "CreateSplits" >> beam.Create([plan for plan in self._plans if plan.is_one_pass])

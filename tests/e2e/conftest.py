@@ -3,10 +3,12 @@
 import shutil
 import subprocess
 import sys
+import wave
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from PIL import Image
 
@@ -46,12 +48,23 @@ def inputs(tmp_path_factory, photos) -> Any:
         path.parent.mkdir(parents=True, exist_ok=True)
         Image.fromarray(photos[number % len(photos)]).save(path, quality=50 + number % 50)
     (folder / "photos/class-0/bad.jpg").write_bytes(b"no photo")
-    rows = [f"text number {number},{number % 5}\n" for number in range(engines.ROWS)]
-    (folder / "table.csv").write_text("text,label\n" + "".join(rows))
-    made = engines.Inputs(folder / "photos", folder / "table.csv", folder / "out")
+    rows = [f"text {n} {'word ' * 27},{n % 5}\n" for n in range(engines.ROWS)]
+    (folder / "tables").mkdir()
+    for number in range(engines.TABLES):  # pieces for more than one worker
+        part = "".join(rows[number :: engines.TABLES])
+        (folder / f"tables/{number}.csv").write_text(f"text,label\n{part}")
+    (folder / "clips").mkdir()
+    for number in range(engines.CLIPS):
+        tone = 1000 * np.sin(np.arange(4000 + number) / (9 + number))
+        with wave.open(str(folder / f"clips/{number:02d}.wav"), "wb") as clip:
+            clip.setparams((1, 2, 8000, 0, "NONE", ""))
+            clip.writeframes(tone.astype("<i2").tobytes())
+    places = (folder / name for name in ("photos", "tables", "clips", "out"))
+    made = engines.Inputs(*places)
     for kind in engines.KINDS:
         engines.convert(kind, made, made.made(kind), engines.IN_PROCESS)
         assert engines.records_in(made.made(kind)) == engines.RECORDS[kind]
+    assert engines.passes(made) == {"train": 2, "eval": 1}
     return made
 
 

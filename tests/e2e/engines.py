@@ -21,22 +21,27 @@ import tensorflow as tf
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
+from components.audio_example_gen.executor import Executor as AudioExecutor
+from components.common.beam import DASK_RUNNER
 from components.image_example_gen.executor import Executor as ImageExecutor
+from components.shard_balancer import plan
 from components.shard_balancer.executor import Executor as BalancerExecutor
 from components.text_example_gen.executor import Executor as TextExecutor
 
 # TFX hands workers a package of itself, made anew for each component, unless told of an image.
 NO_PACKAGE = "--sdk_container_image=unused"
 IN_PROCESS = ("--runner=DirectRunner", NO_PACKAGE)
-PHOTOS, ROWS = 97, 2003
-KINDS = ("images", "texts", "balanced")
-RECORDS = {"images": PHOTOS, "texts": ROWS, "balanced": PHOTOS}
+PHOTOS, ROWS, TABLES, CLIPS = 97, 2003, 9, 11
+KINDS = ("images", "texts", "sounds", "balanced")
+RECORDS = {"images": PHOTOS, "texts": ROWS, "sounds": CLIPS, "balanced": ROWS}
 EXAMPLE_GEN = {
     "input_config": '{"splits": [{"name": "all", "pattern": "*"}]}',
     "output_config": "{}",
     "max_reject_fraction": 0.5,
     "target_shard_bytes": 10_000,
 }
+# So little memory that train crosses the shuffle between scattering and gathering; eval fits.
+BALANCER_BYTES = 1 << 20
 
 
 def portable(endpoint: str, pool: str) -> list[str]:
@@ -98,6 +103,18 @@ def flink(jar: str, folder: Path) -> Iterator[str]:
 
 
 @contextlib.contextmanager
+def dask() -> Iterator[list[str]]:
+    """Dask's scheduler and two workers, processes of their own; Beam's arguments for them."""
+    import distributed
+
+    with distributed.LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None
+    ) as cluster:
+        address = f"--dask_client_address={cluster.scheduler_address}"
+        yield [f"--runner={DASK_RUNNER}", address]
+
+
+@contextlib.contextmanager
 def running(command: Sequence[str], port: int, log: Path, **options: Any) -> Iterator[None]:
     """A server, until the block ends; with all processes that it started."""
     with log.open("wb") as stream:
@@ -137,15 +154,16 @@ def free_port() -> int:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Photos and a table, and what the in-process runner makes of them in `out`, by kind."""
+    """Photos, tables and sounds, and what the in-process runner makes of them in `out`, by kind."""
 
     photos: Path
-    table: Path
+    tables: Path
+    clips: Path
     out: Path
 
     @property
-    def images(self) -> Path:
-        return self.out / "images"
+    def texts(self) -> Path:
+        return self.made("texts")
 
     def made(self, kind: str) -> Path:
         return self.out / kind
@@ -155,15 +173,17 @@ class Inputs:
 
 
 def convert(kind: str, inputs: Inputs, uri: Path | str, arguments: Sequence[str]) -> None:
-    """Makes `images` or `texts` of the inputs, or `balanced` of the images."""
+    """Makes `images`, `texts` or `sounds` of the inputs, or `balanced` of the texts."""
     if kind == "images":
         run(ImageExecutor, {}, uri, arguments, input_base=str(inputs.photos), **EXAMPLE_GEN)
     elif kind == "texts":
-        run(TextExecutor, {}, uri, arguments, input_base=str(inputs.table), **EXAMPLE_GEN)
+        run(TextExecutor, {}, uri, arguments, input_base=str(inputs.tables), **EXAMPLE_GEN)
+    elif kind == "sounds":
+        run(AudioExecutor, {}, uri, arguments, input_base=str(inputs.clips), **EXAMPLE_GEN)
     else:
-        given = {"examples": [examples(inputs.images)]}
-        # So little memory that records cross the shuffle between scattering and gathering.
-        run(BalancerExecutor, given, uri, arguments, num_shards="5", memory_bytes=1 << 20)
+        given = {"examples": [examples(inputs.texts)]}
+        settings = {"num_shards": "5", "memory_bytes": BALANCER_BYTES}
+        run(BalancerExecutor, given, uri, arguments, **settings)
 
 
 def run(
@@ -197,6 +217,12 @@ def contents(folder: Path) -> dict[str, bytes]:
     }
 
 
+def passes(inputs: Inputs) -> dict[str, int]:
+    """How often the balancer writes the records of each split."""
+    planned = plan(str(inputs.texts), num_shards=5, memory_bytes=BALANCER_BYTES)
+    return {split.split: split.passes for split in planned.splits}
+
+
 def records_in(uri: Path) -> int:
     """By TensorFlow's own reader."""
     shards = sorted(map(str, uri.glob("Split-*/*")))
@@ -204,7 +230,7 @@ def records_in(uri: Path) -> int:
 
 
 def check_engine(inputs: Inputs, arguments: Sequence[str], folder: Path) -> None:
-    """Images, texts and balancing give the same bytes as in process, and so the same records."""
+    """Images, texts, sounds and balancing give the same bytes as in process, so the same records."""
     for kind in KINDS:
         convert(kind, inputs, folder / kind, arguments)
         assert contents(folder / kind) == contents(inputs.made(kind)), kind
