@@ -1,4 +1,4 @@
-"""The sizes of BMP files, against TensorFlow's and Pillow's; those of all kinds are in `test_jpeg`."""
+"""The sizes of BMP files, against TensorFlow and Pillow; `test_jpeg` has those of all kinds."""
 
 import io
 
