@@ -1,4 +1,4 @@
-"""Trees that change while they are read, and places that take no more: an account or a clear error."""
+"""Trees that change while they are read, places that take no more: an account or a clear error."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""SECURITY.md's recipe: a dataset's folder signed with a key, where `model_signing` is installed."""
+"""The recipe of SECURITY.md: a folder is signed with a key, where `model_signing` is installed."""
 
 import re
 import shutil
