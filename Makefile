@@ -25,7 +25,8 @@ READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
 .PHONY: docs help venv demo demo-text test test-quick settings golden test-current test-other bench-stack bench-stacks
-.PHONY: test-faults test-trainer test-dask test-flink test-prism stores lint format lock build image release clean other-stack
+.PHONY: test-faults test-trainer test-dask test-flink test-prism stores lint format lock build image sbom release clean
+.PHONY: other-stack
 
 help:  ## this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -176,6 +177,10 @@ BASE := python:3.13-slim-trixie
 
 image:  ## the container images for Kubeflow, with docker or podman; IMAGE=registry/name names them
 	@scripts/build_images $(IMAGE) $(VERSION) $(BASE)
+
+sbom: $(READY)  ## what each lock holds, as CycloneDX, in dist/; make release has it too
+	@mkdir -p dist
+	scripts/make_sbom $(BIN) $(VERSION) dist
 
 release: $(READY)  ## builds, checks and tags a release; nothing is uploaded
 	@scripts/release $(BIN) $(VERSION)

@@ -12,6 +12,7 @@ import ctypes
 import dataclasses
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from typing import IO, Any, cast
 from tests.faults.interrupts import members_of
 
 SECONDS = 300  # after which a run counts as hanging, whatever the machine's load
+_NEW_MOUNTS, _RECURSIVE, _PRIVATE = 0x20000, 0x4000, 1 << 18  # of <sched.h> and <sys/mount.h>
 SOURCE = Path(__file__).with_name("refused_calls.c")
 
 
@@ -81,6 +83,8 @@ class Engine:
         kill_after: float | None = None,
         whole_group: bool = True,
         refuse: tuple[str, int, str] | None = None,
+        file_bytes: int | None = None,
+        mount: tuple[str, str] | None = None,
         **settings: object,
     ) -> Run:
         """Runs a component.
@@ -94,6 +98,8 @@ class Engine:
             whole_group: whether the pool's processes are killed too, or are to end by themselves.
             refuse: below which folder the n-th system call (from 1 on; 0: none) has which fate: the
                 name of an errno, `SHORT` or `KILL`.
+            file_bytes: the most that a file may get, as a quota of the system's has it.
+            mount: over which folder a tmpfs lies for this run alone, with which options.
             settings: of the component.
         """
         request = {
@@ -104,6 +110,8 @@ class Engine:
             "kill_after": kill_after,
             "whole_group": whole_group,
             "refuse": refuse,
+            "file_bytes": file_bytes,
+            "mount": mount,
             "settings": settings,
         }
         requests, replies = cast(IO[bytes], self._process.stdin), self._process.stdout
@@ -183,12 +191,18 @@ def _do(steps: dict[str, Any], request: dict[str, Any], shim: Any) -> dict[str, 
         settings.setdefault("output_config", "{}")
     calls = 0
     outcome: dict[str, Any] = {}
+    unlimited = resource.getrlimit(resource.RLIMIT_FSIZE)
+    if request["mount"] is not None:
+        _mount(*request["mount"])
     try:
+        if request["file_bytes"] is not None:
+            resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"], unlimited[1]))
         if request["refuse"] is not None:
             folder, number, fate = request["refuse"]
             shim.arm(os.fsencode(folder), number, fate.encode())
         executor.Do(given, outputs, settings)
     except BaseException as error:
+        resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)  # the log is a file too
         traceback.print_exc()
         kinds = [kind.__name__ for kind in type(error).__mro__]
         outcome = {"error": str(error)[:4000] or repr(error), "kinds": kinds}
@@ -196,6 +210,18 @@ def _do(steps: dict[str, Any], request: dict[str, Any], shim: Any) -> dict[str, 
         if request["refuse"] is not None:
             calls = shim.disarm()
     return outcome | {"calls": calls}
+
+
+def _mount(folder: str, options: str) -> None:
+    """Lays a tmpfs over a folder, which only this process sees."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    done = (
+        libc.unshare(_NEW_MOUNTS),
+        libc.mount(None, b"/", None, _RECURSIVE | _PRIVATE, None),
+        libc.mount(b"tmpfs", os.fsencode(folder), b"tmpfs", 0, options.encode()),
+    )
+    if any(done):
+        raise OSError(ctypes.get_errno(), f"cannot mount over {folder}")
 
 
 def _wait(child: int, kill_after: float | None, whole_group: bool) -> int:

@@ -1,0 +1,176 @@
+"""Many at once: runs on one root and one store, and readers of what is being written anew."""
+
+import shutil
+import sqlite3
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.tools.inspection import inspect_dataset
+from pipelines.tools.verification import verify_dataset
+from tests.faults.conftest import SETTINGS
+from tests.faults.counts import long
+from tests.faults.engine import Engine
+from tests.faults.tfrecords import read_records
+from tests.faults.together import convert_together
+from trainer_utils import DatasetError, input_fn, iterate
+
+LONG = 5  # times that runs meet, and that readers meet a writer
+REWRITES = 4
+COMPLETE, CACHED, LIVE = 3, 5, 2  # of `ml_metadata/proto/metadata_store.proto`
+RAW = {"max_reject_fraction": 0.5}
+
+
+def payloads_of(uri: Path) -> list[bytes]:
+    """Every record, by a reader that is not ours, sorted."""
+    shards = sorted(uri.glob("Split-*/*"))
+    return sorted(payload for shard in shards for _, payload in read_records(shard))
+
+
+def check_each_input_is_in_once(uri: Path, source: Path, pattern: str) -> None:
+    found = payloads_of(uri)
+    files = sorted(source.rglob(pattern))
+    names = [str(path.relative_to(source)).encode() for path in files if len(path.stem) == 2]
+    assert len(found) == len(names)
+    for name in names:
+        assert sum(name in payload for payload in found) == 1, name
+
+
+def check_store(metadata: Path, uris: set[str]) -> None:
+    """Each execution came to its end, and what the runs returned is there under one name each."""
+    with sqlite3.connect(metadata) as store:
+        states = store.execute("SELECT last_known_state FROM Execution").fetchall()
+        artifacts = store.execute("SELECT uri, state FROM Artifact").fetchall()
+    assert {state for (state,) in states} <= {COMPLETE, CACHED}
+    assert {state for _, state in artifacts} == {LIVE}
+    found = [uri for uri, _ in artifacts]
+    assert len(set(found)) == len(found)
+    assert uris <= set(found)
+
+
+def run_four(raw: dict[str, Path], folder: Path) -> None:
+    """Two alike and one with other settings into one folder, and one into another; one store."""
+    out, other = folder / "out", folder / "other"
+    texts = {"source": str(raw["texts"]), "out": str(out), **RAW}
+    made = convert_together(
+        [
+            texts,
+            texts,
+            {**texts, "num_shards": 3},
+            {
+                "source": str(raw["images"]),
+                "out": str(other),
+                "metadata": str(out / "metadata.sqlite"),
+                **RAW,
+            },
+        ],
+        folder / "together.log",
+    )
+    assert [one.get("error") for one in made] == [None] * 4
+    uris = [Path(one["uri"]) for one in made]
+    assert [verify_dataset(str(uri)).problems for uri in uris] == [[]] * 4
+    for uri in uris[:3]:
+        check_each_input_is_in_once(uri, raw["texts"], "*.txt")
+    check_each_input_is_in_once(uris[3], raw["images"], "*.jpg")
+    assert payloads_of(uris[0]) == payloads_of(uris[1]) == payloads_of(uris[2])
+    check_store(out / "metadata.sqlite", {*map(str, uris)})
+    assert (out / "latest").resolve() in uris[:3]
+    assert {path.name for path in out.iterdir()} == {"artifacts", "latest", "metadata.sqlite"}
+    assert {path.name for path in other.iterdir()} == {"artifacts", "latest"}
+
+
+@pytest.mark.slow
+def test_four_runs_at_once_on_one_root_and_one_store(raw, tmp_path):
+    run_four(raw, tmp_path)
+
+
+@pytest.mark.faults
+def test_many_times_four_runs_at_once(raw, tmp_path):
+    for number in range(long(LONG)):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        run_four(raw, folder)
+
+
+def inspected(uri: str) -> int:
+    return sum(split.records for split in inspect_dataset(uri).splits.values())
+
+
+def verified(uri: str) -> int:
+    found = verify_dataset(uri)
+    if not found.is_good:
+        raise DatasetError(found.problems[0].message)
+    return sum(found.records.values())
+
+
+def iterated(uri: str) -> list[bytes]:
+    batches = iterate(uri, "train", batch_size=4, features=["text"], shuffle=False)
+    return sorted(bytes(text) for batch in batches for text in batch["text"])
+
+
+def trained_on(uri: str) -> list[bytes]:
+    batches = input_fn(uri, split="train", batch_size=4, features=["text"], repeat=1, shuffle=False)
+    return sorted(text for batch in batches for text in batch["text"].numpy())
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "inspect": inspected,
+    "verify": verified,
+    "iterate": iterated,
+}
+
+
+def read_while_written(
+    engine: Engine, sources: list[Path], uri: Path, readers: dict[str, Callable[[str], Any]]
+) -> None:
+    """Writes one dataset over the other; each reader sees the one or the other, or says so."""
+    whole: dict[str, list[Any]] = {name: [] for name in readers}
+    for source in sources:
+        assert engine.run("texts", source, uri, **SETTINGS).is_good
+        for name, read in readers.items():
+            whole[name].append(read(str(uri)))
+    assert all(first != second for first, second in whole.values())
+    errors: list[str] = []
+
+    def write() -> None:
+        for number in range(REWRITES):
+            errors.append(engine.run("texts", sources[number % 2], uri, **SETTINGS).error)
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    while writer.is_alive():
+        for name, read in readers.items():
+            try:
+                found = read(str(uri))
+            except DatasetError:
+                continue
+            assert found in whole[name], name
+    writer.join()
+    assert errors == [""] * REWRITES
+    for name, read in readers.items():
+        assert read(str(uri)) == whole[name][(REWRITES - 1) % 2]
+
+
+@pytest.fixture
+def two_sources(raw, tmp_path) -> list[Path]:
+    fewer = tmp_path / "fewer"
+    shutil.copytree(raw["texts"], fewer)
+    for name in ("a/00.txt", "a/02.txt", "b/01.txt"):
+        (fewer / name).write_text(f"another {name}")
+    (fewer / "b/03.txt").unlink()
+    return [raw["texts"], fewer]
+
+
+@pytest.mark.slow
+def test_readers_see_what_is_written_anew_whole_or_an_error(engine, two_sources, tmp_path):
+    read_while_written(engine, two_sources, tmp_path / "out", READERS)
+
+
+@pytest.mark.faults
+def test_trainers_see_what_is_written_anew_whole_or_an_error(engine, two_sources, tmp_path):
+    for number in range(long(LONG)):
+        uri = tmp_path / f"out-{number}"
+        read_while_written(engine, two_sources, uri, {"input_fn": trained_on})
