@@ -103,7 +103,7 @@ def test_what_is_no_token_and_no_file_is_an_error_that_shows_no_secret(monkeypat
     with pytest.raises(InputError, match=r"KF_PIPELINES_SA_TOKEN_PATH '.*nowhere': expected"):
         access.headers()
     monkeypatch.setenv("KFP_EXISTING_TOKEN", f"{SECRET}\nX-Evil: 1")
-    with pytest.raises(InputError, match="Authorization for .*expected one line") as caught:
+    with pytest.raises(InputError, match=r"Authorization for .*expected one line") as caught:
         access.headers()
     assert SECRET not in str(caught.value)
     write_context(home, "{")

@@ -60,9 +60,9 @@ def test_the_namespace_and_the_token_go_with_the_questions(kubeflow, monkeypatch
 ERRORS = {
     "forbidden": (403, {}, '{"message": "not yours"}', r"403 .*not yours\. Is the namespace"),
     "before the API": (404, {}, "404 page not found", r"404 .*page not found\. .*grpc://host:8080"),
-    "its own": (500, {}, '{"message": "database\\n is gone"}', r"500 .*: database is gone$"),
+    "its own": (500, {}, '{"message": "database\\n is gone"}', r"500 .*: database is gone\.$"),
     "no reason": (503, {}, "", "503"),
-    "long": (500, {}, "x" * 5000, r"x…$"),
+    "long": (500, {}, "x" * 5000, r"x…\.$"),
     "login": (302, {"Location": "http://127.0.0.1:9/login"}, "", r"elsewhere \(302\).*KFP_EXIST"),
     "page": (200, {}, "<html>Welcome</html>", r"expected JSON, got <html>Welcome.*kfp\+https"),
     "list": (200, {}, "[]", r"expected JSON, got \[\]"),
@@ -97,7 +97,7 @@ def test_nobody_there_is_said(kubeflow):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         place = f"kfp+http://127.0.0.1:{free.getsockname()[1]}"
-    with pytest.raises(InputError, match="no answer: .*refused.* Is Kubeflow running"):
+    with pytest.raises(InputError, match=r"no answer: .*refused.* Is Kubeflow running"):
         list_runs(place)
 
 

@@ -151,7 +151,7 @@ def test_a_dataset_is_found_by_its_artifacts_uri_and_by_where_it_lies(kubeflow):
     kubeflow.task("r", "gen", {}, {"examples": [made]}, parameters={"splits": '{"a": 1}', "n": 2})
     by_uri, by_place = (
         describe_artifact(uri, metadata=kubeflow.address).to_json()
-        for uri in ("minio://mlpipeline/1/examples/Split-train", "/mnt/datasets/1/manifest.json")
+        for uri in ("minio://mlpipeline/1/examples/Split-train", "/mnt/datasets/1/Split-train")
     )
     assert by_uri == by_place
     assert by_uri["artifact"]["path"] == "/mnt/datasets/1"
