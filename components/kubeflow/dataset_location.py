@@ -54,11 +54,11 @@ def place_dataset(path: str, uri: str, root: str) -> str:
     return posixpath.join(root, inside)
 
 
-def check_dataset_root(root: str) -> None:
+def check_dataset_root(root: str, setting: str = "dataset_root") -> None:
     """Refuses a folder that not every pod would find in the same place."""
     if root and not root.startswith("/") and not is_object_store(root):
         raise ConfigError.of(
-            "dataset_root",
+            setting,
             root,
             allowed="an absolute path on a volume that all pods share, or a bucket of s3://, "
             "minio://, gs:// or az://",

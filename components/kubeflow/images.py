@@ -19,9 +19,19 @@ from typing import Any
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["COMMAND", "ENVIRONMENT_FLAG", "IMAGE_VARIABLE", "default_image", "using_image"]
+__all__ = [
+    "COMMAND",
+    "COMPONENT",
+    "ENVIRONMENT_FLAG",
+    "IMAGE_VARIABLE",
+    "default_image",
+    "using_image",
+]
 
 COMMAND = ("python", "-m", "components.kubeflow.run")  # of each of our containers
+COMPONENT = "component"
+"""The parameter of `input_fingerprint` that says which ExampleGen of TFX's the others are of."""
+
 ENVIRONMENT_FLAG = "--environment"
 """Has a checksum of a container's variables, for the key of Kubeflow's cache alone."""
 

@@ -23,14 +23,12 @@ from components.example_gen.inputs import (
     fingerprint,
     locate,
 )
+from components.kubeflow.images import COMPONENT
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.json_text import Json
 from trainer_utils.storage import InputFile, join, open_for_reading
 
-__all__ = ["COMPONENT", "fingerprint_inputs"]
-
-COMPONENT = "component"
-"""The parameter that says which ExampleGen of TFX's the others are of: `image`, `text`, `audio`."""
+__all__ = ["fingerprint_inputs"]
 
 _THREADS = 8
 _FILES_AT_ONCE = 4096

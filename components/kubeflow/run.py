@@ -31,7 +31,6 @@ from components.kubeflow.dataset_location import (
 from components.kubeflow.dataset_records import (
     VERSION_KEY,
     DatasetRecord,
-    current_version,
     joined_versions,
     record_dataset,
     split_versions,
@@ -39,6 +38,7 @@ from components.kubeflow.dataset_records import (
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from components.kubeflow.images import ENVIRONMENT_FLAG
 from components.kubeflow.pages import page_folder
+from components.kubeflow.stored_records import find_version, record_stored, records_root
 from components.kubeflow.training_runtime import DATASET_VARIABLE, train_job_manifest
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
@@ -98,9 +98,8 @@ def _input_fingerprint(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.kubeflow.input_state import fingerprint_inputs
 
     root = step.parameters.get("dataset_root") or os.environ.get(ROOT_VARIABLE, "")
-    check_dataset_root(root)
-    found = fingerprint_inputs(step.parameters)
-    version = current_version(root, found) if root else found
+    records_root(root)  # which is checked before files are listed
+    version = find_version(root, fingerprint_inputs(step.parameters))
     logging.info("fingerprint: %s", version)
     step.write_parameter("fingerprint", version)
     return {}
@@ -319,6 +318,8 @@ def _fill_dataset(
         metadata["dataset_uri"] = artifact.uri
         record = DatasetRecord(uri=artifact.uri, **_span(step, metadata))
         record_dataset(root, record, input_versions=versions)
+    else:
+        record_stored(output.uri, versions=versions)
     return {name: metadata}
 
 

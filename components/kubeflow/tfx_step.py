@@ -39,6 +39,7 @@ from components.kubeflow.executor_input import (
 )
 from components.kubeflow.images import ENVIRONMENT_FLAG
 from components.kubeflow.pages import PAGE_OUTPUT, page_folder
+from components.kubeflow.stored_records import record_stored
 from trainer_utils.format import DatasetError
 from trainer_utils.format.json_text import Json
 
@@ -89,6 +90,8 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
     paths = parse_paths(ours.path)
     root = os.environ.get(ROOT_VARIABLE, "")
     versions = _take_versions(document)
+    datasets = [name for name, title in ours.types["outputs"].items() if title == _EXAMPLES]
+    stored = _uris(document, datasets)
     with contextlib.ExitStack() as stack:
         elsewhere = _localize(document, ours.types, paths, root, stack)
         setattr(theirs, _INVOCATION, json.dumps(document))
@@ -100,7 +103,8 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
     for name, uri in elsewhere.items():
         write_reference(paths["outputs", name], uri)
         record_dataset(root, DatasetRecord(uri=uri), input_versions=versions)
-    datasets = [name for name, title in ours.types["outputs"].items() if title == _EXAMPLES]
+    for name in stored.keys() - elsewhere.keys():
+        record_stored(stored[name], versions=versions)
     _give_back(document["outputs"]["outputFile"], elsewhere, dict.fromkeys(datasets, versions))
 
 
@@ -112,6 +116,12 @@ def _take_versions(document: Mapping[str, Json]) -> list[str]:
         artifacts = group.get("artifacts", ())
         given += [artifact.get("metadata", {}).get(VERSION_KEY, "") for artifact in artifacts]
     return sorted({version for text in given for version in split_versions(text)})
+
+
+def _uris(document: Mapping[str, Json], outputs: Sequence[str]) -> dict[str, str]:
+    """Where Kubeflow keeps outputs."""
+    groups = document["outputs"].get("artifacts", {})
+    return {name: groups[name]["artifacts"][0]["uri"] for name in outputs if name in groups}
 
 
 def _localize(

@@ -75,14 +75,15 @@ def compile(
     tfx-shards compile image -o pipeline.yaml \\
         --image registry.example/tfx-shards:0.1 --pipeline-root gs://bucket/runs
     """
-    require_tfx("compile")
+    if ":" not in pipeline:  # a pipeline of kfp.dsl needs none
+        require_tfx(f"compile {pipeline}")
     plain = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint}
     others: dict[str, Any] = {option: text for option, text in plain.items() if text is not None}
     for option, texts in given.items():
         if texts:
             others[option] = list(texts)
     compile_pipeline = importlib.import_module("pipelines.kubeflow").compile_pipeline
-    with quiet(ctx), show_progress("Starting TFX, compiling"):
+    with quiet(ctx), show_progress("Compiling"):
         compile_pipeline(
             pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
         )

@@ -17,8 +17,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 from components.kubeflow.dataset_records import VERSION_KEY
-from components.kubeflow.images import COMMAND, ENVIRONMENT_FLAG
-from components.kubeflow.input_state import COMPONENT
+from components.kubeflow.images import COMMAND, COMPONENT, ENVIRONMENT_FLAG
 from components.kubeflow.tfx_step import STEP_COMMAND
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
@@ -119,16 +118,35 @@ def _depend(task: JsonObject, component: JsonObject, step: str) -> None:
 
 
 def add_environments(documents: Sequence[JsonObject]) -> list[JsonObject]:
-    """The package with a checksum of its variables among the arguments of each of our steps."""
+    """The package with a checksum of its variables among the arguments of each of our steps.
+
+    What a secret or a ConfigMap holds is not known; its name and keys are.
+    """
     spec, *others = copy.deepcopy(list(documents))
-    for executor in spec["deploymentSpec"]["executors"].values():
+    for label, executor in spec["deploymentSpec"]["executors"].items():
         container = executor.get("container", {})
         command = tuple(container.get("command", ()))
-        if not container.get("env") or command not in (COMMAND, STEP_COMMAND):
+        variables = [
+            *_by_name(container.get("env", ())),
+            *(one for document in others for one in _of_kubernetes(document, label)),
+        ]
+        if not variables or command not in (COMMAND, STEP_COMMAND):
             continue
-        text = json.dumps(container["env"], sort_keys=True)
+        text = json.dumps(variables, sort_keys=True)
         flag = [ENVIRONMENT_FLAG, hashlib.sha256(text.encode()).hexdigest()[:32]]
         arguments = container.get("args", [])
         # After `--` come the arguments of TFX's own command.
         container["args"] = [*flag, *arguments] if command == STEP_COMMAND else [*arguments, *flag]
     return [spec, *others]
+
+
+def _by_name(variables: Sequence[JsonObject]) -> list[JsonObject]:
+    """In the order of their names; of two of one name the last holds, so these keep their order."""
+    return sorted(variables, key=lambda variable: str(variable.get("name")))
+
+
+def _of_kubernetes(platform: JsonObject, label: str) -> list[JsonObject]:
+    """A step's variables that Kubernetes fills in."""
+    kubernetes = platform.get("platforms", {}).get("kubernetes", {})
+    step = kubernetes.get("deploymentSpec", {}).get("executors", {}).get(label, {})
+    return [{name: step[name]} for name in sorted(step) if name.endswith("AsEnv")]

@@ -83,6 +83,7 @@ def compile_pipeline(
     Raises:
         ConfigError: an argument is not allowed; there is no such file or function; what it
             returns is no pipeline, or one that Kubeflow cannot run.
+        ImportError: a ready pipeline is wanted, and TFX is not installed.
     """
     _check(output, image, pipeline_root, name)
     check_dataset_root(dataset_root or "")
@@ -91,11 +92,11 @@ def compile_pipeline(
     from pipelines.kubeflow import cache_keys
 
     cache_keys.check_mode(input_fingerprint)
-    from pipelines.kubeflow.ready import create_kubeflow_pipeline
-    from pipelines.kubeflow.spec import for_open_source
     from pipelines.kubeflow.steps import StepOptions
 
     if pipeline in READY:
+        from pipelines.kubeflow.ready import create_kubeflow_pipeline
+
         made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
     else:
         with using_image(image, is_needed=False):
@@ -104,6 +105,8 @@ def compile_pipeline(
         documents = _compile_native(made, name, pipeline_root)
         cached: list[str] = []
     else:
+        from pipelines.kubeflow.spec import for_open_source
+
         compiled = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
         spec = for_open_source(
             compiled, made, pipeline_root=pipeline_root, dataset_root=dataset_root

@@ -30,6 +30,7 @@ class LineageFacts:
         location: of the artifact.
         graph: what came before and after it.
         summaries: of those datasets that have a manifest, by artifact.
+        knows_runs: whether it was looked up where runs are known, which datasets do not.
         record: what the record is called that was looked for.
         source: the file that it was made of.
         steps: the datasets on its way, the first one first.
@@ -39,6 +40,7 @@ class LineageFacts:
     location: Location
     graph: Graph
     summaries: Mapping[int, DatasetSummary] = dataclasses.field(default_factory=dict)
+    knows_runs: bool = True
     record: str | None = None
     source: SourceFile | None = None
     steps: Sequence[RecordStep] = ()

@@ -1,26 +1,47 @@
 """Which artifact a uri is, though stores keep paths that were relative, or that moved since.
 
-found = locate(store, "runs/artifacts/ShardBalancer/balanced_examples/4", metadata="m.sqlite")
+found = locate(source, "runs/artifacts/ShardBalancer/balanced_examples/4", metadata="m.sqlite")
 found.artifact                   # its id
 found.path_of(other_uri)         # where another artifact's files are, moved alike
 """
 
 import dataclasses
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import SPLIT_PREFIX
 
-if TYPE_CHECKING:
-    from ml_metadata.metadata_store import MetadataStore
-    from ml_metadata.proto import metadata_store_pb2
-
-__all__ = ["Location", "dataset_folder", "locate"]
+__all__ = ["ArtifactSource", "KnownArtifact", "Location", "dataset_folder", "locate"]
 
 _LEAST_TAIL = 2  # parts of a path: TFX's end with an output's name and an execution's number
 _SHOWN = 5
+
+
+class KnownArtifact(Protocol):
+    """An artifact as a store has it: its number and where it is."""
+
+    @property
+    def id(self) -> int:
+        """Its number, the higher the later."""
+
+    @property
+    def uri(self) -> str:
+        """Where it is; empty where it is nowhere."""
+
+
+class ArtifactSource(Protocol):
+    """What knows artifacts: a store of ML Metadata, or Kubeflow's API."""
+
+    def at(self, uri: str) -> Sequence[KnownArtifact]:
+        """The artifacts of exactly this uri."""
+
+    def everything(self) -> Sequence[KnownArtifact]:
+        """All artifacts."""
+
+    def made(self, artifacts: Sequence[KnownArtifact]) -> set[int]:
+        """The numbers of those that an execution made."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,11 +68,11 @@ class Location:
         return self.found + uri.removeprefix(self.stored)
 
 
-def locate(store: "MetadataStore", uri: str, *, metadata: str) -> Location:
+def locate(source: ArtifactSource, uri: str, *, metadata: str) -> Location:
     """The artifact at a uri.
 
     Args:
-        store: to be asked.
+        source: to be asked.
         uri: of an artifact, or of a file or folder in it.
         metadata: what the store is called in messages.
 
@@ -59,13 +80,16 @@ def locate(store: "MetadataStore", uri: str, *, metadata: str) -> Location:
         InputError: the store has none there.
     """
     for spelling in _spellings(uri):
-        if artifacts := store.get_artifacts_by_uri(spelling):
-            return _chosen(store, artifacts)
-    artifacts = store.get_artifacts()
+        if artifacts := source.at(spelling):
+            return _chosen(source, artifacts)
+    artifacts = source.everything()
+    for spelling in _spellings(uri):  # a dataset may lie elsewhere than its artifact
+        if same := [artifact for artifact in artifacts if artifact.uri == spelling]:
+            return _chosen(source, same)
     path = os.path.abspath(dataset_folder(uri.rstrip("/")))
     if "://" not in uri and (moved := _moved(artifacts, path)):
         tail, same = moved
-        location = _chosen(store, same)
+        location = _chosen(source, same)
         stored, found = same[0].uri.rstrip("/"), path
         return dataclasses.replace(
             location, stored=stored[: len(stored) - tail], found=found[: len(found) - tail]
@@ -98,20 +122,17 @@ def dataset_folder(uri: str) -> str:
     return folder or "." if os.path.isfile(uri) else uri
 
 
-def _chosen(store: "MetadataStore", artifacts: "list[metadata_store_pb2.Artifact]") -> Location:
+def _chosen(source: ArtifactSource, artifacts: Sequence[KnownArtifact]) -> Location:
     """Of several at one uri the last that some execution made."""
-    events = store.get_events_by_artifact_ids([artifact.id for artifact in artifacts])
-    made = {event.artifact_id for event in events if event.type == event.OUTPUT}
+    made = source.made(artifacts)
     ids = sorted((artifact.id for artifact in artifacts), key=lambda i: (i in made, i))
     return Location(artifact=ids[-1], others=tuple(sorted(ids[:-1])))
 
 
-def _moved(
-    artifacts: "list[metadata_store_pb2.Artifact]", path: str
-) -> "tuple[int, list[metadata_store_pb2.Artifact]] | None":
+def _moved(artifacts: Sequence[KnownArtifact], path: str) -> tuple[int, list[KnownArtifact]] | None:
     """The artifacts whose uri ends most like a path, and how many characters of it are alike."""
     parts = path.split("/")
-    best: dict[int, list[metadata_store_pb2.Artifact]] = {}
+    best: dict[int, list[KnownArtifact]] = {}
     for artifact in artifacts:
         own = artifact.uri.rstrip("/").split("/")
         alike = 0
@@ -127,6 +148,6 @@ def _moved(
     return len("/".join(parts[-most:])), nearest
 
 
-def _newest(artifacts: "list[metadata_store_pb2.Artifact]") -> str:
+def _newest(artifacts: Sequence[KnownArtifact]) -> str:
     named = [a.uri for a in sorted(artifacts, key=lambda a: -a.id) if a.uri]
     return f"The newest: {', '.join(named[:_SHOWN])}." if named else "None of them has a uri."

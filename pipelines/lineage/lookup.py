@@ -1,7 +1,7 @@
-"""Where lineage is looked up: a store of ML Metadata, or else what the datasets say of themselves.
+"""Where lineage is looked up: a store of ML Metadata, Kubeflow's API, or the datasets themselves.
 
 found = look_up("out/latest", metadata=None)     # graph, location, summaries
-executions, where = all_executions("out/")
+all_executions("out/").executions
 """
 
 import contextlib
@@ -9,14 +9,18 @@ import dataclasses
 import importlib
 import importlib.util
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from pipelines.lineage.dataset_files import read_manifest
+from pipelines.lineage.grafting import with_datasets
 from pipelines.lineage.graph import Execution, Graph
+from pipelines.lineage.kubeflow_access import KubeflowAccess
+from pipelines.lineage.kubeflow_api import KubeflowApi
+from pipelines.lineage.kubeflow_graph import KubeflowArtifacts, load_graph, read_tasks
 from pipelines.lineage.location import Location, dataset_folder, locate
 from pipelines.lineage.manifests import load_datasets
-from pipelines.lineage.metadata_address import METADATA_FORMS, without_password
+from pipelines.lineage.metadata_address import METADATA_FORMS, is_kubeflow, without_password
 from pipelines.lineage.metadata_files import stores_above, stores_in
 from pipelines.tools.conversion.outputs import METADATA_FILE
 from trainer_utils.extras import HOW_TO_GET_TFX
@@ -25,7 +29,7 @@ from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.format.origin import DatasetSummary
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote, join
 
-__all__ = ["FoundLineage", "all_executions", "look_up"]
+__all__ = ["FoundExecutions", "FoundLineage", "all_executions", "look_up"]
 
 _DATASET = "Examples"
 
@@ -39,12 +43,29 @@ class FoundLineage:
         location: of the artifact.
         graph: what came before and after it.
         summaries: of those datasets that have a manifest, by artifact.
+        knows_runs: whether it was looked up where runs are known, which datasets do not.
     """
 
     metadata: str
     location: Location
     graph: Graph
     summaries: Mapping[int, DatasetSummary]
+    knows_runs: bool = True
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class FoundExecutions:
+    """What ran.
+
+    Args:
+        metadata: where it was looked up, without a password.
+        executions: in the order of their ids.
+        knows_runs: as in `FoundLineage`.
+    """
+
+    metadata: str
+    executions: Sequence[Execution]
+    knows_runs: bool = True
 
 
 def look_up(uri: str, *, metadata: str | None) -> FoundLineage:
@@ -103,17 +124,42 @@ def _in_first(uri: str, stores: Sequence[str]) -> FoundLineage:
 
 
 def _in_store(uri: str, metadata: str) -> FoundLineage:
+    if is_kubeflow(metadata):
+        return _in_kubeflow(uri, metadata)
     reading, store_module = _store_modules()
     shown = without_password(metadata)
     with store_module.open_store(metadata) as store:
         try:
-            location = locate(store, uri, metadata=shown)
+            location = locate(reading.StoreArtifacts(store), uri, metadata=shown)
         except InputError as error:
             raise _UnknownArtifactError(str(error)) from error
         graph = reading.load_graph(store, location.artifact)
     return FoundLineage(
         metadata=shown, location=location, graph=graph, summaries=_summaries(graph, location)
     )
+
+
+def _in_kubeflow(uri: str, metadata: str) -> FoundLineage:
+    with _kubeflow(metadata) as api:
+        known = KubeflowArtifacts(api)
+        location = locate(known, uri, metadata=api.shown)
+        found = known.documents([location.artifact, *location.others])
+        graph, (artifact, *others) = load_graph(api, found)
+    graph, summaries = with_datasets(graph)
+    location = dataclasses.replace(location, artifact=artifact, others=tuple(sorted(others)))
+    return FoundLineage(metadata=api.shown, location=location, graph=graph, summaries=summaries)
+
+
+@contextlib.contextmanager
+def _kubeflow(metadata: str) -> Iterator[KubeflowApi]:
+    api = KubeflowApi(KubeflowAccess.of(metadata))
+    try:
+        yield api
+    except (AttributeError, KeyError, TypeError) as error:
+        raise InputError(
+            f"metadata {api.shown!r}: expected the runs, tasks and artifacts of Kubeflow "
+            f"Pipelines, got others ({type(error).__name__}: {error})"
+        ) from error
 
 
 def _among_datasets(uri: str, *, root: str | None = None) -> FoundLineage:
@@ -124,6 +170,7 @@ def _among_datasets(uri: str, *, root: str | None = None) -> FoundLineage:
         location=Location(artifact=found.artifact),
         graph=found.graph,
         summaries=found.summaries,
+        knows_runs=False,
     )
 
 
@@ -140,15 +187,18 @@ def _summaries(graph: Graph, location: Location) -> dict[int, DatasetSummary]:
     return found
 
 
-def all_executions(metadata: str) -> tuple[list[Execution], str]:
-    """All that ran, in the order of their ids, and where that was looked up.
+def all_executions(metadata: str) -> FoundExecutions:
+    """All that ran, in the order of their ids.
 
     Raises:
         ConfigError: `metadata` is not allowed, or leaves open which store is meant.
         InputError: there is neither a store nor a dataset.
     """
+    if is_kubeflow(metadata):
+        with _kubeflow(metadata) as api:
+            return FoundExecutions(metadata=api.shown, executions=read_tasks(api))
     if not _is_root(metadata):
-        return _executions_in(metadata), without_password(metadata)
+        return _executions_in(metadata)
     stores = [] if is_remote(metadata) else stores_in(metadata)
     if len(stores) > 1 and os.path.basename(stores[0]) != METADATA_FILE:
         raise ConfigError(
@@ -156,20 +206,25 @@ def all_executions(metadata: str) -> tuple[list[Execution], str]:
             setting="metadata",
         )
     if stores:
-        return _executions_in(stores[0]), stores[0]
+        return _executions_in(stores[0])
     executions = load_datasets(root=metadata).graph.executions
     if not executions:
         raise InputError(
             f"metadata {metadata!r}: expected {METADATA_FORMS}, or a folder with a "
             f"{METADATA_FILE} or with datasets, found no such file"
         )
-    return [executions[number] for number in sorted(executions)], f"manifests in {metadata}"
+    return FoundExecutions(
+        metadata=f"manifests in {metadata}",
+        executions=[executions[number] for number in sorted(executions)],
+        knows_runs=False,
+    )
 
 
-def _executions_in(metadata: str) -> list[Execution]:
+def _executions_in(metadata: str) -> FoundExecutions:
     reading, store_module = _store_modules()
     with store_module.open_store(metadata) as store:
-        return list(reading.read_executions(store, [node.id for node in store.get_executions()]))
+        found = reading.read_executions(store, [node.id for node in store.get_executions()])
+    return FoundExecutions(metadata=without_password(metadata), executions=list(found))
 
 
 def _is_root(metadata: str) -> bool:

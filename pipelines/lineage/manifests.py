@@ -3,6 +3,7 @@
     found = load_datasets("out/artifacts/ShardBalancer/balanced_examples/4")
     found.graph.makers(found.artifact)[0].settings
     load_datasets(root="out/").graph.executions         # of all datasets below a folder
+    load_datasets(among=["s3://…/examples"])            # of these
 
 A dataset names those that it was made from by the digests of their manifests. They are looked for
 below the root, or else in the three folders above it, the nearest first; of one that is not there,
@@ -14,7 +15,7 @@ import dataclasses
 import itertools
 import os
 import posixpath
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from pipelines.lineage.dataset_files import FoundDataset, dataset_folders, read_dataset
@@ -23,7 +24,10 @@ from trainer_utils.format import InputError
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Step
 from trainer_utils.storage import is_remote
 
-__all__ = ["KnownDatasets", "load_datasets"]
+__all__ = ["RUN_UNKNOWN", "KnownDatasets", "load_datasets"]
+
+RUN_UNKNOWN = "not known: datasets name none, a store or Kubeflow's API does"
+"""What is said of a run where datasets alone were asked."""
 
 _TYPE = "Examples"  # what TFX calls datasets
 _MOST_LEVELS = 3  # above a dataset: TFX's are <root>/<component>/<output>/<execution>
@@ -58,18 +62,23 @@ class _Node:
     ancestors: Mapping[str, Ancestor]  # by digest
 
 
-def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDatasets:
+def load_datasets(
+    uri: str | None = None, *, root: str | None = None, among: Sequence[str] | None = None
+) -> KnownDatasets:
     """Everything that a dataset, and all those below a root, say of their making.
 
     Args:
         uri: of a dataset; None for no particular one.
         root: a folder; None for the dataset and those that it was made from.
+        among: uris where datasets may be, and what these were made from; no folder is listed then.
 
     Raises:
         InputError: there is no dataset of ours at `uri`.
         DatasetError: its own files are damaged.
     """
-    book = _Book()
+    book = _Book(is_complete=among is not None)
+    for place in among or ():
+        book.add_below_root(_absolute(place))
     if root is not None:
         for folder in dataset_folders(root):
             book.add_below_root(_absolute(folder))
@@ -85,8 +94,10 @@ def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDa
 class _Book:
     """Datasets that are known so far, by where they are and their digests."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, is_complete: bool) -> None:
+        self._is_complete = is_complete
         self._read: dict[str, FoundDataset | None] = {}
+        self._silent: set[str] = set()  # object stores that do not answer
         self._nodes: dict[_Key, _Node] = {}
         self._inputs: dict[_Key, list[tuple[str, _Key]]] = {}
         self._below_root: list[str] = []
@@ -96,8 +107,14 @@ class _Book:
         """The dataset at a uri; None where none can be read: `verify` tells what is wrong."""
         if uri not in self._read:
             self._read[uri] = None
-            with contextlib.suppress(ValueError, OSError):
+            if (store := _store_of(uri)) in self._silent:
+                return None
+            try:
                 self._read[uri] = read_dataset(uri)
+            except (PermissionError, ValueError):
+                pass
+            except OSError:  # after some minutes, of which one dataset is enough
+                self._silent.add(store)
         return self._read[uri]
 
     def add(self, found: FoundDataset) -> _Key:
@@ -151,7 +168,8 @@ class _Book:
 
     def _find(self, digest: str, *, near: str) -> FoundDataset | None:
         """A dataset below the root or else in the folders above another, the nearest to that."""
-        for places in itertools.chain([self._below_root], map(self._below, _folders_above(near))):
+        above = () if self._is_complete else _folders_above(near)
+        for places in itertools.chain([self._below_root], map(self._below, above)):
             same = [
                 found
                 for uri in places
@@ -244,6 +262,12 @@ def _folders_above(uri: str) -> Iterator[str]:
         if not path.strip("/") or (separator and "/" not in path.strip("/")):
             return
         yield f"{scheme}{separator}{path}"
+
+
+def _store_of(uri: str) -> str:
+    """The bucket of a url; of a local path itself, since disks answer at once."""
+    scheme, separator, path = uri.partition("://")
+    return f"{scheme}://{path.partition('/')[0]}" if separator else uri
 
 
 def _alike(one: str, other: str) -> int:

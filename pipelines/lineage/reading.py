@@ -13,9 +13,10 @@ from ml_metadata.metadata_store import MetadataStore
 from ml_metadata.proto import metadata_store_pb2
 
 from pipelines.lineage.graph import Artifact, Execution, Graph, Ports
+from pipelines.lineage.location import KnownArtifact
 from pipelines.lineage.values import properties_of, time_of
 
-__all__ = ["load_graph", "read_executions"]
+__all__ = ["StoreArtifacts", "load_graph", "read_executions"]
 
 _Event: TypeAlias = metadata_store_pb2.Event
 _Events: TypeAlias = dict[str, list[_Event]]  # by the name of the input or output
@@ -26,6 +27,32 @@ _RUNS = {"pipeline_run", "run", "system.PipelineRun", "KfpRun"}
 _NODES = {"node", "component_run"}
 _NAMES = ("display_name", "task_name", "component_id")  # properties that Kubeflow and old TFX keep
 _AT_ONCE = 200  # ids a request
+
+
+class StoreArtifacts:
+    """The artifacts of a store, as `locate` asks for them.
+
+    Args:
+        store: to be asked.
+    """
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    def at(self, uri: str) -> Sequence[KnownArtifact]:
+        """The artifacts of exactly this uri."""
+        found: list[KnownArtifact] = self._store.get_artifacts_by_uri(uri)
+        return found
+
+    def everything(self) -> Sequence[KnownArtifact]:
+        """All artifacts."""
+        found: list[KnownArtifact] = self._store.get_artifacts()
+        return found
+
+    def made(self, artifacts: Sequence[KnownArtifact]) -> set[int]:
+        """The ids of those that an execution made."""
+        events = self._store.get_events_by_artifact_ids([one.id for one in artifacts])
+        return {event.artifact_id for event in events if event.type == event.OUTPUT}
 
 
 def load_graph(store: MetadataStore, artifact: int) -> Graph:

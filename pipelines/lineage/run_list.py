@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 from pipelines.lineage.graph import Execution
 from pipelines.lineage.lookup import all_executions
+from pipelines.lineage.manifests import RUN_UNKNOWN
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import as_text
 
@@ -32,7 +33,7 @@ class Run:
     @property
     def state(self) -> str:
         """`FAILED`, `RUNNING`, `CANCELED` or `COMPLETE`; `UNKNOWN` where nothing says."""
-        states = {execution.state for execution in self.executions}
+        states = {execution.state for execution in self.executions} - {"SKIPPED"}  # a branch
         for state in ("FAILED", "RUNNING", "CANCELED"):
             if state in states:
                 return state
@@ -78,10 +79,12 @@ class Runs:
     Args:
         metadata: where they were looked up, without a password.
         runs: those of pipelines, then executions that belong to none.
+        knows_runs: whether they were looked up where runs are known, which datasets do not.
     """
 
     metadata: str
     runs: Sequence[Run]
+    knows_runs: bool = True
 
     def to_json(self) -> JsonObject:
         """Plain JSON types."""
@@ -91,8 +94,9 @@ class Runs:
         if not self.runs:
             return as_text([f"{self.metadata}: no run"])
         lines = []
+        without_run = "(of no run)" if self.knows_runs else f"(run {RUN_UNKNOWN})"
         for run in self.runs:
-            name = run.name or "(of no run)"
+            name = run.name or without_run
             pipeline = f" of {run.pipeline}" if run.pipeline else ""
             times = f", {run.started} to {run.ended}" if run.started else ""
             lines.append(f"{name}{pipeline}: {run.state}{times}")
@@ -107,18 +111,18 @@ def list_runs(metadata: str) -> Runs:
     """All runs of a store.
 
     Args:
-        metadata: a sqlite file, `mysql://user:password@host:port/database` or `grpc://host:port`;
-            a folder with such a file, else one below which datasets are.
+        metadata: a sqlite file, `mysql://user:password@host:port/database`, `grpc://host:port` or
+            `kfp+https://host/path`; a folder with such a file, else one below which datasets are.
 
     Raises:
         ConfigError: `metadata` is not allowed.
         InputError: there is no such store and no dataset, or it cannot be read.
     """
-    executions, where = all_executions(metadata)
+    found = all_executions(metadata)
     grouped: dict[tuple[str | None, str | None], list[Execution]] = {}
-    for execution in executions:
+    for execution in found.executions:
         pipeline = execution.pipeline if execution.run else None
         grouped.setdefault((execution.run, pipeline), []).append(execution)
     runs = [Run(name=n, pipeline=p, executions=some) for (n, p), some in grouped.items()]
     runs.sort(key=lambda run: (run.name is not None, run.executions[0].id), reverse=True)
-    return Runs(metadata=where, runs=runs)
+    return Runs(metadata=found.metadata, runs=runs, knows_runs=found.knows_runs)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from pipelines.lineage.facts import LineageFacts
 from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution
+from pipelines.lineage.manifests import RUN_UNKNOWN
 from pipelines.lineage.record_trace import RecordStep
 from pipelines.lineage.source_files import SourceFile
 from pipelines.lineage.values import one_line
@@ -30,6 +31,7 @@ def render_lineage(lineage: LineageFacts) -> str:
     lines += [""]
     if makers:
         lines += [f"Made by {_execution(makers[0])}", *_times(makers[0])]
+        lines += [] if lineage.knows_runs else [f"  run: {RUN_UNKNOWN} (--metadata)"]
         lines += [f"  {line}" for line in _settings(makers[0])]
         lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
     else:

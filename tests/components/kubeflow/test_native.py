@@ -46,9 +46,13 @@ ALL = [
 ]
 
 
-def run(code: str) -> subprocess.CompletedProcess[str]:
+def run(code: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-c", code], cwd=REPOSITORY, capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, *arguments],
+        cwd=REPOSITORY,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -79,6 +83,32 @@ def test_a_pipeline_is_written_and_compiled_where_there_is_no_tensorflow(tmp_pat
     )
     assert finished.returncode == 0, finished.stderr
     assert (tmp_path / "p.yaml").exists()
+
+
+def test_compile_pipeline_and_its_command_do_without_what_the_extra_kfp_brings_not(tmp_path):
+    (tmp_path / "mine.py").write_text(
+        "from kfp import dsl\n"
+        "from components import kubeflow\n"
+        "@dsl.pipeline(name='p')\n"
+        "def pipeline():\n"
+        "    kubeflow.shard_balancer(examples=kubeflow.image_example_gen(\n"
+        "        input_base='/photos', input_version='1').outputs['examples'])\n"
+    )
+    finished = run(
+        "import importlib.util, sys\n"
+        "missing = ('tensorflow', 'tfx', 'apache_beam', 'ml_metadata', 'pyarrow', 'scipy',\n"
+        "           'jinja2', 'defusedxml', 'soundfile', 'gcsfs', 'tensorflow_data_validation')\n"
+        "sys.modules.update(dict.fromkeys(missing))\n"
+        "found = importlib.util.find_spec\n"
+        "importlib.util.find_spec = lambda n, *a: None if n in missing else found(n, *a)\n"
+        "from pipelines.cli import main\n"
+        "main(['compile', sys.argv[1], '-o', sys.argv[2], '--image', 'i:1',\n"
+        "      '--pipeline-root', 'minio://b', '--env', 'LOG_LEVEL=debug'])",
+        f"{tmp_path / 'mine.py'}:pipeline",
+        str(tmp_path / "p.yaml"),
+    )
+    assert finished.returncode == 0, finished.stderr
+    assert "LOG_LEVEL" in (tmp_path / "p.yaml").read_text()
 
 
 def test_kfp_locals_runner_of_processes_is_refused_with_what_works(tmp_path, monkeypatch):

@@ -1,9 +1,11 @@
 """What becomes a part of the key of Kubeflow's cache."""
 
 import copy
+import json
 from typing import Any
 
 import pytest
+import yaml
 from google.protobuf import json_format
 from kfp.pipeline_spec import pipeline_spec_pb2
 
@@ -108,6 +110,63 @@ def test_another_value_of_a_variable_is_another_command():
         commands("1")["gen"][2:]
         == package()[0]["deploymentSpec"]["executors"]["gen"]["container"]["args"]
     ), "TFX's own arguments stay behind `--`"
+
+
+def secret(variable: str, *, name: str = "hub", key: str = "token") -> dict[str, Any]:
+    """A variable of a secret, as the part for Kubernetes has it."""
+    return {"secretName": name, "keyToEnv": [{"secretKey": key, "envVar": variable}]}
+
+
+def test_every_way_in_which_a_variable_is_set_counts(tmp_path):
+    """Of native steps and of TFX's, for all steps or one; an order that says nothing does not."""
+    from pipelines.kubeflow import compile_pipeline
+
+    (tmp_path / "native.py").write_text(
+        "from kfp import dsl\n"
+        "from components import kubeflow\n"
+        "@dsl.pipeline(name='p')\n"
+        "def pipeline():\n"
+        "    kubeflow.image_example_gen(input_base='/photos', input_version='1')\n"
+    )
+
+    def command(**options: Any) -> list[str]:
+        package = tmp_path / "p.yaml"
+        usual = {"image": "i:1", "pipeline_root": "gs://b"}
+        compile_pipeline(f"{tmp_path / 'native.py'}:pipeline", str(package), **usual, **options)
+        spec = next(yaml.safe_load_all(package.read_text()))
+        (executor,) = spec["deploymentSpec"]["executors"].values()
+        return executor["container"]["args"]
+
+    variants = [
+        {},
+        {"env": {"A": "1"}},
+        {"env": {"A": "2"}},
+        {"env": {"B": "1"}},
+        {"env": {"A": "1", "B": "1"}},
+        {"secrets": "hub:token:A"},
+        {"secrets": "hub:other:A"},
+        {"secrets": "hub:token:A", "env": {"B": "1"}},
+    ]
+    found = [json.dumps(command(**options)) for options in variants]
+    assert len({*found}) == len(variants)
+    assert command(env={"B": "1", "A": "1"}) == command(env={"A": "1", "B": "1"})
+
+
+def test_a_variable_of_a_secret_counts_by_its_name_for_our_steps_alone():
+    def commands(*variables: dict[str, Any]) -> dict[str, list[str]]:
+        spec, platform = package()
+        executors = platform["platforms"]["kubernetes"]["deploymentSpec"]["executors"]
+        executors |= {label: {"secretAsEnv": [*variables]} for label in ("gen", "theirs")}
+        found = add_environments([spec, platform])[0]["deploymentSpec"]["executors"]
+        return {label: one["container"].get("args", []) for label, one in found.items()}
+
+    one, other, another = (
+        commands(secret("A")),
+        commands(secret("B")),
+        commands(secret("A", name="other")),
+    )
+    assert len({json.dumps(each["gen"]) for each in (one, other, another, commands())}) == 4
+    assert one["theirs"] == other["theirs"] == another["theirs"]
 
 
 def test_our_commands_take_the_argument(capsys):

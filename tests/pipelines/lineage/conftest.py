@@ -1,4 +1,4 @@
-"""Stores of ML Metadata made by hand, with its own client: whole ones and broken ones."""
+"""Stores of ML Metadata made by hand, with its own client; Kubeflow's API; datasets of steps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
@@ -14,6 +14,17 @@ from ml_metadata import errors  # noqa: E402
 from ml_metadata.proto import metadata_store_pb2 as mlmd  # noqa: E402
 from ml_metadata.proto import metadata_store_service_pb2 as messages  # noqa: E402
 from ml_metadata.proto import metadata_store_service_pb2_grpc as service  # noqa: E402
+
+from tests.pipelines.lineage.kubeflow_server import KubeflowServer  # noqa: E402
+from trainer_utils.dataset import open_dataset  # noqa: E402
+from trainer_utils.format import Manifest  # noqa: E402
+from trainer_utils.format.origin import (  # noqa: E402
+    Ancestor,
+    DatasetInput,
+    DatasetSummary,
+    Origin,
+    Step,
+)
 
 Event = mlmd.Event
 
@@ -189,3 +200,45 @@ def serve_store() -> Iterator[Callable[[Any], str]]:
     yield serve
     for server in servers:
         server.stop(None)
+
+
+@pytest.fixture
+def kubeflow(monkeypatch, tmp_path_factory) -> Iterator[KubeflowServer]:
+    """Kubeflow's API with nothing in it, and none of this machine's credentials."""
+    for variable in ("KFP_EXISTING_TOKEN", "KFP_NAMESPACE", "KF_PIPELINES_SA_TOKEN_PATH"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+    with KubeflowServer() as server:
+        yield server.start()
+        server.shutdown()
+
+
+@pytest.fixture
+def write_step(write_dataset) -> Callable[..., Path]:
+    """Writes a dataset of some records, and that a step made it of others."""
+
+    def write(uri: Path, count: int, parents: Sequence[Path] = (), **settings: object) -> Path:
+        write_dataset(uri, {"train": [[{"label": [number]} for number in range(count)]]}, {})
+        given, ancestors = [], {}
+        for parent in parents:
+            digest = open_dataset(str(parent)).digest
+            given.append(DatasetInput(name="examples", digest=digest))
+            manifest = Manifest.from_json((parent / "manifest.json").read_text(), path="m")
+            before = Origin.from_json((parent / "lineage.json").read_text(), path="l")
+            own = Ancestor(
+                digest=digest,
+                summary=DatasetSummary.of(manifest),
+                made_by=before.made_by,
+            )
+            ancestors |= {each.digest: each for each in (*before.ancestors, own)}
+        step = Step(
+            component=uri.parts[-3],
+            settings=settings,
+            inputs=tuple(given),
+            output=uri.parts[-2],
+        )
+        origin = Origin(made_by=step, ancestors=tuple(ancestors.values()))
+        (uri / "lineage.json").write_text(origin.to_json())
+        return uri
+
+    return write

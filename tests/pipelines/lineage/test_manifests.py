@@ -2,50 +2,17 @@
 
 import json
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from pipelines.lineage import describe_artifact, list_runs, manifests
 from pipelines.lineage.manifests import load_datasets
-from trainer_utils.dataset import open_dataset
-from trainer_utils.format import DatasetError, InputError, Manifest
-from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
+from trainer_utils.format import DatasetError, InputError
 
 WriteStep = Callable[..., Path]
 NEWEST = "artifacts/Trim/trimmed/3"
-
-
-@pytest.fixture
-def write_step(write_dataset) -> WriteStep:
-    """Writes a dataset of some records, and that a step made it of others."""
-
-    def write(uri: Path, count: int, parents: Sequence[Path] = (), **settings: object) -> Path:
-        write_dataset(uri, {"train": [[{"label": [number]} for number in range(count)]]}, {})
-        given, ancestors = [], {}
-        for parent in parents:
-            digest = open_dataset(str(parent)).digest
-            given.append(DatasetInput(name="examples", digest=digest))
-            manifest = Manifest.from_json((parent / "manifest.json").read_text(), path="m")
-            before = Origin.from_json((parent / "lineage.json").read_text(), path="l")
-            own = Ancestor(
-                digest=digest,
-                summary=DatasetSummary.of(manifest),
-                made_by=before.made_by,
-            )
-            ancestors |= {each.digest: each for each in (*before.ancestors, own)}
-        step = Step(
-            component=uri.parts[-3],
-            settings=settings,
-            inputs=tuple(given),
-            output=uri.parts[-2],
-        )
-        origin = Origin(made_by=step, ancestors=tuple(ancestors.values()))
-        (uri / "lineage.json").write_text(origin.to_json())
-        return uri
-
-    return write
 
 
 @pytest.fixture
@@ -206,7 +173,9 @@ def test_the_steps_of_datasets_are_listed_in_order(root):
     ] == [
         (None, None, "COMPLETE", ["Gen", "Balancer", "Trim"]),
     ]
-    assert str(runs).startswith("(of no run): COMPLETE\n")
+    assert str(runs).startswith(
+        "(run not known: datasets name none, a store or Kubeflow's API does): COMPLETE\n"
+    )
 
 
 def test_two_inputs_stay_two(write_step, tmp_path):
