@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.object_stores import Store, gcs_server, s3_server
+from tests.object_stores import Store, azure_server, gcs_server, s3_server
 
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")  # before any test imports TensorFlow
 
@@ -144,6 +144,14 @@ def gs_store(tmp_path_factory) -> Iterator[Store]:
     """A server of Google Cloud Storage with a bucket."""
     pytest.importorskip("obstore")
     with gcs_server(tmp_path_factory.mktemp("gs")) as store:
+        yield store
+
+
+@pytest.fixture(scope="session")
+def az_store(tmp_path_factory) -> Iterator[Store]:
+    """A server of Azure's blobs with a container."""
+    pytest.importorskip("obstore")
+    with azure_server(tmp_path_factory.mktemp("az")) as store:
         yield store
 
 

@@ -27,11 +27,14 @@ class Proxy:
 
     delay: before each answer. drop: closed without an answer. busy: answered with 503. cut: closed
     in the middle of the body. stall: seconds in mid-body, of the share `cut`, instead of closing.
+    posts: whether faults hit POST requests alone, as those that begin and end an upload. most: of
+    faults; then there are none any more.
     """
 
     def __init__(self, host: str, port: int, **settings: float) -> None:
         self.host, self.port = host, port
-        self.delay = self.drop = self.busy = self.cut = self.seed = 0.0
+        self.delay = self.drop = self.busy = self.cut = self.stall = self.seed = self.posts = 0.0
+        self.most = float("inf")
         vars(self).update(settings)
         self.random = random.Random(int(self.seed))
         self.counts: collections.Counter[str] = collections.Counter()
@@ -48,7 +51,7 @@ class Proxy:
                     continue
                 self.counts["requests"] += 1
                 self.counts[method.decode()] += 1
-                fate = self.random.random()
+                fate = self._fate(method)
                 if upstream is None:
                     upstream = await asyncio.open_connection(self.host, self.port, limit=_CHUNK)
                     _no_delay(upstream[1])
@@ -80,6 +83,7 @@ class Proxy:
                     await _copy_body(answer, upstream[0], writer, self.counts, "bytes_down", most)
                 await writer.drain()
                 if most:
+                    await asyncio.sleep(self.stall)
                     return
         except (ConnectionError, asyncio.IncompleteReadError):
             pass
@@ -87,6 +91,13 @@ class Proxy:
             for stream in (writer, upstream[1] if upstream else None):
                 if stream is not None:
                     stream.transport.abort() if stream is writer else stream.close()
+
+    def _fate(self, method: bytes) -> float:
+        """From 0 to 1: below the sum of the shares of faults, one of these."""
+        fate = self.random.random()
+        faults = sum(self.counts[name] for name in ("dropped", "busy", "cut"))
+        is_hit = faults < self.most and (method == b"POST" or not self.posts)
+        return fate if is_hit else 1.0
 
     def _answer(self, writer: asyncio.StreamWriter, target: str) -> None:
         url = urlsplit(target)
@@ -153,8 +164,9 @@ async def _copy_body(
 async def _main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("upstream")
-    for name in ("delay", "drop", "busy", "cut", "seed"):
+    for name in ("delay", "drop", "busy", "cut", "stall", "seed", "posts"):
         parser.add_argument(f"--{name}", type=float, default=0.0)
+    parser.add_argument("--most", type=float, default=float("inf"))
     arguments: dict[str, Any] = vars(parser.parse_args())
     host, _, port = arguments.pop("upstream").rpartition(":")
     proxy = Proxy(host, int(port), **arguments)

@@ -5,19 +5,24 @@
         storage.list_files("s3://data/photos")
 
 S3 is versitygw, built by `make stores` where there is Go; else moto's server. gs:// is
-fake-gcs-server, which has no other like it: without Go those tests are skipped, and say so.
+fake-gcs-server, which has no other like it: without Go those tests are skipped, and say so. Of az://
+it is Azurite, where npm has installed it.
 """
 
+import base64
 import contextlib
 import dataclasses
+import hmac
 import json
 import os
+import shutil
 import socket
 import subprocess
 import sys
 import time
 import urllib.request
 from collections.abc import Iterator, Mapping
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +32,11 @@ REPOSITORY = Path(__file__).parents[1]
 BUCKET = "data"
 _BUILT = Path(os.environ.get("TFX_SHARDS_STORES", REPOSITORY / ".stores"))
 _KEY, _SECRET = "tests", "tests-of-stores"
+# Of every Azurite, as its documentation says.
+_AZURITE_ACCOUNT = "devstoreaccount1"
+_AZURITE_KEY = (
+    "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -113,6 +123,34 @@ def gcs_server(folder: Path) -> Iterator[Store]:
         )
         urllib.request.urlopen(request).close()
         yield Store(f"gs://{BUCKET}", address, "STORAGE_EMULATOR_HOST", {})
+
+
+@contextlib.contextmanager
+def azure_server(folder: Path) -> Iterator[Store]:
+    """Microsoft's emulator of Azure's blobs with an empty container, which lies in memory."""
+    built = _BUILT / "node_modules" / ".bin" / "azurite-blob"
+    binary = str(built) if built.exists() else shutil.which("azurite-blob")
+    if binary is None:
+        pytest.skip("Azurite is not installed: npm install --prefix .stores azurite")
+    address = f"127.0.0.1:{free_port()}"
+    command = [binary, "--blobHost", "127.0.0.1", "--blobPort", address.partition(":")[2]]
+    command += ["--inMemoryPersistence", "--silent", "--skipApiVersionCheck", "--disableTelemetry"]
+    with _running(command, address, folder):
+        _make_container(address)
+        others = {"AZURE_STORAGE_USE_EMULATOR": "true"}
+        yield Store(f"az://{BUCKET}", address, "AZURITE_BLOB_STORAGE_URL", others)
+
+
+def _make_container(address: str) -> None:
+    """Source: https://learn.microsoft.com/rest/api/storageservices/authorize-with-shared-key."""
+    headers = {"x-ms-date": formatdate(usegmt=True), "x-ms-version": "2021-08-06"}
+    named = "".join(f"{name}:{value}\n" for name, value in headers.items())
+    place = f"/{_AZURITE_ACCOUNT}/{_AZURITE_ACCOUNT}/{BUCKET}\nrestype:container"
+    text = f"PUT{chr(10) * 12}{named}{place}".encode()
+    signed = hmac.digest(base64.b64decode(_AZURITE_KEY), text, "sha256")
+    headers["Authorization"] = f"SharedKey {_AZURITE_ACCOUNT}:{base64.b64encode(signed).decode()}"
+    url = f"http://{address}/{_AZURITE_ACCOUNT}/{BUCKET}?restype=container"
+    urllib.request.urlopen(urllib.request.Request(url, headers=headers, method="PUT")).close()
 
 
 @contextlib.contextmanager

@@ -4,7 +4,7 @@
         step.update(4096, total=total_bytes)
 
 Nothing is shown of a step that is over at once, nor where stderr is no terminal. The lines
-go away with their steps.
+go away with their steps. Where a store lets this process wait, the last line says for what.
 """
 
 from __future__ import annotations
@@ -119,21 +119,37 @@ def _make_progress() -> Progress:
         TextColumn,
     )
 
+    from trainer_utils.format.printable import printable
+    from trainer_utils.storage.waiting import waiting_note
+
     class KnownBar(BarColumn):
         def render(self, task: Task) -> Any:
             return "" if task.total is None else super().render(task)
 
-    return Progress(
+    class Notes(TextColumn):
+        """Each step's own, and behind the innermost what is waited for."""
+
+        def __init__(self) -> None:
+            super().__init__("{task.fields[note]}", markup=False)
+
+        def render(self, task: Task) -> Any:
+            text = super().render(task)
+            if task.id == max(other.id for other in progress.tasks):
+                text.append(f"  {printable(note)}" if (note := waiting_note()) else "")
+            return text
+
+    progress = Progress(
         SpinnerColumn(),
         TextColumn("{task.description}", markup=False),
         KnownBar(),
         TaskProgressColumn(),
-        TextColumn("{task.fields[note]}", markup=False),
+        Notes(),
         console=Console(stderr=True),
         refresh_per_second=_REFRESHES,
         transient=True,
         redirect_stdout=False,
     )
+    return progress
 
 
 _DISPLAY = _Display()

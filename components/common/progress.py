@@ -16,8 +16,10 @@ from collections.abc import Iterator, Mapping
 from absl import logging
 
 from components.common.summaries import finished_names, working_folder
+from trainer_utils.format.printable import printable
 from trainer_utils.step_display import show_step
 from trainer_utils.storage import is_remote
+from trainer_utils.storage.waiting import waiting_note
 
 __all__ = ["Work", "show_progress"]
 
@@ -69,4 +71,5 @@ def _watch(uri: str, work: Mapping[str, Work], unit: str, ended: threading.Event
 
 def _line(records: int, total: int, unit: str, megabytes: float, seconds: float) -> str:
     left = f"{seconds / records * (total - records):.0f} s" if records else "unknown"
-    return f"{records} of {total} {unit}, {megabytes:.0f} MB/s, time left: {left}"
+    waits = f", {printable(note)}" if (note := waiting_note()) else ""
+    return f"{records} of {total} {unit}, {megabytes:.0f} MB/s, time left: {left}{waits}"

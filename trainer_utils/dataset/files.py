@@ -8,7 +8,8 @@ files.read_text("manifest.json")
 import contextlib
 import dataclasses
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
 import numpy as np
@@ -27,10 +28,12 @@ from trainer_utils.format.layouts import (
 from trainer_utils.format.naming import SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.format.texts import text_of
 from trainer_utils.storage import (
+    FolderEntry,
     exists,
     file_size,
     file_version,
     is_folder,
+    is_remote,
     join,
     list_folder,
     open_for_reading,
@@ -41,6 +44,7 @@ from trainer_utils.storage import (
 __all__ = ["DatasetFiles", "list_dataset"]
 
 _GZIP = b"\x1f\x8b"
+_LISTED_AT_ONCE = 16
 
 
 @dataclasses.dataclass(frozen=True)
@@ -139,6 +143,7 @@ def list_dataset(place: Place) -> DatasetFiles:
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none", path=uri)
     sizes: dict[str, int | None] = {}
     versions: dict[str, str] = {}
+    folders = []
     for entry in list_folder(uri):
         if not entry.is_folder:
             sizes[entry.name] = entry.size
@@ -147,12 +152,23 @@ def list_dataset(place: Place) -> DatasetFiles:
         elif entry.name == WORKING_FOLDER:
             sizes[f"{WORKING_FOLDER}/"] = None
         else:
-            for inner in list_folder(join(uri, entry.name)):
-                path = f"{entry.name}/{inner.name}{'/' if inner.is_folder else ''}"
-                sizes[path] = inner.size
-                if inner.version:
-                    versions[path] = inner.version
+            folders.append(entry.name)
+    for folder, entries in zip(folders, _list_each(uri, folders), strict=True):
+        for inner in entries:
+            path = f"{folder}/{inner.name}{'/' if inner.is_folder else ''}"
+            sizes[path] = inner.size
+            if inner.version:
+                versions[path] = inner.version
     return DatasetFiles(uri, sizes, versions)
+
+
+def _list_each(uri: str, folders: Sequence[str]) -> Iterable[list[FolderEntry]]:
+    """What is in each folder of a dataset; of remote ones listed at the same time."""
+    paths = [join(uri, folder) for folder in folders]
+    if not paths or not is_remote(uri):
+        return map(list_folder, paths)
+    with ThreadPoolExecutor(min(len(paths), _LISTED_AT_ONCE)) as pool:
+        return list(pool.map(list_folder, paths))
 
 
 def _check_records(path: str) -> None:

@@ -88,6 +88,8 @@ class _WindowedReading:
             lambda begin, count: self._lane(pieces, begin, count),
             cycle=lanes,
             parallel=usable_cores(),
+            # A cache reads ahead by itself, and what is read here the first batch waits for.
+            ahead=None if self._cached is None else 1,
         )
         # The last window may have no record for this worker; its steps are taken all the same.
         nothing = tf.data.Dataset.from_tensors(tf.constant([], tf.string)).repeat()

@@ -118,7 +118,12 @@ def flat_map(dataset: tf.data.Dataset, make: Callable[..., tf.data.Dataset]) -> 
 
 
 def interleave(
-    dataset: tf.data.Dataset, make: Callable[..., tf.data.Dataset], *, cycle: int, parallel: int
+    dataset: tf.data.Dataset,
+    make: Callable[..., tf.data.Dataset],
+    *,
+    cycle: int,
+    parallel: int,
+    ahead: int | None = None,
 ) -> tf.data.Dataset:
     """As `Dataset.interleave`, one element of each in turn, in order.
 
@@ -127,6 +132,8 @@ def interleave(
         make: of an element, the dataset of tensors to read.
         cycle: how many are read in turn.
         parallel: how many of these at the same time.
+        ahead: how many elements of each are read before the first of all comes out, and then ahead
+            of their use; None: TensorFlow's choice, which is 3.
     """
     parallel = min(parallel, cycle)
     if not _is_plain:
@@ -138,7 +145,7 @@ def interleave(
             f=function,
             cycle_length=cycle,
             block_length=1,
-            buffer_output_elements=tf.data.AUTOTUNE,
+            buffer_output_elements=tf.data.AUTOTUNE if ahead is None else ahead,
             prefetch_input_elements=tf.data.AUTOTUNE,
             num_parallel_calls=parallel,
             deterministic="true",

@@ -16,7 +16,7 @@ import os
 from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, BinaryIO, cast
 
 from trainer_utils.format import ConfigError
@@ -28,6 +28,7 @@ from trainer_utils.storage.file_system import (
     changed_size,
 )
 from trainer_utils.storage.store_settings import open_store
+from trainer_utils.storage.waiting import asking
 
 __all__ = ["OBJECT_STORES", "PART_BYTES", "has_object_stores"]
 
@@ -40,6 +41,7 @@ _FIRST_BYTES = (
 _PARTS_AHEAD = 4  # requests under way for a stream that is read on
 _PARTS_AT_ONCE = 4  # of one object that is written
 _LISTED_AT_ONCE = 1000  # objects, a page of the stores
+_RETRIED = " retries, max_retries: "  # in object_store's errors after more than one attempt
 
 
 def has_object_stores() -> bool:
@@ -107,7 +109,7 @@ class _ObjectStores:
             return entries
 
     def walk(self, base: str) -> Iterator[InputFile]:
-        with _os_errors(base):
+        with _os_errors(base, waits=False):  # who takes the files may take their time
             store, key = _find(base)
             skipped = len(key) + 1 if key else 0
             for info in _without_folders(store, _list(store, key)):
@@ -342,7 +344,7 @@ def _find(url: str) -> tuple[Any, str]:
     return _store(scheme, bucket, _environment()), key.strip("/")
 
 
-_PREFIXES = ("AWS_", "AZURE_", "MINIO_")
+_PREFIXES = ("AWS_", "AZURE_", "AZURITE_", "MINIO_")
 
 
 def _environment() -> tuple[tuple[str, str], ...]:
@@ -370,7 +372,9 @@ def _get(
         ) from error
     except (NotFoundError, FileNotFoundError):
         raise
-    except Exception:
+    except Exception as error:
+        if _RETRIED in _first_line(error):  # the store refuses all; it has been waited for enough
+            raise
         info = store.head(key)  # a range past the end is refused by stores, each in its own words
         if start >= int(info["size"]):
             return b"", info
@@ -435,10 +439,16 @@ def _name(path: str) -> str:
 
 
 @contextmanager
-def _os_errors(path: str) -> Iterator[None]:
-    """Makes `OSError` of what obstore raises beside it, which says how often it was tried."""
+def _os_errors(path: str, *, waits: bool = True) -> Iterator[None]:
+    """Makes `OSError` of what obstore raises beside it, which says how often it was tried.
+
+    Args:
+        path: the url.
+        waits: whether all that is done within is to wait for the store.
+    """
     try:
-        yield
+        with asking(path) if waits else nullcontext():
+            yield
     except (FileRefusedError, ConfigError):
         raise
     except FileNotFoundError as error:

@@ -7,6 +7,7 @@ S3 and Azure come here too where obstore is not installed, but s3fs or adlfs are
 Source: https://filesystem-spec.readthedocs.io/en/latest/api.html
 """
 
+import asyncio
 import glob
 import io
 import os
@@ -16,11 +17,19 @@ from contextlib import contextmanager, suppress
 from typing import Any, BinaryIO, cast
 
 import fsspec
+from fsspec.config import conf as fsspec_settings
 from fsspec.core import url_to_fs
 
 from trainer_utils.format import ConfigError
-from trainer_utils.storage.file_system import FileSystem, FolderEntry, InputFile, changed_size
-from trainer_utils.storage.store_settings import STORES
+from trainer_utils.storage.file_system import (
+    FileRefusedError,
+    FileSystem,
+    FolderEntry,
+    InputFile,
+    changed_size,
+)
+from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS, STORES
+from trainer_utils.storage.waiting import asking
 
 __all__ = ["REMOTE", "REMOTE_OBJECTS"]
 
@@ -47,7 +56,9 @@ class _FsspecFileSystem:
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
         with _os_errors(path):
             files, inner = _find(path)
-            return cast(BinaryIO, files.open(inner, "rb"))
+            stream = files.open(inner, "rb")
+            _keep_to_generation(stream, files)
+            return cast(BinaryIO, io.BufferedReader(_OpenFile(path, stream), 64 << 10))
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
         with _os_errors(path):
@@ -60,8 +71,8 @@ class _FsspecFileSystem:
                 return cast(bytes, files.cat_file(inner, start=start, end=stop))
             except FileNotFoundError:
                 raise
-            except Exception:  # a range past the end is refused by servers, each in its own words
-                if start < int(files.info(inner)["size"] or 0):
+            except Exception as error:
+                if not _may_be_past_the_end(error) or start < int(files.info(inner)["size"] or 0):
                     raise
                 return b""
 
@@ -104,10 +115,11 @@ class _FsspecFileSystem:
     def walk(self, base: str) -> Iterator[InputFile]:
         with _os_errors(base):
             files, inner = _find(base, is_fresh=True)
-            for name, info in files.find(inner, detail=True).items():
-                path = name[len(inner) :].lstrip("/")
-                if path and not name.endswith("/"):  # else a folder's placeholder
-                    yield InputFile(path, int(info["size"] or 0), _version(info))
+            found = files.find(inner, detail=True)
+        for name, info in found.items():
+            path = name[len(inner) :].lstrip("/")
+            if path and not name.endswith("/"):  # else a folder's placeholder
+                yield InputFile(path, int(info["size"] or 0), _version(info))
 
     def find(self, base: str, name: str) -> InputFile:
         info = self._info(posixpath.join(base, name))
@@ -178,6 +190,65 @@ class _FsspecObjects(_FsspecFileSystem):
         """Nothing: stores have no folders; asked for one they would make a bucket with a typo."""
 
 
+class _OpenFile(io.RawIOBase):
+    """A file that is read; one that is no longer what was opened is an error."""
+
+    def __init__(self, path: str, stream: Any) -> None:
+        self._path, self._stream = path, stream
+        self._size: int | None = getattr(stream, "size", None)
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return bool(self._stream.seekable())
+
+    def tell(self) -> int:
+        return int(self._stream.tell())
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        return int(self._stream.seek(offset, whence))
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        data = self._read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        return self._read(-1)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
+
+    def _read(self, size: int) -> bytes:
+        with _os_errors(self._path):
+            try:
+                data: bytes = self._stream.read(size)
+            except FileNotFoundError as error:
+                raise FileRefusedError(
+                    "CHANGED_FILE", "expected the object that was opened, which is no longer there"
+                ) from error
+        # fsspec takes the bytes that come for all that there are.
+        if self._size is not None and (size < 0 or len(data) < size):
+            place = self.tell()
+            if place < self._size:
+                raise changed_size(self._size, place)
+        return data
+
+
+def _keep_to_generation(stream: Any, files: Any) -> None:
+    """Has later requests of a stream from gs:// ask for the generation that it was opened at."""
+    if not type(stream).__module__.startswith("gcsfs"):
+        return
+    generation = str(stream.details.get("generation") or "")
+    kept = type(files)(**{**files.storage_options, "version_aware": True})
+    name = f"{stream.path}#{generation}"
+    if generation and kept.split_path(name) == (stream.bucket, stream.key, generation):
+        stream.path, stream.gcsfs = name, kept  # else one that gcsfs would take for another
+
+
 class _NewObject(io.RawIOBase):
     """An object that is there once it is closed; leaving by an error gives it up."""
 
@@ -245,11 +316,29 @@ def _find(url: str, *, is_fresh: bool = False) -> tuple[Any, str]:
     return files, path
 
 
+def _may_be_past_the_end(error: Exception) -> bool:
+    """Whether a range is refused for lying past a file's end, which servers say in many words."""
+    status = getattr(error, "code", None) or getattr(error, "status", None)
+    return status in (None, 416) and not isinstance(error, (OSError, asyncio.TimeoutError))
+
+
 def _settings(scheme: str) -> dict[str, Any]:
-    """What the ecosystem says in the environment, and fsspec's packages do not look at."""
-    if scheme in ("gs", "gcs") and "STORAGE_EMULATOR_HOST" in os.environ:
-        return {"token": "anon"}  # an emulator has no accounts; asking for one takes a while
-    return {}
+    """Time-outs, and what the environment says that fsspec's packages do not look at."""
+    if scheme not in ("gs", "gcs"):
+        return {}
+    settings: dict[str, Any] = {}
+    if "STORAGE_EMULATOR_HOST" in os.environ:
+        settings["token"] = "anon"  # an emulator has no accounts; asking for one takes a while
+    own = {**fsspec_settings.get("gcs", {}), **fsspec_settings.get("gs", {})}
+    if "requests_timeout" not in own:  # without it gcsfs waits for ever
+        with suppress(ImportError):  # then gcsfs is missing too, which is said elsewhere
+            from aiohttp import ClientTimeout
+
+            # Of silence and not of a whole request, which gcsfs would not try again.
+            settings["requests_timeout"] = ClientTimeout(
+                total=None, sock_connect=CONNECT_SECONDS, sock_read=REQUEST_SECONDS
+            )
+    return settings
 
 
 def _version(info: Mapping[str, object]) -> str:
@@ -264,8 +353,12 @@ def _version_with_size(info: Mapping[str, object]) -> str:
 def _os_errors(path: str) -> Iterator[None]:
     """Makes `OSError` of what stores raise beside it, such as for want of credentials."""
     try:
-        yield
-    except (OSError, ConfigError):
+        with asking(path):
+            yield
+    except (FileRefusedError, ConfigError):
         raise
     except Exception as error:
+        is_known = isinstance(error, OSError) and error.args
+        if is_known and type(error).__module__ == "builtins":
+            raise
         raise OSError(f"{path!r}: {type(error).__name__}: {error}") from error

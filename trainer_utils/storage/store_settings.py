@@ -21,7 +21,7 @@ from fsspec.config import conf as fsspec_settings
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["STORES", "open_store"]
+__all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "STORES", "open_store"]
 
 STORES = {
     "s3": "s3",
@@ -34,8 +34,9 @@ STORES = {
 }
 """The schemes, and what stands behind each: the extra of this distribution that brings it."""
 
-_REQUEST_SECONDS = 60  # of one request, which asks for some MiB
-_CONNECT_SECONDS = 10
+REQUEST_SECONDS = 60
+"""Of one request, which asks for some MiB."""
+CONNECT_SECONDS = 10
 _RETRY_SECONDS = 120
 _MOST_RETRIES = 8
 _LONGEST_WAIT_SECONDS = 10
@@ -79,8 +80,8 @@ def _common(config: Mapping[str, Any]) -> dict[str, Any]:
     return {
         "client_options": {
             "allow_http": is_plain,
-            "connect_timeout": timedelta(seconds=_CONNECT_SECONDS),
-            "timeout": timedelta(seconds=_REQUEST_SECONDS),
+            "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+            "timeout": timedelta(seconds=REQUEST_SECONDS),
         },
         "retry_config": {
             "max_retries": _MOST_RETRIES,

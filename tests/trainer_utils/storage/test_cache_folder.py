@@ -2,15 +2,18 @@
 
 import math
 import os
+import random
 import signal
 import subprocess
 import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
 
 from trainer_utils import ConfigError
+from trainer_utils.storage import cache_folder
 from trainer_utils.storage.cache_folder import CacheFolder
 
 KIB = 1 << 10
@@ -120,6 +123,74 @@ for number in itertools.count():
     cache = CacheFolder(str(tmp_path), most)
     assert not list(Path(cache.path).glob("*.tmp"))
     assert int(Path(cache.path, "bytes").read_text()) <= most
+
+
+class _Reader:
+    """Reads one copy after the other, and knows the order of this epoch and the next."""
+
+    def __init__(self, folder: Path, most: int, orders: list[list[str]]) -> None:
+        self.cache = CacheFolder(str(folder), most)
+        self.cache.begin(0.0)
+        self.reads = [copy for order in orders for copy in order]
+        self.epoch, self.position, self.fetched = len(orders[0]), 0, 0
+
+    def next_use(self, copy: str) -> float | None:
+        """After the one that is being read."""
+        known = self.reads[: (self.position // self.epoch + 2) * self.epoch]
+        if copy not in known:
+            return None
+        later = known[self.position + 1 :]
+        return self.position + 1.0 + later.index(copy) if copy in later else math.inf
+
+    def read(self) -> str:
+        copy = self.reads[self.position]
+        use = self.next_use(copy)
+        if self.cache.get(copy) is None:
+            self.fetched += 1
+            self.cache.put(copy, bytes(8 * KIB), use=use, use_of=self.next_use)
+        else:
+            self.cache.expect(copy, use)
+        self.position += 1
+        self.cache.position = float(self.position)
+        return copy
+
+
+def _offline_optimum(reads: list[str], room: int) -> int:
+    """Copies to fetch where what is read last of all goes first (Belady), of a whole sequence."""
+    kept: dict[str, float] = {}
+    fetched = 0
+    for at, copy in enumerate(reads):
+        fetched += copy not in kept
+        later = reads[at + 1 :]
+        kept[copy] = later.index(copy) + at if copy in later else math.inf
+        if len(kept) > room:
+            del kept[max(kept, key=kept.__getitem__)]
+    return fetched
+
+
+@pytest.mark.parametrize("second_reads_every", [1, 2])
+@pytest.mark.parametrize("seconds", [0.2, 2.0])
+def test_readers_of_disjoint_slices_keep_what_both_use_soonest(
+    tmp_path, monkeypatch, seconds, second_reads_every
+):
+    """What each says of its own copies, as a time, is what the other goes by."""
+    clock = types.SimpleNamespace(now=1e9)
+    clock.monotonic = clock.time = lambda: clock.now
+    monkeypatch.setattr(cache_folder, "time", clock)
+    room, state = 60, random.Random(0)
+    most = room * 8 * KIB + OWN
+    slices = [[f"{number:016x}-{at}-1.part" for at in range(60)] for number in (1, 2)]
+    first, second = (
+        _Reader(tmp_path, most, [state.sample(own, len(own)) for _ in range(4)]) for own in slices
+    )
+    reads = []
+    for step in range(len(first.reads)):
+        for reader in (first, second)[: 2 if step % second_reads_every == 0 else 1]:
+            clock.now += seconds
+            reads.append(reader.read())
+        assert taken(tmp_path) <= most
+    fetched = first.fetched + second.fetched
+    assert fetched <= 1.05 * _offline_optimum(reads, room) < 0.8 * len(reads)
 
 
 @pytest.mark.parametrize("mode", [0o777, 0o770, 0o702])

@@ -16,12 +16,12 @@ REPOSITORY = Path(__file__).parents[3]
 NAMES = ["a.bin", "b/c.txt", "b/d e.txt", "b/[x]*?.txt", "b/ü/deep.bin"]
 
 
-@pytest.fixture(params=["local", "memory", "s3", "gs"])
+@pytest.fixture(params=["local", "memory", "s3", "gs", "az"])
 def base(request, tmp_path, monkeypatch) -> str:
     """An empty folder."""
     if request.param == "local":
         return str(tmp_path / "base[1]")
-    if request.param in ("s3", "gs"):
+    if request.param in ("s3", "gs", "az"):
         store = request.getfixturevalue(f"{request.param}_store")
         for name, value in store.environment.items():
             monkeypatch.setenv(name, value)

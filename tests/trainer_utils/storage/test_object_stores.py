@@ -102,6 +102,27 @@ def test_an_object_that_changes_while_it_is_read_is_an_error(large, data, s3_sto
         assert caught.value.code == "CHANGED_FILE"
 
 
+def test_an_object_of_azure_is_read_through_faults_and_one_that_changes_is_an_error(
+    az_store, data, monkeypatch
+):
+    for name, value in az_store.environment.items():
+        monkeypatch.setenv(name, value)
+    path = f"{az_store.base}/large ü.bin"
+    write(path, data)
+    with faulty(az_store, drop=0.1, busy=0.1, cut=0.1, seed=3) as proxy:
+        monkeypatch.setenv(proxy.variable, proxy.environment[proxy.variable])
+        for _ in range(3):
+            assert storage.read_bytes(path) == data
+        counts = proxy.counts()
+    assert min(counts["dropped"], counts["busy"], counts["cut"]) > 0
+    monkeypatch.setenv(az_store.variable, az_store.environment[az_store.variable])
+    with storage.open_for_reading(path) as stream:
+        assert stream.read(10) == data[:10]
+        write(path, data[::-1])
+        with pytest.raises(storage.FileRefusedError, match="another of that name"):
+            stream.read()
+
+
 def test_what_consoles_make_in_place_of_folders_is_no_file(at_s3, s3_store):
     from trainer_utils.storage.object_stores import _find
 
@@ -143,6 +164,41 @@ def test_a_store_that_is_not_there_is_an_error_in_time(at_s3, monkeypatch):
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     with pytest.raises(OSError, match="'s3://data/x'"):
         storage.read_bytes("s3://data/x")
+
+
+def test_a_store_that_refuses_all_is_waited_for_once(large, at_s3, s3_store, monkeypatch):
+    from trainer_utils.storage import store_settings
+
+    monkeypatch.setattr(store_settings, "_MOST_RETRIES", 2)
+    with faulty(s3_store, busy=1) as proxy:
+        at_s3(proxy)
+        with pytest.raises(OSError, match=r"large.bin.*503"):
+            storage.read_range(large, start=0, stop=10)
+        counts = proxy.counts()
+    assert counts["GET"] == counts["requests"] == 3
+
+
+def test_an_answer_that_stalls_is_asked_for_again(large, data, at_s3, s3_store, monkeypatch):
+    from trainer_utils.storage import store_settings
+
+    monkeypatch.setattr(store_settings, "REQUEST_SECONDS", 2)
+    with faulty(s3_store, cut=1, stall=20, most=1) as proxy:
+        at_s3(proxy)
+        assert storage.read_range(large, start=5, stop=1 << 20) == data[5 : 1 << 20]
+        assert proxy.counts()["cut"] == 1
+
+
+@pytest.mark.parametrize("fault", ["drop", "busy"])
+def test_the_end_of_an_upload_whose_answer_is_lost_is_asked_for_again(data, at_s3, s3_store, fault):
+    path = f"{s3_store.base}/answer-{fault}"
+    with faulty(s3_store) as proxy:
+        at_s3(proxy)
+        with storage.write_atomically(path, temporary_folder=proxy.base) as stream:
+            stream.write(data)
+            proxy.ask(f"set?posts=1&most=1&{fault}=1")
+        counts = proxy.counts()
+        assert counts["dropped" if fault == "drop" else fault] == 1
+        assert storage.read_bytes(path) == data
 
 
 def test_a_forked_process_is_told_to_be_spawned(large):

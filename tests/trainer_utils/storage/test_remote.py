@@ -5,7 +5,9 @@ import uuid
 
 import fsspec
 import pytest
+from fsspec.spec import AbstractBufferedFile
 
+from tests.object_stores import faulty
 from tests.trainer_utils.storage.stores import write
 from trainer_utils import storage
 from trainer_utils.format import ConfigError
@@ -50,6 +52,127 @@ def test_errors_of_a_store_are_os_errors(monkeypatch):
     ):
         with pytest.raises(OSError, match="'memory://bucket/x': CredentialsError: none found"):
             act("memory://bucket/x")
+
+
+class _Memory(fsspec.AbstractFileSystem):
+    """Files of `size` bytes, of which `come` gives a range."""
+
+    cachable = False
+    size = 100
+
+    def info(self, path, **_):
+        return {"name": path, "size": self.size, "type": "file"}
+
+    def _open(self, path, mode="rb", **settings):
+        fetch = self.come
+
+        class File(AbstractBufferedFile):
+            def _fetch_range(self, start, end):
+                return fetch(start, end)
+
+        return File(self, path, mode, block_size=10, cache_type="none")
+
+
+@pytest.fixture
+def memory(monkeypatch) -> _Memory:
+    from trainer_utils.storage import remote
+
+    files = _Memory()
+    monkeypatch.setattr(remote, "url_to_fs", lambda url, **_: (files, url.partition("://")[2]))
+    return files
+
+
+def test_errors_in_the_middle_of_a_stream_are_os_errors_that_name_it(memory):
+    class PayloadError(Exception):
+        pass
+
+    def come(start, end):
+        if end > 100_000:
+            raise PayloadError("cut")
+        return bytes(end - start)
+
+    memory.come, memory.size = come, 200_000
+    with storage.open_for_reading("hub://b/x") as stream:
+        assert stream.read(10) == bytes(10)
+        with pytest.raises(OSError, match="'hub://b/x': PayloadError: cut"):
+            stream.read()
+
+
+@pytest.mark.parametrize("size", [-1, 200, 40])
+def test_a_stream_that_ends_early_is_an_error(memory, size):
+    """fsspec takes what comes for all that there is."""
+    memory.come = lambda start, end: bytes(max(min(end, 70) - start, 0))
+    with storage.open_for_reading("hub://b/x") as stream:
+        assert stream.seek(50) == 50
+        with pytest.raises(storage.FileRefusedError, match=r"100 bytes .* got 70") as caught:
+            stream.read(size)
+    assert caught.value.code == "CHANGED_FILE"
+
+
+def test_a_time_out_says_of_what(memory):
+    def come(start, end):
+        raise TimeoutError
+
+    memory.come = come
+    with (
+        storage.open_for_reading("hub://b/x") as stream,
+        pytest.raises(OSError, match="'hub://b/x': TimeoutError"),
+    ):
+        stream.read()
+
+
+def test_a_store_that_refuses_is_not_asked_what_else_it_knows(memory, monkeypatch):
+    class HttpError(Exception):
+        code = 503
+
+    def refuse(*arguments, **settings):
+        raise HttpError("busy")
+
+    asked = []
+    monkeypatch.setattr(memory, "cat_file", refuse)
+    monkeypatch.setattr(memory, "info", lambda path: asked.append(path) or {"size": 100})
+    with pytest.raises(OSError, match="HttpError: busy"):
+        storage.read_range("hub://b/x", start=200, stop=300)
+    assert not asked
+    HttpError.code = 416
+    assert storage.read_range("hub://b/x", start=200, stop=300) == b""
+
+
+@pytest.fixture
+def at_gs(gs_store, monkeypatch):
+    pytest.importorskip("gcsfs")
+    for name, value in gs_store.environment.items():
+        monkeypatch.setenv(name, value)
+    return gs_store
+
+
+@pytest.mark.parametrize("name", ["large.bin", "a b/large #1.bin"])
+def test_an_object_of_gs_that_changes_while_it_is_read_is_an_error(at_gs, name):
+    path, data = f"{at_gs.base}/{name}", bytes(range(256)) * (48 << 10)
+    write(path, data)
+    with storage.open_for_reading(path) as stream:
+        assert stream.read() == data
+    with storage.open_for_reading(path) as stream:
+        assert stream.read(10) == data[:10]
+        write(path, data[::-1])
+        if "#" in name:  # gcsfs would take what follows for a generation
+            assert len(stream.read()) == len(data) - 10
+            return
+        with pytest.raises(storage.FileRefusedError, match="no longer there") as caught:
+            stream.read()
+    assert caught.value.code == "CHANGED_FILE"
+
+
+def test_an_answer_of_gs_that_stalls_is_asked_for_again(at_gs, monkeypatch):
+    from trainer_utils.storage import remote
+
+    monkeypatch.setattr(remote, "REQUEST_SECONDS", 0.5)
+    path, data = f"{at_gs.base}/stalled.bin", bytes(range(256)) * 4096
+    write(path, data)
+    with faulty(at_gs, cut=1, stall=20, most=1) as proxy:
+        monkeypatch.setenv(proxy.variable, proxy.environment[proxy.variable])
+        assert storage.read_bytes(path) == data
+        assert proxy.counts()["cut"] == 1
 
 
 def test_a_typo_makes_no_bucket(monkeypatch):
