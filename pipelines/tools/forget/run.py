@@ -304,10 +304,12 @@ def _alone(journal: str) -> Iterator[None]:
                 f"does ({lock!r}). Wait for it",
                 setting="in",
             ) from error
-        yield
-        if os.listdir(journal) == ["lock"]:
-            os.remove(lock)
-            os.rmdir(journal)
+        try:
+            yield
+        finally:
+            if os.listdir(journal) == [os.path.basename(lock)]:
+                os.remove(lock)
+                os.rmdir(journal)
     finally:
         os.close(descriptor)
 

@@ -227,7 +227,7 @@ def _search_other(
         found.pages.append(path)
     elif "name" in held or ("content" in held and with_content):
         found.remains[path] = _FOREIGN if is_named_as_records(path) else _OTHER
-    elif "content" in held:
-        found.same_files.append(path)
     elif any(path.endswith(f"/{each}") for each in names.names):
         found.remains[path] = _RAW
+    elif "content" in held:
+        found.same_files.append(path)

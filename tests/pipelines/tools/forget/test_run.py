@@ -1,23 +1,40 @@
-"""Records taken out of all that is below a folder, told by a reader of every byte of the test's own."""
+"""Records taken out of all below a folder, told by a reader of every byte of the test's own."""
 
 import gzip
 import hashlib
+import itertools
 import json
 import os
 import random
+import shutil
 import struct
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 import trainer_utils
-from pipelines.tools.forget import Certificate
+from pipelines.cli.app import app
+from pipelines.tools.diff import compare_datasets, render_difference
+from pipelines.tools.forget import Certificate, Traced
 from pipelines.tools.forget import forget as take_out
+from pipelines.tools.html import write_page
+from pipelines.tools.ledger import RunLedger
+from pipelines.tools.records.search import search_dataset
 from pipelines.tools.verification import verify_dataset
-from trainer_utils import DatasetError
+from trainer_utils import ConfigError, DatasetError
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import Accounting, Feature, Manifest, ShardName, encode_example
+from trainer_utils.format import (
+    Accounting,
+    Feature,
+    Manifest,
+    ShardName,
+    encode_example,
+    frame_records,
+)
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
+from trainer_utils.order.ledger import InputLedger, Stretch, plan_of
 from trainer_utils.reading.shard_parts import ShardParts
 from trainer_utils.storage.cache import WholeCopies
 from trainer_utils.storage.cache_folder import CacheFolder
@@ -30,6 +47,11 @@ LABELS = ["cat", "dog"]
 FEATURES = {
     "filename": Feature(type="string"),
     "image": Feature(type="string"),
+    "label": Feature(type="int"),
+}
+TEXT_FEATURES = {
+    "id": Feature(type="string"),
+    "text": Feature(type="string"),
     "label": Feature(type="int"),
 }
 SECRET = random.Random(7).randbytes(3000)
@@ -144,6 +166,10 @@ def records_of(uri: str) -> dict[str, list[bytes]]:
     for path in sorted(Path(uri).glob("Split-*/*")):
         found.setdefault(path.parent.name, []).extend(payloads(path))
     return found
+
+
+def count(records: dict[str, list[bytes]]) -> int:
+    return sum(map(len, records.values()))
 
 
 def holders(folder: Path, *wanted: bytes) -> list[str]:
@@ -281,67 +307,181 @@ def test_no_byte_of_the_records_is_left_and_all_else_is_as_it_was(tmp_path, chan
     assert again.certificate.datasets == certificate.datasets
 
 
-class Killed(BaseException):
-    pass
-
-
-def in_a_child(work, *, calls: int | None) -> bool:
-    """Runs it in a process that ends at its n-th call that changes a file; whether it came to its end."""
+def in_a_child(work: Callable[[], object], *, calls: int) -> bool:
+    """Runs it in a process that ends before its n-th change of a file; whether it was done."""
     child = os.fork()
     if child:
         return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    left = calls
+    left = itertools.count(calls, -1)
 
     def counted(function):
         def call(*arguments, **named):
-            nonlocal left
-            left -= 1
-            if left < 0:
+            if next(left) <= 0:
                 os._exit(9)
             return function(*arguments, **named)
 
         return call
 
     try:
-        for name in ("replace", "remove", "unlink", "rmdir", "mkdir", "fsync", "rename", "utime"):
+        for name in ("replace", "remove", "unlink", "rmdir", "mkdir", "fsync"):
             setattr(os, name, counted(getattr(os, name)))
         work()
-    except BaseException:
+        os._exit(0)
+    finally:
         os._exit(1)
-    os._exit(0)
+
+
+def state_of(uri: str, old: dict[str, list[bytes]]) -> str:
+    """Whether a dataset is the old one, the new one, or one that nothing opens."""
+    try:
+        open_dataset(uri)
+    except DatasetError as error:
+        return "refused" if "tfx-shards forget" in str(error) else f"{error}"
+    assert verify_dataset(uri).is_good
+    now = records_of(uri)
+    return "old" if now == old else "new" if not any(map(holds, now.values())) else "other"
+
+
+def holds(records: list[bytes]) -> bool:
+    return any(SECRET in record or NAME.encode() in record for record in records)
 
 
 def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, chance):
-    names, kills = [NAME, TEXT, REJECTED], 0
-    place, step = 0, 1
-    while True:
-        folder = tmp_path / f"{place}"
-        root = folder / "root"
+    names, seen = [NAME, TEXT, REJECTED], set()
+    for calls in itertools.count(chance.randrange(8), 9):
+        root = tmp_path / f"{calls}"
         made = root_of(root, random.Random(3))
         old = {uri: records_of(uri) for uri in made.values()}
-
-        def work(root=root):
-            take_out(names, [str(root)], with_content=True)
-
-        is_done = in_a_child(work, calls=place)
-        for uri in made.values():
-            try:
-                open_dataset(uri)
-            except DatasetError as error:
-                assert "forget" in str(error)
-                continue
-            now = records_of(uri)
-            assert verify_dataset(uri).is_good
-            assert now == old[uri] or not any(SECRET in r for of in now.values() for r in of)
+        is_done = in_a_child(
+            lambda root=root: take_out(names, [str(root)], with_content=True), calls=calls
+        )
+        states = {state_of(made[name], old[made[name]]) for name in ("photos", "balanced")}
+        assert states <= {"old", "new", "refused"}
+        seen |= states
         done = take_out(names, [str(root)], with_content=True)
         assert holders(root, SECRET, NAME.encode(), REJECTED.encode()) == []
         assert done.certificate.num_records == 5
-        assert len(done.certificate.datasets) == 3
-        assert all(d["digest_after"] != d["digest_before"] for d in done.certificate.datasets)
-        assert all(verify_dataset(uri).is_good for uri in made.values())
+        told = {
+            d["uri"]: (d["digest_before"], d["digest_after"]) for d in done.certificate.datasets
+        }
+        assert told.keys() == {made["photos"], made["balanced"], made["texts"]}
+        assert all(before != after is not None for before, after in told.values())
+        assert all(verify_dataset(uri).is_good for uri in told)
         assert not (root / ".tfx-shards-forget").exists()
-        kills += not is_done
+        shutil.rmtree(root)
         if is_done:
             break
-        place, step = place + step, chance.choice([3, 5, 9, 14])
-    assert kills >= 10
+    assert seen == {"old", "new", "refused"}
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def invoke(*arguments: str):
+    return CliRunner().invoke(app, ["forget", *map(str, arguments)])
+
+
+def test_the_command(tmp_path, chance):
+    root = tmp_path / "root"
+    made = root_of(root, chance)
+    before = everything(root)
+    dry = invoke(NAME, "--in", root, "--dry-run", "--json")
+    assert (dry.exit_code, everything(root)) == (0, before), dry.stderr
+    facts = json.loads(dry.stdout)
+    assert [len(dataset["records"]) for dataset in facts["datasets"]] == [1, 1]
+    assert {each["uri"] for each in facts["same_content"]} == {made["photos"], made["balanced"]}
+    shown = invoke(NAME, "--in", root, "--dry-run").stdout
+    assert NAME in shown
+    assert TWIN in shown
+    unknown = invoke("none.jpg", "--in", root)
+    assert (unknown.exit_code, everything(root)) == (2, before)
+    assert "found none of 1" in unknown.stderr
+    assert invoke("--in", root).exit_code == 2
+    assert invoke(NAME, "--in", tmp_path / "nowhere").exit_code == 2
+    (tmp_path / "names.txt").write_text(f"{NAME}\nnobody.jpg\n")
+    (root / "raw/cat").mkdir(parents=True)
+    (root / "raw" / NAME).write_bytes(SECRET)
+    (root / "list.csv").write_text(f"filename,label\n{NAME},0\n")
+    foreign = b"".join(encode_example({"filename": NAME.encode(), "n": 1}))
+    (root / "other.tfrecord").write_bytes(frame_records([foreign]))
+    certificate = tmp_path / "certificate.json"
+    done = invoke(
+        "--file", tmp_path / "names.txt", "--in", root, "-o", certificate, "--plain-names"
+    )
+    assert done.exit_code == 1
+    told = json.loads(certificate.read_text())
+    left = {os.path.relpath(each["path"], root) for each in told["remains"]}
+    assert left == {f"raw/{NAME}", "list.csv", "other.tfrecord"}
+    assert (told["records"], told["not_found"]) == ([NAME, "nobody.jpg"], ["nobody.jpg"])
+    assert holders(root, NAME.encode()) == sorted({*left} - {f"raw/{NAME}"})
+    assert {record["by"] for dataset in told["datasets"] for record in dataset["records"]} == {
+        "name"
+    }
+    assert [r for r in records_of(made["photos"])["Split-eval"] if SECRET in r] != []
+    other = invoke(TEXT, "--in", root, "-o", certificate)
+    assert (other.exit_code, "name another" in other.stderr) == (2, True)
+
+
+def test_tokens_and_ledgers_of_before_are_refused_and_runs_are_told(tmp_path, chance):
+    some = other_photos(chance, 6)
+    parent = write(tmp_path / "a", {"train": [[*some[:3], photo(NAME, SECRET, 0)], some[3:]]})
+    other = write(tmp_path / "b", {"train": [some]})
+    uris = [parent, other]
+    batches = trainer_utils.iterate(uris, batch_size=2, shuffle=False)
+    token = batches.state(1)
+    plan = plan_of(batches.order, [(uri, "train") for uri in uris], None)
+    stretch = Stretch(plan=0, first_step=0, steps=4, start=0, num_workers=1, num_replicas=1)
+    ledger = InputLedger(plans=[plan], stretches=[stretch])
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run/input_ledger.json").write_text(ledger.to_json())
+    model = {"uri": "model/7", "type": "Model", "id": 7, "state": "LIVE"}
+    copy = write(
+        tmp_path.parent / f"{tmp_path.name}-elsewhere", {"train": [[photo(NAME, SECRET, 0)]]}
+    )
+    traced = Traced(models=[model], relatives=[other, copy])
+    done = take_out([NAME], [str(tmp_path)], trace=lambda uri: traced).certificate
+    assert done.models == [{**model, "dataset": parent}]
+    assert done.runs == [
+        {"run": str(tmp_path / "run"), "dataset": parent, "steps": 4, "steps_that_saw": 1}
+    ]
+    assert [each["path"] for each in done.remains] == [copy]
+    with pytest.raises(ConfigError, match=r"of before `tfx-shards forget` took records out of it"):
+        trainer_utils.iterate(uris, batch_size=2, shuffle=False, state=token)
+    with pytest.raises(DatasetError, match=r"what `tfx-shards forget` has left of it"):
+        RunLedger(str(tmp_path / "run")).at_step(0)
+    now = trainer_utils.iterate(uris, batch_size=2, shuffle=False).state(1)
+    trainer_utils.iterate(uris, batch_size=2, shuffle=False, state=now)
+    alike = trainer_utils.iterate(other, batch_size=2, shuffle=False).state(1)
+    with pytest.raises(ConfigError, match="It is of another dataset or split"):
+        trainer_utils.iterate(uris, batch_size=2, shuffle=False, state=alike)
+
+
+def test_pages_and_findings_that_name_a_record_go_and_what_others_wrote_stays(tmp_path, chance):
+    uri = write(tmp_path / "a", {"train": [[photo(NAME, SECRET, 0), *other_photos(chance, 2)]]})
+    write_page(str(tmp_path / "report.html"), render_difference(compare_datasets(uri, uri)))
+    again = tmp_path / "again.html"
+    write_page(str(again), (tmp_path / "report.html").read_text() + NAME)
+    (tmp_path / "audit/Split-train").mkdir(parents=True)
+    facts = {"counts": {}, "findings": [{"records": [NAME]}]}
+    (tmp_path / "audit/findings.json").write_text(json.dumps(facts))
+    (tmp_path / "audit/Split-train/SchemaDiff.pb").write_bytes(bytes([len(NAME)]) + NAME.encode())
+    (tmp_path / "mine.html").write_text(f"<p>{NAME}</p>")
+    done = take_out([NAME], [str(tmp_path)]).certificate
+    assert [each["path"] for each in done.remains] == [str(tmp_path / "mine.html")]
+    assert holders(tmp_path, NAME.encode()) == ["mine.html"]
+    assert (tmp_path / "report.html").exists()
+    assert not again.exists()
+
+
+def test_a_dataset_on_an_object_store(tmp_path, chance, in_memory):
+    root = tmp_path / "root"
+    made = root_of(root, chance)
+    shutil.rmtree(root / "cache")  # caches are local
+    uri = in_memory(root, f"forget-{tmp_path.name}")
+    done = take_out([NAME], [uri], with_content=True).certificate
+    assert done.is_complete
+    assert done.num_records == 4
+    for name in made:
+        assert verify_dataset(f"{uri}/{name}").is_good
+    assert not search_dataset(f"{uri}/photos", NAME).places
