@@ -16,6 +16,7 @@ from trainer_utils.dataset.location import Artifacts
 from trainer_utils.dataset.selection import (
     Source,
     digest_of,
+    earlier_digests,
     mean_bytes,
     merged_features,
     open_sources,
@@ -127,6 +128,7 @@ class InputPipeline:
             num_replicas=context.num_replicas_in_sync if context else 1,
             mean_record_bytes=mean_bytes(sources),
             digest=digest_of(sources),
+            earlier_digests=earlier_digests(sources),
         )
         self.start = self.order.start
         layout = self.order.layout

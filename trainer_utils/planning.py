@@ -6,7 +6,7 @@ print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 from typing import Any
 
 from trainer_utils.dataset.location import Artifacts
-from trainer_utils.dataset.selection import digest_of, open_sources
+from trainer_utils.dataset.selection import digest_of, earlier_digests, open_sources
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, plan_workers
 from trainer_utils.order.mixing import mix_ranges
@@ -48,5 +48,6 @@ def plan(
         num_workers=workers,
         num_replicas=replicas or workers,
         digest=digest_of(sources),
+        earlier_digests=earlier_digests(sources),
     )
     return plan_workers(order)

@@ -24,6 +24,7 @@ COMMANDS = {
     "browse": ("browse_command", "Look at records in a browser."),
     "verify": ("verify_command", "Every checksum and every record of a dataset."),
     "diff": ("diff_command", "What is different between two datasets."),
+    "forget": ("forget_command", "Records taken out of all datasets, with a certificate."),
     "audit": ("audit_command", "Copies, leakage, conflicts of labels and shifts in a dataset."),
     "plan": ("plan_command", "What each worker will read."),
     "ledger": ("ledger_command", "Which records a training run saw at which step."),

@@ -140,6 +140,13 @@ THROUGH = {
         "pipelines/tools/conversion/local_runs.py"
     ],
     "tests/pipelines/tools/diff/test_compare.py": ["pipelines/tools/diff/digests.py"],
+    "tests/pipelines/tools/forget/test_run.py": [
+        "pipelines/cli/forget_command.py",
+        "pipelines/tools/forget/certificate.py",
+        "pipelines/tools/forget/records.py",
+        "pipelines/tools/forget/rewriting.py",
+        "pipelines/tools/forget/search.py",
+    ],
     "tests/pipelines/tools/ledger/test_run.py": ["pipelines/cli/ledger_command.py"],
     "tests/pipelines/tools/report/test_page.py": [
         "pipelines/tools/html.py",

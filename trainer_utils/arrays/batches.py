@@ -15,7 +15,13 @@ import numpy.typing as npt
 from trainer_utils.arrays.features import FeatureArrays, stack
 from trainer_utils.arrays.records import RecordReader, Rows
 from trainer_utils.dataset.location import Artifacts
-from trainer_utils.dataset.selection import digest_of, mean_bytes, merged_features, open_sources
+from trainer_utils.dataset.selection import (
+    digest_of,
+    earlier_digests,
+    mean_bytes,
+    merged_features,
+    open_sources,
+)
 from trainer_utils.format import ConfigError, CorruptShardError
 from trainer_utils.format.file_ranges import RecordPositions
 from trainer_utils.options import Callback, InputOptions, choose_options, hook_of_split
@@ -105,6 +111,7 @@ class NumpyBatches:
             num_workers=num_workers,
             mean_record_bytes=self._mean_bytes,
             digest=digest_of(sources),
+            earlier_digests=earlier_digests(sources),
         )
         self._strategy = self.order.strategy(worker)
         features = merged_features(

@@ -25,7 +25,7 @@ from trainer_utils.format.layouts import (
     is_named_as_records,
     layout_of_files,
 )
-from trainer_utils.format.naming import SPLIT_PREFIX, WORKING_FOLDER
+from trainer_utils.format.naming import FORGET_PLAN, SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.format.texts import text_of
 from trainer_utils.storage import (
     FolderEntry,
@@ -151,6 +151,8 @@ def list_dataset(place: Place) -> DatasetFiles:
                 versions[entry.name] = entry.version
         elif entry.name == WORKING_FOLDER:
             sizes[f"{WORKING_FOLDER}/"] = None
+            if exists(join(uri, FORGET_PLAN)):
+                sizes[FORGET_PLAN] = None
         else:
             folders.append(entry.name)
     for folder, entries in zip(folders, _list_each(uri, folders), strict=True):

@@ -6,6 +6,7 @@ sources[0].ranges       # the parts of files that hold its records
 
 import dataclasses
 import hashlib
+import itertools
 from collections.abc import Sequence
 from typing import cast
 
@@ -23,9 +24,18 @@ from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 from trainer_utils.format.file_ranges import FileRange
 
-__all__ = ["Source", "digest_of", "mean_bytes", "merged_features", "open_sources", "source_of"]
+__all__ = [
+    "Source",
+    "digest_of",
+    "earlier_digests",
+    "mean_bytes",
+    "merged_features",
+    "open_sources",
+    "source_of",
+]
 
 _DEFAULT_SPLIT = "train"
+_MOST_EARLIER = 4096  # of datasets that were all rewritten often
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -130,8 +140,30 @@ def mean_bytes(sources: Sequence[Source]) -> float:
 
 def digest_of(sources: Sequence[Source]) -> str:
     """A digest of which records are read: of manifests and slices, wherever the datasets lie."""
-    text = repr([(source.dataset.digest, source.split) for source in sources])
-    return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
+    return _digest([(source.dataset.digest, source.split) for source in sources])
+
+
+def _digest(read: Sequence[tuple[str, str]]) -> str:
+    return hashlib.blake2b(repr(read).encode(), digest_size=8).hexdigest()
+
+
+def earlier_digests(sources: Sequence[Source]) -> dict[str, str]:
+    """The digests that the same had before `tfx-shards forget` took records out, with a uri each.
+
+    Resume tokens of these are of records that there are no more.
+    """
+    histories = [
+        [*(s.dataset.manifest.earlier_digests if s.dataset.manifest else ()), s.dataset.digest]
+        for s in sources
+    ]
+    uris = [s.dataset.uri for s, history in zip(sources, histories, strict=True) if history[1:]]
+    if not uris:
+        return {}
+    combined = itertools.islice(itertools.product(*histories), _MOST_EARLIER)
+    splits = [source.split for source in sources]
+    found = {_digest([*zip(digests, splits, strict=True)]): uris[0] for digests in combined}
+    found.pop(digest_of(sources), None)
+    return found
 
 
 def merged_features(

@@ -22,6 +22,7 @@ from trainer_utils.format.naming import (
     DATUM_SHARDS_FILE,
     DATUM_TYPES_FILE,
     EXAMPLE_SCHEMA_FILE,
+    FORGET_PLAN,
     MANIFEST_FILE,
     SHARD_PREFIX,
     SPLIT_PREFIX,
@@ -139,6 +140,13 @@ def find_layout(
             named_in=MANIFEST_FILE,
             manifest=manifest,
             vocabulary_files=vocabularies,
+        )
+    if FORGET_PLAN in files:
+        raise DatasetError.at(
+            uri,
+            expected="a whole dataset",
+            got="one that `tfx-shards forget` has not finished",
+            advice="Run it again.",
         )
     if any(path.startswith(f"{WORKING_FOLDER}/") for path in files):
         raise DatasetError.at(uri, expected="a whole dataset", got="one that was never finished")

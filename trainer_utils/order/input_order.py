@@ -7,7 +7,8 @@
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
@@ -38,6 +39,7 @@ class InputOrder:
         mean_record_bytes: of a serialized record, which with `shuffle=True` says how many of them
             `shuffle_bytes` hold.
         digest: of the dataset and of the slices that are read, which tokens hold.
+        earlier_digests: that it had before records were taken out of it in place, with its uri.
 
     Raises:
         ConfigError: the plan is impossible, such as a batch that the workers cannot share; or
@@ -53,6 +55,7 @@ class InputOrder:
         num_replicas: int | None = None,
         mean_record_bytes: float | None = None,
         digest: str = "",
+        earlier_digests: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.ranges = [part for part in ranges if part.take]
         self.options = options
@@ -63,7 +66,7 @@ class InputOrder:
             num_replicas=num_workers if num_replicas is None else num_replicas,
         )
         _check_pairs(options, self.layout)
-        self.start = first_state(options, self.layout, digest)
+        self.start = first_state(options, self.layout, digest, earlier_digests)
         """Where the input begins."""
         self._mean_record_bytes = mean_record_bytes
         self._digest = digest

@@ -12,6 +12,8 @@ the exception: within an epoch the same number of workers must go on.
 
 import dataclasses
 import json
+from collections.abc import Mapping
+from types import MappingProxyType
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
@@ -124,8 +126,17 @@ def state_at(step: int, options: OrderOptions, layout: BatchLayout, digest: str)
     )
 
 
-def first_state(options: OrderOptions, layout: BatchLayout, digest: str) -> InputState:
+def first_state(
+    options: OrderOptions,
+    layout: BatchLayout,
+    digest: str,
+    earlier_digests: Mapping[str, str] = MappingProxyType({}),
+) -> InputState:
     """Where an input begins: at `start_step`, or where the token in `state` says.
+
+    Args:
+        options, layout, digest: of the order.
+        earlier_digests: as of `InputOrder`.
 
     Raises:
         ConfigError: the token is of another dataset, seed, batch or order, or of single examples
@@ -135,6 +146,13 @@ def first_state(options: OrderOptions, layout: BatchLayout, digest: str) -> Inpu
     if token is None:
         return state_at(options.start_step, options, layout, digest)
     here = state_at(0, options, layout, digest)
+    if token.digest in earlier_digests:
+        raise ConfigError(
+            f"state: expected a token of {earlier_digests[token.digest]!r} as it is now, got one "
+            "of before `tfx-shards forget` took records out of it, after which other batches "
+            "come. Begin anew, with state=None.",
+            setting="state",
+        )
     cures = {
         "digest": "It is of another dataset or split: begin anew, with state=None",
         "seed": "Set that seed",

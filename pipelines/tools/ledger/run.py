@@ -14,7 +14,7 @@ from pipelines.tools.records import ExampleReader
 from pipelines.tools.records.search import find_places
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.dataset.location import Place
-from trainer_utils.dataset.selection import Source, digest_of, source_of
+from trainer_utils.dataset.selection import Source, digest_of, earlier_digests, source_of
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.file_ranges import RecordName
 from trainer_utils.format.json_text import JsonObject
@@ -289,6 +289,11 @@ class RunLedger:
         """The order of a plan, whose datasets are opened."""
         sources = [self._source(place, split) for place, split in self._placed(plan)]
         digest = digest_of(sources)
+        if uri := earlier_digests(sources).get(plan.token.digest):
+            raise DatasetError(
+                f"dataset {uri!r}: expected what the run read, got what `tfx-shards forget` has "
+                "left of it. Its certificate says which records the run saw."
+            )
         if digest != plan.token.digest:
             uris = ", ".join(repr(source.dataset.uri) for source in sources)
             raise DatasetError(
