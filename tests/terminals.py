@@ -8,7 +8,7 @@ import subprocess
 def on_a_terminal(*command: str) -> tuple[int, str]:
     """The exit status of a process whose stdout and stderr are a terminal, and what it printed."""
     leader, follower = pty.openpty()
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60"}
+    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "60", "PYTHON_COLORS": "0"}
     environment.pop("NO_COLOR", None)
     with subprocess.Popen(
         command, stdin=follower, stdout=follower, stderr=follower, env=environment

@@ -32,6 +32,8 @@ REPLACED_SETTINGS: Mapping[str, str] = {
     # tf.data: TFRecordDataset, interleave, shuffle, map, batch, cache
     "num_parallel_calls": _PARALLEL,
     "num_parallel_reads": _PARALLEL,
+    "synchronous": _PARALLEL,
+    "use_unbounded_threadpool": _PARALLEL,
     "cycle_length": _INTERLEAVED,
     "block_length": _INTERLEAVED,
     "deterministic": _ORDERED,

@@ -99,14 +99,14 @@ def test_input_goes_on_alike_after_any_step(uri):
 
 
 def test_both_decoders_feed_the_same_chain(uri):
-    """Pixels within some levels: what differs by one before may be spread by the chain."""
+    """One level before may be 1.4 ** 3 after brightness, contrast and saturation."""
     settings = {"augment": ["flip", ("colour", 0.4), ("mixup", 1.0)], "shuffle": False}
     (one, _), (other, _) = (
         steps(read(uri, decoder=decoder, **settings)) for decoder in ("turbo", "tensorflow")
     )
     for number, (image, label) in one.items():
         np.testing.assert_array_equal(label, other[number][1])
-        assert np.abs(image.astype(int) - other[number][0]).max() <= 3
+        assert np.abs(image.astype(int) - other[number][0]).max() <= 4  # 2.7, and rounded
 
 
 @pytest.mark.parametrize("decoder", ["turbo", "tensorflow"])
