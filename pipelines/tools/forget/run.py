@@ -424,7 +424,7 @@ def _has(uri: str, wanted: Names) -> bool:
     with contextlib.suppress(ValueError, OSError):
         if exists(path):
             manifest = Manifest.from_json(read_text(path), path=path)
-            return bool(find_named(uri, manifest, wanted, lambda size: None))
+            return bool(find_named(uri, manifest, wanted))
     return False
 
 
