@@ -29,6 +29,10 @@ __all__ = ["Hit", "find_named", "find_same", "find_texts", "rejects_without"]
 Advance = Callable[[int], None]
 
 
+def _unseen(size: int) -> None:
+    """Shows nothing of the progress."""
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Hit:
     """A record that was found.
@@ -54,8 +58,15 @@ class Hit:
     needle: bytes
 
 
-def find_named(uri: str, manifest: Manifest, names: Names, advance: Advance) -> list[Hit]:
+def find_named(
+    uri: str, manifest: Manifest, names: Names, *, advance: Advance = _unseen
+) -> list[Hit]:
     """The records of some names, in order; every record's checksums are compared.
+
+    Args:
+        uri, manifest: of the dataset.
+        names: that are looked for.
+        advance: called with bytes that were read.
 
     Raises:
         CorruptShardError: a shard is damaged.
@@ -77,7 +88,7 @@ def find_same(
     contents: Collection[Content],
     *,
     known: Collection[Hit],
-    advance: Advance,
+    advance: Advance = _unseen,
 ) -> list[Hit]:
     """Further records that hold the same as some.
 

@@ -15,6 +15,7 @@ import datetime
 import fcntl
 import hashlib
 import os
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pipelines.tools.forget.certificate import Certificate
@@ -44,6 +45,8 @@ from trainer_utils.storage.cache_folder import CacheFolder
 from trainer_utils.writing.publishing import working_folder
 
 __all__ = ["Forgotten", "Traced", "forget"]
+
+_TEMPORARY = re.compile(r"[0-9a-f]{32}")  # what a killed run was writing
 
 Advance = Callable[[int, int], None]
 
@@ -284,7 +287,7 @@ class _Task:
 
 @contextlib.contextmanager
 def _alone(journal: str) -> Iterator[None]:
-    """Keeps a second run off, where folders are local; the journal's folder goes if it is empty.
+    """Keeps a second run off, where folders are local; the journal's folder goes once it is empty.
 
     Raises:
         ConfigError: there is one.
@@ -304,6 +307,9 @@ def _alone(journal: str) -> Iterator[None]:
                 f"does ({lock!r}). Wait for it",
                 setting="in",
             ) from error
+        for name in os.listdir(journal):
+            if _TEMPORARY.fullmatch(name):
+                os.remove(os.path.join(journal, name))
         try:
             yield
         finally:
@@ -418,7 +424,7 @@ def _has(uri: str, wanted: Names) -> bool:
     with contextlib.suppress(ValueError, OSError):
         if exists(path):
             manifest = Manifest.from_json(read_text(path), path=path)
-            return bool(find_named(uri, manifest, wanted, lambda size: None))
+            return bool(find_named(uri, manifest, wanted))
     return False
 
 

@@ -93,11 +93,11 @@ def search(
     roots: Sequence[str],
     *,
     caches: Sequence[str] = (),
-    contents: Sequence[Content],
+    contents: Sequence[Content] = (),
     needles: Sequence[bytes] = (),
-    with_content: bool,
-    left_out: Collection[str],
-    advance: Advance,
+    with_content: bool = False,
+    left_out: Collection[str] = (),
+    advance: Advance = lambda size, total: None,
 ) -> Found:
     """Looks through all datasets and files.
 
@@ -153,7 +153,7 @@ def _search_dataset(
     uri: str, manifest: Manifest, names: Names, found: Found, read: Callable[[int], None]
 ) -> None:
     try:
-        hits = find_named(uri, manifest, names, read)
+        hits = find_named(uri, manifest, names, advance=read)
         texts = find_texts(uri, manifest, names)
         rejects = _rejected(uri, names) if REJECTS_FILE in texts else []
     except (ValueError, OSError) as error:

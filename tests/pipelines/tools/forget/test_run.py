@@ -16,6 +16,7 @@ from click.testing import CliRunner
 
 import trainer_utils
 from pipelines.cli.app import app
+from pipelines.lineage import describe_artifact
 from pipelines.tools.diff import compare_datasets, render_difference
 from pipelines.tools.forget import Certificate, Traced
 from pipelines.tools.forget import forget as take_out
@@ -285,6 +286,10 @@ def test_no_byte_of_the_records_is_left_and_all_else_is_as_it_was(tmp_path, chan
             dataset["digest_before"],
         )
         assert origin.ancestors[-1].digest == dataset["digest_before"]
+    lineage = describe_artifact(made["balanced"], metadata=str(root)).to_json()
+    ancestors = [each["artifact"]["uri"] for each in lineage["ancestors"]]
+    befores = [f"digest:{told[made[name]]['digest_before']}" for name in ("photos", "balanced")]
+    assert ancestors == befores  # of which the photos as they are now were made too
     photos = Manifest.from_json(Path(made["photos"], "manifest.json").read_text(), path="")
     assert photos.accounting["train"] == Accounting(found=9, written=6, rejected=1, skipped=2)
     assert photos.reject_counts == {"BAD_IMAGE": 1}
