@@ -32,6 +32,7 @@ from trainer_utils.format.naming import (
 from trainer_utils.storage import (
     exists,
     file_size,
+    is_remote,
     join,
     list_files,
     open_for_reading,
@@ -91,7 +92,8 @@ def survey_folder(root: str) -> Below:
             below.datasets[_whole(root, folder)] = manifest
             inner = [*(s.path for s in manifest.shards), *manifest.published]
             own |= {posixpath.join(folder, each) for each in [*inner, MANIFEST_FILE, LINEAGE_FILE]}
-    runs, cached = _run_folders(files), _cache_folders(files)
+    runs = _run_folders(files)
+    cached = set() if is_remote(root) else _cache_folders(files)
     for path, size in files.items():
         folder, _, name = path.rpartition("/")
         run = next((run for run in _above(path) if run in runs and _is_of_run(path, run)), None)
