@@ -12,6 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 from urllib.parse import parse_qs, unquote, urlsplit
 
+from ml_metadata.proto import metadata_store_pb2 as mlmd
+
 ARTIFACT = "artifact_id name description type uri metadata number_value created_at namespace"
 TASK = (
     "name display_name task_id run_id pods cache_fingerprint create_time end_time state "
@@ -29,6 +31,7 @@ IO_ARTIFACT = "artifacts type artifact_key producer"
 IO_PARAMETER = "value type parameter_key producer"
 LINK = "id artifact_id run_id task_id type producer key"
 PAGING = {"page_token", "page_size", "sort_by", "filter"}
+STATES = {"COMPLETE": "SUCCEEDED"}  # what Kubeflow calls a state of ML Metadata
 PREFIX = "/pipeline/apis/v2beta1/"
 
 
@@ -217,3 +220,39 @@ def ports(given: Mapping[str, list[dict[str, Any]]] | None, kind: str) -> list[d
 def checked(document: dict[str, Any], fields: str) -> dict[str, Any]:
     assert not document.keys() - set(fields.split()), "a field that Kubeflow's API has not"
     return document
+
+
+def copy_store(store: Any, server: KubeflowServer) -> None:
+    """Puts the runs of a store into the server, as Kubeflow would have them."""
+    artifacts = {
+        node.id: server.artifact(
+            str(node.id),
+            node.uri,
+            kind=node.type if node.type == "Model" else "Artifact",
+            metadata={n: v.string_value or v.int_value for n, v in node.custom_properties.items()},
+        )
+        for node in store.get_artifacts()
+    }
+    for node in store.get_executions():
+        contexts = {one.type: one.name for one in store.get_contexts_by_execution(node.id)}
+        ports: tuple[dict[str, list[Any]], ...] = ({}, {})
+        for event in store.get_events_by_execution_ids([node.id]):
+            side = ports[event.type == mlmd.Event.OUTPUT]
+            side.setdefault(event.path.steps[0].key, []).append(artifacts[event.artifact_id])
+        run = contexts["pipeline_run"]
+        if run not in [one["run_id"] for one in server.runs]:
+            spec = {"pipelineInfo": {"name": contexts["pipeline"]}}
+            server.run(run, display_name=run, pipeline_spec=spec)
+            server.task(run, "root", outputs=ports[1], type="ROOT")
+        state = mlmd.Execution.State.Name(node.last_known_state)
+        server.task(
+            run,
+            contexts["node"].partition(".")[2],
+            *ports,
+            parameters={
+                n: v.string_value or v.int_value
+                for n, v in node.custom_properties.items()
+                if not n.startswith("__")
+            },
+            state=STATES.get(state, state),
+        )

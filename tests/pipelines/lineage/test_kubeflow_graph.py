@@ -3,9 +3,9 @@
 from typing import Any
 
 import pytest
-from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from pipelines.lineage import describe_artifact, list_runs
+from tests.pipelines.lineage.kubeflow_server import copy_store
 from trainer_utils.format import InputError
 
 URIS = {
@@ -13,43 +13,6 @@ URIS = {
     "balanced": "/runs/ShardBalancer/balanced_examples/2",
     "model": "/runs/Trainer/model/3",
 }
-STATES = {"COMPLETE": "SUCCEEDED"}  # what Kubeflow calls a state of ML Metadata
-
-
-def copy_store(store: Any, server: Any) -> None:
-    """Puts the runs of a store into the server, as Kubeflow would have them."""
-    artifacts = {
-        node.id: server.artifact(
-            str(node.id),
-            node.uri,
-            kind=node.type if node.type == "Model" else "Artifact",
-            metadata={n: v.string_value or v.int_value for n, v in node.custom_properties.items()},
-        )
-        for node in store.get_artifacts()
-    }
-    for node in store.get_executions():
-        contexts = {one.type: one.name for one in store.get_contexts_by_execution(node.id)}
-        ports: tuple[dict[str, list[Any]], ...] = ({}, {})
-        for event in store.get_events_by_execution_ids([node.id]):
-            side = ports[event.type == mlmd.Event.OUTPUT]
-            side.setdefault(event.path.steps[0].key, []).append(artifacts[event.artifact_id])
-        run = contexts["pipeline_run"]
-        if run not in [one["run_id"] for one in server.runs]:
-            spec = {"pipelineInfo": {"name": contexts["pipeline"]}}
-            server.run(run, display_name=run, pipeline_spec=spec)
-            server.task(run, "root", outputs=ports[1], type="ROOT")
-        state = mlmd.Execution.State.Name(node.last_known_state)
-        server.task(
-            run,
-            contexts["node"].partition(".")[2],
-            *ports,
-            parameters={
-                n: v.string_value or v.int_value
-                for n, v in node.custom_properties.items()
-                if not n.startswith("__")
-            },
-            state=STATES.get(state, state),
-        )
 
 
 def facts(told: dict[str, Any]) -> dict[str, Any]:

@@ -207,3 +207,23 @@ def test_what_is_no_dataset_or_a_damaged_one_is_an_error(root, tmp_path):
     (root / NEWEST / "lineage.json").write_text("{}")
     with pytest.raises(DatasetError, match=r"3/lineage\.json"):
         describe_artifact(str(root / NEWEST))
+
+
+@pytest.mark.parametrize(
+    ("error", "asked"),
+    [
+        (TimeoutError("no answer"), ["s3://a/1", "s3://b/1"]),
+        (PermissionError("not yours"), ["s3://a/1", "s3://a/2", "s3://b/1"]),
+    ],
+)
+def test_a_store_that_does_not_answer_is_asked_once(monkeypatch, error, asked):
+    uris = []
+
+    def read(uri: str) -> None:
+        uris.append(uri)
+        raise error
+
+    monkeypatch.setattr(manifests, "read_dataset", read)
+    known = load_datasets(among=["s3://a/1", "s3://a/2", "s3://b/1"])
+    assert uris == asked
+    assert not known.graph.artifacts
