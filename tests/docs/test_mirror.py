@@ -136,9 +136,6 @@ THROUGH = {
         "pipelines/lineage/facts.py",
         "pipelines/lineage/reading.py",
     ],
-    "tests/pipelines/tools/conversion/test_convert.py": [
-        "pipelines/tools/conversion/local_runs.py"
-    ],
     "tests/pipelines/tools/diff/test_compare.py": ["pipelines/tools/diff/digests.py"],
     "tests/pipelines/tools/forget/test_run.py": [
         "pipelines/cli/forget_command.py",

@@ -6,6 +6,7 @@ uris, cached = latest_artifacts("out/metadata.sqlite")     # of the last run, wh
 """
 
 import contextlib
+import errno
 import fcntl
 import os
 import random
@@ -21,6 +22,11 @@ from tfx.orchestration.pipeline import Pipeline
 __all__ = ["artifacts_of_run", "latest_artifacts", "run_here"]
 
 _ATTEMPTS = 10
+_REFUSALS = {  # what sqlite says of the disk, and the system's number of it
+    "database or disk is full": errno.ENOSPC,
+    "disk I/O error": errno.EIO,
+    "readonly database": errno.EROFS,
+}
 _RUN = "pipeline_run"  # TFX's type of the context of a run
 _OUTPUT_OF_MANY = {"Trainer": "model_run", "SchemaExport": "datum_schema"}
 
@@ -44,11 +50,33 @@ def run_here(pipeline: Pipeline, metadata: str) -> dict[str, str]:
 
     Returns:
         The uri that each component gave, be it from the cache.
+
+    Raises:
+        OSError: the disk does not take what is to be kept in `metadata`, which it names.
     """
-    _make_store(metadata)
-    runner = _Runner()
-    runner.run(pipeline)
-    return artifacts_of_run(metadata, runner.run_id)[0]
+    with _naming_store(metadata):
+        _make_store(metadata)
+        runner = _Runner()
+        runner.run(pipeline)
+        return artifacts_of_run(metadata, runner.run_id)[0]
+
+
+@contextlib.contextmanager
+def _naming_store(metadata: str) -> Iterator[None]:
+    """Makes the system's error, with the file's name, of what ML Metadata says of a disk."""
+    try:
+        yield
+    except Exception as error:  # a RuntimeError, or one of ML Metadata's own
+        number = _refusal_of(error)
+        if number is None:
+            raise
+        raise OSError(number, os.strerror(number), metadata) from error
+
+
+def _refusal_of(error: Exception) -> int | None:
+    text = str(error)
+    is_of_store = not isinstance(error, OSError) and "query" in text
+    return next((n for words, n in _REFUSALS.items() if is_of_store and words in text), None)
 
 
 def _make_store(metadata: str) -> None:
@@ -61,8 +89,8 @@ def _make_store(metadata: str) -> None:
             try:
                 MetadataStore(sqlite_metadata_connection_config(metadata))
                 return
-            except RuntimeError:  # a process that knows nothing of our lock
-                if attempt == _ATTEMPTS - 1:
+            except RuntimeError as error:  # a process that knows nothing of our lock
+                if attempt == _ATTEMPTS - 1 or _refusal_of(error) is not None:
                     raise
         time.sleep(random.random())
 

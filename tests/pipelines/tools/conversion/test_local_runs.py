@@ -1,0 +1,30 @@
+"""Runs on this machine: what the disk under ML Metadata's file refuses."""
+
+import contextlib
+import errno
+import resource
+from collections.abc import Iterator
+
+import pytest
+
+pytest.importorskip("tfx", reason="a pipeline is TFX's")
+from pipelines.tools.conversion.local_runs import run_here
+
+
+@contextlib.contextmanager
+def quota(file_bytes: int) -> Iterator[None]:
+    """The most that a file of this process may get."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.parametrize("file_bytes", [0, 1000, 20_000])
+def test_a_disk_that_takes_no_more_is_an_error_that_names_the_store(tmp_path, file_bytes):
+    store = tmp_path / "metadata.sqlite"
+    with pytest.raises(OSError, match=r"metadata\.sqlite") as caught, quota(file_bytes):
+        run_here(None, str(store))
+    assert caught.value.errno in (errno.ENOSPC, errno.EIO)
