@@ -3,8 +3,8 @@
     python benchmarks/remote_conversion.py --workdir bench --count 10000
 
 A real S3 server on this machine (`make stores`), by itself and behind a proxy that adds 20 ms to
-each request. Both take their CPU time from the cores that convert, as a store elsewhere does not, so
-it is told beside each rate how much that was. The photos are `--distinct` different ones under
+each request. Both take their CPU time from the cores that convert, as a store elsewhere does not,
+so it is told beside each rate how much that was. The photos are `--distinct` different ones under
 `--count` names.
 """
 
