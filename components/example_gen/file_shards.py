@@ -34,9 +34,10 @@ __all__ = ["WriteMediaShard", "write_media_shard"]
 
 # Files are read ahead in groups, since handing a thread one small file costs as much as reading
 # it; small groups, since what is held beyond the processor's cache is written at half the pace.
-# (threads, files in a group): an object store answers a request in some 30 ms.
+# (threads, files in a group): an object store answers a request in some 30 ms, so that 48 requests
+# at once give a process 1,600 files a second.
 _GROUP_BYTES = 8 << 20
-_LOCAL, _REMOTE, _TABLE = (2, 16), (16, 8), (1, 16)
+_LOCAL, _REMOTE, _TABLE = (2, 16), (48, 2), (1, 16)
 
 
 @dataclasses.dataclass(frozen=True)
