@@ -104,6 +104,11 @@ class ExecutorInput:
                 f"{text[:200]!r} ({type(error).__name__}: {error})"
             ) from error
 
+    @property
+    def output_paths(self) -> list[str]:
+        """Where the launcher takes the outputs from, parameters last."""
+        return [*(output.path for output in self.outputs.values()), *self.parameter_files.values()]
+
     def write_output(self, metadata: Mapping[str, Mapping[str, Json]]) -> None:
         """Hands metadata to the launcher, by output of the step.
 

@@ -72,9 +72,7 @@ def main(arguments: Sequence[str]) -> int:
         step = ExecutorInput.parse(
             given.executor_input, paths=parse_paths(given.path), component=given.component
         )
-        with temporary_folder(
-            [*(o.path for o in step.outputs.values()), *step.parameter_files.values()]
-        ):
+        with temporary_folder(step.output_paths):
             step.write_output(_RUN[given.component](step))
     except DatasetError as error:
         print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)

@@ -1,7 +1,7 @@
 """The image, made of the Dockerfile's steps and run as a hardened pod runs it: `make test-image`.
 
 Read-only, without rights, network, `/tmp` or home, as a user that the image does not know. The
-steps are walked over a root that debootstrap makes; hundreds of packages are fetched the first time.
+steps are walked over a root that debootstrap makes; 200 packages are fetched the first time.
 """
 
 import json

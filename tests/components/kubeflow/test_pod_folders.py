@@ -23,7 +23,7 @@ def without_tmp(monkeypatch):
 
 @pytest.fixture
 def refuse(monkeypatch):
-    """Makes writes below a folder fail, which a superuser may do on any disk but a read-only one."""
+    """Makes writes below a folder fail, as on a read-only disk; a superuser has no other."""
 
     def refuse(folder: str, error: int) -> None:
         makedirs, access = os.makedirs, os.access
