@@ -138,6 +138,9 @@ class _EncodeFn(beam.DoFn):
 @beam.typehints.with_input_types(tuple[int, Iterable[list[int]]])
 @beam.typehints.with_output_types(int)
 class _OpenGateFn(beam.DoFn):
+    def __init__(self) -> None:
+        super().__init__()  # that of Beam has no types
+
     def process(self, element: tuple[int, Iterable[list[int]]]) -> Iterator[int]:
         for buckets in element[1]:
             yield from buckets
