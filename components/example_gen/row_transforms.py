@@ -92,7 +92,7 @@ class WriteRows(beam.PTransform[PBegin, PCollection[None]]):
             (encoded, waiting)
             | "Wait" >> beam.Flatten()
             | "WaitForPieces" >> beam.GroupByKey()
-            | "OpenGates" >> beam.ParDo(_OpenGateFn())
+            | "OpenGates" >> beam.ParDo(_OpenGateFn())  # type: ignore[no-untyped-call]
             | "SpreadBuckets" >> beam.Reshuffle()
             | "GatherBuckets" >> beam.ParDo(self._gather)
         )
@@ -138,9 +138,6 @@ class _EncodeFn(beam.DoFn):
 @beam.typehints.with_input_types(tuple[int, Iterable[list[int]]])
 @beam.typehints.with_output_types(int)
 class _OpenGateFn(beam.DoFn):
-    def __init__(self) -> None:
-        super().__init__()  # that of Beam has no types
-
     def process(self, element: tuple[int, Iterable[list[int]]]) -> Iterator[int]:
         for buckets in element[1]:
             yield from buckets

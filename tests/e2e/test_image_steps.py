@@ -75,8 +75,10 @@ def test_it_starts_as_a_user_without_rights_and_has_all_it_needs(image, pod):
     assert image.user == "1000:0"
     status, text = run(image, pod, *image.command)
     assert (status, "components.kubeflow" in text) == (0, True), text
-    status, text = run(image, pod, "env", "TMPDIR=/minio", "python", "-m", "pip", "check")
-    assert (status, text) == (0, "No broken requirements found.\n")
+    folders = ["HOME=/home/tfx", "TMPDIR=/minio"]  # which pip asks for, and we do not
+    _, text = run(image, pod, "env", *folders, "python", "-m", "pip", "check")
+    missing = re.findall(r"^\S+ \S+ (requires (\S+), which is not installed\.|.*)$", text, re.M)
+    assert {name for _, name in missing} == {"ipython", "ipywidgets"}, text  # no notebooks there
     status, text = run(image, pod, "sh", "-c", "command -v g++ cc; id -u; touch /tmp/a /home/tfx/a")
     assert text.splitlines()[0] == str(UID)
     assert text.count("Read-only file system") == 2
