@@ -96,7 +96,7 @@ def _takes_package(arguments: Sequence[object]) -> bool:
 
 
 def _is_dask(options: PipelineOptions) -> bool:
-    return options.view_as(StandardOptions).runner == DASK_RUNNER
+    return bool(options.view_as(StandardOptions).runner == DASK_RUNNER)
 
 
 def _is_direct(options: PipelineOptions) -> bool:

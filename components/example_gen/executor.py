@@ -81,7 +81,11 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
         settings, vocabularies = conversion.settings, plan.vocabularies
         manifest = make_manifest(
-            self.producer, plan, written, settings=settings, partition=conversion.selection.partition
+            self.producer,
+            plan,
+            written,
+            settings=settings,
+            partition=conversion.selection.partition,
         )
         describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
         set_span(artifact, conversion.located, exec_properties)

@@ -92,7 +92,7 @@ class WriteRows(beam.PTransform[PBegin, PCollection[None]]):
             (encoded, waiting)
             | "Wait" >> beam.Flatten()
             | "WaitForPieces" >> beam.GroupByKey()
-            | "OpenGates" >> beam.ParDo(_OpenGateFn())
+            | "OpenGates" >> beam.ParDo(_OpenGateFn())  # type: ignore[no-untyped-call]
             | "SpreadBuckets" >> beam.Reshuffle()
             | "GatherBuckets" >> beam.ParDo(self._gather)
         )

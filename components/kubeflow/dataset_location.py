@@ -14,7 +14,7 @@ import os
 import posixpath
 from collections.abc import Sequence
 
-from components.kubeflow.executor_input import write_json
+from components.kubeflow.pod_folders import write_json
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.storage import is_object_store, is_remote
 

@@ -11,9 +11,9 @@ the second at `outputs.outputFile` and merges its metadata into the artifact.
 import dataclasses
 import json
 import os
-import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 
+from components.kubeflow.pod_folders import hand_over
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json, JsonObject
 
@@ -24,7 +24,6 @@ __all__ = [
     "parse_paths",
     "plain_metadata",
     "short_metadata",
-    "write_json",
 ]
 
 KUBEFLOW_KEYS = ("display_name", "store_session_info")  # that Kubeflow adds to an artifact's own
@@ -105,6 +104,11 @@ class ExecutorInput:
                 f"{text[:200]!r} ({type(error).__name__}: {error})"
             ) from error
 
+    @property
+    def output_paths(self) -> list[str]:
+        """Where the launcher takes the outputs from, parameters last."""
+        return [*(output.path for output in self.outputs.values()), *self.parameter_files.values()]
+
     def write_output(self, metadata: Mapping[str, Mapping[str, Json]]) -> None:
         """Hands metadata to the launcher, by output of the step.
 
@@ -116,7 +120,7 @@ class ExecutorInput:
             given = self.outputs[output]
             artifact = {"name": given.name, "uri": given.uri, "metadata": short_metadata(values)}
             document["artifacts"][output] = {"artifacts": [artifact]}
-        write_json(self.output_file, document)
+        hand_over(self.output_file, document)
 
     def write_parameter(self, name: str, text: str) -> None:
         """Gives the value of a parameter that the step has for others."""
@@ -191,12 +195,3 @@ def parse_paths(given: Iterable[Sequence[str]]) -> dict[tuple[str, str], str]:
     out.
     """
     return {(side, name): path for side, name, path in given if not path.startswith(_UNFILLED)}
-
-
-def write_json(path: str, document: Mapping[str, Json]) -> None:
-    """Writes a file in one go, and the folder that it is in."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as stream:
-        json.dump(document, stream, sort_keys=True)
-    os.replace(stream.name, path)

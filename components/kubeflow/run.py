@@ -38,6 +38,7 @@ from components.kubeflow.dataset_records import (
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from components.kubeflow.images import ENVIRONMENT_FLAG
 from components.kubeflow.pages import page_folder
+from components.kubeflow.pod_folders import temporary_folder
 from components.kubeflow.stored_records import find_version, record_stored, records_root
 from components.kubeflow.training_runtime import DATASET_VARIABLE, train_job_manifest
 from trainer_utils.format import ConfigError, DatasetError, Manifest
@@ -71,7 +72,8 @@ def main(arguments: Sequence[str]) -> int:
         step = ExecutorInput.parse(
             given.executor_input, paths=parse_paths(given.path), component=given.component
         )
-        step.write_output(_RUN[given.component](step))
+        with temporary_folder(step.output_paths):
+            step.write_output(_RUN[given.component](step))
     except DatasetError as error:
         print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
         return 1

@@ -35,13 +35,13 @@ from components.kubeflow.executor_input import (
     parse_paths,
     plain_metadata,
     short_metadata,
-    write_json,
 )
 from components.kubeflow.images import ENVIRONMENT_FLAG
 from components.kubeflow.pages import PAGE_OUTPUT, page_folder
+from components.kubeflow.pod_folders import hand_over, temporary_folder, writable_file
 from components.kubeflow.stored_records import record_stored
 from trainer_utils.format import DatasetError
-from trainer_utils.format.json_text import Json
+from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = ["DRIVER_FLAG", "PATH_FLAG", "STEP_COMMAND", "TYPES_FLAG", "main"]
 
@@ -92,7 +92,12 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
     versions = _take_versions(document)
     datasets = [name for name, title in ours.types["outputs"].items() if title == _EXAMPLES]
     stored = _uris(document, datasets)
+    output_file = document["outputs"]["outputFile"]
     with contextlib.ExitStack() as stack:
+        stack.enter_context(
+            temporary_folder(path for (side, _), path in paths.items() if side == "outputs")
+        )
+        held = document["outputs"]["outputFile"] = writable_file(output_file)
         elsewhere = _localize(document, ours.types, paths, root, stack)
         setattr(theirs, _INVOCATION, json.dumps(document))
         if ours.resolve_inputs:
@@ -100,12 +105,12 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
             _take_over(document)
             setattr(theirs, _INVOCATION, json.dumps(document))
         kubeflow_v2_run_executor.main((theirs, beam_arguments))
-    for name, uri in elsewhere.items():
-        write_reference(paths["outputs", name], uri)
-        record_dataset(root, DatasetRecord(uri=uri), input_versions=versions)
-    for name in stored.keys() - elsewhere.keys():
-        record_stored(stored[name], versions=versions)
-    _give_back(document["outputs"]["outputFile"], elsewhere, dict.fromkeys(datasets, versions))
+        for name, uri in elsewhere.items():
+            write_reference(paths["outputs", name], uri)
+            record_dataset(root, DatasetRecord(uri=uri), input_versions=versions)
+        for name in stored.keys() - elsewhere.keys():
+            record_stored(stored[name], versions=versions)
+        hand_over(output_file, _given_back(held, elsewhere, dict.fromkeys(datasets, versions)))
 
 
 def _take_versions(document: Mapping[str, Json]) -> list[str]:
@@ -186,12 +191,12 @@ def _make_folders(title: str, path: str, uri: str) -> None:
     fileio.makedirs(uri)
 
 
-def _give_back(
-    output_file: str, elsewhere: Mapping[str, str], versions: Mapping[str, list[str]]
-) -> None:
-    """Leaves metadata alone in the launcher's document: uris stay as the launcher knows them."""
-    with open(output_file, encoding="utf-8") as stream:
-        document = json.load(stream)
+def _given_back(
+    held: str, elsewhere: Mapping[str, str], versions: Mapping[str, list[str]]
+) -> JsonObject:
+    """The launcher's document, with metadata alone: uris stay as the launcher knows them."""
+    with open(held, encoding="utf-8") as stream:
+        document: JsonObject = json.load(stream)
     for name, group in document.get("artifacts", {}).items():
         for artifact in group.get("artifacts", ()):
             artifact.pop("uri", None)
@@ -201,7 +206,7 @@ def _give_back(
                 artifact["metadata"]["dataset_uri"] = elsewhere[name]
             if versions.get(name):
                 artifact["metadata"][VERSION_KEY] = joined_versions(versions[name])
-    write_json(output_file, document)
+    return document
 
 
 if __name__ == "__main__":

@@ -63,7 +63,6 @@ THROUGH = {
     # One run of an ExampleGen: files to shards.
     "tests/components/image_example_gen/test_executor.py": [
         "trainer_utils/writing/shards.py",
-        "components/common/summaries.py",
         "components/example_gen/conversion.py",
         "components/example_gen/executor.py",
         "components/example_gen/features.py",

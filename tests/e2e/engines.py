@@ -230,7 +230,7 @@ def records_in(uri: Path) -> int:
 
 
 def check_engine(inputs: Inputs, arguments: Sequence[str], folder: Path) -> None:
-    """Images, texts, sounds and balancing give the same bytes as in process, so the same records."""
+    """All kinds give the same bytes as in process, and so the same records."""
     for kind in KINDS:
         convert(kind, inputs, folder / kind, arguments)
         assert contents(folder / kind) == contents(inputs.made(kind)), kind

@@ -51,18 +51,19 @@ def test_nothing_is_left_in_a_store():
 def test_a_whole_dataset_stays_until_its_files_are_replaced(tmp_path, write_dataset, is_begun):
     write_dataset(tmp_path, {"train": [[{"label": [1]}]]}, {})
     before = names(tmp_path)
+    if is_begun:
+        (tmp_path / "manifest.json").unlink()
+        (tmp_path / ".tfx-shards-tmp").mkdir()
     with pytest.raises(Failure), removed_on_failure(str(tmp_path)):
-        if is_begun:
-            start_working(str(tmp_path))
         raise Failure
     assert names(tmp_path) == (set() if is_begun else before)
 
 
 def test_files_of_others_stay_and_the_error_is_that_of_the_run(tmp_path):
+    start_working(str(tmp_path))
+    (tmp_path / "Split-train").mkdir()
+    (tmp_path / "Split-train/thesis.pdf").write_text("mine")
     with pytest.raises(Failure), removed_on_failure(str(tmp_path)):
-        start_working(str(tmp_path))
-        (tmp_path / "Split-train").mkdir()
-        (tmp_path / "Split-train/thesis.pdf").write_text("mine")
         raise Failure
     assert (tmp_path / "Split-train/thesis.pdf").read_text() == "mine"
 
@@ -71,8 +72,8 @@ def test_a_disk_that_fails_meanwhile_does_not_hide_why_the_run_failed(tmp_path, 
     def refuse(path: str) -> None:
         raise OSError(5, "Input/output error", path)
 
+    start_working(str(tmp_path))
+    monkeypatch.setattr("components.common.summaries.remove_tree", refuse)
     with pytest.raises(Failure), removed_on_failure(str(tmp_path)):
-        start_working(str(tmp_path))
-        monkeypatch.setattr("components.common.summaries.remove_tree", refuse)
         raise Failure
     assert (tmp_path / ".tfx-shards-tmp").exists()

@@ -1,0 +1,106 @@
+"""Where a step may write in a pod with a read-only root and no `/tmp`.
+
+with temporary_folder(["/minio/mlpipeline/runs/1/examples"]):
+    tempfile.TemporaryFile()                    # beside the output, where there is no other place
+output_file = "/tmp/kfp_outputs/output_metadata.json"
+held = writable_file(output_file)              # for whoever cannot do without the file
+hand_over(output_file, document)
+
+Kubeflow's launcher makes the folders that outputs lie in, on volumes that every pod has, and
+uploads of them what is at the outputs' own paths.
+"""
+
+import contextlib
+import errno
+import json
+import logging
+import os
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping
+
+from trainer_utils.format.json_text import Json
+
+__all__ = ["hand_over", "temporary_folder", "writable_file", "write_json"]
+
+_REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+
+
+@contextlib.contextmanager
+def temporary_folder(outputs: Iterable[str]) -> Iterator[None]:
+    """Gives Python, and what it starts, a folder for temporary files where the pod has none.
+
+    Args:
+        outputs: paths of the step's outputs; the folder lies beside the first that has room for
+            it, and goes with the block.
+    """
+    with contextlib.ExitStack() as stack:
+        if not _has_temporary_folder():
+            for output in outputs:
+                with contextlib.suppress(OSError):
+                    parent = os.path.dirname(output)
+                    os.makedirs(parent, exist_ok=True)
+                    made = tempfile.TemporaryDirectory(dir=parent, prefix=".tfx-shards-tmp-")
+                    _use(stack.enter_context(made), stack)
+                    break
+        yield
+
+
+def _has_temporary_folder() -> bool:
+    try:
+        tempfile.gettempdir()
+    except OSError:
+        return False
+    return True
+
+
+def _use(folder: str, stack: contextlib.ExitStack) -> None:
+    before = os.environ.get("TMPDIR")
+
+    def restore() -> None:
+        tempfile.tempdir = None
+        if before is None:
+            os.environ.pop("TMPDIR", None)
+        else:
+            os.environ["TMPDIR"] = before
+
+    stack.callback(restore)
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+
+
+def writable_file(path: str) -> str:
+    """The path, or one in the temporary folder where the pod does not let it be written."""
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+    if os.access(os.path.dirname(path), os.W_OK):
+        return path
+    return os.path.join(tempfile.gettempdir(), os.path.basename(path))
+
+
+def hand_over(path: str, document: Mapping[str, Json]) -> None:
+    """Writes what the launcher reads of the outputs, or warns where the pod does not let it.
+
+    The launcher does without: the outputs lack their metadata then, and nothing else.
+    """
+    try:
+        write_json(path, document)
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        logging.warning(
+            "%s: cannot be written (%s): the outputs are whole, but Kubeflow shows no metadata of "
+            "them. Mount an emptyDir there: kubernetes.empty_dir_mount(task, 'tmp', '/tmp').",
+            path,
+            error.strerror,
+        )
+
+
+def write_json(path: str, document: Mapping[str, Json]) -> None:
+    """Writes a file in one go, and the folder that it is in."""
+    folder = os.path.dirname(path)
+    os.makedirs(folder, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as stream:
+        json.dump(document, stream, sort_keys=True)
+    os.replace(stream.name, path)

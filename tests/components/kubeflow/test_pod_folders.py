@@ -1,0 +1,92 @@
+"""Temporary files and the launcher's document, where a pod lets a step write nearly nowhere."""
+
+import json
+import logging
+import os
+import tempfile
+
+import pytest
+
+from components.kubeflow import pod_folders
+from components.kubeflow.pod_folders import hand_over, temporary_folder, writable_file
+
+DOCUMENT = {"artifacts": {}}
+
+
+@pytest.fixture
+def without_tmp(monkeypatch):
+    """Python finds no folder for temporary files, as with a read-only root and no `/tmp`."""
+    monkeypatch.delenv("TMPDIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    monkeypatch.setattr(tempfile, "_candidate_tempdir_list", lambda: ["/proc/none"])
+
+
+@pytest.fixture
+def refuse(monkeypatch):
+    """Makes writes below a folder fail, as on a read-only disk; a superuser has no other."""
+
+    def refuse(folder: str, error: int) -> None:
+        makedirs, access = os.makedirs, os.access
+
+        def make(path, *arguments, **settings):
+            if str(path).startswith(folder):
+                raise OSError(error, os.strerror(error), path)
+            makedirs(path, *arguments, **settings)
+
+        monkeypatch.setattr(os, "makedirs", make)
+        monkeypatch.setattr(
+            os, "access", lambda path, mode: not path.startswith(folder) and access(path, mode)
+        )
+
+    return refuse
+
+
+def test_temporary_files_lie_beside_the_first_output_that_has_room_and_go(tmp_path, without_tmp):
+    output = tmp_path / "minio/run/examples"
+    with temporary_folder(["/proc/none/examples", str(output)]):
+        with tempfile.NamedTemporaryFile() as held:
+            assert os.path.dirname(os.path.dirname(held.name)) == str(output.parent)
+        assert os.environ["TMPDIR"] == tempfile.gettempdir()  # for processes that are started
+        assert not output.exists()
+    assert list(output.parent.iterdir()) == []
+    assert "TMPDIR" not in os.environ
+
+
+def test_a_pod_that_has_a_place_keeps_it(tmp_path):
+    before = tempfile.gettempdir()
+    with temporary_folder([str(tmp_path / "run/examples")]):
+        assert tempfile.gettempdir() == before
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_any_place_the_step_runs_until_it_needs_one(without_tmp):
+    with temporary_folder(["/proc/none/examples"]), pytest.raises(FileNotFoundError):
+        tempfile.gettempdir()
+
+
+@pytest.mark.parametrize("error", pod_folders._REFUSED)
+def test_metadata_that_cannot_be_handed_over_is_a_warning_with_the_cure(
+    tmp_path, refuse, caplog, error
+):
+    refuse(str(tmp_path), error)
+    with caplog.at_level(logging.WARNING):
+        hand_over(str(tmp_path / "kfp/metadata.json"), DOCUMENT)
+    (message,) = caplog.messages
+    assert os.strerror(error) in message
+    assert "emptyDir" in message
+    assert writable_file(str(tmp_path / "kfp/metadata.json")) == os.path.join(
+        tempfile.gettempdir(), "metadata.json"
+    )
+
+
+def test_a_full_disk_is_an_error(tmp_path, refuse):
+    refuse(str(tmp_path), 28)
+    with pytest.raises(OSError, match="No space left"):
+        hand_over(str(tmp_path / "kfp/metadata.json"), DOCUMENT)
+
+
+def test_what_can_be_written_is(tmp_path):
+    path = str(tmp_path / "kfp/metadata.json")
+    assert writable_file(path) == path
+    hand_over(path, DOCUMENT)
+    assert json.loads((tmp_path / "kfp/metadata.json").read_text()) == DOCUMENT
