@@ -83,7 +83,7 @@ class _Files:
     def each(
         self, place: int, look: Callable[[bytes], _Sketch | None]
     ) -> Iterator[tuple[str, _Sketch]]:
-        """The name of each entry, in order, and what is seen of its file at a place of its blobs."""
+        """The name of each entry, in order, and what is seen of its file at a place."""
         with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
             for start in range(0, len(self._entries), _AT_ONCE):
                 some = self._entries[start : start + _AT_ONCE]

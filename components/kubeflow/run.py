@@ -236,6 +236,8 @@ def _dataset_audit(step: ExecutorInput) -> dict[str, JsonObject]:
     artifact = standard_artifacts.ExampleAnomalies()
     artifact.uri = step.outputs["anomalies"].path
     Executor().Do(inputs, {"anomalies": [artifact]}, properties)
+    found = artifact.get_int_custom_property("num_findings")
+    step.write_parameter("num_findings", str(found))
     return {"anomalies": _metadata(artifact)}
 
 

@@ -28,6 +28,7 @@ _NEIGHBOURS = 16  # of equal keys that a sound is compared with
 _MOST_AT_ONCE = 1 << 22  # keys that are sorted at a time
 _LEAST_COMMON = 0.78  # of the longer sound: a tenth less at either end, and the frames at the edges
 _NEAR = 2  # frames around where keys say that one begins in the other
+_REMEMBERED = 1 << 18  # pairs that are not compared again
 _EDGE = 4  # frames at either end that see what the other one lacks
 _NOISE_DECIBELS = 0.6
 _SHARE_OF_CHANGE = 0.4
@@ -50,6 +51,7 @@ def unite_similar_sounds(sketches: SoundSketches, sets: DisjointSets) -> None:
     levels, ends = sketches.levels, sketches.ends
     overall = np.add.reduceat(levels, ends[:-1], axis=0, dtype=np.int64)
     overall = overall / np.diff(ends)[:, np.newaxis] / LEVELS_PER_DECIBEL
+    refused = _Refused()
     parts = -(-len(keys) // _MOST_AT_ONCE)
     for part in range(parts):
         slots = np.flatnonzero((keys % (2 * parts) // 2 == part) & (keys > 0))
@@ -59,10 +61,33 @@ def unite_similar_sounds(sketches: SoundSketches, sets: DisjointSets) -> None:
             shifts = places[held[:, 0]] - places[held[:, 1]]
             likely = _may_be_copies(ends, overall, sounds)
             for pair, shift in zip(sounds[likely], shifts[likely].tolist(), strict=True):
-                if sets.apart(pair.reshape(1, 2))[0]:
+                if sets.apart(pair.reshape(1, 2))[0] and not refused.has(pair, shift):
                     one, other = (levels[ends[n] : ends[n + 1]] for n in pair.tolist())
                     if are_copies(one, other, shift):
                         sets.unite(pair.reshape(1, 2))
+                    else:
+                        refused.add(pair, shift)
+
+
+class _Refused:
+    """Pairs that were compared in vain, and at what shift: those that share a key share others."""
+
+    def __init__(self) -> None:
+        self._held: list[tuple[int, int, int] | None] = [None] * _REMEMBERED
+
+    def has(self, pair: Numbers, shift: int) -> bool:
+        """Whether a pair was, and nothing has taken its place."""
+        one = self._key(pair, shift)
+        return self._held[hash(one) % _REMEMBERED] == one
+
+    def add(self, pair: Numbers, shift: int) -> None:
+        """Remembers a pair."""
+        one = self._key(pair, shift)
+        self._held[hash(one) % _REMEMBERED] = one
+
+    def _key(self, pair: Numbers, shift: int) -> tuple[int, int, int]:
+        one, other = pair.tolist()
+        return one, other, shift // (_NEAR + 1)
 
 
 def _may_be_copies(

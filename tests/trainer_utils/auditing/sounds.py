@@ -68,7 +68,8 @@ def _chirps(rng: np.random.Generator, count: int, rate: int) -> np.ndarray:
 
 def _noise(rng: np.random.Generator, count: int, rate: int) -> np.ndarray:
     """Rain, wind and engines: coloured noise whose loudness wanders."""
-    colour = signal.butter(2, [*np.sort(rng.uniform(150, 3500, 2)), 0, 200], "band", fs=rate)
+    lowest, highest = np.sort(rng.uniform(150, 3500, 2))
+    colour = signal.butter(2, (lowest, highest + 200), "band", fs=rate)
     swell = np.interp(np.arange(count), np.linspace(0, count, 12), rng.uniform(0.5, 1, 12))
     return signal.lfilter(*colour, rng.standard_normal(count)) * swell
 
