@@ -114,6 +114,7 @@ def dataset_audit(
 
     Returns:
         anomalies: findings.json, and TFX's anomalies of each split; num_findings in its metadata.
+        num_findings: how much was found, for a `dsl.If`.
     """
 
 def dataset_report(
