@@ -6,7 +6,7 @@ AudioSettings(audio=AudioOptions(sample_rate=16_000), vocabulary=["yes", "no"])
 import dataclasses
 
 from components.example_gen.media_settings import MediaSettings
-from components.example_gen.settings import LISTS
+from components.example_gen.settings import LISTS, column_name
 from components.media.options import AudioOptions
 from trainer_utils.format.settings import group, one_of, setting
 
@@ -22,5 +22,13 @@ class AudioSettings(MediaSettings):
         one_of("auto", "folder", *LISTS),
         "`auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`, `tsv`, "
         "`jsonl`, `parquet`.",
+    )
+    group_by: str | None = setting(
+        None,
+        column_name,
+        "a column, such as a speaker's id: rows with equal values go to the same split; or "
+        "`near_duplicates`: sounds that are copies of one recording do, encoded anew, resampled, "
+        "louder or quieter, or cut by up to a tenth at either end. Every sound is decoded for "
+        "that.",
     )
     audio: AudioOptions = group(AudioOptions)

@@ -32,6 +32,7 @@ from components.example_gen.inputs import InputSelection, layout_inputs, locate,
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written
+from components.example_gen.settings import MEDIA
 from components.example_gen.simple_layouts import read_simple, without_reserved
 from trainer_utils.format import InputError, Shard, ShardName
 from trainer_utils.format.naming import index_file
@@ -95,7 +96,7 @@ class FileConversion(Conversion[FilePlan]):
     def plan(self, uri: str) -> FilePlan:
         """Finds the inputs and lays out their shards; no image or sound is read.
 
-        Images are looked at where copies of them are to share a split.
+        They are looked at where copies of them are to share a split.
         """
         self.listing = self._read_listing()
         self.settings = self.suited(self.settings, self.listing)
@@ -105,12 +106,12 @@ class FileConversion(Conversion[FilePlan]):
             base=self.located.base,
             image_roots=self.settings.image_roots,
         )
-        has_images = any(column.kind == "image" for column in self.listing.blobs)
+        has_media = any(column.kind in MEDIA for column in self.listing.blobs)
         return plan_shards(
             self.listing,
             partition=self.selection.partition,
             settings=self.settings,
-            find_groups=find_groups if has_images else None,
+            find_groups=find_groups if has_media else None,
         )
 
     def _read_listing(self) -> Listing:

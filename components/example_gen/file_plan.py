@@ -89,8 +89,8 @@ def plan_shards(
         partition: the splits that output_config asks for, or None for those that the inputs name,
             or else train and eval, 2:1.
         settings: seed, size of shards, vocabularies, grouping.
-        find_groups: gives what entries are known by that share a split, by name, where copies of
-            images are to; None where there are no images.
+        find_groups: gives what entries are known by that share a split, by name, where copies are
+            to; None where there are no images or sounds.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.

@@ -1,31 +1,47 @@
-"""Which images of the inputs are copies of one another, so that these can share a split.
+"""Which inputs are copies of one another, so that these can share a split.
 
 groups = find_near_duplicates(listing, base="photos/", image_roots=())
 groups["b.jpg"]       # 'a.jpg'
+find_similar_texts(lambda piece: texts[piece], 2)     # array([0, 1, 0])
 
-All threads of this machine decode, whatever runner writes the shards: what is found depends on the
-images alone. A kilobyte an image lies in a temporary file meanwhile.
+All threads of this machine look at them, whatever runner writes the shards: what is found depends
+on the images, sounds and texts alone. A kilobyte an image, 600 bytes and 500 a second a sound, and
+144 bytes and 4 a word a text lie in temporary files meanwhile.
 """
 
 import concurrent.futures
 import os
 import tempfile
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from components.common.blobs import BlobReader
 from components.common.listing import Entry, Listing
 from components.common.rejects import RejectedInputError
+from components.media.audio import read_beginning
 from trainer_utils.auditing.disjoint_sets import DisjointSets
 from trainer_utils.auditing.image_sketch import THUMBNAIL_SIDE, sketch_image
 from trainer_utils.auditing.similar_images import unite_similar_images
+from trainer_utils.auditing.similar_sounds import unite_similar_sounds
+from trainer_utils.auditing.similar_texts import unite_similar_texts
+from trainer_utils.auditing.sound_sketch import (
+    MOST_SECONDS,
+    SoundSketch,
+    SoundSketches,
+    sketch_sound,
+)
+from trainer_utils.auditing.text_sketch import SketchedTexts, TextSketches, sketch_texts
 from trainer_utils.machine import usable_cores
 
-__all__ = ["find_near_duplicates"]
+__all__ = ["find_near_duplicates", "find_similar_texts"]
 
-_AT_ONCE, _OF_A_THREAD = 4096, 64  # images
+_AT_ONCE, _OF_A_THREAD = 4096, 64  # inputs
+
+_Sketch = TypeVar("_Sketch")
 
 
 def find_near_duplicates(
@@ -34,48 +50,115 @@ def find_near_duplicates(
     """The first name, in order of bytes, of each group of copies.
 
     Args:
-        listing: of the inputs; the first feature of images is compared.
+        listing: of the inputs; the first feature of images is compared, else the first of sounds.
         base, image_roots: where their files are, as `BlobReader` takes them.
 
     Returns:
-        By name, of the entries that have copies. An image that cannot be read has none.
+        By name, of the entries that have copies. An input that cannot be read has none.
     """
-    place = next(n for n, column in enumerate(listing.blobs) if column.kind == "image")
+    kinds = [column.kind for column in listing.blobs]
     # In order of names, so that groups do not depend on how the inputs were listed.
     entries = sorted(listing.entries, key=lambda entry: os.fsencode(entry.name))
-    local = threading.local()
+    files = _Files(entries, base, image_roots)
+    if "image" in kinds:
+        names, groups = _group_images(files, kinds.index("image"))
+    else:
+        names, groups = _group_sounds(files, kinds.index("audio"))
+    sizes = np.bincount(groups, minlength=len(names))
+    return {names[n]: names[groups[n]] for n in np.flatnonzero(sizes[groups] > 1).tolist()}
 
-    def sketch(some: Sequence[Entry]) -> list[bytes | None]:
-        if not hasattr(local, "reader"):
-            local.reader = BlobReader(base, image_roots)
-        return [_thumbnail(local.reader, entry, place) for entry in some]
 
+class _Files:
+    """The files of entries, read and looked at by all threads.
+
+    Args:
+        entries: in order.
+        base, image_roots: where their files are.
+    """
+
+    def __init__(self, entries: Sequence[Entry], base: str, image_roots: Sequence[str]) -> None:
+        self._entries, self._base, self._image_roots = entries, base, image_roots
+        self._local = threading.local()
+
+    def each(
+        self, place: int, look: Callable[[bytes], _Sketch | None]
+    ) -> Iterator[tuple[str, _Sketch]]:
+        """The name of each entry, in order, and what is seen of its file at a place."""
+        with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
+            for start in range(0, len(self._entries), _AT_ONCE):
+                some = self._entries[start : start + _AT_ONCE]
+                parts = [some[n : n + _OF_A_THREAD] for n in range(0, len(some), _OF_A_THREAD)]
+                found = pool.map(lambda part: [self._seen(e, place, look) for e in part], parts)
+                for part, seen in zip(parts, found, strict=True):
+                    for entry, one in zip(part, seen, strict=True):
+                        if one is not None:
+                            yield entry.name, one
+
+    def _seen(
+        self, entry: Entry, place: int, look: Callable[[bytes], _Sketch | None]
+    ) -> _Sketch | None:
+        if not hasattr(self._local, "reader"):
+            self._local.reader = BlobReader(self._base, self._image_roots)
+        try:
+            return look(self._local.reader.read(entry.blobs[place]))
+        except RejectedInputError:  # it will be rejected when its shard is written
+            return None
+
+
+def _group_images(files: _Files, place: int) -> tuple[list[str], npt.NDArray[np.int32]]:
+    """The names of those that can be read, and the number of the first copy of each."""
     names: list[str] = []
-    with (
-        tempfile.TemporaryFile(prefix="tfx-shards-thumbnails-") as stream,
-        concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool,
-    ):
-        for start in range(0, len(entries), _AT_ONCE):
-            some = entries[start : start + _AT_ONCE]
-            parts = [some[n : n + _OF_A_THREAD] for n in range(0, len(some), _OF_A_THREAD)]
-            for part, thumbnails in zip(parts, pool.map(sketch, parts), strict=True):
-                for entry, thumbnail in zip(part, thumbnails, strict=True):
-                    if thumbnail is not None:
-                        stream.write(thumbnail)
-                        names.append(entry.name)
+    with tempfile.TemporaryFile(prefix="tfx-shards-thumbnails-") as stream:
+        for name, thumbnail in files.each(place, _thumbnail):
+            stream.write(thumbnail)
+            names.append(name)
         stream.flush()
         sets = DisjointSets(len(names))
         if names:
             shape = (len(names), THUMBNAIL_SIDE, THUMBNAIL_SIDE)
             unite_similar_images(np.memmap(stream, np.uint8, "r", shape=shape), sets)
-    groups = sets.groups()
-    sizes = np.bincount(groups, minlength=len(names))
-    return {names[n]: names[groups[n]] for n in np.flatnonzero(sizes[groups] > 1).tolist()}
+    return names, sets.groups()
 
 
-def _thumbnail(reader: BlobReader, entry: Entry, place: int) -> bytes | None:
-    try:
-        found = sketch_image(reader.read(entry.blobs[place]))
-    except RejectedInputError:  # it will be rejected when its shard is written
-        return None
+def _thumbnail(data: bytes) -> bytes | None:
+    found = sketch_image(data)
     return None if found is None else found.thumbnail.tobytes()
+
+
+def _group_sounds(files: _Files, place: int) -> tuple[list[str], npt.NDArray[np.int32]]:
+    names: list[str] = []
+    with SoundSketches() as sketches:
+        for name, sketch in files.each(place, _look_at_sound):
+            sketches.add(sketch)
+            names.append(name)
+        sets = DisjointSets(len(names))
+        unite_similar_sounds(sketches, sets)
+    return names, sets.groups()
+
+
+def _look_at_sound(data: bytes) -> SoundSketch | None:
+    return sketch_sound(*read_beginning(data, MOST_SECONDS))
+
+
+def find_similar_texts(
+    texts_of: Callable[[int], Sequence[str]], num_pieces: int
+) -> npt.NDArray[np.int32]:
+    """The first of those texts that each is like, over all pieces, `(texts,)`.
+
+    Args:
+        texts_of: gives the texts of a piece by its number; called from several threads.
+        num_pieces: of the inputs, whose texts are numbered on from one to the next.
+    """
+
+    def sketch(number: int) -> list[SketchedTexts]:
+        return [*sketch_texts(texts_of(number))]
+
+    cores = usable_cores()
+    with TextSketches() as sketches, concurrent.futures.ThreadPoolExecutor(cores) as pool:
+        for start in range(0, num_pieces, cores):
+            for parts in pool.map(sketch, range(start, min(start + cores, num_pieces))):
+                for part in parts:
+                    sketches.append(part)
+        sets = DisjointSets(len(sketches))
+        unite_similar_texts(sketches, sets)
+    return sets.groups()

@@ -20,15 +20,17 @@ from components.common.file_table import encode_path
 from components.common.listing import Column
 from components.common.rejects import Reject
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
-from components.example_gen.partition import OWN_NAME, Partition
+from components.example_gen.near_duplicates import find_similar_texts
+from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
 from components.example_gen.row_columns import count_before, own_split_column
 from components.example_gen.row_inspection import PieceReport, read_columns, read_digests
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.splits import refuse_word, split_of_word
+from components.tables.texts import text_columns
 from components.tables.vocabularies import label_column, label_ids
-from trainer_utils.format import keyed_hashes
+from trainer_utils.format import ConfigError, keyed_hashes
 from trainer_utils.format.planning import keyed_digests
 
 __all__ = ["RowAssignment"]
@@ -71,9 +73,16 @@ class RowAssignment:
         self.rejects: list[Reject] = []
         self.skipped: collections.Counter[str] = collections.Counter()
         own, some_have_none = self._own_splits()
+        self._texts = self._text_columns()
         self.rules = SplitRules(
-            own, columns, some_have_none=some_have_none, partition=partition, settings=settings
+            own,
+            columns,
+            some_have_none=some_have_none,
+            partition=partition,
+            settings=settings,
+            groups=[NEAR_DUPLICATES] if self._texts else [],
         )
+        self._shared: list[npt.NDArray[np.uint64]] | None = None
 
     def _own_splits(self) -> tuple[set[str], bool]:
         """The splits that the inputs name, and whether some rows name none."""
@@ -111,8 +120,27 @@ class RowAssignment:
             return names[record]
         return f"{self._pieces[number].source}:{self.first_records[number] + record + 1}"
 
+    def _text_columns(self) -> list[str]:
+        """Those that say which rows are alike, where such rows are to share a split."""
+        if self._settings.group_by != NEAR_DUPLICATES:
+            return []
+        names = [*dict.fromkeys(name for report in self._reports for name in report.facts)]
+        if NEAR_DUPLICATES in names:  # a column of that name
+            return []
+        texts = text_columns(names, self._settings.columns)
+        if names and not texts:
+            raise ConfigError.of(
+                "group_by",
+                NEAR_DUPLICATES,
+                allowed=f"a column with the texts, of {', '.join(names)}",
+                advice="Name it: columns={'<column>': 'text'}",
+            )
+        return texts
+
     def of_pieces(self) -> list[Numbers]:
         """The number of each row's split, or `EXCLUDED`, by piece; fills rejects and skipped."""
+        if self._texts:
+            self._shared = self._hashes_of_copies()
         assigned = [self._of_piece(number) for number in range(len(self._pieces))]
         self._reject_repeated_names(assigned)
         for number in range(len(self._pieces)):
@@ -134,7 +162,7 @@ class RowAssignment:
             self.rejects.append(Reject(split, name, bad.code, line + bad.detail))
         self.skipped.update(self._of_bad_rows(number, np.array(report.skipped, np.int64)))
         feature = self.rules.hashed.feature
-        wanted = [feature] if feature != OWN_NAME else []
+        wanted = [feature] if feature != OWN_NAME and not self._texts else []
         columns, records = read_columns(self._folder, number, wanted)
         return self._of_rows(number, records, columns.get(feature))
 
@@ -150,13 +178,34 @@ class RowAssignment:
 
     def _of_rows(self, number: int, records: npt.NDArray[np.int64], values: pa.Array) -> Numbers:
         hashes = self._hashes(number, records)
-        if values is not None and not pa.types.is_null(values.type):
+        if self._shared is not None:
+            hashes = self._shared[number]
+        elif values is not None and not pa.types.is_null(values.type):
             encoded = values.cast(pa.string()).dictionary_encode()
             keys = self._digests(map(str.encode, encoded.dictionary.to_pylist()))
             # A row without a value has nothing to share a split for.
             places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
             hashes = np.where(places < 0, hashes, np.append(keys, np.uint64(0))[places])
         return self.rules.assign(self._own_numbers(number, len(records)), hashes)
+
+    def _hashes_of_copies(self) -> list[npt.NDArray[np.uint64]]:
+        """By piece, the hash of the first of those rows whose texts are like each row's."""
+        numbers = range(len(self._pieces))
+        hashes = [self._hashes(n, read_columns(self._folder, n, [])[1]) for n in numbers]
+        if not hashes:
+            return []
+        firsts = find_similar_texts(self._texts_of, len(self._pieces))
+        ends = np.cumsum([len(part) for part in hashes])[:-1]
+        return np.split(np.concatenate(hashes)[firsts], ends)
+
+    def _texts_of(self, number: int) -> list[str]:
+        """The text of each row of a piece, of all columns that hold one."""
+        columns, records = read_columns(self._folder, number, self._texts)
+        arrays = [pc.fill_null(columns[name].cast(pa.string()), "") for name in columns]
+        if not arrays:
+            return [""] * len(records)
+        texts: list[str] = pc.binary_join_element_wise(*arrays, "\n").to_pylist()
+        return texts
 
     def _own_numbers(self, number: int, rows: int) -> Numbers | None:
         """The number of the split that each row names, where some name one."""

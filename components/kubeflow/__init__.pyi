@@ -78,7 +78,10 @@ def audio_example_gen(
         tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
             makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
             differ.
-        group_by: a column, such as a patient's id: rows with equal values go to the same split.
+        group_by: a column, such as a speaker's id: rows with equal values go to the same split;
+            or `near_duplicates`: sounds that are copies of one recording do, encoded anew,
+            resampled, louder or quieter, or cut by up to a tenth at either end. Every sound is
+            decoded for that.
         stratify: splits made by a hash keep the share of each class, to within one example.
         seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
         target_shard_bytes: target size of a shard in bytes. At least 1.
@@ -111,6 +114,7 @@ def dataset_audit(
 
     Returns:
         anomalies: findings.json, and TFX's anomalies of each split; num_findings in its metadata.
+        num_findings: how much was found, for a `dsl.If`.
     """
 
 def dataset_report(
@@ -420,7 +424,8 @@ def text_example_gen(
         tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
             makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
             differ.
-        group_by: a column, such as a patient's id: rows with equal values go to the same split.
+        group_by: a column, such as an author's id: rows with equal values go to the same split;
+            or `near_duplicates`: rows whose texts are of the same words but few do.
         stratify: splits made by a hash keep the share of each class, to within one example.
         seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
         target_shard_bytes: target size of a shard in bytes. At least 1.

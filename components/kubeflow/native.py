@@ -296,6 +296,7 @@ def schema_export(
 def dataset_audit(
     examples: dsl.Input[dsl.Dataset],
     anomalies: dsl.Output[dsl.Artifact],
+    num_findings: dsl.OutputPath(int),  # type: ignore[valid-type]
     against: dsl.Input[dsl.Dataset] = None,
 ):
     """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
@@ -306,6 +307,7 @@ def dataset_audit(
 
     Returns:
         anomalies: findings.json, and TFX's anomalies of each split; num_findings in its metadata.
+        num_findings: how much was found, for a `dsl.If`.
     """
 
 

@@ -237,6 +237,8 @@ def _dataset_audit(step: ExecutorInput) -> dict[str, JsonObject]:
     artifact = standard_artifacts.ExampleAnomalies()
     artifact.uri = step.outputs["anomalies"].path
     Executor().Do(inputs, {"anomalies": [artifact]}, properties)
+    found = artifact.get_int_custom_property("num_findings")
+    step.write_parameter("num_findings", str(found))
     return {"anomalies": _metadata(artifact)}
 
 
@@ -369,12 +371,18 @@ def _artifact_at(kind: "type[Artifact]", uri: str) -> "Artifact":
 
 def _metadata(artifact: "Artifact") -> JsonObject:
     """The properties of a TFX artifact, TFX's own and the executor's."""
+    from google.protobuf import json_format
+
     held = artifact.mlmd_artifact
-    return {
+    found = {
         name: getattr(value, value.WhichOneof("value"))
         for properties in (held.properties, held.custom_properties)
         for name, value in properties.items()
         if value.WhichOneof("value")
+    }
+    return {
+        name: json_format.MessageToDict(value) if hasattr(value, "DESCRIPTOR") else value
+        for name, value in found.items()
     }
 
 

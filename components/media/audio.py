@@ -23,7 +23,7 @@ from components.media.ogg_pages import check_pages
 from components.media.options import LARGEST_RATE, AudioOptions
 from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE
 
-__all__ = ["StoredAudio", "store_audio"]
+__all__ = ["StoredAudio", "read_beginning", "store_audio"]
 
 _EXTENSIONS = {known.name: known.extensions for known in FORMATS if known.kind == "audio"}
 _MOST_BYTES = 1 << 30  # of samples: an Example, being one protocol buffer, ends at 2 GiB
@@ -96,6 +96,29 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
     return StoredAudio(
         _wav(samples, sample_rate), sample_rate, len(samples), samples.shape[1], conversions
     )
+
+
+def read_beginning(data: bytes, seconds: int) -> tuple[npt.NDArray[np.float32], int]:
+    """The first seconds of a sound, `(frames, channels) float32` in [-1, 1], and its rate in Hz.
+
+    Args:
+        data: a whole file.
+        seconds: that are decoded at the most.
+
+    Raises:
+        RejectedInputError: NOT_AUDIO, UNSUPPORTED_FORMAT, TRUNCATED_AUDIO or DAMAGED_AUDIO.
+    """
+    import soundfile
+
+    if _kind(data) == "MP3":
+        data, _ = count_frames(data)
+    try:
+        with soundfile.SoundFile(io.BytesIO(data)) as file:
+            file.seekable = lambda: False  # as in `_decode`
+            samples = file.read(seconds * file.samplerate, "float32", always_2d=True)
+            return samples, file.samplerate
+    except (soundfile.LibsndfileError, RuntimeError) as error:
+        raise RejectedInputError("DAMAGED_AUDIO", f"cannot be decoded: {_reason(error)}") from error
 
 
 def _plain_wav(data: bytes) -> StoredAudio | None:

@@ -7,7 +7,7 @@ import codecs
 import dataclasses
 from typing import Any
 
-from components.example_gen.settings import LISTS, MEDIA, ExampleGenSettings
+from components.example_gen.settings import LISTS, MEDIA, ExampleGenSettings, column_name
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import number, one_of, setting, settings_of
 
@@ -59,6 +59,12 @@ class TextSettings(ExampleGenSettings):
         "delimiter of a table, one character. Default: a comma, or a tab for `tsv`.",
     )
     encoding: str = setting("utf-8", _encoding, "encoding of the files, as Python names it.")
+    group_by: str | None = setting(
+        None,
+        column_name,
+        "a column, such as an author's id: rows with equal values go to the same split; or "
+        "`near_duplicates`: rows whose texts are of the same words but few do.",
+    )
     lowercase: bool = setting(False, one_of(False, True), "convert texts to lower case.")
     normalize: str | None = setting(
         None,

@@ -28,7 +28,6 @@ THROUGH = {
     # The two ends of a pipe.
     "tests/components/common/test_worker_pool.py": ["components/common/worker_process.py"],
     "tests/components/image_example_gen/test_component.py": [
-        "components/dataset_audit/component.py",
         "components/dataset_report/component.py",
         "components/example_gen/component.py",
         "components/schema_export/component.py",

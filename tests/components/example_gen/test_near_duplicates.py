@@ -1,6 +1,8 @@
-"""Copies of images share a split, whatever they are called."""
+"""Copies of images, texts and sounds share a split, whatever they are called."""
 
 import collections
+import csv
+import itertools
 import json
 import random
 from pathlib import Path
@@ -8,10 +10,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.example_gen.near_duplicates import find_near_duplicates
+from components.common.listing import Blob, BlobColumn, Entry, Listing
+from components.example_gen.near_duplicates import find_near_duplicates, find_similar_texts
+from tests.components.audio_example_gen import audio_runs
 from tests.components.example_gen.listings import listing, plan
 from tests.components.image_example_gen import image_runs
+from tests.trainer_utils.auditing import sounds
 from tests.trainer_utils.auditing.pictures import copies_of, cut_tiles, jpeg
+from tests.trainer_utils.auditing.prose import altered, paragraphs
 from trainer_utils.format import ConfigError
 
 
@@ -51,8 +57,6 @@ def _converted(base: Path, uri: Path) -> dict:
 
 
 def test_groups_do_not_depend_on_the_order_of_the_listing(tmp_path):
-    from components.common.listing import Blob, BlobColumn, Entry, Listing
-
     tiles = cut_tiles(213)[:3]
     noise = np.random.default_rng(1)
     entries = []
@@ -70,3 +74,97 @@ def test_groups_do_not_depend_on_the_order_of_the_listing(tmp_path):
 def test_inputs_without_images_have_no_copies():
     with pytest.raises(ConfigError, match="group_by: expected one of filename"):
         plan(listing(["a", "b"]), group_by="near_duplicates")
+
+
+@pytest.fixture(scope="module")
+def texts() -> tuple[list[str], list[int]]:
+    """Two hundred texts and two copies of each, in any order; and whose each is."""
+    rng = random.Random(0)
+    rows = [
+        (text, owner)
+        for owner, own in enumerate(paragraphs(200))
+        for text in (own, altered(own, 0.05, rng), own.upper())
+    ]
+    rng.shuffle(rows)
+    return [text for text, _ in rows], [owner for _, owner in rows]
+
+
+@pytest.fixture(scope="module")
+def tables(texts, tmp_path_factory) -> Path:
+    """Their rows in two files."""
+    base = tmp_path_factory.mktemp("texts") / "in"
+    base.mkdir()
+    for name, rows in (("a.csv", texts[0][:350]), ("b.csv", texts[0][350:])):
+        with (base / name).open("w", newline="") as stream:
+            csv.writer(stream).writerows([["said", "n"], *([text, 1] for text in rows)])
+    return base
+
+
+@pytest.mark.parametrize(
+    "runner", ["", "--runner=apache_beam.runners.portability.fn_api_runner.FnApiRunner"]
+)
+def test_similar_texts_share_a_split_on_any_runner(texts, tables, run_text, tmp_path, runner):
+    dataset = run_text(
+        tables,
+        tmp_path / "out",
+        columns={"said": "text"},
+        group_by="near_duplicates",
+        **({"beam_args": [runner]} if runner else {}),
+    )
+    split_of = dataset.split_of()
+    names = [f"a.csv:{n}" for n in range(1, 351)] + [f"b.csv:{n}" for n in range(1, 251)]
+    assert split_of.keys() == {*names}
+    splits_of = collections.defaultdict(set)
+    for name, owner in zip(names, texts[1], strict=True):
+        splits_of[owner].add(split_of[name])
+    assert sum(len(splits) > 1 for splits in splits_of.values()) <= 2
+    counts = collections.Counter(split_of.values())
+    assert 300 < counts["train"] < 500
+    firsts = find_similar_texts(lambda _: texts[0], 1)
+    assert len({(firsts[n], split_of[name]) for n, name in enumerate(names)}) == len({*firsts})
+
+
+def test_groups_of_texts_do_not_depend_on_how_the_inputs_are_cut(texts):
+    whole = find_similar_texts(lambda _: texts[0], 1)
+    cuts = [0, 1, 1, 90, 400, 600]
+    parts = [texts[0][start:stop] for start, stop in itertools.pairwise(cuts)]
+    assert find_similar_texts(parts.__getitem__, len(parts)).tolist() == whole.tolist()
+    assert find_similar_texts(parts.__getitem__, 0).tolist() == []
+
+
+def test_rows_without_a_text_are_like_no_other(convert):
+    rows = "".join(f",{n}\n" for n in range(60))
+    splits = convert({"t.csv": f"text,n\nsome,0\n{rows}"}, group_by="near_duplicates").split_of()
+    assert {*splits.values()} == {"train", "eval"}
+
+
+def test_a_column_of_that_name_is_a_column(convert):
+    rows = "".join(f"t{n},g{n % 2}\n" for n in range(40))
+    dataset = convert({"t.csv": f"text,near_duplicates\n{rows}"}, group_by="near_duplicates")
+    splits = dataset.split_of()
+    assert len({splits[f"t.csv:{n}"] for n in range(1, 41, 2)}) == 1
+
+
+def test_a_table_without_texts_is_told_what_to_name(convert):
+    said = r"expected a column with the texts, of a, b, got .*columns=\{'<column>': 'text'\}"
+    with pytest.raises(ConfigError, match=said):
+        convert({"t.csv": "a,b\n1,2\n"}, group_by="near_duplicates")
+
+
+def test_copies_of_sounds_share_a_split(tmp_path):
+    noise, owners, files = np.random.default_rng(0), {}, {}
+    for owner in range(8):
+        sound = sounds.make_sound(owner, 1.0)
+        own = ("itself", sounds.encoded(sound, sounds.RATE))
+        for number, (_, data) in enumerate([own, *sounds.copies_of(sound, sounds.RATE, noise)]):
+            name = f"{'ab'[number % 2]}/{(number * 8 + owner) * 7919 % 1009}.wav"
+            files[name], owners[name] = data, owner
+    audio_runs.write_tree(tmp_path / "in", {**files, "a/silent.wav": audio_runs.sound(frames=0)})
+    audio_runs.convert(
+        tmp_path / "in", tmp_path / "out", group_by="near_duplicates", max_reject_fraction=0.1
+    )
+    found = audio_runs.by_name(tmp_path / "out")
+    assert found.keys() == owners.keys()
+    placed = {(owners[name], values["split"]) for name, values in found.items()}
+    assert len(placed) == 8
+    assert {split for _, split in placed} == {"train", "eval"}

@@ -28,7 +28,7 @@ from components.kubeflow import (
 )
 from components.kubeflow.input_state import fingerprint_inputs
 from components.kubeflow.run import main
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, Feature
 
 REPOSITORY = Path(__file__).parents[3]
 ALL = [
@@ -219,6 +219,46 @@ def test_what_reads_raw_data_is_cached_only_where_its_version_is_given(tmp_path)
         "shard-balancer": True,
         "text-example-gen": True,
     }
+
+
+def test_an_audit_gates_what_comes_after_it(tmp_path):
+    def gated():
+        examples = image_example_gen(input_base="/photos").outputs["examples"]
+        strict = dataset_audit(examples=examples, fail_on=["leakage"])
+        schema_export(examples=examples).after(strict)
+        lenient = dataset_audit(examples=examples)
+        with dsl.If(lenient.outputs["num_findings"] == 0):
+            shard_balancer(examples=examples)
+
+    root = pipeline_of(gated, tmp_path)["root"]["dag"]["tasks"]
+    assert root["schema-export"]["dependentTasks"] == ["dataset-audit", "image-example-gen"]
+    inputs = root["dataset-audit"]["inputs"]["parameters"]
+    assert inputs["fail_on"]["runtimeValue"]["constant"] == ["leakage"]
+    (name,) = (name for name in root if name.startswith("condition"))
+    assert root[name]["triggerPolicy"]["condition"] == (
+        "int(inputs.parameter_values['pipelinechannel--dataset-audit-2-num_findings']) == 0"
+    )
+
+
+def test_an_audit_says_how_much_it_found(tmp_path, write_dataset):
+    rows = {split: [[{"text": [b"one two three"]}]] for split in ("train", "eval")}
+    uri = write_dataset(tmp_path / "in", rows, {"text": Feature(type="string")})
+    number, anomalies = tmp_path / "number", str(tmp_path / "anomalies")
+    given = {
+        "inputs": {"artifacts": {"examples": {"artifacts": [{"uri": str(uri)}]}}},
+        "outputs": {
+            "artifacts": {"anomalies": {"artifacts": [{"uri": anomalies}]}},
+            "parameters": {"num_findings": {"outputFile": str(number)}},
+            "outputFile": str(tmp_path / "output.json"),
+        },
+    }
+    paths = ["--path", "inputs", "examples", str(uri), "--path", "outputs", "anomalies", anomalies]
+    assert main(["dataset_audit", "--executor-input", json.dumps(given), *paths]) == 0
+    assert number.read_text() == "1"
+    made = json.loads((tmp_path / "output.json").read_text())["artifacts"]["anomalies"]
+    metadata = made["artifacts"][0]["metadata"]
+    assert metadata["num_leakage"] == 1
+    assert metadata["blessed"] == {"train": 0, "eval": 0}
 
 
 def test_a_wrong_argument_is_refused_where_the_pipeline_is_written(tmp_path):

@@ -1,0 +1,303 @@
+"""What a text says, in some bytes a word: for finding texts of the same words but few.
+
+    with TextSketches() as sketches:
+        sketches.add(["The cat sat on the mat.", "…"])
+        sketches.keys.shape                    # (2, 36)
+        sketches.words[: sketches.ends[1]]     # hashes of the first one's six words
+
+A text is the set of its words and of its pairs of words, without case and punctuation; in scripts
+without spaces between words each letter is one. Of each set 128 values are kept for a moment: its
+members are shared out by a hash to 128 bins, and of each bin the least hash value counts; an empty
+bin takes that of another one. The share of equal values estimates how much of two sets is common
+(Jaccard's index). What stays are keys of four values each, by which similar texts are found; a bit
+of each value; and the words' hashes, by which they are compared.
+
+All is worked out for many texts at once, without a Python object for a word.
+
+Source: A. Broder, On the resemblance and containment of documents, 1997; P. Li, A. Owen and
+C.-H. Zhang, One permutation hashing, 2012; A. Shrivastava, Optimal densification for fast and
+accurate minwise hashing, 2017.
+"""
+
+import array
+import contextlib
+import functools
+import hashlib
+import re
+import tempfile
+import unicodedata
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+__all__ = [
+    "BANDS",
+    "SIGN_BITS",
+    "SketchedTexts",
+    "TextSketches",
+    "jaccard",
+    "sketch_texts",
+    "split_words",
+]
+
+BANDS, _ROWS = 32, 4
+SIGN_BITS = BANDS * _ROWS
+_BIN_BITS = 7
+_EMPTY = np.uint64((1 << 32) - 1)
+_MOST_CHARACTERS = 100_000  # of a text that are looked at, so that a book takes no longer
+_AT_ONCE = 1 << 18  # characters
+_MULTIPLIER = 0x9E3779B97F4A7C15
+_MIXER = np.uint64(0xBF58476D1CE4E5B9)
+_SPLITMIX = (np.uint64(_MULTIPLIER), np.uint64(30), np.uint64(27))
+_BETWEEN, _OF_A_WORD, _A_WORD = 0, 1, 2  # what a character is
+
+# Thai and Lao, Burmese, Khmer, Chinese and Japanese: no spaces between words.
+_UNSPACED = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u2e80-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+_WORD = re.compile(rf"[^\W{_UNSPACED}]+|(?=\w)[{_UNSPACED}]")
+
+Hashes = npt.NDArray[np.uint64]
+Words = npt.NDArray[np.uint32]
+Keys = npt.NDArray[np.uint32]
+Numbers = npt.NDArray[np.int64]
+
+
+class SketchedTexts:
+    """Some texts, as they are compared.
+
+    Args:
+        keys: `(texts, 36) uint32`: 32 keys, by which similar texts are found, and 128 bits.
+        words: `(words,) uint32`, the hashes of all texts' words in their order.
+        counts: `(texts,) int64`, how many each text has. Those of 0 are like no other.
+    """
+
+    def __init__(self, keys: Keys, words: Words, counts: Numbers) -> None:
+        self.keys, self.words, self.counts = keys, words, counts
+
+
+class TextSketches:
+    """Sketches of many texts, in temporary files: 144 bytes a text, and 4 a word."""
+
+    def __init__(self) -> None:
+        self._files = contextlib.ExitStack()
+        self._keys, self._words = (self._open() for _ in range(2))
+        self._ends = array.array("q", [0])
+
+    def _open(self) -> BinaryIO:
+        return self._files.enter_context(tempfile.TemporaryFile(prefix="tfx-shards-texts-"))
+
+    def __enter__(self) -> "TextSketches":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._files.close()
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    def add(self, texts: Sequence[str]) -> None:
+        """Takes in some texts, numbered on."""
+        for sketched in sketch_texts(texts):
+            self.append(sketched)
+
+    def append(self, sketched: SketchedTexts) -> None:
+        """The same of texts that were sketched."""
+        self._keys.write(sketched.keys.astype("<u4").tobytes())
+        self._words.write(sketched.words.astype("<u4").tobytes())
+        ends = self._ends[-1] + np.cumsum(sketched.counts)
+        self._ends.extend(ends.tolist())
+
+    @property
+    def keys(self) -> Keys:
+        """`(texts, 36) uint32`, mapped from the disk."""
+        self._keys.flush()
+        shape = (len(self), BANDS + SIGN_BITS // 32)
+        if not len(self):
+            return np.empty(shape, np.uint32)
+        return np.memmap(self._keys, "<u4", "r", shape=shape)
+
+    @property
+    def words(self) -> Words:
+        """Of all texts, mapped from the disk."""
+        self._words.flush()
+        if not self._ends[-1]:
+            return np.empty(0, np.uint32)
+        return np.memmap(self._words, "<u4", "r", shape=(self._ends[-1],))
+
+    @property
+    def ends(self) -> Numbers:
+        """`(texts + 1,) int64`: where each text's words begin, and where the last one's end."""
+        return np.array(self._ends, np.int64)
+
+
+def split_words(text: str) -> list[str]:
+    """The words of a text, without case and in one form of Unicode."""
+    return _WORD.findall(_folded(text))
+
+
+def _folded(text: str) -> str:
+    return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
+
+
+def sketch_texts(texts: Sequence[str]) -> Iterator[SketchedTexts]:
+    """The sketches of some texts, those of a few hundred at a time."""
+    folded: list[str] = []
+    size = 0
+    for text in texts:
+        folded.append(_folded(text[:_MOST_CHARACTERS])[:_MOST_CHARACTERS])
+        size += len(folded[-1]) + 1
+        if size >= _AT_ONCE:
+            yield _sketch(folded)
+            folded, size = [], 0
+    if folded:
+        yield _sketch(folded)
+
+
+def _sketch(folded: Sequence[str]) -> SketchedTexts:
+    joined = "\n".join(folded) + "\n"
+    ends_of_texts = np.cumsum([len(text) + 1 for text in folded])
+    words, ends_of_words = _hash_words(joined)
+    counts = np.diff(np.searchsorted(ends_of_words, ends_of_texts), prepend=0)
+    values = _least_values(words, np.repeat(np.arange(len(folded)), counts), len(folded))
+    return SketchedTexts(_keys(values), words.astype(np.uint32), counts)
+
+
+def _hash_words(joined: str) -> tuple[Hashes, Numbers]:
+    """The 32-bit hash of each word, and where it ends."""
+    if joined.isascii():
+        characters = np.frombuffer(joined.encode("ascii"), np.uint8)
+        kinds, values = _kinds(128)[characters], _letter_values(128)[characters]
+    else:
+        encoded = joined.encode("utf-32-le", "surrogatepass")
+        characters = np.frombuffer(encoded, "<u4").astype(np.uint32)
+        kinds = _kinds(0x110000)[characters]
+        values = _mix(characters.astype(np.uint64))
+    before = np.concatenate([[_BETWEEN], kinds[:-1]])
+    after = np.concatenate([kinds[1:], [_BETWEEN]])
+    alone, joins = kinds == _A_WORD, kinds == _OF_A_WORD
+    starts = np.flatnonzero(alone | joins & (before != _OF_A_WORD))
+    stops = np.flatnonzero(alone | joins & (after != _OF_A_WORD)) + 1
+    # A word is a polynomial of its letters, which is a difference of sums up to its ends.
+    powers, inverses = _powers(1 << max(16, len(joined).bit_length()))
+    sums = np.cumsum(values * powers[: len(values)])
+    before_words = np.where(starts > 0, sums[starts - 1], np.uint64(0))
+    polynomials = (sums[stops - 1] - before_words) * inverses[starts]
+    return _mix(polynomials) >> np.uint64(32), stops
+
+
+@functools.cache
+def _kinds(count: int) -> npt.NDArray[np.uint8]:
+    """What each of the first characters of Unicode is."""
+    kinds = np.zeros(count, np.uint8)
+    for match in re.finditer(r"\w", "".join(map(chr, range(count)))):
+        kinds[match.start()] = _OF_A_WORD
+    for first, last in re.findall("(.)-(.)", _UNSPACED):
+        letters = kinds[ord(first) : ord(last) + 1]
+        letters[letters == _OF_A_WORD] = _A_WORD
+    return kinds
+
+
+@functools.cache
+def _letter_values(count: int) -> Hashes:
+    return _mix(np.arange(count, dtype=np.uint64))
+
+
+@functools.cache
+def _powers(count: int) -> tuple[Hashes, Hashes]:
+    """The powers of an odd number modulo 2**64, and of its inverse."""
+    factors = _MULTIPLIER, pow(_MULTIPLIER, -1, 1 << 64)
+    powers, inverses = (np.full(count, factor, np.uint64) for factor in factors)
+    powers[0] = inverses[0] = 1
+    return np.multiply.accumulate(powers), np.multiply.accumulate(inverses)
+
+
+def _mix(values: Hashes) -> Hashes:
+    """Hashes of numbers (the finaliser of SplitMix64)."""
+    golden, first, second = _SPLITMIX
+    mixed = (values + golden) * golden
+    mixed ^= mixed >> first
+    mixed *= _MIXER
+    mixed ^= mixed >> second
+    mixed *= golden
+    mixed ^= mixed >> first
+    return mixed
+
+
+def _members(words: Hashes, together: npt.NDArray[np.bool_]) -> tuple[Hashes, Hashes]:
+    """Hashes of words, and of those pairs of neighbours that are of one text."""
+    pairs = (words[:-1] * np.uint64(_MULTIPLIER) + words[1:] + np.uint64(1 << 40))[together]
+    return _mix(words), _mix(pairs)
+
+
+def _least_values(words: Hashes, owners: Numbers, count: int) -> Hashes:
+    """`(texts, 128)`, the least value of each bin; that of another one where it is empty."""
+    together = owners[:-1] == owners[1:]
+    members = np.concatenate(_members(words, together))
+    owners = np.concatenate([owners, owners[1:][together]])
+    places = owners << _BIN_BITS | (members >> np.uint64(64 - _BIN_BITS)).astype(np.int64)
+    values = np.minimum(members & _EMPTY, _EMPTY - np.uint64(1))
+    least = np.full(count << _BIN_BITS, _EMPTY)
+    while len(places):  # of several for one place the last is kept, and lower ones come again
+        least[places] = values
+        lower = values < least[places]
+        places, values = places[lower], values[lower]
+    least = least.reshape(count, SIGN_BITS)
+    _fill_empty(least)
+    return least
+
+
+def _fill_empty(least: Hashes) -> None:
+    """Gives each empty bin the value of the first one that is not, in an order of its own."""
+    found, filled = least.ravel().copy(), least.reshape(-1)
+    has_any = (least != _EMPTY).any(axis=1)
+    places = np.flatnonzero((least == _EMPTY) & has_any[:, np.newaxis])
+    for sources in _orders_of_bins():
+        if not len(places):
+            return
+        values = found[places & -SIGN_BITS | sources[places & SIGN_BITS - 1]]
+        filled[places] = values
+        places = places[values == _EMPTY]
+
+
+@functools.cache
+def _orders_of_bins() -> Numbers:
+    """`(128, 128)`: which bin each bin asks first, and so on."""
+    orders = []
+    for number in range(SIGN_BITS):
+        noise = hashlib.shake_128(f"tfx-shards texts {number}".encode()).digest(8 * SIGN_BITS)
+        orders.append(np.argsort(np.frombuffer(noise, "<u8"), kind="stable"))
+    return np.stack(orders, axis=1)
+
+
+def _keys(values: Hashes) -> Keys:
+    bands = values.reshape(-1, BANDS, _ROWS)
+    mixed = np.arange(BANDS, dtype=np.uint64)
+    for row in range(_ROWS):
+        mixed = _mix(mixed ^ bands[:, :, row])
+    bits = np.packbits((values & np.uint64(1)).astype(np.uint8), axis=1)
+    return np.concatenate([(mixed >> np.uint64(32)).astype(np.uint32), bits.view("<u4")], axis=1)
+
+
+def jaccard(words: Words, ends: Numbers, pairs: Numbers) -> npt.NDArray[np.float64]:
+    """Which part of the words and pairs of words of two texts both have, `(pairs,)`.
+
+    Args:
+        words, ends: of all texts, as `TextSketches` has them.
+        pairs: `(pairs, 2)`, numbers of texts that have words; at most 2**20.
+    """
+    counts = ends[pairs + 1] - ends[pairs]
+    starts = np.cumsum(counts) - counts.ravel()
+    places = np.arange(counts.sum()) + np.repeat(ends[pairs].ravel() - starts, counts.ravel())
+    owners = np.repeat(np.arange(pairs.size), counts.ravel())
+    together = owners[:-1] == owners[1:]
+    members = np.concatenate(_members(words[places].astype(np.uint64), together))
+    owners = np.concatenate([owners, owners[1:][together]]).astype(np.uint64)
+    # A pair's number, 43 bits of the member, and the side, so that what both have lies together.
+    keys = owners >> np.uint64(1) << np.uint64(44) | members >> np.uint64(21) << np.uint64(1)
+    keys = np.unique(keys | owners & np.uint64(1))
+    of_pairs = (keys >> np.uint64(44)).astype(np.int64)
+    is_common = keys[1:] >> np.uint64(1) == keys[:-1] >> np.uint64(1)
+    sizes = np.bincount(of_pairs, minlength=len(pairs))
+    common = np.bincount(of_pairs[1:][is_common], minlength=len(pairs))
+    return np.asarray(common / (sizes - common))
