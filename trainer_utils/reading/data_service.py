@@ -4,11 +4,12 @@ batches = read_by_data_service(ranges, batch, options, window_records=2560)
 
 The service hands shards to its workers as they ask for them: every record comes once an epoch,
 but in no fixed order, so that there is no going on from a step, and each worker's last batch may
-not be full.
+not be full. Where a worker is lost, the service ends the epoch without an error and without what
+that worker had: the records are counted here, and an epoch that lacks some ends with an error.
 """
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
@@ -55,9 +56,56 @@ def read_by_data_service(
             service=options.data_service,
         )
     )
+    hooks = (options.pre_batching_callback, options.post_batching_callback)
+    if not options.drop_remainder and hooks == (None, None):
+        expected = sum(part.take for part in ranges)
+        batches = _check_records(batches, expected, are_batched=options.batch_size is not None)
     if options.repeat is False:
         return batches
     return batches.repeat(None if options.repeat is True else options.repeat)
+
+
+def _check_records(
+    batches: tf.data.Dataset, expected: int, *, are_batched: bool
+) -> tf.data.Dataset:
+    """The same, with an error after the last batch where they are not of so many records.
+
+    Each iteration has a number of its own, under which its records are counted.
+    """
+    iterations = tf.Variable(0, dtype=tf.int64, trainable=False)
+    records = tf.lookup.experimental.MutableHashTable(tf.int64, tf.int64, -1)
+
+    def begin(_: tf.Tensor) -> tf.Tensor:
+        return iterations.assign_add(1)
+
+    def iterate(number: tf.Tensor) -> tf.data.Dataset:
+        def count(before: tf.Tensor, *batch: Any) -> tuple[tf.Tensor, Any]:
+            element = batch[0] if len(batch) == 1 else batch
+            now = before + (_rows(element) if are_batched else 1)
+            with tf.control_dependencies([records.insert(number, now)]):
+                return tf.identity(now), element
+
+        def check(_: tf.Tensor) -> tf.data.Dataset:
+            found = tf.maximum(records.lookup(number), 0)
+            said = ["data_service: a worker was lost, and the epoch ended after", found, "of"]
+            whole = tf.debugging.Assert(
+                found == expected, [*said, expected, "records. Run it again"]
+            )
+            with tf.control_dependencies([whole, records.remove(number[tf.newaxis])]):
+                return batches.take(tf.constant(0, tf.int64))
+
+        counted = batches.scan(tf.constant(0, tf.int64), count)
+        return counted.concatenate(tf.data.Dataset.range(1).flat_map(check))
+
+    return tf.data.Dataset.range(1).map(begin).flat_map(iterate)
+
+
+def _rows(batch: Any) -> tf.Tensor:
+    first = tf.nest.flatten(batch)[0]
+    if isinstance(first, tf.RaggedTensor):
+        return first.nrows(out_type=tf.int64)
+    shape = first.dense_shape if isinstance(first, tf.SparseTensor) else tf.shape(first, tf.int64)
+    return shape[0]
 
 
 def _read(piece: Piece) -> tf.data.Dataset:

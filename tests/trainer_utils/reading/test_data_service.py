@@ -1,6 +1,7 @@
 """tf.data service: a real dispatcher and two worker processes."""
 
 import contextlib
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -13,31 +14,35 @@ from trainer_utils.format import Feature
 
 WORKER = """
 import sys, tensorflow as tf
-config = tf.data.experimental.service.WorkerConfig(dispatcher_address=sys.argv[1])
+config = tf.data.experimental.service.WorkerConfig(
+    dispatcher_address=sys.argv[1], port=int(sys.argv[2])
+)
 worker = tf.data.experimental.service.WorkerServer(config)
 print("ready", flush=True)
 sys.stdin.read()  # until the test ends
 """
 
 
-@pytest.fixture(scope="module")
-def service() -> Iterator[str]:
-    service = tf.data.experimental.service
-    dispatcher = service.DispatchServer()
-    address = dispatcher.target.split("://")[1]
-    with contextlib.ExitStack() as stack:
-        workers = []
-        for _ in range(2):
-            worker = subprocess.Popen(
-                [sys.executable, "-c", WORKER, address],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            )  # fmt: skip
-            stack.callback(worker.wait)
-            stack.callback(worker.kill)
-            workers.append(worker)
-        for worker in workers:
+@contextlib.contextmanager
+def worker_of(address: str, port: int = 0) -> Iterator[subprocess.Popen]:
+    """A worker of a dispatcher; port 0: any that is free."""
+    with subprocess.Popen(
+        [sys.executable, "-c", WORKER, address, str(port)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+    ) as worker:  # fmt: skip
+        try:
             assert worker.stdout is not None
             assert worker.stdout.readline() == "ready\n"
+            yield worker
+        finally:
+            worker.kill()
+
+
+@pytest.fixture(scope="module")
+def service() -> Iterator[str]:
+    dispatcher = tf.data.experimental.service.DispatchServer()
+    address = dispatcher.target.split("://")[1]
+    with worker_of(address), worker_of(address):
         yield dispatcher.target
 
 
@@ -76,3 +81,25 @@ def test_epochs_are_repeated_and_hooks_run(service, uri):
 def test_what_a_service_cannot_keep_is_refused(uri, setting, value):
     with pytest.raises(ConfigError, match=f"^{setting}: expected"):
         input_fn(uri, data_service="grpc://localhost:1", **{setting: value})
+
+
+@pytest.mark.slow
+def test_an_epoch_without_the_records_of_a_lost_worker_ends_with_an_error(tmp_path, write_dataset):
+    """The service itself ends it as if it were whole."""
+    shards = [[{"id": [n]} for n in range(start, start + 400)] for start in range(0, 4000, 400)]
+    uri = write_dataset(tmp_path, {"train": shards}, {"id": Feature(type="int")})
+    dispatcher = tf.data.experimental.service.DispatchServer()
+    address = dispatcher.target.split("://")[1]
+    with socket.socket() as free:
+        free.bind(("localhost", 0))
+        port = free.getsockname()[1]
+    dataset = input_fn(uri, features="id", batch_size=8, data_service=dispatcher.target)
+    with contextlib.ExitStack() as stack:
+        with worker_of(address, port):
+            batches = iter(dataset)
+            assert len(next(batches)) == 8
+        stack.enter_context(worker_of(address, port))
+        with pytest.raises(tf.errors.InvalidArgumentError, match="a worker was lost"):
+            list(batches)
+        again = [n for batch in dataset.as_numpy_iterator() for n in batch.tolist()]
+        assert sorted(again) == list(range(4000))
