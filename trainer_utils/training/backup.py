@@ -41,12 +41,14 @@ class Position:
         step: of that within its epoch.
         input_state: the token that the input goes on from.
         history: for each finished epoch, its number and its logs.
+        ledger: which records the run saw, as JSON; None: of a backup of an earlier version.
     """
 
     epoch: int
     step: int
     input_state: InputState
     history: Sequence[tuple[int, dict[str, float]]]
+    ledger: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """What the file holds of it."""
@@ -60,6 +62,7 @@ class Position:
             step=value["step"],
             input_state=InputState.from_json(value["input_state"]),
             history=[(epoch, logs) for epoch, logs in value["history"]],
+            ledger=value.get("ledger"),
         )
 
 

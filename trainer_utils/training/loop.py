@@ -17,6 +17,8 @@ import tensorflow as tf
 from trainer_utils.distribution import num_workers
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.settings import is_int
+from trainer_utils.order.ledger import InputLedger
+from trainer_utils.recording import InputRecorder
 from trainer_utils.training.backup import Position, TrainingBackup
 from trainer_utils.training.model_steps import ModelSteps, keras_of
 
@@ -61,7 +63,8 @@ def fit(
         callbacks: of the model's Keras, `trainer_utils.StepTimer` among them; run on every worker.
         backup_dir: a folder, local or of an object store, which all workers can reach. What is in
             it, variables of model, optimizer and metrics, the input's token and the history, is
-            gone on from; None: nothing is saved. The state of callbacks is not in it.
+            gone on from, and `tfx-shards ledger` tells from it the records of each step; None:
+            nothing is saved. The state of callbacks is not in it.
         backup_every: `"epoch"`, or a number of steps.
         verbose: as of `model.fit`; several workers: of the first one alone.
 
@@ -87,6 +90,7 @@ def fit(
     position = saved.position if saved is not None else None
     if position is not None and position.epoch < epochs:
         train = train.resumed_at(position.input_state)
+    recorder = _begin_recording(backup_dir, train, position) if backup_dir is not None else None
     source = _Source(train, strategy, steps_per_epoch)
     history, called = _make_callbacks(model, strategy, callbacks, epochs, source.steps, verbose)
 
@@ -107,12 +111,17 @@ def fit(
             history.on_epoch_end(epoch, logs)
 
     def save(epoch: int, step: int) -> None:
-        if backup is not None:
-            backup.save(
-                Position(epoch=epoch, step=step, input_state=source.state(), history=done),
-                steps.variables(),
-                writes=_is_first(strategy),
-            )
+        if backup is None or recorder is None:
+            return
+        recorder.save()
+        reached = Position(
+            epoch=epoch,
+            step=step,
+            input_state=source.state(),
+            history=done,
+            ledger=recorder.ledger.to_json(),
+        )
+        backup.save(reached, steps.variables(), writes=_is_first(strategy))
 
     done = list(position.history) if position is not None else []
     epoch_logs: dict[str, float] = done[-1][1] if done else {}
@@ -124,6 +133,8 @@ def fit(
         for step, batch in source.epoch(first_step):
             called.on_train_batch_begin(step)
             logs = train_step(batch)
+            if recorder is not None:
+                recorder.count_step()
             called.on_train_batch_end(step, logs)
             if isinstance(backup_every, int) and source.taken % backup_every == 0:
                 save(epoch, step + 1)
@@ -264,6 +275,15 @@ class _Source:
         """The token to go on from."""
         start, steps = self._dataset.input_start, self._dataset.input_steps
         return self._dataset.state(start.epoch * steps + start.step + self.taken)
+
+
+def _begin_recording(folder: str, train: Any, position: Position | None) -> InputRecorder:
+    """The ledger of a run, which goes on where the backup stops."""
+    recorder = InputRecorder(folder)
+    if position is not None and position.ledger is not None:
+        recorder.restore(InputLedger.from_json(position.ledger))
+    recorder.begin(train)
+    return recorder
 
 
 def _make_callbacks(

@@ -15,6 +15,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from pipelines.tools.ledger import RunLedger
 from tests.trainer_utils.processes import cluster_environments, run_all, run_until_killed
 from trainer_utils.format import Feature
 
@@ -162,6 +163,18 @@ def train_here(uri: str, folder: str, kill_at: str = "") -> dict[str, Any]:
     }
 
 
+def assert_ledger_is_exact(uri: str, folder: Path) -> None:
+    """Each step's records are those that an input of its own reads then."""
+    values = [row["x"] for row in (*rows(0, 30), *rows(30, 53))]
+    run = RunLedger(str(folder))
+    read = trainer_utils.input_fn(uri, "train", repeat=EPOCHS, **READ)
+    steps = [x.tolist() for x, _ in read.as_numpy_iterator()]
+    assert run.summary().steps == len(steps)
+    for step, expected in enumerate(steps):
+        seen = [values[row.record.number] for row in run.at_step(step).rows]
+        np.testing.assert_allclose(sorted(seen), sorted(expected), rtol=1e-6)
+
+
 # --- One worker ---
 
 
@@ -204,6 +217,7 @@ def test_a_killed_run_ends_with_the_losses_of_an_undisturbed_one(
     saved = {"1": 0, "8": 7, "20": 18}[kill_at]  # after every second step, and every epoch of 7
     assert report["steps"] == 7 * EPOCHS - saved
     assert {**report, "steps": 0} == {**undisturbed, "steps": 0}
+    assert_ledger_is_exact(vectors, tmp_path / "backup")
 
 
 # --- Two workers ---
@@ -227,6 +241,7 @@ def test_two_workers_have_the_losses_of_one_also_after_a_kill(vectors, tmp_path,
         assert report["evaluated"] == pytest.approx(one["evaluated"], rel=1e-4)
         for name, values in one["history"].items():
             assert report["history"][name] == pytest.approx(values, rel=1e-4), name
+    assert_ledger_is_exact(vectors, together / "backup")
 
 
 if __name__ == "__main__":
