@@ -139,7 +139,7 @@ def read_ledger(place: str) -> InputLedger:
     if not paths or not exists(paths[0]):
         raise DatasetError(
             f"{place!r}: expected {LEDGER_FILE}, which InputProgress(folder) writes with each "
-            "checkpoint, found none. Name the folder that it was given.",
+            "checkpoint, and fit with each backup, found none. Name the folder that these had.",
             path=place,
         )
     first, *others = [InputLedger.from_json(read_text(path), path=path) for path in paths]
