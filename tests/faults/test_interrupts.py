@@ -72,7 +72,7 @@ def check_quiet(found: Interrupted, *, in_terminal: bool, said: int = 0) -> None
 @pytest.mark.parametrize("name", ["verify", "audit"])
 def test_a_command_at_work_is_interrupted(place, dataset, name, in_terminal):
     before = names_in(place) | {"tmp"}
-    for _ in range(10):
+    for _ in range(50):
         found = interrupt(COMMANDS[name], place, at=has_open(dataset), in_terminal=in_terminal)
         if found.status != 0:  # else it was done before this process got a turn
             break
