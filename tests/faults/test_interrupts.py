@@ -2,6 +2,7 @@
 
 import io
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -62,7 +63,8 @@ def check_quiet(found: Interrupted, *, in_terminal: bool, said: int = 0) -> None
     """One line says that it was interrupted, after as many messages as were; no process is left."""
     assert found.status == 130, found
     assert found.left == (), found
-    lines = [line for line in found.err.replace("^C", "").splitlines() if line]
+    text = re.sub(r"\x1b\[[?0-9;]*[A-Za-z]|\^C", "", found.err)  # a terminal is drawn on
+    lines = [line for line in text.splitlines() if line]
     assert lines[-1] == "Error: interrupted", found.err
     assert "Traceback" not in found.err
     assert in_terminal or len(lines) <= said + 1, found.err  # a terminal has stdout as well
