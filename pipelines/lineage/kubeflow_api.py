@@ -6,8 +6,8 @@ api.links([artifact_id]), api.tasks(run_id), api.runs()
 
 Documents are as the API gives them. It is only read.
 
-Source: `backend/api/v2beta1/{artifact,filter}.proto` of Kubeflow Pipelines, and for the tasks of runs
-the models of its generated client and its frontend's mock server, as of 2026.
+Source: `backend/api/v2beta1/{artifact,filter}.proto` of Kubeflow Pipelines, and for the tasks of
+runs the models of its generated client and its frontend's mock server, as of 2026.
 """
 
 import contextlib
