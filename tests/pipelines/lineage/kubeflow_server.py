@@ -1,8 +1,8 @@
 """A server with the documents of Kubeflow Pipelines' API of runs, tasks and artifacts.
 
 It gives what it was filled with, in pages, and answers a wrong question as Kubeflow does. Fields
-are those of the published `backend/api/v2beta1/{artifact,run,pipeline}.proto` as of 2026: a
-document with another field is refused when the server is filled.
+are those of `backend/api/v2beta1/artifact.proto`, and for tasks those of the generated client, as
+of 2026: a document with another field is refused when the server is filled.
 """
 
 import json
