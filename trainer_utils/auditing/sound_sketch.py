@@ -12,17 +12,16 @@ Source: J. Haitsma and T. Kalker, A highly robust audio fingerprinting system, I
 keys are kept: A. Broder, On the resemblance and containment of documents, 1997.
 """
 
-import array
-import contextlib
 import dataclasses
 import functools
 import hashlib
 import math
-import tempfile
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from trainer_utils.auditing.sketch_files import SketchFiles
 
 __all__ = [
     "LEVELS_PER_DECIBEL",
@@ -67,56 +66,33 @@ class SoundSketch:
     places: npt.NDArray[np.int32]
 
 
-class SoundSketches:
+class SoundSketches(SketchFiles):
     """Sketches of many sounds, in temporary files."""
 
     def __init__(self) -> None:
-        self._files = contextlib.ExitStack()
-        self._levels, self._keys, self._places = (self._open() for _ in range(3))
-        self._ends = array.array("q", [0])
-
-    def _open(self) -> BinaryIO:
-        return self._files.enter_context(tempfile.TemporaryFile(prefix="tfx-shards-sounds-"))
-
-    def __enter__(self) -> "SoundSketches":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
+        super().__init__("sounds", num_files=3)
 
     def add(self, sketch: SoundSketch) -> None:
         """Takes in one sound, numbered on."""
-        self._levels.write(sketch.levels.tobytes())
-        self._keys.write(sketch.keys.astype("<u4").tobytes())
-        self._places.write(sketch.places.astype("<i4").tobytes())
+        self._write(0, sketch.levels, "u1")
+        self._write(1, sketch.keys, "<u4")
+        self._write(2, sketch.places, "<i4")
         self._ends.append(self._ends[-1] + len(sketch.levels))
 
     @property
     def levels(self) -> Levels:
         """`(frames, 16)` of all sounds, mapped from the disk."""
-        return self._mapped(self._levels, "u1", (self._ends[-1], SOUND_BANDS))
+        return self._mapped(0, "u1", self._ends[-1], SOUND_BANDS)
 
     @property
     def keys(self) -> npt.NDArray[np.uint32]:
         """`(sounds, 72)`."""
-        return self._mapped(self._keys, "<u4", (len(self), SOUND_KEYS))
+        return self._mapped(1, "<u4", len(self), SOUND_KEYS)
 
     @property
     def places(self) -> npt.NDArray[np.int32]:
         """`(sounds, 72)`."""
-        return self._mapped(self._places, "<i4", (len(self), SOUND_KEYS))
-
-    @property
-    def ends(self) -> npt.NDArray[np.int64]:
-        """`(sounds + 1,)`: where each sound's frames begin, and where the last one's end."""
-        return np.array(self._ends, np.int64)
-
-    def _mapped(self, stream: BinaryIO, dtype: str, shape: tuple[int, int]) -> npt.NDArray[Any]:
-        stream.flush()
-        return np.memmap(stream, dtype, "r", shape=shape) if shape[0] else np.empty(shape, dtype)
+        return self._mapped(2, "<i4", len(self), SOUND_KEYS)
 
 
 def sketch_sound(samples: npt.NDArray[Any], rate: int) -> SoundSketch | None:

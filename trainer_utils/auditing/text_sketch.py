@@ -19,18 +19,16 @@ C.-H. Zhang, One permutation hashing, 2012; A. Shrivastava, Optimal densificatio
 accurate minwise hashing, 2017.
 """
 
-import array
-import contextlib
 import functools
 import hashlib
 import re
-import tempfile
 import unicodedata
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
+
+from trainer_utils.auditing.sketch_files import SketchFiles
 
 __all__ = [
     "BANDS",
@@ -76,25 +74,11 @@ class SketchedTexts:
         self.keys, self.words, self.counts = keys, words, counts
 
 
-class TextSketches:
+class TextSketches(SketchFiles):
     """Sketches of many texts, in temporary files: 144 bytes a text, and 4 a word."""
 
     def __init__(self) -> None:
-        self._files = contextlib.ExitStack()
-        self._keys, self._words = (self._open() for _ in range(2))
-        self._ends = array.array("q", [0])
-
-    def _open(self) -> BinaryIO:
-        return self._files.enter_context(tempfile.TemporaryFile(prefix="tfx-shards-texts-"))
-
-    def __enter__(self) -> "TextSketches":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._files.close()
-
-    def __len__(self) -> int:
-        return len(self._ends) - 1
+        super().__init__("texts", num_files=2)
 
     def add(self, texts: Sequence[str]) -> None:
         """Takes in some texts, numbered on."""
@@ -103,32 +87,20 @@ class TextSketches:
 
     def append(self, sketched: SketchedTexts) -> None:
         """The same of texts that were sketched."""
-        self._keys.write(sketched.keys.astype("<u4").tobytes())
-        self._words.write(sketched.words.astype("<u4").tobytes())
+        self._write(0, sketched.keys, "<u4")
+        self._write(1, sketched.words, "<u4")
         ends = self._ends[-1] + np.cumsum(sketched.counts)
         self._ends.extend(ends.tolist())
 
     @property
     def keys(self) -> Keys:
         """`(texts, 36) uint32`, mapped from the disk."""
-        self._keys.flush()
-        shape = (len(self), BANDS + SIGN_BITS // 32)
-        if not len(self):
-            return np.empty(shape, np.uint32)
-        return np.memmap(self._keys, "<u4", "r", shape=shape)
+        return self._mapped(0, "<u4", len(self), BANDS + SIGN_BITS // 32)
 
     @property
     def words(self) -> Words:
         """Of all texts, mapped from the disk."""
-        self._words.flush()
-        if not self._ends[-1]:
-            return np.empty(0, np.uint32)
-        return np.memmap(self._words, "<u4", "r", shape=(self._ends[-1],))
-
-    @property
-    def ends(self) -> Numbers:
-        """`(texts + 1,) int64`: where each text's words begin, and where the last one's end."""
-        return np.array(self._ends, np.int64)
+        return self._mapped(1, "<u4", self._ends[-1])
 
 
 def split_words(text: str) -> list[str]:
