@@ -32,7 +32,7 @@ from trainer_utils.storage import (
     write_atomically,
 )
 
-__all__ = ["LEDGER_FILE", "InputRecorder", "read_ledger"]
+__all__ = ["LEDGER_FILE", "InputRecorder", "is_ledger_file", "read_ledger"]
 
 LEDGER_FILE = "input_ledger.json"
 """Of the first worker; those of others have their number: `input_ledger-3.json`."""
@@ -122,6 +122,11 @@ class InputRecorder:
         return join(self._folder, f"{stem}-{self._worker}{suffix}" if self._worker else LEDGER_FILE)
 
 
+def is_ledger_file(name: str) -> bool:
+    """Whether a file's name is that of a worker's ledger."""
+    return _LEDGER_FILES.fullmatch(name) is not None
+
+
 def read_ledger(place: str) -> InputLedger:
     """What a run left.
 
@@ -134,7 +139,7 @@ def read_ledger(place: str) -> InputLedger:
     """
     paths = [place]
     if is_folder(place):
-        names = sorted(name for name in list_names(place) if _LEDGER_FILES.fullmatch(name))
+        names = sorted(name for name in list_names(place) if is_ledger_file(name))
         paths = [join(place, name) for name in sorted(names, key=lambda n: n != LEDGER_FILE)]
     if not paths or not exists(paths[0]):
         raise DatasetError(

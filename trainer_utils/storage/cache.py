@@ -33,7 +33,7 @@ from trainer_utils.storage.files import (
 )
 from trainer_utils.storage.registry import file_system_of
 
-__all__ = ["MEMORY", "WholeCopies", "cache_folder", "copy_to_memory"]
+__all__ = ["MEMORY", "WholeCopies", "cache_folder", "copy_to_memory", "default_cache_dir"]
 
 MEMORY = "ram://tfx-shards"
 """TensorFlow's file system in memory, of this process; who reads with TensorFlow registers it."""
@@ -57,8 +57,12 @@ def cache_folder(cache: str | None, cache_dir: str | None, most_bytes: int | Non
     """
     if cache_dir is None and cache not in (None, "disk"):
         cache_dir = cache
-    own = os.path.join(tempfile.gettempdir(), f"tfx-shards-{os.getuid()}")
-    return CacheFolder(cache_dir or own, most_bytes, is_private=cache_dir is None)
+    return CacheFolder(cache_dir or default_cache_dir(), most_bytes, is_private=cache_dir is None)
+
+
+def default_cache_dir() -> str:
+    """This user's own folder, where `cache_dir` names none."""
+    return os.path.join(tempfile.gettempdir(), f"tfx-shards-{os.getuid()}")
 
 
 class WholeCopies:

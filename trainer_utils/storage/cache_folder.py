@@ -27,15 +27,17 @@ from collections.abc import Callable, Iterator
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["CacheFolder", "own_folder"]
+__all__ = ["COPIES_FOLDER", "COPY_NAME", "OWN_FILES", "CacheFolder", "own_folder"]
 
 UseOf = Callable[[str], float | None]
 """The position that a copy is read at next; infinity: never; None: it is somebody else's."""
 
-_INNER = "shards"  # within the folder that the user names, which may hold other things
-_NAME = re.compile(r"[0-9a-f]{16}-[A-Za-z0-9_.-]+")
+COPIES_FOLDER = "shards"
+"""Within the folder that the user names, which may hold other things."""
+
+COPY_NAME = re.compile(r"[0-9a-f]{16}-[A-Za-z0-9_.-]+")
 _TEMPORARY = re.compile(r"[0-9a-f]{32}\.tmp")
-_LOCK, _LEDGER = "lock", "bytes"
+_LOCK, _LEDGER = OWN_FILES = "lock", "bytes"
 _BLOCK = 4096  # what a file takes at the least, and in multiples of
 _OWN_BYTES = 16 * _BLOCK  # of the lock, the ledger, and the folder itself
 _FREE_SHARE = 0.5  # of the disk, where no bound is set
@@ -57,7 +59,7 @@ class CacheFolder:
     """
 
     def __init__(self, folder: str, most_bytes: int | None, *, is_private: bool = False) -> None:
-        inner = os.path.join(own_folder(folder, is_shared=not is_private), _INNER)
+        inner = os.path.join(own_folder(folder, is_shared=not is_private), COPIES_FOLDER)
         self.path = own_folder(inner)
         self._mutex = threading.Lock()
         self._sizes: dict[str, int] = {}
@@ -256,7 +258,7 @@ class CacheFolder:
                 size = _rounded(entry.stat(follow_symlinks=False).st_size)
                 if _TEMPORARY.fullmatch(entry.name):
                     size -= _unlink_if_dead(entry.path, size)
-                elif _NAME.fullmatch(entry.name):
+                elif COPY_NAME.fullmatch(entry.name):
                     self._sizes[entry.name] = size
                 used += size
         self._scanned_at = time.monotonic()

@@ -40,15 +40,13 @@ from trainer_utils.storage import (
     read_range,
     read_text,
 )
+from trainer_utils.storage.cache_folder import COPIES_FOLDER, COPY_NAME, OWN_FILES
 
 __all__ = ["JOURNAL_FOLDER", "Below", "FileSearch", "is_page_or_findings", "survey_folder"]
 
 JOURNAL_FOLDER = ".tfx-shards-forget"
 """Where a run that takes records out keeps what it has found, until its certificate is written."""
 
-_CACHE = "shards"  # within the folder that `cache_dir` names; see `trainer_utils.storage`
-_CACHE_OWN = ("lock", "bytes")
-_COPY = re.compile(r"[0-9a-f]{16}-[A-Za-z0-9_.-]+")
 _WRITER_FOLDER = re.compile(r"\.[^/]{1,100}\.[0-9a-f]{32}")  # of a `DatasetWriter`, beside its uri
 _GZIP = b"\x1f\x8b"
 _BLOCK_BYTES = 8 << 20
@@ -105,7 +103,7 @@ def survey_folder(root: str) -> Below:
             lists.setdefault(uri, []).append(join(root, path))
         elif folder not in cached:
             below.others[join(root, path)] = size
-        elif _COPY.fullmatch(name):
+        elif COPY_NAME.fullmatch(name):
             below.caches.setdefault(_whole(root, folder), []).append(name)
     return below
 
@@ -154,9 +152,9 @@ def _cache_folders(files: Iterable[str]) -> set[str]:
     names: dict[str, set[str]] = {}
     for path in files:
         folder, _, name = path.rpartition("/")
-        if name in _CACHE_OWN and folder.rpartition("/")[2] == _CACHE:
+        if name in OWN_FILES and folder.rpartition("/")[2] == COPIES_FOLDER:
             names.setdefault(folder, set()).add(name)
-    return {folder for folder, found in names.items() if len(found) == len(_CACHE_OWN)}
+    return {folder for folder, found in names.items() if len(found) == len(OWN_FILES)}
 
 
 class FileSearch:

@@ -9,7 +9,6 @@ Names are looked for first, and then, by what these records hold, all else that 
 
 import dataclasses
 import os
-import tempfile
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from pipelines.tools.forget.files import Below, FileSearch, is_page_or_findings, survey_folder
@@ -19,7 +18,10 @@ from pipelines.tools.forget.wanted import Content, Names
 from trainer_utils.format import Manifest
 from trainer_utils.format.layouts import is_named_as_records
 from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.recording import is_ledger_file
 from trainer_utils.storage import display_path, join, list_names, read_text
+from trainer_utils.storage.cache import default_cache_dir
+from trainer_utils.storage.cache_folder import COPIES_FOLDER
 
 __all__ = ["Found", "FoundDataset", "search"]
 
@@ -142,8 +144,8 @@ def _survey(roots: Sequence[str], caches: Sequence[str]) -> Below:
         one = survey_folder(root)
         for field in dataclasses.fields(Below):
             getattr(below, field.name).update(getattr(one, field.name))
-    own = os.path.join(tempfile.gettempdir(), f"tfx-shards-{os.getuid()}")
-    for folder in (os.path.join(cache, "shards") for cache in [own, *caches]):
+    for cache in (default_cache_dir(), *caches):
+        folder = os.path.join(cache, COPIES_FOLDER)
         if os.path.isdir(folder):
             below.caches.setdefault(folder, list_names(folder))
     return below
@@ -216,7 +218,7 @@ def _search_other(
     path: str, names: Names, files: FileSearch, found: Found, with_content: bool
 ) -> None:
     folder, _, name = path.rpartition("/")
-    if name.startswith("input_ledger") and name.endswith(".json"):
+    if is_ledger_file(name):
         found.ledgers += [folder] if folder not in found.ledgers else []
     try:
         held = files.finds(path)
