@@ -52,7 +52,8 @@ docs: $(READY)  ## the site of docs/ into build/site; what leads nowhere is an e
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet
 
 test-faults: $(READY)  ## the long part: killed, starved, corrupted; TFX_SHARDS_SEED=1 repeats one, TFX_SHARDS_SHARE=0.1 does a tenth
-	@$(BIN)/python -m pytest $(PARALLEL) --dist=load -m faults tests/faults tests/trainer_utils $(ARGS)
+	@export TFX_SHARDS_PRISM=$${TFX_SHARDS_PRISM:-$(firstword $(wildcard $(CURDIR)/.prism/*/prism))}
+	$(BIN)/python -m pytest $(PARALLEL) --dist=load -m faults tests/faults tests/trainer_utils $(ARGS)
 
 settings: $(READY)  ## tables of the docs and type stubs, from the declarations of the settings
 	@$(BIN)/python scripts/write_settings.py
@@ -138,7 +139,7 @@ test-dask: $(READY)  ## the components on Dask, with workers that are processes;
 	echo "Building Beam's Prism, which takes a minute or two."
 	GOBIN=$$PWD/.prism/$* go install github.com/apache/beam/sdks/v2/go/cmd/prism@v$*
 
-test-image: $(READY)  ## the Dockerfile's steps, walked without docker in a root of debootstrap; as root; 4 GB, once
+test-image: $(READY)  ## the Dockerfile's steps, walked without docker in a root of debootstrap; as root; 11 GB, once
 	@TFX_SHARDS_IMAGE=1 $(BIN)/python -m pytest -m image $(ARGS)
 
 # Object stores for the tests, where there is Go to build them; else moto's server, which is S3 alone.

@@ -6,7 +6,7 @@ TFDS takes part where it is installed: `pip install 'tfx-shards[bench]'`. The lo
 check nothing; they are what the disk and TensorFlow's writer allow, in one process and in one a
 core. Ours is measured on all cores, as it runs by itself, and in one process.
 
-The claims: on two cores 25 times the stock pattern, 2 times TFDS, 1.7 times one process of ours,
+The goals: on two cores 25 times the stock pattern, 2 times TFDS, 1.7 times one process of ours,
 0.8 of the loops in as many processes. More cores are projected from both of ours.
 """
 

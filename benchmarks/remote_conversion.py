@@ -4,8 +4,9 @@
 
 A real S3 server on this machine (`make stores`), by itself and behind a proxy that adds 20 ms to
 each request. Both take their CPU time from the cores that convert, as a store elsewhere does not,
-so it is told beside each rate how much that was. The photos are `--distinct` different ones under
-`--count` names.
+so it is told beside each rate how much that was. With `--apart` all conversions, the local one
+too, have one core, and the servers have the others. The photos are `--distinct` different ones
+under `--count` names.
 """
 
 import argparse
@@ -90,6 +91,13 @@ def cpu_seconds_of(process_ids: list[int]) -> float:
     return ticks / os.sysconf("SC_CLK_TCK")
 
 
+def keep_to(cores: set[int], process_id: int | str = "self") -> None:
+    """Has all threads of a process, and those that they start, run on some cores alone."""
+    for task in Path(f"/proc/{process_id}/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):  # one that has ended
+            os.sched_setaffinity(int(task.name), cores)
+
+
 def children() -> list[int]:
     """The servers that this process has started."""
     tasks = Path("/proc/self/task").glob("*/children")
@@ -103,6 +111,7 @@ def main() -> None:
     parser.add_argument("--count", type=int, default=10_000)
     parser.add_argument("--distinct", type=int, default=500)
     parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--apart", action="store_true", help="a core of its own for the conversion")
     arguments = parser.parse_args()
     workdir, count = arguments.workdir.resolve(), arguments.count
     distinct = workdir / f"photos-{arguments.distinct}"
@@ -115,6 +124,11 @@ def main() -> None:
             servers = children()
             os.environ.update(store.environment)
             upload(photos, f"{store.base}/photos")
+            if arguments.apart:
+                first_core, *others = sorted(os.sched_getaffinity(0))
+                keep_to({first_core})
+                for process_id in servers:
+                    keep_to(set(others), process_id)
             spent: dict[str, float] = {}
 
             def noting(name: str, run: Callable[[Path], None]) -> Callable[[Path], None]:

@@ -17,7 +17,7 @@ from pipelines.tools import report
 from pipelines.tools.doctor.checks import Check, bad, ok
 from pipelines.tools.html import write_page
 from pipelines.tools.inspection import inspect_dataset
-from pipelines.tools.report.given_statistics import GivenStatistics
+from pipelines.tools.report.page import GivenStatistics
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import SCHEMA_FILE
 from trainer_utils.storage import join, read_text

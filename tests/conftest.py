@@ -1,8 +1,12 @@
 """What many tests share: small real photos, and datasets as Datum and as we write them."""
 
 import csv
+import gc
 import itertools
 import os
+import signal
+import threading
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +47,38 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("faults")]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item not in long]
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests stay to the end: searching for garbage need not go through them again."""
+    gc.collect()
+    gc.freeze()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("dist", "no") != "no":  # the process that hands out tests to others
+        config.pluginmanager.register(EndWhenSilent(), "end-when-silent")
+
+
+class EndWhenSilent:
+    """Ends a run of which nothing is heard: xdist may wait for a killed worker without end."""
+
+    SECONDS = 900
+
+    def __init__(self) -> None:
+        self._heard = time.monotonic()
+
+    def pytest_sessionstart(self) -> None:
+        threading.Thread(target=self._watch, name="end-when-silent", daemon=True).start()
+
+    def pytest_runtest_logreport(self) -> None:
+        self._heard = time.monotonic()
+
+    def _watch(self) -> None:
+        while time.monotonic() - self._heard < self.SECONDS:
+            time.sleep(min(10, self.SECONDS))
+        print(f"\nNo test has ended for {self.SECONDS} s: this run ends.", flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
 
 
 @pytest.fixture(scope="session")

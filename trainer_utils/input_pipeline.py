@@ -5,31 +5,33 @@ model.fit(train, epochs=3)
 """
 
 import functools
-import inspect
 import logging
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.dataset.location import Artifacts
+from trainer_utils.dataset.location import Artifacts, Place
+from trainer_utils.dataset.opening import open_dataset
 from trainer_utils.dataset.selection import (
     Source,
     digest_of,
-    earlier_digests,
-    mean_bytes,
     merged_features,
     open_sources,
+    source_of,
 )
-from trainer_utils.format import ConfigError, Feature
-from trainer_utils.options import InputOptions, choose_options
-from trainer_utils.order import InputOrder, InputState, mix_ranges
+from trainer_utils.format import ConfigError, DatasetError, Feature
+from trainer_utils.options import InputOptions, choose_options, shows_settings
+from trainer_utils.order import InputState
+from trainer_utils.planning import check_has_records, order_of
 from trainer_utils.reading.audio import check_batches
 from trainer_utils.reading.batching import callback_of
 from trainer_utils.reading.data_service import read_by_data_service
 from trainer_utils.reading.epoch_batches import EpochBatches
 from trainer_utils.reading.epochs import EpochCounter, EpochSequence, EpochStart
 from trainer_utils.reading.read_timer import add_read_timer
+from trainer_utils.reading.readers import WorkerReading, readers_of
+from trainer_utils.reading.remade import Remade, collect_remade, let_go_with
 from trainer_utils.reading.tuning import device_of, tf_options
 
 __all__ = ["InputPipeline", "input_fn"]
@@ -37,6 +39,7 @@ __all__ = ["InputPipeline", "input_fn"]
 _logger = logging.getLogger(__name__)
 
 
+@shows_settings
 def input_fn(
     artifact_uri: Artifacts,
     split: str | None = None,
@@ -81,16 +84,6 @@ def input_fn(
     return dataset
 
 
-def _full_signature() -> inspect.Signature:
-    """What help() and editors show: all settings by name."""
-    own = inspect.signature(input_fn)
-    settings = inspect.signature(InputOptions).parameters.values()
-    return own.replace(parameters=[*list(own.parameters.values())[:-1], *settings])
-
-
-vars(input_fn)["__signature__"] = _full_signature()
-
-
 class InputPipeline:
     """What one worker reads, how, and where it is.
 
@@ -121,15 +114,9 @@ class InputPipeline:
         self.sources = sources
         self._options = options
         self._is_shared = context is not None
-        self.order = InputOrder(
-            mix_ranges([source.ranges for source in sources], options.weights),
-            options,
-            num_workers=context.num_input_pipelines if context else 1,
-            num_replicas=context.num_replicas_in_sync if context else 1,
-            mean_record_bytes=mean_bytes(sources),
-            digest=digest_of(sources),
-            earlier_digests=earlier_digests(sources),
-        )
+        workers = context.num_input_pipelines if context else 1
+        replicas = context.num_replicas_in_sync if context else 1
+        self.order = order_of(sources, options, num_workers=workers, num_replicas=replicas)
         self.start = self.order.start
         layout = self.order.layout
         required = (options.label, options.sample_weight)
@@ -139,6 +126,8 @@ class InputPipeline:
         if options.batch_size is not None and layout.rows_per_replica > 1:
             check_batches(features, options.audio)
         self.worker = context.input_pipeline_id if context else 0
+        if self.worker == 0 or options.repeat is True:
+            check_has_records(sources, options)
         if self.worker == 0 and options.batch_size is not None and layout.empty_replicas:
             _logger.warning(
                 "remainder=None: the last batch of %d records leaves %d of %d replicas without "
@@ -147,11 +136,25 @@ class InputPipeline:
                 layout.empty_replicas,
                 layout.num_replicas,
             )
-        self.batches = EpochBatches(sources, features, options, self.order.strategy(self.worker))
         self.epoch_counter: EpochCounter | None = None
         # Our own functions are graphs as they stand; looking through them would take a second.
         build = self._read if options.data_service is None else self._read_by_data_service
-        self.dataset = tf.autograph.experimental.do_not_convert(build)()
+        with collect_remade() as made:
+            reading = Remade(
+                functools.partial(
+                    _read_again,
+                    [(_place_of(source), source.split) for source in sources],
+                    options.replace(pre_batching_callback=None, post_batching_callback=None),
+                    workers=workers,
+                    replicas=replicas,
+                    worker=self.worker,
+                    digest=digest_of(sources),
+                ),
+                WorkerReading(self.order.strategy(self.worker), readers_of(sources, options)),
+            )
+            self.batches = EpochBatches(sources, features, options, reading)
+            self.dataset = tf.autograph.experimental.do_not_convert(build)()
+        let_go_with(self, made)
         self.attach_to(self.dataset)
 
     @property
@@ -240,3 +243,34 @@ class InputPipeline:
                     "pre_batching_callback, or read them one by one, with batch_size=None.",
                     setting="image_size",
                 )
+
+
+def _place_of(source: Source) -> Place:
+    place = source.place
+    return place if isinstance(place, str) else tuple(place)
+
+
+def _read_again(
+    read: Sequence[tuple[Place, str]],
+    options: InputOptions,
+    *,
+    workers: int,
+    replicas: int,
+    worker: int,
+    digest: str,
+) -> WorkerReading:
+    """What a worker reads by, of places and slices, after it was let go.
+
+    Raises:
+        DatasetError: another dataset is there now.
+    """
+    sources = [source_of(open_dataset(place), split) for place, split in read]
+    if digest_of(sources) != digest:
+        raise DatasetError.at(
+            ", ".join(str(place) for place, _ in read),
+            expected="the dataset that the input was made for",
+            got="another",
+            advice="It was written anew: call input_fn again.",
+        )
+    order = order_of(sources, options, num_workers=workers, num_replicas=replicas)
+    return WorkerReading(order.strategy(worker), readers_of(sources, options))

@@ -7,9 +7,11 @@ evaluation = input_fn(uri, "eval", options=options, shuffle=False)
 
 import dataclasses
 import functools
+import inspect
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import canonical_split
@@ -28,9 +30,10 @@ from trainer_utils.reading.decoding import DecodeOptions
 from trainer_utils.replaced_settings import REPLACED_SETTINGS
 from trainer_utils.storage import is_remote
 
-__all__ = ["Callback", "InputOptions", "choose_options", "hook_of_split"]
+__all__ = ["Callback", "InputOptions", "choose_options", "hook_of_split", "shows_settings"]
 
 Callback = Callable[[dict[str, Any]], dict[str, Any]]
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 def _cache(name: str, value: Any) -> str:
@@ -182,6 +185,8 @@ class InputOptions(DecodeOptions, OrderOptions):
     def _check_data_service(self) -> None:
         if self.data_service is None:
             return
+        names_protocol = bool(re.fullmatch(r"[^:/]+://.+", self.data_service))
+        check_setting(self, "data_service", names_protocol, "an address such as grpc://host:5050")
         for name, rest in (
             ("remainder", None),
             ("weights", None),
@@ -222,3 +227,12 @@ def choose_options(
     known = [field.name for field in dataclasses.fields(InputOptions)]
     check_names(of, settings, known, alternatives=arguments, replaced=REPLACED_SETTINGS)
     return (options or InputOptions()).replace(**settings)
+
+
+def shows_settings(function: _Function) -> _Function:
+    """Lets help() and editors show all settings by name where a function takes `**settings`."""
+    own = inspect.signature(function)
+    settings = inspect.signature(InputOptions).parameters.values()
+    parameters = [*list(own.parameters.values())[:-1], *settings]
+    vars(function)["__signature__"] = own.replace(parameters=parameters)
+    return function

@@ -3,15 +3,27 @@
 print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 """
 
+import logging
+from collections.abc import Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Artifacts
-from trainer_utils.dataset.selection import digest_of, earlier_digests, open_sources
+from trainer_utils.dataset.selection import (
+    Source,
+    digest_of,
+    earlier_digests,
+    mean_bytes,
+    open_sources,
+)
+from trainer_utils.format import DatasetError
+from trainer_utils.format.printable import printable
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, plan_workers
 from trainer_utils.order.mixing import mix_ranges
 
-__all__ = ["plan"]
+__all__ = ["check_has_records", "order_of", "plan"]
+
+_logger = logging.getLogger(__name__)
 
 
 def plan(
@@ -42,12 +54,48 @@ def plan(
     own = ("split", "workers", "replicas", "options")
     chosen = choose_options(options, settings, of="plan", arguments=own)
     sources = open_sources(artifact_uri, split, apart=chosen.weights is not None)
-    order = InputOrder(
-        mix_ranges([source.ranges for source in sources], chosen.weights),
-        chosen,
-        num_workers=workers,
-        num_replicas=replicas or workers,
+    order = order_of(sources, chosen, num_workers=workers, num_replicas=replicas or workers)
+    return plan_workers(order)
+
+
+def order_of(
+    sources: Sequence[Source],
+    options: InputOptions,
+    *,
+    num_workers: int = 1,
+    num_replicas: int | None = None,
+) -> InputOrder:
+    """The order in which workers read the records of some sources.
+
+    Args:
+        sources: what is read.
+        options: how.
+        num_workers, num_replicas: as `InputOrder` takes them.
+
+    Raises:
+        ConfigError: as `InputOrder`.
+    """
+    return InputOrder(
+        mix_ranges([source.ranges for source in sources], options.weights),
+        options,
+        num_workers=num_workers,
+        num_replicas=num_replicas,
+        mean_record_bytes=mean_bytes(sources),
         digest=digest_of(sources),
         earlier_digests=earlier_digests(sources),
     )
-    return plan_workers(order)
+
+
+def check_has_records(sources: Sequence[Source], options: InputOptions) -> None:
+    """Tells of an input without records: a warning, since a split may be empty on purpose.
+
+    Raises:
+        DatasetError: it is to be repeated without end, and nothing would ever come of it.
+    """
+    if any(source.num_records for source in sources):
+        return
+    splits = ", ".join(dict.fromkeys(repr(source.split) for source in sources))
+    places = ", ".join(dict.fromkeys(str(source.place) for source in sources))
+    if options.repeat is True:
+        raise DatasetError(f"split {splits}: expected records to repeat, got none ({places})")
+    _logger.warning("split %s has no records: there are no batches (%s)", splits, printable(places))

@@ -3,7 +3,7 @@
 recorder = InputRecorder("checkpoints/")
 recorder.begin(train)
 for batch in train:
-    recorder.count_step()
+    recorder.count_steps()
 recorder.save()                         # checkpoints/input_ledger.json, of the first worker
 ledger = read_ledger("checkpoints/")    # of all workers
 """
@@ -103,9 +103,9 @@ class InputRecorder:
         self._start, self._steps = start, 0
         return start - lost * echoing
 
-    def count_step(self) -> None:
-        """Takes note that a batch was taken."""
-        self._steps += 1
+    def count_steps(self, count: int = 1) -> None:
+        """Takes note that so many batches were taken."""
+        self._steps += count
 
     def save(self) -> None:
         """Writes the ledger, where there is a folder for it."""
@@ -144,7 +144,8 @@ def read_ledger(place: str) -> InputLedger:
     if not paths or not exists(paths[0]):
         raise DatasetError(
             f"{place!r}: expected {LEDGER_FILE}, which InputProgress(folder) writes with each "
-            "checkpoint, and fit with each backup, found none. Name the folder that these had.",
+            "checkpoint, fit and InputBackup with each backup, found none. Name the folder that "
+            "these had.",
             path=place,
         )
     first, *others = [InputLedger.from_json(read_text(path), path=path) for path in paths]

@@ -29,11 +29,7 @@ STATE_FILE = "input_state.json"
 
 def load_state(folder: str) -> InputState | None:
     """The token that `InputBackup` saved in a folder; None where there is none yet."""
-    path = posixpath.join(folder, STATE_FILE)
-    if not tf.io.gfile.exists(path):
-        return None
-    with tf.io.gfile.GFile(path, "r") as stream:
-        return InputState.from_json(stream.read())
+    return _parse(_read(folder))[0]
 
 
 class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
@@ -43,11 +39,13 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
     With a number for that, make the dataset with `repeat=epochs` and give `fit` the
     `steps_per_epoch`: Keras then begins the broken epoch anew, while the input goes on within its
     own, and training ends with the last batch of the last one.
-    It also tells the dataset which epoch Keras begins, whatever iterators Keras made before.
+    It also tells the dataset which epoch Keras begins, whatever iterators Keras made before. And it
+    leaves the run's ledger in the folder, some hundred bytes from which `tfx-shards ledger` tells
+    the records of any step.
 
     Args:
         dataset: of `input_fn` or `distribute`.
-        backup_dir: the folder.
+        backup_dir: the folder, the same on all workers.
         save_freq: `"epoch"`, or a number of batches.
 
     Raises:
@@ -66,6 +64,11 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         self._step = start.epoch * dataset.input_steps + start.step  # of all epochs
         self._since_saved = 0
         self._last_batch = 0
+        self._recorder = InputRecorder(backup_dir)
+        saved, ledger = _parse(_read(backup_dir))
+        if saved is not None and ledger is not None and _place_of(saved) == _place_of(start):
+            self._recorder.restore(ledger)
+        self._is_begun = False
 
     def on_train_begin(self, logs: Mapping[str, object] | None = None) -> None:
         """Refuses what Keras would cut short.
@@ -79,17 +82,22 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
                 "in input_fn, since the input goes on within an epoch, got None",
                 setting="steps_per_epoch",
             )
+        self._is_begun = False
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, object] | None = None) -> None:
         """Tells the dataset its epoch."""
         if self._dataset.input_steps:
             self._dataset.input_epoch.assign(self._dataset.state(self._step).epoch)
+        if not self._is_begun:
+            self._recorder.begin(self._dataset)
+            self._is_begun = True
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, object] | None = None) -> None:
         """Counts, as `BackupAndRestore` does, and saves with it."""
         taken = batch + 1 if batch <= self._last_batch else batch - self._last_batch
         self._last_batch = batch
         self._step += taken
+        self._recorder.count_steps(taken)
         self._since_saved += taken
         if isinstance(self._save_freq, int) and self._since_saved >= self._save_freq:
             self._since_saved = 0
@@ -101,12 +109,17 @@ class InputBackup(tf.keras.callbacks.Callback):  # type: ignore[misc]
         if self._save_freq == "epoch":
             self._save()
 
+    def on_train_end(self, logs: Mapping[str, object] | None = None) -> None:
+        """Leaves the ledger of all steps, also where `BackupAndRestore` removed what it saved."""
+        if self._is_begun:
+            self._recorder.save()
+
     def _save(self) -> None:
-        token = self._dataset.state(self._step)
-        tf.io.gfile.makedirs(self._folder)
+        self._recorder.save()
+        text = _render(self._dataset.state(self._step), self._recorder.ledger)
         path = posixpath.join(self._folder, STATE_FILE)
         with tf.io.gfile.GFile(f"{path}.part", "w") as stream:
-            stream.write(token.to_json())
+            stream.write(text)
         tf.io.gfile.rename(f"{path}.part", path, overwrite=True)
 
 
@@ -148,7 +161,7 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         self.state = dataset.state(step)
         for element in dataset:
             step += 1
-            self._recorder.count_step()
+            self._recorder.count_steps()
             self.state = dataset.state(step)
             yield element
 
@@ -157,16 +170,43 @@ class InputProgress(tf.train.experimental.PythonState):  # type: ignore[misc]
         if self.state is None:
             return ""
         self._recorder.save()
-        return json.dumps({"state": self.state.to_json(), "ledger": self.ledger.to_json()})
+        return _render(self.state, self.ledger)
 
     def deserialize(self, value: str | bytes) -> None:
         """Takes what a checkpoint held."""
-        text = value.decode() if isinstance(value, bytes) else value
-        facts = json.loads(text) if text else {}
-        if "ledger" in facts:
-            self._recorder.restore(InputLedger.from_json(facts["ledger"]))
-            text = facts["state"]
-        self.state = InputState.from_json(text) if text else None
+        self.state, ledger = _parse(value.decode() if isinstance(value, bytes) else value)
+        if ledger is not None:
+            self._recorder.restore(ledger)
+
+
+def _read(folder: str) -> str:
+    """What `InputBackup` saved in a folder; nothing where it did not yet."""
+    path = posixpath.join(folder, STATE_FILE)
+    if not tf.io.gfile.exists(path):
+        return ""
+    with tf.io.gfile.GFile(path, "r") as stream:
+        return str(stream.read())
+
+
+def _render(state: InputState, ledger: InputLedger) -> str:
+    return json.dumps({"state": state.to_json(), "ledger": ledger.to_json()})
+
+
+def _parse(text: str) -> tuple[InputState | None, InputLedger | None]:
+    """What `_render` made; or, of an earlier version, the token alone; or nothing."""
+    if not text:
+        return None, None
+    try:
+        facts = json.loads(text)
+    except json.JSONDecodeError:
+        facts = None
+    if not isinstance(facts, dict) or "ledger" not in facts:
+        return InputState.from_json(text), None
+    return InputState.from_json(facts["state"]), InputLedger.from_json(facts["ledger"])
+
+
+def _place_of(state: InputState) -> tuple[int, int]:
+    return state.epoch, state.step
 
 
 def _check_counted(dataset: Any) -> None:

@@ -19,7 +19,16 @@ from trainer_utils.format.printable import printable
 if TYPE_CHECKING:  # rich takes 50 ms, which commands that print JSON do without
     from rich.table import Table
 
-__all__ = ["Part", "as_text", "human_bytes", "list_counts", "make_table", "print_parts", "quantity"]
+__all__ = [
+    "Part",
+    "Shown",
+    "as_text",
+    "human_bytes",
+    "list_counts",
+    "make_table",
+    "print_parts",
+    "quantity",
+]
 
 Part: TypeAlias = Union[str, "Table"]
 """A line, or a table."""
@@ -109,6 +118,17 @@ def _plain_table(table: Table) -> str:
     stream = io.StringIO()
     Console(file=stream, width=_UNBOUNDED, color_system=None).print(table)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
+
+
+class Shown:
+    """A result that people read: its text is what its parts are, as plain text."""
+
+    def parts(self) -> Sequence[Part]:
+        """What a person sees, as `print_parts` takes it."""
+        raise NotImplementedError
+
+    def __str__(self) -> str:
+        return as_text(self.parts())
 
 
 def print_parts(parts: Iterable[Part]) -> None:

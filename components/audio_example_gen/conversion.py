@@ -1,32 +1,23 @@
 """The steps of AudioExampleGen: what is its own of the conversion of files.
 
-conversion = make_conversion(exec_properties, InputSelection(base="clips/"), make_pipeline)
+conversion = AudioConversion.of(exec_properties, InputSelection(base="clips/"), make_pipeline)
 """
 
 from collections.abc import Iterable
 
 from components.audio_example_gen.settings import AudioSettings
-from components.common.settings import ExecProperties
-from components.example_gen.conversion import MakePipeline
 from components.example_gen.file_conversion import FileConversion
-from components.example_gen.inputs import InputSelection
 from components.example_gen.settings import LISTS
 from components.example_gen.simple_layouts import names_at_top
 
-__all__ = ["AudioConversion", "make_conversion"]
-
-
-def make_conversion(
-    properties: ExecProperties, selection: InputSelection, make_pipeline: MakePipeline | None
-) -> FileConversion:
-    """The steps for what the execution properties ask."""
-    return AudioConversion(AudioSettings.from_properties(properties), selection, make_pipeline)
+__all__ = ["AudioConversion"]
 
 
 class AudioConversion(FileConversion):
     """Sounds, and lists of them."""
 
     unit, media = "sounds", "audio"
+    settings_class = AudioSettings
 
     def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
         return (

@@ -1,6 +1,6 @@
 """The engine of all ExampleGens of files, for audio."""
 
-from components.audio_example_gen.conversion import make_conversion
+from components.audio_example_gen.conversion import AudioConversion
 from components.example_gen.executor import ExampleGenExecutor
 
 __all__ = ["Executor"]
@@ -10,4 +10,4 @@ class Executor(ExampleGenExecutor):
     """Executor of AudioExampleGen."""
 
     producer = "AudioExampleGen"
-    make_conversion = staticmethod(make_conversion)
+    conversion_class = AudioConversion

@@ -4,6 +4,7 @@ class Executor(LocalFirstBeamExecutor):
     def Do(self, input_dict, output_dict, exec_properties): …
 """
 
+import contextlib
 import copy
 from collections.abc import Sequence
 from types import TracebackType
@@ -18,7 +19,7 @@ from apache_beam.options.pipeline_options import (
 from tfx.dsl.components.base import base_beam_executor
 
 from components.common.side_by_side import InProcessPipeline
-from components.common.worker_pool import ALL
+from components.common.worker_pool import ALL, keep_processes
 
 __all__ = ["DASK_RUNNER", "IN_PROCESS_RUNNER", "LocalFirstBeamExecutor"]
 
@@ -56,6 +57,19 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         super().__init__(without)
         self._context, self._beam_pipeline_args = context, [*arguments]
 
+    def _keep_processes(self, module: str) -> contextlib.AbstractContextManager[None]:
+        """Has a run's processes of this machine stay, and one begin, where it may have any.
+
+        Args:
+            module: of `components`, where what they do comes from.
+        """
+        arguments = [str(argument) for argument in self._beam_pipeline_args or []]
+        options = PipelineOptions(arguments)
+        is_here = self._make_beam_pipeline_fn is None and _is_direct(options)
+        if is_here and _is_in_memory(options) and _most_processes(arguments) != 1:
+            return keep_processes(f"components.{module}")
+        return contextlib.nullcontext()
+
     def _make_beam_pipeline(self) -> beam.Pipeline:
         if self._make_beam_pipeline_fn is not None:
             return self._make_beam_pipeline_fn()
@@ -65,7 +79,8 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
             arguments.append("--no_save_main_session")
         if _is_direct(options):
             arguments.append(f"--runner={IN_PROCESS_RUNNER}")
-            return InProcessPipeline(arguments, processes=_most_processes(arguments))
+            if _is_in_memory(options):
+                return InProcessPipeline(arguments, processes=_most_processes(arguments))
         if _is_dask(options):
             if not any(argument.partition("=")[0] in _DASK_PARTITIONS for argument in arguments):
                 arguments.append("--dask_partition_size=1")
@@ -102,6 +117,10 @@ def _is_dask(options: PipelineOptions) -> bool:
 def _is_direct(options: PipelineOptions) -> bool:
     runner = options.view_as(StandardOptions).runner
     return runner is None or runner.lower() in ("direct", "directrunner", "switchingdirectrunner")
+
+
+def _is_in_memory(options: PipelineOptions) -> bool:
+    return bool(options.view_as(DirectOptions).direct_running_mode == "in_memory")
 
 
 def _most_processes(arguments: list[str]) -> int:

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.listing import Blob
+from components.common.entry import Blob
 from components.common.rejects import RejectedInputError
 from trainer_utils.storage import (
     FileRefusedError,

@@ -7,11 +7,21 @@ Workers get these; so nothing heavy is imported here.
 """
 
 import dataclasses
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["KINDS", "Blob", "BlobColumn", "Column", "Entry", "ExcludedInput", "Value"]
+__all__ = [
+    "KINDS",
+    "Blob",
+    "BlobColumn",
+    "Column",
+    "Entry",
+    "ExcludedInput",
+    "Value",
+    "label_column",
+]
 
 KINDS = ("int", "float", "string", "label")
 Scalar = int | float | str
@@ -91,3 +101,11 @@ class ExcludedInput:
     split: str | None
     code: str | None
     detail: str
+
+
+def label_column(columns: Sequence[Column]) -> int | None:
+    """The place of the column whose classes are counted and kept in proportion."""
+    for place, column in enumerate(columns):
+        if column.kind == "label" or column.name in ("label", "labels"):
+            return place
+    return None

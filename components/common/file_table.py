@@ -59,8 +59,9 @@ class PathColumn(Sequence[bytes]):
     def __iter__(self) -> Iterator[bytes]:
         for start in range(0, len(self), _CHUNK):
             offsets = self._offsets[start : min(start + _CHUNK, len(self)) + 1].tolist()
+            begin, data = offsets[0], self._data[offsets[0] : offsets[-1]].tobytes()
             for first, stop in itertools.pairwise(offsets):
-                yield self._data[first:stop].tobytes()
+                yield data[first - begin : stop - begin]
 
     def find(self, path: bytes) -> int:
         """The place of the first that is not less than `path`, where they are sorted."""

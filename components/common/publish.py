@@ -15,6 +15,7 @@ from tfx import types
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
+from components.common.claims import current_claim
 from components.common.rejects import Reject, render_rejects
 from components.common.summaries import announce_files, working_folder
 from components.common.tfmd import render_schema, schema_from_features
@@ -35,6 +36,7 @@ from trainer_utils.writing.publishing import (
     texts_of_dataset,
     write_texts,
 )
+from trainer_utils.writing.shards import verify_shard
 
 __all__ = [
     "describe_artifact",
@@ -137,7 +139,16 @@ def publish_dataset(
         vocabularies: values by feature; a value's place is its id.
         rejects: inputs that were left out for what they are.
         origin: which step makes it, of what.
+
+    Raises:
+        DatasetError: another run writes there by now; nothing of its own is touched.
     """
+    claim = current_claim(uri)
+    check = claim.check if claim is not None else _unchecked
+    check()
+    if claim is not None and claim.may_meet_another:
+        for shard in manifest.shards:
+            verify_shard(shard, uri=uri)
     text = render_rejects(rejects)
     texts = texts_of_dataset(
         manifest,
@@ -150,8 +161,12 @@ def publish_dataset(
     written = _write_texts(uri, texts | beside)
     files = {path: digest for path, digest in written.items() if path not in beside}
     manifest = dataclasses.replace(manifest, files=files)
-    publish_manifest(uri, manifest, beside=beside)
+    publish_manifest(uri, manifest, beside=beside, check=check)
     logging.info("%s: %s (%s)", manifest.producer, manifest.total, printable(uri))
+
+
+def _unchecked() -> None:
+    """Outside of a run nobody claims a dataset."""
 
 
 def describe_artifact(

@@ -1,25 +1,25 @@
-"""Beam's part of work on files of one machine: an element a call, or one for all calls at once.
+"""Work on files of one machine: by its processes, or an element of Beam a call.
 
-    cost = Cost(seconds=8.0, process_bytes=1 << 29)
-    pipeline | SideBySide(write, names, cost=cost, paths=[uri])
+    cost = Cost(calls=9, seconds=8.0, process_bytes=1 << 29)
+    call_side_by_side(make_pipeline, write, names, cost=cost, paths=[uri])
 
-Beam's in-process runner has one thread, so there all calls go to the processes of `worker_pool`,
-where that pays. On every other runner, and where threads or processes were asked of Beam, each
-call is an element, which Beam gives to whom it likes.
+Beam's in-process runner has one thread, and takes half a second to begin and to end. So where it
+would run, calls are made without it, by the processes of `worker_pool` where that pays. On every
+other runner, and where threads or processes were asked of Beam, each call is an element, which Beam
+gives to whom it likes.
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.pvalue import PBegin, PCollection
 
 from components.common.worker_pool import count_processes, run_all
-from trainer_utils.storage.paths import is_remote
+from trainer_utils.storage.registry import is_seen_by_others
 
-__all__ = ["Cost", "InProcessPipeline", "SideBySide"]
+__all__ = ["ByElement", "CallFn", "Cost", "InProcessPipeline", "call_side_by_side", "run_elements"]
 
 Work = Callable[[Any], dict[str, int]]
 
@@ -34,8 +34,16 @@ class InProcessPipeline(beam.Pipeline):
 
     def __init__(self, argv: list[str], *, processes: int) -> None:
         super().__init__(argv=argv)
-        is_single = self.options.view_as(DirectOptions).direct_running_mode == "in_memory"
-        self.processes = processes if is_single else 1
+        self.processes = processes
+
+    def count_processes(self, cost: "Cost", paths: Sequence[str]) -> int:
+        """How many processes do some work, this one among them; as `call_side_by_side` has it."""
+        return count_processes(
+            self.processes if all(map(is_seen_by_others, paths)) else 1,
+            tasks=cost.calls,
+            seconds=cost.seconds,
+            process_bytes=cost.process_bytes,
+        )
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,59 +51,88 @@ class Cost:
     """What some work takes.
 
     Args:
+        calls: how many there are.
         seconds: of one core, about.
         process_bytes: the memory that a process needs for one call, at the most.
     """
 
+    calls: int
     seconds: float
     process_bytes: int
 
 
-class SideBySide(beam.PTransform[PBegin, PCollection[None]]):
-    """Calls `work` for each argument, by as many processes as the pipeline has.
+def call_side_by_side(
+    make_pipeline: Callable[[], beam.Pipeline],
+    work: Work,
+    arguments: Iterable[Any],
+    *,
+    cost: Cost,
+    paths: Sequence[str],
+) -> None:
+    """Calls `work` for each argument, and waits.
 
     Args:
-        work: can be pickled; returns counts, which are added to Beam's counters of these names.
-        arguments: of the calls.
+        make_pipeline: of the runner that was asked for.
+        work: can be pickled; returns counts, which are added to Beam's counters of these names
+            where Beam runs.
+        arguments: of the calls; with processes, these start while the arguments are made.
         cost: of all calls together.
-        paths: what the calls read and write. Other processes see local files alone for certain.
+        paths: what the calls read and write. Where other processes do not see all of it for
+            certain, the calls stay in this one.
+
+    Raises:
+        Exception: what a call raises; of another runner, as Beam raises it.
+    """
+    pipeline = make_pipeline()
+    if isinstance(pipeline, InProcessPipeline):
+        run_all(work, arguments, processes=pipeline.count_processes(cost, paths))
+    else:
+        run_elements(pipeline, ByElement(CallFn(work), arguments))
+
+
+class ByElement(beam.PTransform[PBegin, PCollection[None]]):
+    """Has workers process elements, each alone; all that comes of it are side effects.
+
+    Args:
+        fn: whose `process` yields nothing.
+        elements: what it is given.
     """
 
-    def __init__(
-        self, work: Work, arguments: Sequence[Any], *, cost: Cost, paths: Sequence[str]
-    ) -> None:
+    def __init__(self, fn: beam.DoFn, elements: Iterable[Any]) -> None:
         super().__init__()
-        self._work, self._arguments, self._cost = work, list(arguments), cost
-        self._is_local = not any(map(is_remote, paths))
+        self.fn, self.elements = fn, [*elements]
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        """What the calls do is a side effect; the output holds nothing."""
-        processes = self._processes(begin.pipeline)
-        groups = [self._arguments] if processes > 1 else [[one] for one in self._arguments]
+        """The output holds nothing."""
         done: PCollection[None] = (
             begin
-            | "Create" >> beam.Create(groups)
-            | "Call" >> beam.ParDo(_CallFn(self._work, processes))
+            | "Create" >> beam.Create(self.elements)
+            | "Spread" >> beam.Reshuffle()
+            | type(self.fn).__name__ >> beam.ParDo(self.fn)
         )
         return done
 
-    def _processes(self, pipeline: beam.Pipeline) -> int:
-        if not isinstance(pipeline, InProcessPipeline) or not self._is_local:
-            return 1
-        return count_processes(
-            pipeline.processes,
-            tasks=len(self._arguments),
-            seconds=self._cost.seconds,
-            process_bytes=self._cost.process_bytes,
-        )
+
+def run_elements(pipeline: beam.Pipeline, transform: beam.PTransform[Any, Any]) -> None:
+    """Runs a pipeline of one transform, and waits.
+
+    In this process a `ByElement` runs without Beam, one element after the other.
+    """
+    if isinstance(pipeline, InProcessPipeline) and isinstance(transform, ByElement):
+        for element in transform.elements:
+            transform.fn.process(element)
+        return
+    with pipeline:
+        _ = pipeline | transform
 
 
-@beam.typehints.with_input_types(list[Any])
-class _CallFn(beam.DoFn):
-    def __init__(self, work: Work, processes: int) -> None:
-        self._work, self._processes = work, processes
+class CallFn(beam.DoFn):
+    """Calls `work`, and adds what it counts to Beam's counters."""
 
-    def process(self, arguments: list[Any]) -> None:
-        for counts in run_all(self._work, arguments, processes=self._processes):
-            for name, count in counts.items():
-                beam.metrics.Metrics.counter("tfx_shards", name).inc(count)
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    def process(self, argument: Any) -> None:
+        """One call."""
+        for name, count in self._work(argument).items():
+            beam.metrics.Metrics.counter("tfx_shards", name).inc(count)

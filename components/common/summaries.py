@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from absl import logging
 
+from components.common.claims import claiming, current_claim
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.format.naming import (
@@ -67,11 +68,17 @@ def start_working(uri: str) -> None:
     """Makes the working folder, and removes what an earlier attempt or run left of a dataset.
 
     Raises:
+        DatasetError: another run is writing there.
         ConfigError: in a folder of a dataset's are files that no run of this program wrote; they
             are named, and nothing is removed.
     """
+    claim = current_claim(uri)
+    if claim is not None:
+        claim.take()
     _remove_dataset(uri)
     make_folder(working_folder(uri))
+    if claim is not None:
+        claim.mark()
 
 
 @contextlib.contextmanager
@@ -79,20 +86,22 @@ def removed_on_failure(uri: str) -> Iterator[None]:
     """Removes what a run that fails has written, working files and all.
 
     A whole dataset stays: the run has not begun to replace it, or is done. So does everything
-    where files of others are among what the run wrote.
+    where files of others are among what the run wrote, and what another run is writing.
 
     Args:
         uri: of the dataset; what a caller keeps of a failed run goes beside it.
     """
-    try:
-        yield
-    except BaseException:
+    with claiming(uri) as claim:
         try:
-            if exists(working_folder(uri)) and not exists(join(uri, MANIFEST_FILE)):
-                _remove_dataset(uri)
-        except Exception as error:  # the one that made the run fail says more
-            logging.warning("%s: what the run wrote is left there: %s", printable(uri), error)
-        raise
+            yield
+        except BaseException:
+            try:
+                is_begun = exists(working_folder(uri)) and not exists(join(uri, MANIFEST_FILE))
+                if is_begun and claim.may_remove():
+                    _remove_dataset(uri)
+            except Exception as error:  # the one that made the run fail says more
+                logging.warning("%s: what the run wrote is left there: %s", printable(uri), error)
+            raise
 
 
 def _remove_dataset(uri: str) -> None:

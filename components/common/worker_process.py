@@ -1,15 +1,18 @@
-"""A light process that calls one function as often as its parent asks, and ends with it.
+"""A light process that calls functions as often as its parent asks, and ends with it.
 
-python -c '…; from components.common.worker_process import serve; serve(parent)' <path of imports>
+python -c '…; from components.common.worker_process import serve; serve(parent, module)' <paths>
 
-`worker_pool` starts it. It imports what the function needs, and neither TFX nor Beam. A `Setup` and
-then arguments come pickled through its standard input, a `Reply` for each goes through what was its
-standard output; what a library prints goes to standard error, where it disturbs nobody.
+`worker_pool` starts it. It imports what the functions need, and neither TFX nor Beam. For each
+function a `Setup` and then arguments come pickled through its standard input, a `Reply` for each
+argument goes through what was its standard output; what a library prints goes to standard error,
+where it disturbs nobody.
 """
 
+import contextlib
 import ctypes
 import faulthandler
 import functools
+import importlib
 import logging
 import os
 import pickle
@@ -30,7 +33,7 @@ _Records: TypeAlias = "queue.SimpleQueue[logging.LogRecord]"
 
 
 class Setup(NamedTuple):
-    """What comes before all calls: `work`, pickled; log records from `log_level` on go home."""
+    """What comes before calls of `work`, pickled; log records from `log_level` on go home."""
 
     work: bytes
     log_level: int
@@ -52,11 +55,12 @@ class Reply(NamedTuple):
     records: list[logging.LogRecord]
 
 
-def serve(parent: int) -> None:
+def serve(parent: int, module: str) -> None:
     """Answers calls until the parent closes the pipe, or is no more.
 
     Args:
         parent: its process id.
+        module: to import before anything is asked; empty: none.
     """
     requests, replies = _take_pipes()
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this
@@ -65,16 +69,22 @@ def serve(parent: int) -> None:
     records: _Records = queue.SimpleQueue()
     logging.getLogger().addHandler(QueueHandler(records))
     logging.captureWarnings(True)
-    try:
-        setup: Setup = pickle.load(requests)
-    except EOFError:  # the parent went first
-        return
-    logging.getLogger().setLevel(setup.log_level)
-    arguments: queue.SimpleQueue[Any] = queue.SimpleQueue()
-    threading.Thread(target=_receive, args=(requests, arguments), daemon=True).start()
+    messages: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    threading.Thread(target=_receive, args=(requests, messages), daemon=True).start()
+    with contextlib.suppress(Exception):  # which is the answer to the first call
+        if module:
+            importlib.import_module(module)
+    work = b""
     while True:
-        replies.write(_answer(setup.work, arguments.get(), records))
-        replies.flush()
+        message = messages.get()
+        if isinstance(message, Setup):
+            work = message.work
+            logging.getLogger().setLevel(message.log_level)
+            with contextlib.suppress(Exception):  # which is the answer to the first call
+                _unpickled(work)
+        else:
+            replies.write(_answer(work, message, records))
+            replies.flush()
 
 
 def _take_pipes() -> tuple[BinaryIO, BinaryIO]:
@@ -96,11 +106,11 @@ def _end_with(parent: int) -> None:
         os._exit(1)
 
 
-def _receive(requests: BinaryIO, arguments: "queue.SimpleQueue[Any]") -> None:
-    """Takes arguments in; the end of the pipe ends the process, whatever it is at."""
+def _receive(requests: BinaryIO, messages: "queue.SimpleQueue[Any]") -> None:
+    """Takes what is sent in; the end of the pipe ends the process, whatever it is at."""
     try:
         while True:
-            arguments.put(pickle.load(requests))
+            messages.put(pickle.load(requests))
     except EOFError:
         os._exit(0)
     except BaseException:
@@ -110,7 +120,7 @@ def _receive(requests: BinaryIO, arguments: "queue.SimpleQueue[Any]") -> None:
 
 @functools.lru_cache(maxsize=1)
 def _unpickled(work: bytes) -> Callable[[Any], Any]:
-    """The function; with the first call, so that its import errors are an answer."""
+    """The function, for which all that it needs is imported."""
     found: Callable[[Any], Any] = pickle.loads(work)
     return found
 

@@ -6,6 +6,7 @@
 Rows may have several labels, and so are of different lengths, as no other table's are.
 """
 
+import codecs
 import csv
 import io
 import posixpath
@@ -47,7 +48,7 @@ def automl_rows(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> li
     if kind not in DELIMITERS or inputs.column_names or inputs.header:
         return None
     with inputs.open(path) as stream:
-        head = stream.read(_HEAD_BYTES).removeprefix(b"\xef\xbb\xbf").lstrip(b"\r\n")
+        head = stream.read(_HEAD_BYTES).removeprefix(codecs.BOM_UTF8).lstrip(b"\r\n")
     first = _rows(head[: head.find(b"\n") + 1 or None], path, DELIMITERS[kind], strict=False)
     names = [field.strip() for _, row in first[:1] for field in row]
     if {name.lower() for name in names} & known or {*names} & {*inputs.columns}:

@@ -1,5 +1,6 @@
 """The steps of a conversion, whatever its examples are made of.
 
+conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), make_pipeline)
 plan = conversion.plan(uri)              # splits, features, shards; as little as can be is read
 conversion.check(plan, uri)
 written = conversion.write(plan, uri)    # the shards, and what became of each input
@@ -7,15 +8,17 @@ written = conversion.write(plan, uri)    # the shards, and what became of each i
 
 import abc
 from collections.abc import Callable, Iterable
-from typing import Any, Generic, TypeAlias, TypeVar
+from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from components.common.settings import ExecProperties
 from components.example_gen.inputs import InputSelection, LocatedInputs
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 
-__all__ = ["Conversion", "MakeConversion", "MakePipeline"]
+__all__ = ["Conversion", "MakePipeline"]
 
+MakePipeline: TypeAlias = Callable[[], Any]
+"""What makes a Beam pipeline, which is not imported to plan."""
 
 _Plan = TypeVar("_Plan", bound=Plan)
 
@@ -23,17 +26,45 @@ _Plan = TypeVar("_Plan", bound=Plan)
 class Conversion(abc.ABC, Generic[_Plan]):
     """From inputs to shards.
 
+    Args:
+        settings: of the component.
+        selection: of inputs and splits, as it is asked for.
+        make_pipeline: makes the Beam pipelines; None where nothing is to be written but a plan.
+
     Attributes:
+        settings_class: the component's.
+        workers_module: of `components`, where what workers do comes from.
         selection: of inputs and splits, as it is asked for.
         located: where the inputs are.
         settings: of the component, suited to what was found.
         unit: what the inputs are called, such as `images`.
     """
 
+    settings_class: ClassVar[type[ExampleGenSettings]]
+    workers_module: ClassVar[str]
     selection: InputSelection
     located: LocatedInputs
     settings: ExampleGenSettings
     unit: str
+
+    @abc.abstractmethod
+    def __init__(
+        self, settings: Any, selection: InputSelection, make_pipeline: MakePipeline | None
+    ) -> None: ...
+
+    @classmethod
+    def of(
+        cls,
+        properties: ExecProperties,
+        selection: InputSelection,
+        make_pipeline: MakePipeline | None,
+    ) -> "Conversion[Any]":
+        """The conversion that execution properties ask for.
+
+        Raises:
+            InputError, ConfigError: the inputs are not there, or a setting is not allowed.
+        """
+        return cls(cls.settings_class.from_properties(properties), selection, make_pipeline)
 
     @abc.abstractmethod
     def plan(self, uri: str) -> _Plan:
@@ -59,13 +90,3 @@ class Conversion(abc.ABC, Generic[_Plan]):
     @abc.abstractmethod
     def describe_search(self, names: Iterable[str]) -> str:
         """A sentence for inputs in which nothing was recognised, with what is at their top."""
-
-
-MakePipeline: TypeAlias = Callable[[], Any]
-"""What makes a Beam pipeline, which is not imported to plan."""
-
-MakeConversion: TypeAlias = Callable[
-    [ExecProperties, InputSelection, MakePipeline | None], Conversion[Any]
-]
-"""The steps of a component, from its settings as execution properties, the selection of inputs,
-and what makes the Beam pipelines; None where nothing is to be written."""

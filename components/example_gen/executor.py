@@ -2,7 +2,7 @@
 
 class Executor(ExampleGenExecutor):
     producer = "ImageExampleGen"
-    make_conversion = staticmethod(make_conversion)
+    conversion_class = ImageConversion
 """
 
 from typing import Any, ClassVar
@@ -11,12 +11,12 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
+from components.common.collector import spare_old_objects
 from components.common.lineage import make_origin
 from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import ExecProperties
 from components.common.summaries import removed_on_failure
-from components.example_gen.conversion import Conversion, MakePipeline
-from components.example_gen.inputs import InputSelection
+from components.example_gen.conversion import Conversion
 from components.example_gen.manifest import make_manifest
 from components.example_gen.outcome import check_outcome
 from components.example_gen.tfx_properties import selection_of, set_span, with_spans
@@ -29,20 +29,11 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
 
     Attributes:
         producer: the component's name, for the manifest.
+        conversion_class: its steps.
     """
 
     producer: ClassVar[str]
-
-    @staticmethod
-    def make_conversion(
-        properties: ExecProperties, selection: InputSelection, make_pipeline: MakePipeline | None
-    ) -> Conversion[Any]:
-        """The steps for what the execution properties ask.
-
-        Raises:
-            ConfigError: a setting is not allowed.
-        """
-        raise NotImplementedError
+    conversion_class: ClassVar[type[Conversion[Any]]]
 
     def Do(
         self,
@@ -65,10 +56,12 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
-        selection = selection_of(exec_properties)
-        conversion = self.make_conversion(exec_properties, selection, self._make_beam_pipeline)
-        with removed_on_failure(artifact.uri):
-            self._convert(conversion, artifact, exec_properties)
+        conversion_class = self.conversion_class
+        with self._keep_processes(conversion_class.workers_module), spare_old_objects():
+            selection = selection_of(exec_properties)
+            conversion = conversion_class.of(exec_properties, selection, self._make_beam_pipeline)
+            with removed_on_failure(artifact.uri):
+                self._convert(conversion, artifact, exec_properties)
 
     def _convert(
         self, conversion: Conversion[Any], artifact: types.Artifact, exec_properties: ExecProperties

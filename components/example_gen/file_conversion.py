@@ -35,10 +35,9 @@ from components.example_gen.plan import Written
 from components.example_gen.settings import MEDIA
 from components.example_gen.simple_layouts import read_simple, without_reserved
 from trainer_utils.format import InputError, Shard, ShardName
-from trainer_utils.format.naming import index_file
 from trainer_utils.storage.file_system import problem_of
-from trainer_utils.storage.files import remove_file, rename
-from trainer_utils.storage.paths import display_path, join
+from trainer_utils.storage.paths import display_path
+from trainer_utils.writing.shards import remove_shard, rename_shard
 
 __all__ = ["FileConversion"]
 
@@ -60,6 +59,7 @@ class FileConversion(Conversion[FilePlan]):
         InputError, ConfigError: the inputs are not there, or a setting is not allowed.
     """
 
+    workers_module = "example_gen.file_shards"
     media: ClassVar[str]
     settings: MediaSettings
     listing: Listing
@@ -140,14 +140,16 @@ class FileConversion(Conversion[FilePlan]):
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
-        from components.example_gen.file_transforms import WriteMediaShards  # Beam: a plan has none
+        from components.example_gen.file_transforms import (
+            write_media_shards,  # Beam: a plan has none
+        )
 
         assert self._make_pipeline is not None
         start_working(uri)
         work = {task.name: Work(count, size) for task, count, size in plan.sizes()}
-        with show_progress(uri, work, unit=self.unit), self._make_pipeline() as pipeline:
-            pipeline | WriteMediaShards(
-                plan, base=self.located.base, uri=uri, settings=self.settings
+        with show_progress(uri, work, unit=self.unit):
+            write_media_shards(
+                self._make_pipeline, plan, base=self.located.base, uri=uri, settings=self.settings
             )
         shards, summaries = _read_reports(uri, plan.splits, work)
         conversions: collections.Counter[str] = collections.Counter()
@@ -195,13 +197,11 @@ def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:
         full = [shard for shard in shards if shard.records] or shards[:1]
         for shard in shards:
             if shard not in full:
-                remove_file(join(uri, shard.path))
-                remove_file(join(uri, index_file(shard.path)))
+                remove_shard(shard, uri=uri)
         for place, shard in enumerate(full):
             gzip = shard.path.endswith(".gz")
             name = ShardName(split=split, shard_index=place, num_shards=len(full), gzip=gzip)
             if name.path != shard.path:
-                rename(join(uri, shard.path), join(uri, name.path))
-                rename(join(uri, index_file(shard.path)), join(uri, index_file(name.path)))
-            kept.append(dataclasses.replace(shard, path=name.path))
+                shard = rename_shard(shard, name, uri=uri)
+            kept.append(shard)
     return tuple(kept)

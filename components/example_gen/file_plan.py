@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.entries import Entries, values_of
+from components.common.entry import label_column
 from components.common.file_table import encode_path
 from components.common.listing import BlobColumn, Entry, ExcludedInput, Listing, Value
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
@@ -21,7 +22,7 @@ from components.example_gen.file_tasks import ShardTask
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
 from components.example_gen.plan import Plan, lay_out_shards
-from components.tables.vocabularies import label_column, make_vocabularies
+from components.tables.vocabularies import make_vocabularies
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests, remainders
 
@@ -67,12 +68,6 @@ class FilePlan(Plan):
         taken = np.zeros(len(self.entries), np.bool_)
         taken[self.order] = True
         return self.entries.take(np.flatnonzero(~taken))
-
-    def for_workers(self) -> "FilePlan":
-        """What every worker needs of it: nothing of the inputs."""
-        return dataclasses.replace(
-            self, entries=self.entries[:0], order=self.order[:0], rejects=(), split_shards=()
-        )
 
 
 def plan_shards(

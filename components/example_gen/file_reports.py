@@ -7,7 +7,7 @@ summary.add({"image": stored}, columns, values)
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from components.common.listing import Column, Value
+from components.common.entry import Column, Value
 from components.common.rejects import Reject
 from components.media.audio import StoredAudio
 from components.media.images import StoredImage

@@ -8,7 +8,7 @@ import dataclasses
 import json
 from typing import Any
 
-from components.common.listing import Blob, Entry, Value
+from components.common.entry import Blob, Entry, Value
 from trainer_utils.storage import join, read_text, write_text
 
 __all__ = ["ShardTask", "read_task", "write_task"]

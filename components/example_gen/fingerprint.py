@@ -59,9 +59,11 @@ def fingerprint_of_files(
         summaries: of the shards, in the order of the plan's tasks.
     """
     name_of = _names(located)
+    unread: list[Blob] = []
     facts = itertools.chain(
-        _facts_as_read(plan, summaries),
-        _facts_of_others(located, listing.excluded, _unread(plan, summaries)),
+        _facts_as_read(plan, summaries, unread),
+        # Known only once those before are taken.
+        _facts_of_others(located, listing.excluded, unread),
     )
     return combine_facts(
         itertools.chain(
@@ -72,23 +74,18 @@ def fingerprint_of_files(
 
 
 def _facts_as_read(
-    plan: FilePlan, summaries: Sequence[ShardSummary]
+    plan: FilePlan, summaries: Sequence[ShardSummary], unread: list[Blob]
 ) -> Iterator[tuple[Blob, int | None]]:
+    """What workers read; to `unread` come the files that are in no shard, or could not be read."""
     for task, summary in zip(plan.tasks, summaries, strict=True):
         blobs = (blob for entry in task.entries for blob in entry.blobs)
-        sums = zip(blobs, summary.sums, strict=True)
-        yield from ((blob, crc) for blob, crc in sums if crc is not None)
-
-
-def _unread(plan: FilePlan, summaries: Sequence[ShardSummary]) -> Iterator[Blob]:
-    """The files of entries that are in no shard, or could not be read for it."""
-    for task, summary in zip(plan.tasks, summaries, strict=True):
-        if None in summary.sums:
-            blobs = (blob for entry in task.entries for blob in entry.blobs)
-            sums = zip(blobs, summary.sums, strict=True)
-            yield from (blob for blob, crc in sums if crc is None)
+        for blob, crc in zip(blobs, summary.sums, strict=True):
+            if crc is None:
+                unread.append(blob)
+            else:
+                yield blob, crc
     for entry in plan.unread():
-        yield from entry.blobs
+        unread += entry.blobs
 
 
 def _facts_of_others(
@@ -179,6 +176,8 @@ def _known_size(located: LocatedInputs, path: str) -> int | None:
 def _names(located: LocatedInputs) -> Callable[[str], str]:
     """What a path is called wherever the inputs lie: relative to the root that it is below."""
     roots = [f"{root.base.rstrip('/')}/" for root in located.image_roots]
+    if not roots:
+        return str  # as it is
 
     def name(path: str) -> str:
         root = next((root for root in roots if path.startswith(root)), "")

@@ -32,6 +32,8 @@ def check_image_roots(listing: Listing, settings: MediaSettings, *, base: str) -
         return
     first = outside[0]
     roots = suggest_roots((left.name for left in outside), base=base)
+    if not roots:  # links in folders of classes, which are rejects as others are
+        return
     raise InputError(
         f"input_base {base!r}: expected files below it or below one of image_roots, got "
         f"{len(outside):,} of {listing.found:,} outside, the first {first.name!r} "
@@ -51,12 +53,16 @@ def suggest_roots(uris: Iterable[str], *, base: str) -> list[str]:
     """The fewest folders that hold all files, none of them the root of a disk.
 
     Args:
-        uris: as a list has them: whole paths, urls, or paths that lead out of the inputs.
+        uris: as a list has them: whole paths, urls, or paths that lead out of the inputs. Links
+            inside of these count for nothing.
         base: the input base.
     """
     by_top: dict[str, set[str]] = collections.defaultdict(set)
     for uri in uris:
         folder = posixpath.dirname(_whole(uri.removeprefix("file://"), base))
+        inputs = f"{os.path.abspath(base).rstrip('/')}/"
+        if not is_remote(base) and f"{folder}/".startswith(inputs):
+            continue  # a link inside of the inputs, which leads nobody says where
         scheme, _, path = folder.rpartition("://")
         by_top[f"{scheme}://{path.split('/')[0]}" if scheme else folder.split("/")[1]].add(folder)
     roots = []

@@ -47,6 +47,7 @@ __all__ = [
 ]
 
 _WILDCARDS = frozenset("*?[")
+_HASHED_AT_ONCE = 1 << 10  # files
 
 
 class SplitPattern(NamedTuple):
@@ -230,9 +231,11 @@ def fingerprint(located: LocatedInputs) -> str:
     groups += [(root.base, root.files) for root in located.image_roots]
     for header, files in groups:
         digest.update(f"{header}\0".encode())
-        for file in files.values():
-            name = encode_path(file.path)
-            digest.update(name + f"\0{file.size}\0{file.version}\0{file.problem}\0".encode())
+        texts = (
+            f"{file.path}\0{file.size}\0{file.version}\0{file.problem}\0" for file in files.values()
+        )
+        while some := "".join(itertools.islice(texts, _HASHED_AT_ONCE)):
+            digest.update(encode_path(some))
     return digest.hexdigest()
 
 

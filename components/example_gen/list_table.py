@@ -7,6 +7,7 @@
 A row that cannot be read ends the run: what files a damaged list means is nobody's guess.
 """
 
+import codecs
 import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
@@ -29,8 +30,6 @@ from components.tables.rows import NAMED_ENCODING, Rows, lines_of
 from trainer_utils.format import InputError, keyed_hash
 
 __all__ = ["ListTable", "note_rows", "read_list", "typed_values"]
-
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -168,7 +167,7 @@ def read_list(inputs: LayoutInputs, path: str) -> ListTable:
     )
     pieces = _pieces(inputs, path, kind, options)
     parts = _read_pieces(inputs, pieces, options)
-    data = whole.removeprefix(_BYTE_ORDER_MARK)
+    data = whole.removeprefix(codecs.BOM_UTF8)
     delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
     starts = row_starts(data, delimiter)
     note_rows(inputs, path, data, starts.tolist())

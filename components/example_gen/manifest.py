@@ -8,12 +8,12 @@ from collections.abc import Collection, Mapping, Sequence
 
 from absl import logging
 
+from components.common.entry import label_column
 from components.common.publish import package_versions
 from components.common.rejects import Reject
 from components.example_gen.partition import Partition
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.vocabularies import label_column
 from trainer_utils.format import Accounting, Manifest
 
 __all__ = ["make_manifest"]

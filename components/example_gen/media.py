@@ -6,7 +6,7 @@ describe_media(media.values())        # {'height': 480, 'width': 640, 'channels'
 
 from collections.abc import Iterable, Sequence
 
-from components.common.listing import BlobColumn, Entry
+from components.common.entry import BlobColumn, Entry
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_reports import Stored
 from components.example_gen.media_settings import MediaSettings

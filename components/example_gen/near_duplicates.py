@@ -5,8 +5,8 @@ groups["b.jpg"]       # 'a.jpg'
 find_similar_texts(lambda piece: texts[piece], 2)     # array([0, 1, 0])
 
 All threads of this machine look at them, whatever runner writes the shards: what is found depends
-on the images, sounds and texts alone. A kilobyte an image, 600 bytes and 500 a second a sound, and
-144 bytes and 4 a word a text lie in temporary files meanwhile.
+on the images, sounds and texts alone. Three kilobytes an image, 600 bytes and 500 a second a sound,
+and 144 bytes and 4 a word a text lie in temporary files meanwhile.
 """
 
 import concurrent.futures
@@ -24,7 +24,7 @@ from components.common.listing import Entry, Listing
 from components.common.rejects import RejectedInputError
 from components.media.audio import read_beginning
 from trainer_utils.auditing.disjoint_sets import DisjointSets
-from trainer_utils.auditing.image_sketch import THUMBNAIL_SIDE, sketch_image
+from trainer_utils.auditing.image_sketch import THUMBNAIL_SIDE, read_thumbnail
 from trainer_utils.auditing.similar_images import unite_similar_images
 from trainer_utils.auditing.similar_sounds import unite_similar_sounds
 from trainer_utils.auditing.similar_texts import unite_similar_texts
@@ -121,8 +121,8 @@ def _group_images(files: _Files, place: int) -> tuple[list[str], npt.NDArray[np.
 
 
 def _thumbnail(data: bytes) -> bytes | None:
-    found = sketch_image(data)
-    return None if found is None else found.thumbnail.tobytes()
+    found = read_thumbnail(data)
+    return None if found is None else found.tobytes()
 
 
 def _group_sounds(files: _Files, place: int) -> tuple[list[str], npt.NDArray[np.int32]]:

@@ -47,7 +47,8 @@ def check_outcome(
         )
         if not written:
             raise InputError(
-                f"input_base {base!r}: expected {conversion.unit}, found none that can be read.",
+                f"input_base {base!r}: expected {conversion.unit}, found none that can be read"
+                f"{'' if plan.found else ' (a table that has a header alone has none)'}.",
                 path=base,
             )
     except InputError as error:

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from components.common.entry import label_column
 from components.common.listing import Column, ExcludedInput
-from components.tables.vocabularies import label_column
 from trainer_utils.format import ConfigError, keyed_hash
 from trainer_utils.format.naming import check_split_name
 

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.entry import label_column
 from components.common.file_table import encode_path
 from components.common.listing import Column
 from components.common.rejects import Reject
@@ -29,7 +30,7 @@ from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.splits import refuse_word, split_of_word
 from components.tables.texts import text_columns
-from components.tables.vocabularies import label_column, label_ids
+from components.tables.vocabularies import label_ids
 from trainer_utils.format import ConfigError, keyed_hashes
 from trainer_utils.format.planning import keyed_digests
 

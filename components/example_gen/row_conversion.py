@@ -54,6 +54,7 @@ class RowConversion(Conversion[RowPlan]):
         InputError, ConfigError: the inputs are not there, or a setting is not allowed.
     """
 
+    workers_module = "example_gen.row_pieces"
     pieces: list[Piece]
 
     def __init__(
@@ -139,10 +140,9 @@ class RowConversion(Conversion[RowPlan]):
             for numbers in group_pieces(len(self.pieces)):
                 inspect(numbers)
             return
-        from components.example_gen.row_transforms import InspectPieces  # Beam: a plan has none
+        from components.example_gen.row_transforms import inspect_pieces  # Beam: a plan has none
 
-        with self._make_pipeline() as pipeline:
-            pipeline | InspectPieces(inspect, len(self.pieces))
+        inspect_pieces(self._make_pipeline, inspect, self.pieces)
 
     def check(self, plan: RowPlan, uri: str) -> None:
         """Refuses too many rejects: all are known before anything is written."""
@@ -150,15 +150,22 @@ class RowConversion(Conversion[RowPlan]):
 
     def write(self, plan: RowPlan, uri: str) -> Written:
         """Encodes all rows, puts them in order, writes the shards and reads them back."""
-        from components.example_gen.row_transforms import WriteRows  # Beam: a plan has none
+        from components.example_gen.row_transforms import write_rows  # Beam: a plan has none
 
         assert self._make_pipeline is not None
         work = {
             summary_name("encode", number): Work(report.kept, self.pieces[number].size)
             for number, report in enumerate(self._reports)
         }
-        with show_progress(uri, work, unit="rows"), self._make_pipeline() as pipeline:
-            pipeline | WriteRows(plan, len(self.pieces), uri=uri, settings=self.settings)
+        with show_progress(uri, work, unit="rows"):
+            write_rows(
+                self._make_pipeline,
+                plan,
+                self.pieces,
+                base=self.located.base,
+                uri=uri,
+                settings=self.settings,
+            )
         buckets = [summary_name("gather", number) for number in range(len(plan.buckets))]
         check_finished(uri, [*work, *buckets])
         folder = working_folder(uri)

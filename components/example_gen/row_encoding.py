@@ -14,15 +14,17 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.entry import label_column
 from components.common.example_batch import encode_batch, frame_batch
 from components.example_gen.assignment import EXCLUDED, Numbers
 from components.example_gen.row_inspection import read_columns
 from components.example_gen.row_plan import RowPlan, read_assignment
 from components.tables.casting import cast_column
 from components.tables.pieces import Piece
-from components.tables.vocabularies import label_column, label_ids
+from components.tables.vocabularies import label_ids
 from trainer_utils.format import permute
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
 from trainer_utils.storage.paths import is_remote, join
 
@@ -100,7 +102,8 @@ def encode_piece(
         features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
         records, splits = records[kept], splits[kept]
     frames = _frames(features, len(splits))
-    _write_frames(folder, number, frames, *_places(plan, splits, firsts, seed))
+    names = _names_of(features, len(splits))
+    _write_frames(folder, number, frames, names, *_places(plan, splits, firsts, seed))
     return EncodingReport(
         labels=_label_counts(plan, features, splits),
         missing=[name for name, array in features.items() if array.null_count],
@@ -116,6 +119,19 @@ def _ids(
     numbers = pc.cast(pa.array(records + (first + 1)), pa.string())
     source = pa.scalar(os.fsencode(f"{piece.source}:"), pa.binary())
     return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
+
+
+def _names_of(features: Mapping[str, pa.Array], rows: int) -> pa.Array:
+    """What each example is called (`NAME_FEATURES`); null where that is to be found in it."""
+    named = [features[name] for name in NAME_FEATURES if name in features]
+    if any(pa.types.is_list(array.type) for array in named):
+        return pa.nulls(rows, pa.binary())
+    texts = [array.cast(pa.binary()) for array in named if _is_text(array.type)]
+    return pc.coalesce(*texts) if texts else pa.nulls(rows, pa.binary())
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return kind in (pa.string(), pa.binary(), pa.large_string(), pa.large_binary())
 
 
 def _frames(features: Mapping[str, pa.Array], rows: int) -> pa.Array:
@@ -179,21 +195,24 @@ def _write_frames(
     folder: str,
     number: int,
     frames: pa.Array,
+    names: pa.Array,
     buckets: npt.NDArray[np.int64],
     places: npt.NDArray[np.int64],
 ) -> None:
     """One record batch a bucket, from the first to the last that the piece has rows for."""
     order = np.lexsort((places, buckets))
     bounds = np.searchsorted(buckets[order], np.arange(buckets.max(initial=0) + 2))
-    frames = frames.take(pa.array(order))
-    schema = pa.schema([("place", pa.int64()), ("frame", pa.binary())])
+    frames, names = (array.take(pa.array(order)) for array in (frames, names))
+    kinds = [("place", pa.int64()), ("frame", pa.binary()), ("name", pa.binary())]
+    schema = pa.schema(kinds)
     make_folder(join(folder, "frames"))
     with (
         write_atomically(_path(folder, number), temporary_folder=folder) as stream,
         pa.ipc.new_file(stream, schema) as writer,
     ):
         for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            arrays = [pa.array(places[order[start:stop]]), frames.slice(start, stop - start)]
+            parts = [array.slice(start, stop - start) for array in (frames, names)]
+            arrays = [pa.array(places[order[start:stop]]), *parts]
             writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
 
 

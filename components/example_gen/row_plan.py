@@ -26,9 +26,9 @@ from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.storage import join, make_folder, read_bytes, write_atomically
 
-__all__ = ["Bucket", "RowPlan", "plan_rows", "read_assignment"]
+__all__ = ["BUCKET_BYTES", "Bucket", "RowPlan", "plan_rows", "read_assignment"]
 
-_BUCKET_BYTES = 128 << 20  # that are put in order at a time; about three times that in memory
+BUCKET_BYTES = 128 << 20  # that are put in order at a time; about three times that in memory
 _ENTRY_BYTES = 14  # of a feature beside its name and its values
 _ID_BYTES = 40
 
@@ -141,7 +141,7 @@ def _buckets(number: int, split: SplitShards, bytes_per_row: float) -> list[Buck
     buckets, first = [], 0
     for stop in range(1, split.num_shards + 1):
         with_next = split.bounds[min(stop + 1, split.num_shards)] - split.bounds[first]
-        if stop == split.num_shards or with_next * bytes_per_row > _BUCKET_BYTES:
+        if stop == split.num_shards or with_next * bytes_per_row > BUCKET_BYTES:
             buckets.append(Bucket(number, first, stop))
             first = stop
     return buckets

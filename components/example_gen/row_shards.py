@@ -15,6 +15,7 @@ from components.example_gen.row_encoding import read_frames
 from components.example_gen.row_plan import Bucket, RowPlan
 from trainer_utils.format import Shard, ShardName, ShardWriter
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, footers_of
+from trainer_utils.format.record_digests import Names
 from trainer_utils.writing.shards import verify_shard, write_shard
 
 __all__ = ["gather_bucket"]
@@ -34,9 +35,9 @@ def gather_bucket(number: int, *, plan: RowPlan, pieces: int, uri: str, gzip: bo
     places = np.concatenate([np.zeros(0, np.int64), *(b.column(0).to_numpy() for b in found)])
     order = np.argsort(places)
     assert np.array_equal(places[order], np.arange(start, stop)), "a row has no place, or two"
-    frames = _together([batch.column(1) for batch in found])
+    frames, names = (_together([batch.column(n) for batch in found]) for n in (1, 2))
     return [
-        _write_shard(bucket, shard, frames, order, plan, uri=uri, gzip=gzip)
+        _write_shard(bucket, shard, frames, names, order, plan, uri=uri, gzip=gzip)
         for shard in range(bucket.first_shard, bucket.stop_shard)
     ]
 
@@ -52,6 +53,7 @@ def _write_shard(
     bucket: Bucket,
     shard_index: int,
     frames: pa.Array,
+    names: pa.Array,
     order: npt.NDArray[np.int64],
     plan: RowPlan,
     *,
@@ -67,7 +69,7 @@ def _write_shard(
     def fill(writer: ShardWriter) -> None:
         for begin in range(start, stop, step):
             chosen = pa.array(order[begin : min(begin + step, stop)])
-            _append(writer, frames.take(chosen))
+            _append(writer, frames.take(chosen), names.take(chosen))
 
     name = ShardName(
         split=shards.name, shard_index=shard_index, num_shards=shards.num_shards, gzip=gzip
@@ -81,12 +83,21 @@ def _rows_a_write(frames: pa.Array) -> int:
     return max(1, int(_WRITE_BYTES * len(frames) / max(1, frames.nbytes)))
 
 
-def _append(writer: ShardWriter, frames: pa.Array) -> None:
-    kind = np.int64 if pa.types.is_large_binary(frames.type) else np.int32
-    buffer: Any = np.frombuffer(frames.buffers()[1], kind)
-    offsets = buffer[frames.offset :][: len(frames) + 1]
+def _append(writer: ShardWriter, frames: pa.Array, names: pa.Array) -> None:
+    ends, data = _contents(frames)
+    lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
+    known = None
+    if not names.null_count:
+        name_ends, texts = _contents(names)
+        known = Names(np.diff(name_ends, prepend=0), texts.to_pybytes())
+    writer.write_framed(data.to_pybytes(), lengths, footers_of(data, ends), known)
+
+
+def _contents(values: pa.Array) -> tuple[npt.NDArray[np.int64], pa.Buffer]:
+    """Where each value of a binary array ends, and all of them end to end."""
+    kind = np.int64 if pa.types.is_large_binary(values.type) else np.int32
+    buffer: Any = np.frombuffer(values.buffers()[1], kind)
+    offsets = buffer[values.offset :][: len(values) + 1]
     start, stop = int(offsets[0]), int(offsets[-1])
-    data = frames.buffers()[2].slice(start, stop - start)
-    offsets = (offsets - start).astype(np.int64)
-    lengths = np.diff(offsets) - RECORD_OVERHEAD_BYTES
-    writer.write_framed(data.to_pybytes(), lengths, footers_of(data, offsets[1:]))
+    data = values.buffers()[2] or pa.py_buffer(b"")
+    return (offsets[1:] - start).astype(np.int64), data.slice(start, stop - start)

@@ -1,87 +1,130 @@
-"""Beam's part: one element is some pieces of the inputs, or one bucket of the shards.
+"""The runner's part of rows: a call is some pieces of the inputs, or one bucket of the shards.
 
-pipeline | InspectPieces(inspect, len(pieces))
-pipeline | WriteRows(plan, len(pieces), uri=uri, settings=settings)
+inspect_pieces(make_pipeline, inspect, pieces)
+write_rows(make_pipeline, plan, pieces, base="reviews/", uri=uri, settings=settings)
 """
 
 import dataclasses
-import json
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
-from components.common.summaries import check_shared, working_folder, write_summary
-from components.example_gen.row_encoding import encode_piece
+from components.common.side_by_side import (
+    ByElement,
+    CallFn,
+    Cost,
+    InProcessPipeline,
+    run_elements,
+)
+from components.common.worker_pool import run_all
+from components.example_gen.conversion import MakePipeline
 from components.example_gen.row_pieces import (
+    EncodePieceGroup,
+    GatherBucket,
     InspectPieceGroup,
     group_pieces,
-    read_piece_file,
-    summary_name,
-    work_on_pieces,
 )
-from components.example_gen.row_plan import RowPlan
-from components.example_gen.row_shards import gather_bucket
+from components.example_gen.row_plan import BUCKET_BYTES, RowPlan
 from components.example_gen.settings import ExampleGenSettings
-from trainer_utils.storage.files import read_text
-from trainer_utils.storage.paths import join
+from components.tables.pieces import Piece
 
-__all__ = ["InspectPieces", "WriteRows"]
+__all__ = ["inspect_pieces", "write_rows"]
 
 # An encoding adds to each: a terabyte in pieces of 16 MiB comes to a million of tiny elements.
 _MOST_GATES = 64
+# What one core takes for a byte of the inputs in each of the steps, about.
+_INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
+_PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
 
 
-class InspectPieces(beam.PTransform[PBegin, PCollection[None]]):
+def inspect_pieces(
+    make_pipeline: MakePipeline, inspect: InspectPieceGroup, pieces: Sequence[Piece]
+) -> None:
     """Reads every piece, and leaves its rows and a report of them in the working folder.
 
     Args:
+        make_pipeline: of the runner that was asked for.
         inspect: what reads some of them.
-        count: of the pieces, which `write_pieces` has kept.
+        pieces: all, which `write_pieces` has kept.
     """
-
-    def __init__(self, inspect: InspectPieceGroup, count: int) -> None:
-        super().__init__()
-        self._groups, self._fn = group_pieces(count), _InspectFn(inspect)
-
-    def expand(self, begin: PBegin) -> PCollection[None]:
-        """Rows and reports are side effects; the output holds nothing."""
-        done: PCollection[None] = (
-            begin
-            | "CreatePieces" >> beam.Create(self._groups)
-            | "InspectPieces" >> beam.ParDo(self._fn)
-        )
-        return done
+    pipeline = make_pipeline()
+    if isinstance(pipeline, InProcessPipeline):
+        _call_here(pipeline, inspect, pieces, inspect.base, seconds=_INSPECT_SECONDS)
+    else:
+        run_elements(pipeline, ByElement(CallFn(inspect), group_pieces(len(pieces))))
 
 
-@beam.typehints.with_input_types(list[int])
-class _InspectFn(beam.DoFn):
-    def __init__(self, inspect: InspectPieceGroup) -> None:
-        self._inspect = inspect
+def _call_here(
+    pipeline: InProcessPipeline,
+    work: InspectPieceGroup | EncodePieceGroup,
+    pieces: Sequence[Piece],
+    base: str,
+    *,
+    seconds: float,
+) -> None:
+    """Works on all pieces in this process by threads, or in several, each on a piece at a time."""
+    cost = Cost(len(pieces), seconds * _total_bytes(pieces), _PIECE_MEMORY)
+    processes = pipeline.count_processes(cost, (base, work.uri))
+    groups = [[number] for number in range(len(pieces))]
+    if processes == 1:
+        groups = group_pieces(len(pieces))
+    run_all(work, groups, processes=processes)
 
-    def process(self, numbers: list[int]) -> None:
-        self._inspect(numbers)
 
-
-class WriteRows(beam.PTransform[PBegin, PCollection[None]]):
+def write_rows(
+    make_pipeline: MakePipeline,
+    plan: RowPlan,
+    pieces: Sequence[Piece],
+    *,
+    base: str,
+    uri: str,
+    settings: ExampleGenSettings,
+) -> None:
     """Encodes every piece, and when all are, writes every bucket's shards.
 
-    Buckets wait behind a few gates, each a key that every encoding adds to: it is grouped when all
-    are done. A side input would make them wait as well, but DaskRunner works that out anew for
-    every bucket.
+    Shards and reports are side effects.
+
+    Args:
+        make_pipeline: of the runner that was asked for.
+        plan: of all rows.
+        pieces: all, which have been inspected.
+        base: the folder that the pieces' files are relative to.
+        uri: of the dataset.
+        settings: of the component.
+    """
+    plan = dataclasses.replace(plan, rejects=(), excluded=())
+    encode = EncodePieceGroup(plan=plan, uri=uri, seed=settings.seed)
+    gather = GatherBucket(plan=plan, pieces=len(pieces), uri=uri, gzip=settings.gzip)
+    pipeline = make_pipeline()
+    if not isinstance(pipeline, InProcessPipeline):
+        with pipeline:
+            _ = pipeline | _WriteRows(encode, gather)
+        return
+    _call_here(pipeline, encode, pieces, base, seconds=_ENCODE_SECONDS)
+    buckets = range(len(plan.buckets))
+    cost = Cost(len(buckets), _GATHER_SECONDS * _total_bytes(pieces), _BUCKET_MEMORY)
+    run_all(gather, buckets, processes=pipeline.count_processes(cost, (base, uri)))
+
+
+def _total_bytes(pieces: Sequence[Piece]) -> int:
+    return sum(piece.size for piece in pieces)
+
+
+class _WriteRows(beam.PTransform[PBegin, PCollection[None]]):
+    """Buckets wait behind a few gates, each a key that every encoding adds to.
+
+    It is grouped when all are done. A side input would make them wait as well, but DaskRunner
+    works that out anew for every bucket.
     """
 
-    def __init__(
-        self, plan: RowPlan, pieces: int, *, uri: str, settings: ExampleGenSettings
-    ) -> None:
+    def __init__(self, encode: EncodePieceGroup, gather: GatherBucket) -> None:
         super().__init__()
-        plan = dataclasses.replace(plan, rejects=(), excluded=())
-        self._groups, self._gates = group_pieces(pieces), _gates(len(plan.buckets))
-        self._encode = _EncodeFn(plan, uri, settings, gates=len(self._gates))
-        self._gather = _GatherFn(plan, pieces, uri, settings)
+        self._groups, self._gates = group_pieces(gather.pieces), _gates(len(gather.plan.buckets))
+        self._encode, self._gather = _EncodeFn(encode, gates=len(self._gates)), _GatherFn(gather)
 
     def expand(self, begin: PBegin) -> PCollection[None]:
-        """Shards and reports are side effects; the output holds nothing."""
+        """The output holds nothing."""
         encoded = (
             begin
             | "CreatePieces" >> beam.Create(self._groups)
@@ -108,31 +151,13 @@ def _gates(buckets: int) -> list[tuple[int, list[int]]]:
 @beam.typehints.with_input_types(list[int])
 @beam.typehints.with_output_types(tuple[int, list[int]])
 class _EncodeFn(beam.DoFn):
-    def __init__(
-        self, plan: RowPlan, uri: str, settings: ExampleGenSettings, *, gates: int
-    ) -> None:
-        self._plan, self._uri, self._settings, self._gates = plan, uri, settings, gates
+    def __init__(self, encode: EncodePieceGroup, *, gates: int) -> None:
+        self._encode, self._gates = encode, gates
 
     def process(self, numbers: list[int]) -> Iterator[tuple[int, list[int]]]:
-        check_shared(self._uri)
-        work_on_pieces(self._encode, numbers)
+        self._encode(numbers)
         for gate in range(self._gates):
             yield gate, []
-
-    def _encode(self, number: int) -> None:
-        folder = working_folder(self._uri)
-        inspected = json.loads(
-            read_text(join(folder, f"summaries/{summary_name('inspect', number)}.json"))
-        )
-        report = encode_piece(
-            read_piece_file(self._uri, number),
-            number=number,
-            names=inspected["names"],
-            plan=self._plan,
-            seed=self._settings.seed,
-            folder=folder,
-        )
-        write_summary(folder, summary_name("encode", number), dataclasses.asdict(report))
 
 
 @beam.typehints.with_input_types(tuple[int, Iterable[list[int]]])
@@ -145,19 +170,9 @@ class _OpenGateFn(beam.DoFn):
 
 @beam.typehints.with_input_types(int)
 class _GatherFn(beam.DoFn):
-    def __init__(self, plan: RowPlan, pieces: int, uri: str, settings: ExampleGenSettings) -> None:
-        self._plan, self._pieces, self._uri, self._settings = plan, pieces, uri, settings
+    def __init__(self, gather: GatherBucket) -> None:
+        self._gather = gather
         self._rows = beam.metrics.Metrics.counter("tfx_shards", "records_written")
 
     def process(self, number: int) -> None:
-        check_shared(self._uri)
-        shards = gather_bucket(
-            number,
-            plan=self._plan,
-            pieces=self._pieces,
-            uri=self._uri,
-            gzip=self._settings.gzip,
-        )
-        self._rows.inc(sum(shard.records for shard in shards))
-        summary = {"shards": [dataclasses.asdict(shard) for shard in shards]}
-        write_summary(working_folder(self._uri), summary_name("gather", number), summary)
+        self._rows.inc(self._gather(number)["records_written"])

@@ -1,6 +1,6 @@
 """The steps of ImageExampleGen: what is its own of the conversion of files.
 
-conversion = make_conversion(exec_properties, InputSelection(base="photos/"), make_pipeline)
+conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), make_pipeline)
 """
 
 import dataclasses
@@ -8,29 +8,20 @@ from collections.abc import Iterable
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
-from components.common.settings import ExecProperties
-from components.example_gen.conversion import MakePipeline
 from components.example_gen.file_conversion import FileConversion
-from components.example_gen.inputs import InputSelection
 from components.example_gen.media_settings import MediaSettings
 from components.image_example_gen.layouts import describe_search, is_source_file, read_layout
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import ConfigError
 
-__all__ = ["ImageConversion", "make_conversion"]
-
-
-def make_conversion(
-    properties: ExecProperties, selection: InputSelection, make_pipeline: MakePipeline | None
-) -> FileConversion:
-    """The steps for what the execution properties ask."""
-    return ImageConversion(ImageSettings.from_properties(properties), selection, make_pipeline)
+__all__ = ["ImageConversion"]
 
 
 class ImageConversion(FileConversion):
     """Images, and lists of them."""
 
     unit, media = "images", "image"
+    settings_class = ImageSettings
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
         return is_source_file(path)

@@ -1,7 +1,7 @@
 """The engine of all ExampleGens of files, for images."""
 
 from components.example_gen.executor import ExampleGenExecutor
-from components.image_example_gen.conversion import make_conversion
+from components.image_example_gen.conversion import ImageConversion
 
 __all__ = ["Executor"]
 
@@ -10,4 +10,4 @@ class Executor(ExampleGenExecutor):
     """Executor of ImageExampleGen."""
 
     producer = "ImageExampleGen"
-    make_conversion = staticmethod(make_conversion)
+    conversion_class = ImageConversion

@@ -113,9 +113,9 @@ def joined_versions(versions: Iterable[str]) -> str:
     return "\n".join(versions)
 
 
-def split_versions(text: str) -> list[str]:
-    """What `joined_versions` joined."""
-    return text.splitlines()
+def split_versions(texts: Iterable[str]) -> list[str]:
+    """What `joined_versions` joined, of several inputs; each once, in order."""
+    return sorted({version for text in texts for version in text.splitlines()})
 
 
 def is_whole(uri: str) -> bool:

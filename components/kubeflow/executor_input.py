@@ -10,10 +10,9 @@ the second at `outputs.outputFile` and merges its metadata into the artifact.
 
 import dataclasses
 import json
-import os
 from collections.abc import Iterable, Mapping, Sequence
 
-from components.kubeflow.pod_folders import hand_over
+from components.kubeflow.pod_folders import hand_over, hand_over_value
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json, JsonObject
 
@@ -124,10 +123,7 @@ class ExecutorInput:
 
     def write_parameter(self, name: str, text: str) -> None:
         """Gives the value of a parameter that the step has for others."""
-        path = self.parameter_files[name]
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        with open(path, "w", encoding="utf-8") as stream:
-            stream.write(text)
+        hand_over_value(self.parameter_files[name], name, text)
 
 
 def _artifacts(

@@ -68,15 +68,14 @@ def _check_records(uri: str, options: Mapping[str, Json]) -> JsonObject:
         The settings without which the records make no batches: photos are of many sizes.
     """
     dataset = open_dataset(uri)
-    for shards in dataset.shards.values():
-        for shard in shards:
-            found = sum(len(block) for block in read_shard_blocks(shard.path))
-            if shard.records is not None and found != shard.records:
-                raise CorruptShardError(
-                    f"shard {shard.path!r}: expected {shard.records} records, found {found}. "
-                    "Write the dataset again.",
-                    path=shard.path,
-                )
+    for shard in dataset.shard_files:
+        found = sum(len(block) for block in read_shard_blocks(shard.path))
+        if shard.records is not None and found != shard.records:
+            raise CorruptShardError(
+                f"shard {shard.path!r}: expected {shard.records} records, found {found}. "
+                "Write the dataset again.",
+                path=shard.path,
+            )
     asked = options.get("features")
     names = [asked] if isinstance(asked, str) else asked
     mixed = [

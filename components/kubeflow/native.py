@@ -23,6 +23,7 @@ from components.common.settings import ComponentSettings, add_settings
 from components.dataset_audit.settings import AuditSettings
 from components.dataset_report.settings import DatasetReportSettings
 from components.image_example_gen.settings import ImageSettings
+from components.kubeflow.dataset_records import VERSION_KEY
 from components.kubeflow.images import COMMAND, default_image
 from components.schema_export.settings import SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
@@ -44,7 +45,6 @@ __all__ = [
     "train_job",
 ]
 
-_VERSION = "input_version"
 _READ_BY_NAME = ("exclude", "relabel", "add")  # files and datasets of which Kubeflow knows nothing
 _SIDES = {
     dsl.Input[dsl.Artifact].__metadata__[0]: "inputs",
@@ -71,7 +71,7 @@ class _Component(ContainerComponent):
         if is_local:
             _check_runner()
         task = super(_Component, made).__call__(*arguments, **given)
-        reads_raw = _VERSION in (self.component_spec.inputs or {}) and not given.get(_VERSION)
+        reads_raw = VERSION_KEY in (self.component_spec.inputs or {}) and not given.get(VERSION_KEY)
         if not is_local and (reads_raw or self.is_always_run):
             task.set_caching_options(False)
         if any(given.get(name) for name in _READ_BY_NAME):

@@ -18,20 +18,28 @@ import os
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 
+from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json
 
-__all__ = ["hand_over", "temporary_folder", "writable_file", "write_json"]
+__all__ = ["hand_over", "hand_over_value", "temporary_folder", "writable_file", "write_json"]
 
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
+_CURE = (
+    "Give the step an empty folder there: tfx-shards compile --scratch /tmp, or "
+    "kubernetes.empty_dir_mount(task, 'tmp', '/tmp')."
+)
 
 
 @contextlib.contextmanager
 def temporary_folder(outputs: Iterable[str]) -> Iterator[None]:
     """Gives Python, and what it starts, a folder for temporary files where the pod has none.
 
+    It is the home as well of a user that has none, which some libraries ask for when imported.
+
     Args:
         outputs: paths of the step's outputs; the folder lies beside the first that has room for
-            it, and goes with the block.
+            it, and goes with the block. Where none has, the log says so, and the step fails if
+            it needs one.
     """
     with contextlib.ExitStack() as stack:
         if not _has_temporary_folder():
@@ -40,8 +48,12 @@ def temporary_folder(outputs: Iterable[str]) -> Iterator[None]:
                     parent = os.path.dirname(output)
                     os.makedirs(parent, exist_ok=True)
                     made = tempfile.TemporaryDirectory(dir=parent, prefix=".tfx-shards-tmp-")
-                    _use(stack.enter_context(made), stack)
+                    _set_folder(stack.enter_context(made), stack)
                     break
+            else:
+                logging.warning("/tmp: no folder for temporary files can be written. %s", _CURE)
+        if os.path.expanduser("~") == "~" and _has_temporary_folder():
+            _set_variable("HOME", tempfile.gettempdir(), stack)
         yield
 
 
@@ -53,18 +65,23 @@ def _has_temporary_folder() -> bool:
     return True
 
 
-def _use(folder: str, stack: contextlib.ExitStack) -> None:
-    before = os.environ.get("TMPDIR")
+def _set_folder(folder: str, stack: contextlib.ExitStack) -> None:
+    stack.callback(setattr, tempfile, "tempdir", None)
+    _set_variable("TMPDIR", folder, stack)
+    tempfile.tempdir = folder
+
+
+def _set_variable(name: str, value: str, stack: contextlib.ExitStack) -> None:
+    before = os.environ.get(name)
 
     def restore() -> None:
-        tempfile.tempdir = None
         if before is None:
-            os.environ.pop("TMPDIR", None)
+            os.environ.pop(name, None)
         else:
-            os.environ["TMPDIR"] = before
+            os.environ[name] = before
 
     stack.callback(restore)
-    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    os.environ[name] = value
 
 
 def writable_file(path: str) -> str:
@@ -91,10 +108,31 @@ def hand_over(path: str, document: Mapping[str, Json]) -> None:
             raise
         logging.warning(
             "%s: cannot be written (%s): the outputs are whole, but Kubeflow shows no metadata of "
-            "them. Mount an emptyDir there: kubernetes.empty_dir_mount(task, 'tmp', '/tmp').",
+            "them. %s",
             path,
             error.strerror,
+            _CURE,
         )
+
+
+def hand_over_value(path: str, name: str, text: str) -> None:
+    """Writes the value of a parameter, which the launcher does not do without.
+
+    Raises:
+        ConfigError: the pod does not let it be written.
+    """
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        with open(path, "w", encoding="utf-8") as stream:
+            stream.write(text)
+    except OSError as error:
+        if error.errno not in _REFUSED:
+            raise
+        raise ConfigError(
+            f"{path}: expected a file that can be written, for Kubeflow to take the value of "
+            f"{name!r} from, got {error.strerror}. {_CURE}",
+            setting=name,
+        ) from None
 
 
 def write_json(path: str, document: Mapping[str, Json]) -> None:

@@ -15,10 +15,11 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from components.common.settings import ComponentSettings, ExecProperties, without_empty
+from components.example_gen.partition import order_splits
 from components.kubeflow.dataset_location import (
     ROOT_VARIABLE,
     check_dataset_root,
@@ -51,7 +52,6 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-_SPLIT_ORDER = ("train", "eval", "test")
 _OF_WAITING = ("namespace", "timeout_seconds")  # of train_job; others are the manifest's
 _OF_THE_STEP = ("dataset_root", VERSION_KEY)  # parameters that are no settings
 
@@ -154,7 +154,7 @@ def _input_config(patterns: Mapping[str, str]) -> str:
     from components.example_gen.tfx_properties import all_files
 
     config = example_gen_pb2.Input()
-    for name in _ordered(patterns):
+    for name in order_splits(patterns, ()):
         config.splits.add(name=name, pattern=patterns[name])
     return proto_utils.proto_to_json(config if patterns else all_files())
 
@@ -165,7 +165,7 @@ def _output_config(splits: Mapping[str, float], split_by: str) -> str:
     from tfx.utils import proto_utils
 
     config = example_gen_pb2.Output()
-    for name in _ordered(splits):
+    for name in order_splits(splits, ()):
         config.split_config.splits.add(name=name, hash_buckets=_count(name, splits[name]))
     if split_by:  # else an empty message would stand where TFX has none
         config.split_config.partition_feature_name = split_by
@@ -202,22 +202,16 @@ def _schema_export(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.schema_export.executor import Executor
     from components.schema_export.settings import SchemaExportSettings
 
-    kinds = {
-        "examples": standard_artifacts.Examples,
-        "schema": standard_artifacts.Schema,
-        "statistics": standard_artifacts.ExampleStatistics,
-    }
-    inputs = {name: [_tfx_artifact(kinds[name], given)] for name, given in step.inputs.items()}
+    inputs = _tfx_inputs(step)
     if "statistics" in inputs:  # TFX lists its splits in the metadata
         inputs["statistics"][0].split_names = step.inputs["statistics"].metadata.get(
             "split_names", ""
         )
-    made = {
-        "datum_schema": standard_artifacts.Schema(),
-        "datum_dataset": simple_artifacts.Dataset(),
+    kinds = {
+        "datum_schema": standard_artifacts.Schema,
+        "datum_dataset": simple_artifacts.Dataset,
     }
-    for name, artifact in made.items():
-        artifact.uri = step.outputs[name].path
+    made = {name: _artifact_at(kind, step.outputs[name].path) for name, kind in kinds.items()}
     properties = _properties(SchemaExportSettings, _given(step.parameters, SchemaExportSettings))
     Executor().Do(inputs, {name: [artifact] for name, artifact in made.items()}, properties)
     return {name: _metadata(artifact) for name, artifact in made.items()}
@@ -230,31 +224,20 @@ def _dataset_audit(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.dataset_audit.settings import AuditSettings
 
     properties = _properties(AuditSettings, _given(step.parameters, AuditSettings))
-    inputs = {
-        name: [_tfx_artifact(standard_artifacts.Examples, given)]
-        for name, given in step.inputs.items()
-    }
-    artifact = standard_artifacts.ExampleAnomalies()
-    artifact.uri = step.outputs["anomalies"].path
-    Executor().Do(inputs, {"anomalies": [artifact]}, properties)
+    artifact = _artifact_at(standard_artifacts.ExampleAnomalies, step.outputs["anomalies"].path)
+    Executor().Do(_tfx_inputs(step), {"anomalies": [artifact]}, properties)
     found = artifact.get_int_custom_property("num_findings")
     step.write_parameter("num_findings", str(found))
     return {"anomalies": _metadata(artifact)}
 
 
 def _dataset_report(step: ExecutorInput) -> dict[str, JsonObject]:
-    from tfx.types import standard_artifacts
     from tfx.types.experimental import simple_artifacts
 
     from components.dataset_report.executor import Executor
     from components.dataset_report.settings import DatasetReportSettings
 
-    kinds = {
-        "examples": standard_artifacts.Examples,
-        "schema": standard_artifacts.Schema,
-        "statistics": standard_artifacts.ExampleStatistics,
-    }
-    inputs = {name: [_tfx_artifact(kinds[name], given)] for name, given in step.inputs.items()}
+    inputs = _tfx_inputs(step)
     properties = _properties(DatasetReportSettings, _given(step.parameters, DatasetReportSettings))
     page = simple_artifacts.File()
     with page_folder(step.outputs["report"].path) as page.uri:
@@ -303,8 +286,8 @@ def _fill_dataset(
     from tfx.types import standard_artifacts
 
     output, root = step.outputs[name], str(step.parameters.get("dataset_root", ""))
-    artifact = standard_artifacts.Examples()
-    artifact.uri = place_dataset(output.path, output.uri, root)
+    place = place_dataset(output.path, output.uri, root)
+    artifact = _artifact_at(standard_artifacts.Examples, place)
     fill({name: [artifact]})
     manifest = _manifest(artifact.uri)
     metadata = {
@@ -336,7 +319,7 @@ def _input_versions(step: ExecutorInput) -> list[str]:
     """Of the raw inputs that the step's dataset is made of, as their fingerprints say."""
     given = [str(step.parameters.get(VERSION_KEY, ""))]
     given += [str(one.metadata.get(VERSION_KEY, "")) for one in step.inputs.values()]
-    return sorted({version for text in given for version in split_versions(text)})
+    return split_versions(given)
 
 
 def _span(step: ExecutorInput, metadata: Mapping[str, Json]) -> JsonObject:
@@ -345,7 +328,7 @@ def _span(step: ExecutorInput, metadata: Mapping[str, Json]) -> JsonObject:
     base = step.parameters.get("input_base")
     if not base or not any("{" in pattern for pattern in patterns.values()):
         return {}
-    named = [f"{name}={patterns[name]}" for name in _ordered(patterns)]
+    named = [f"{name}={patterns[name]}" for name in order_splits(patterns, ())]
     return {
         "source": " ".join([step.component, base, *named]),
         "span": metadata["span"],
@@ -358,9 +341,22 @@ def _found(given: StepArtifact) -> list[str]:
     return find_datasets(given.path)
 
 
-def _tfx_artifact(kind: "type[Artifact]", given: StepArtifact) -> "Artifact":
-    check_fetched(given.name, given.path, given.uri)
-    return _artifact_at(kind, find_dataset(given.path))
+def _tfx_inputs(step: ExecutorInput) -> dict[str, list["Artifact"]]:
+    """The inputs of a step that takes one artifact of each, by name."""
+    from tfx.types import standard_artifacts
+
+    kinds = {
+        "examples": standard_artifacts.Examples,
+        "against": standard_artifacts.Examples,
+        "schema": standard_artifacts.Schema,
+        "statistics": standard_artifacts.ExampleStatistics,
+    }
+    for given in step.inputs.values():
+        check_fetched(given.name, given.path, given.uri)
+    return {
+        name: [_artifact_at(kinds[name], find_dataset(given.path))]
+        for name, given in step.inputs.items()
+    }
 
 
 def _artifact_at(kind: "type[Artifact]", uri: str) -> "Artifact":
@@ -396,12 +392,6 @@ def _properties(settings: type[ComponentSettings], given: Mapping[str, Json]) ->
     """Execution properties, checked before anything is looked for."""
     settings.from_arguments(given)
     return settings.to_properties(given)
-
-
-def _ordered(by_split: Iterable[str]) -> list[str]:
-    """Splits in one order, since Kubeflow keeps none: TFX's usual three, then others by name."""
-    known = {name: place for place, name in enumerate(_SPLIT_ORDER)}
-    return sorted(by_split, key=lambda name: (known.get(name, len(known)), name))
 
 
 def _count(name: str, value: object) -> int:

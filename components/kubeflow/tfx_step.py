@@ -83,9 +83,6 @@ def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, argparse.Names
 
 
 def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: list[str]) -> None:
-    from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
-    from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
-
     document = json.loads(getattr(theirs, _INVOCATION))
     paths = parse_paths(ours.path)
     root = os.environ.get(ROOT_VARIABLE, "")
@@ -97,6 +94,10 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
         stack.enter_context(
             temporary_folder(path for (side, _), path in paths.items() if side == "outputs")
         )
+        # TensorFlow, which comes with these, asks for the folder.
+        from tfx.orchestration.kubeflow.v2.container import kubeflow_v2_run_executor
+        from tfx.orchestration.kubeflow.v2.file_based_example_gen import driver
+
         held = document["outputs"]["outputFile"] = writable_file(output_file)
         elsewhere = _localize(document, ours.types, paths, root, stack)
         setattr(theirs, _INVOCATION, json.dumps(document))
@@ -120,7 +121,7 @@ def _take_versions(document: Mapping[str, Json]) -> list[str]:
     for group in inputs.get("artifacts", {}).values():
         artifacts = group.get("artifacts", ())
         given += [artifact.get("metadata", {}).get(VERSION_KEY, "") for artifact in artifacts]
-    return sorted({version for text in given for version in split_versions(text)})
+    return split_versions(given)
 
 
 def _uris(document: Mapping[str, Json], outputs: Sequence[str]) -> dict[str, str]:

@@ -21,6 +21,7 @@ from components.common.rejects import RejectedInputError
 from components.media.mpeg_frames import count_frames
 from components.media.ogg_pages import check_pages
 from components.media.options import LARGEST_RATE, AudioOptions
+from trainer_utils.auditing import sound_reading
 from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE
 
 __all__ = ["StoredAudio", "read_beginning", "store_audio"]
@@ -85,6 +86,8 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
         conversions += ("BIT_DEPTH",)
     elif plain is None:
         conversions += ("WAV_VARIANT",)
+    if kind == "WAV" and np.abs(samples).max() > 1:
+        conversions += ("CLIPPED",)
     if options.channels not in (None, samples.shape[1]):
         samples = _mixed(samples, options.channels)
         conversions += ("CHANNELS",)
@@ -108,17 +111,12 @@ def read_beginning(data: bytes, seconds: int) -> tuple[npt.NDArray[np.float32], 
     Raises:
         RejectedInputError: NOT_AUDIO, UNSUPPORTED_FORMAT, TRUNCATED_AUDIO or DAMAGED_AUDIO.
     """
-    import soundfile
-
     if _kind(data) == "MP3":
         data, _ = count_frames(data)
-    try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
-            file.seekable = lambda: False  # as in `_decode`
-            samples = file.read(seconds * file.samplerate, "float32", always_2d=True)
-            return samples, file.samplerate
-    except (soundfile.LibsndfileError, RuntimeError) as error:
-        raise RejectedInputError("DAMAGED_AUDIO", f"cannot be decoded: {_reason(error)}") from error
+    found = sound_reading.read_beginning(data, seconds)
+    if found is None:
+        raise RejectedInputError("DAMAGED_AUDIO", "cannot be decoded")
+    return found
 
 
 def _plain_wav(data: bytes) -> StoredAudio | None:

@@ -7,7 +7,7 @@ It takes 10 to 60 µs for a photo. Of JPEG, PNG and GIF the bytes are walked; wh
 does not matter, since those are decoded in any case; of BMP Pillow's own header says enough.
 """
 
-import dataclasses
+from typing import NamedTuple
 
 from PIL import BmpImagePlugin, Image
 
@@ -22,8 +22,7 @@ __all__ = ["ImageStructure", "check_agreement", "is_plain_bmp", "scan_image"]
 _BMP_RAW_MODES = {"L": 8, "BGR": 24, "BGRX": 32, "BGRA": 32}  # as TensorFlow takes all BMP
 
 
-@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
-class ImageStructure:
+class ImageStructure(NamedTuple):
     """What the bytes of a file say.
 
     Args:

@@ -4,9 +4,9 @@ store_image(data, ImageOptions(), filename="cat/1.jpg")
 # StoredImage(data=…, format='JPEG', height=480, width=640, channels=3, conversions=())
 """
 
-import dataclasses
 import os
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 from PIL import Image
@@ -29,8 +29,7 @@ __all__ = [
 _FORMAT_OF = {ending: f.name for f in FORMATS if f.kind == "image" for ending in f.extensions}
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class StoredImage:
+class StoredImage(NamedTuple):
     """What goes into an example.
 
     Args:

@@ -1,5 +1,6 @@
 """Describes an Examples artifact: a TFMD schema, with Datum's JSON and others' beside it."""
 
+import dataclasses
 import itertools
 import os
 import posixpath
@@ -103,7 +104,7 @@ class Executor(base_executor.BaseExecutor):
             others=others,
         )
         remove_tree(working_folder(dataset.uri))
-        notes = datum_limits(features, [s.path for g in source.shards.values() for s in g])
+        notes = datum_limits(features, [shard.path for shard in source.shard_files])
         _describe(artifact, features, notes)
         if dataset is not artifact:
             write_schema(artifact.uri, schema)
@@ -148,10 +149,8 @@ def _with_schema(
 ) -> dict[str, Feature]:
     """The features, each with what only TFMD can say of it."""
     return {
-        name: Feature(
-            type=feature.type,
-            shape=feature.shape,
-            dense=feature.dense,
+        name: dataclasses.replace(
+            feature,
             extra={
                 **feature.extra,
                 **{k: v for k, v in described[name].extra.items() if k == "tfmd"},

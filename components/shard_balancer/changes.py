@@ -29,25 +29,26 @@ from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.example_editing import replace_feature
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.spelling import did_you_mean
-from trainer_utils.storage import join, read_text, write_text
+from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES
+from trainer_utils.format.spelling import misspelt
+from trainer_utils.storage import join, read_bytes, read_text, write_text
 
 __all__ = [
-    "NAME_FEATURES",
     "Changes",
     "Tally",
     "Value",
+    "check_feature",
     "check_matches",
+    "check_rest",
     "describe_changes",
     "load_changes",
     "read_changes",
     "store_changes",
 ]
 
-NAME_FEATURES = ("record_id", "filename", "id")
 _LABEL = "label"
-_LABELS = ("label", "labels")
 _FILE = "changes.json"
+_UNDECODED = "surrogateescape"  # as `os.fsdecode` has names of files that are no UTF-8
 _INT64 = range(-(2**63), 2**63)
 
 Value = bytes | int | float
@@ -86,6 +87,11 @@ class Tally:
     def is_unchanged(self) -> bool:
         """Whether every record stays as it is."""
         return not self.skipped and not self.relabelled
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no record stays."""
+        return self.skipped == self.found
 
     def merge(self, other: "Tally") -> None:
         """Adds what became of other records."""
@@ -241,12 +247,12 @@ class Changes:
 
     @functools.cached_property
     def _exclude_places(self) -> Mapping[bytes, int]:
-        return {name.encode(): place for place, name in enumerate(self.exclude)}
+        return {_encode_name(name): place for place, name in enumerate(self.exclude)}
 
     @functools.cached_property
     def _relabel_rows(self) -> Mapping[bytes, tuple[int, str | int | float]]:
         rows = enumerate(self.relabel.items())
-        return {name.encode(): (place, value) for place, (name, value) in rows}
+        return {_encode_name(name): (place, value) for place, (name, value) in rows}
 
     @functools.cached_property
     def _condition(self) -> Any:
@@ -258,6 +264,11 @@ class Changes:
         named = NAME_FEATURES if self.exclude or self.relabel else ()
         relabelled = (self.feature,) if self.relabel else ()
         return frozenset({*features, *named, *relabelled, *self.labels})
+
+
+def _encode_name(name: str) -> bytes:
+    """A name as records hold it; of a file's name that is no UTF-8 `os.fsdecode`'s text counts."""
+    return name.encode("utf-8", _UNDECODED)
 
 
 def _names_of(values: Mapping[str, Any]) -> list[bytes]:
@@ -349,7 +360,7 @@ def read_changes(
     named = parse_condition(where).features if where else ()
     for name in [*named, *([feature] if table else [])]:
         setting = "relabel" if name == feature and table else "where"
-        _check_feature(setting, name, features, knows_all)
+        check_feature(setting, name, features, knows_all)
     of_condition = {name: list(vocabularies[name]) for name in named if name in vocabularies}
     if where:
         parse_condition(where).bind(of_condition)
@@ -357,7 +368,7 @@ def read_changes(
     labels = [
         name
         for name, one in features.items()
-        if one.type == "int" and (name in _LABELS or name in vocabularies)
+        if one.type == "int" and (name in LABEL_FEATURES or name in vocabularies)
     ]
     return Changes(
         exclude=exclude,
@@ -371,14 +382,25 @@ def read_changes(
     )
 
 
-def _check_feature(
+def check_feature(
     setting: str, name: str, features: Mapping[str, Feature], knows_all: bool
 ) -> None:
+    """Refuses a feature that there is not, or that has no values to compare.
+
+    Args:
+        setting: which names it.
+        name: of the feature.
+        features: of the inputs that say theirs.
+        knows_all: whether all inputs say theirs.
+
+    Raises:
+        ConfigError: as said.
+    """
     found = features.get(name)
     if found is None and knows_all:
         raise ConfigError(
-            f"{setting}: expected one of the features {', '.join(features)}, got {name!r}."
-            f"{did_you_mean(name, features)}".removesuffix("."),
+            f"{setting}: expected one of the features {', '.join(features)}, "
+            f"got {misspelt(name, features)}",
             setting=setting,
             value=name,
         )
@@ -388,7 +410,9 @@ def _check_feature(
 
 def _names_to_exclude(exclude: str | Sequence[str]) -> tuple[str, ...]:
     """The names, sorted, each once."""
-    names = _read("exclude", exclude).splitlines() if isinstance(exclude, str) else exclude
+    # Not splitlines(): a name may have other ends of lines in it, such as U+2028.
+    lines = _read("exclude", exclude).split("\n") if isinstance(exclude, str) else ()
+    names = [line.removesuffix("\r") for line in lines] or exclude
     found = tuple(sorted({name for name in names if name.strip()}))
     if not found:
         raise ConfigError.of("exclude", exclude, allowed="a file with a name a line")
@@ -424,7 +448,7 @@ def _table(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _read(setting: str, path: str) -> str:
     try:
-        return read_text(path).removeprefix("\ufeff")
+        return read_bytes(path).decode("utf-8", _UNDECODED).removeprefix("\ufeff")
     except OSError as error:
         raise ConfigError.of(
             setting, path, allowed="a file that can be read", advice=f"{error.strerror or error}"
@@ -444,8 +468,8 @@ def _values(
                 _as_kind(value, kind, name)
             continue
         raise ConfigError(
-            f"relabel[{name!r}]: expected one of the classes of {feature!r}, got {value!r}."
-            f"{did_you_mean(value, ids)}".removesuffix("."),
+            f"relabel[{name!r}]: expected one of the classes of {feature!r}, "
+            f"got {misspelt(value, ids)}",
             setting="relabel",
             value=value,
         )
@@ -473,6 +497,29 @@ def check_matches(changes: Changes, tally: Tally) -> None:
                 "%s: %d of %d names are of no record, such as %r",
                 *(setting, len(missing), len(names), missing[0]),
             )
+
+
+def check_rest(tallies: Mapping[str, Tally]) -> None:
+    """Refuses changes that leave no record; of a split that they empty, a warning says so.
+
+    Args:
+        tallies: of each split.
+
+    Raises:
+        ConfigError: all records of all splits are left out.
+    """
+    emptied = [split for split, tally in tallies.items() if tally.found and tally.is_empty]
+    if emptied and all(tally.is_empty for tally in tallies.values()):
+        excluded = sum(tally.excluded for tally in tallies.values())
+        filtered = sum(tally.filtered for tally in tallies.values())
+        setting = "where" if filtered else "exclude"
+        raise ConfigError(
+            f"{setting}: expected some records to stay, got none of {excluded + filtered}: "
+            f"exclude= names {excluded}, where= is not true of {filtered}",
+            setting=setting,
+        )
+    for split in emptied:
+        logging.warning("split %r: all of its %d records are left out", split, tallies[split].found)
 
 
 def _named(changes: Changes, tally: Tally) -> list[tuple[str, tuple[str, ...], set[int]]]:

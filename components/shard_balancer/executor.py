@@ -10,11 +10,13 @@ from tfx import types
 from tfx.types import artifact_utils
 
 from components.common.beam import LocalFirstBeamExecutor
+from components.common.collector import spare_old_objects
 from components.common.fingerprint import combine_facts
 from components.common.lineage import make_origin
 from components.common.progress import Work, show_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
 from components.common.settings import ExecProperties
+from components.common.side_by_side import ByElement, InProcessPipeline, run_elements
 from components.common.summaries import (
     check_finished,
     read_summaries,
@@ -27,11 +29,18 @@ from components.shard_balancer.changes import (
     Changes,
     Tally,
     check_matches,
+    check_rest,
     describe_changes,
     store_changes,
 )
 from components.shard_balancer.inputs import Inputs, check_apart, open_inputs
 from components.shard_balancer.kept_shards import KeptSplit, plan_kept_split
+from components.shard_balancer.picked_splits import (
+    PickedSplit,
+    Plan,
+    choose_picked,
+    write_picked,
+)
 from components.shard_balancer.planning import (
     SplitPlan,
     changes_of,
@@ -40,8 +49,8 @@ from components.shard_balancer.planning import (
     total_tally,
 )
 from components.shard_balancer.settings import BalancerSettings
-from components.shard_balancer.survey import ShardSurvey, StoredSurveys, SurveyShards
-from components.shard_balancer.transforms import STEPS, BalanceSplits, KeepShards
+from components.shard_balancer.survey import ShardSurvey, StoredSurveys, SurveyFn
+from components.shard_balancer.transforms import STEPS, Move, balance_splits, keep_shards
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard, combine_checksums
 from trainer_utils.format.json_text import Json, JsonObject
@@ -80,7 +89,7 @@ class Executor(LocalFirstBeamExecutor):
         check_apart(uris, artifact.uri)
         inputs = open_inputs(uris)
         settings.check_splits(list(inputs.shards))
-        with removed_on_failure(artifact.uri):
+        with spare_old_objects(), removed_on_failure(artifact.uri):
             self._balance(inputs, len(given), artifact, settings, exec_properties)
         _keep_properties(given, artifact)
 
@@ -99,12 +108,17 @@ class Executor(LocalFirstBeamExecutor):
         tallies = {split: total_tally(surveys.get(split, ())) for split in inputs.shards}
         if changes is not None:
             check_matches(changes, _total(tallies))
+            check_rest(tallies)
         plans = [_plan(inputs, split, surveys, settings, artifact.uri) for split in inputs.shards]
-        with (
-            show_progress(artifact.uri, _work_of(plans), unit="records"),
-            self._make_beam_pipeline() as pipeline,
-        ):
-            pipeline | _move(inputs, plans, settings, artifact.uri, key)
+        gzip = settings.compression == "gzip"
+        pipeline = self._make_beam_pipeline()
+        if isinstance(pipeline, InProcessPipeline) and changes is None:
+            plans = choose_picked(pipeline, plans, inputs, surveys, uri=artifact.uri, gzip=gzip)
+        with show_progress(artifact.uri, _work_of(plans), unit="records"):
+            if picked := [plan for plan in plans if isinstance(plan, PickedSplit)]:
+                assert isinstance(pipeline, InProcessPipeline)
+                write_picked(pipeline, picked, uri=artifact.uri, gzip=gzip)
+            run_elements(pipeline, _move(inputs, plans, settings, artifact.uri, key))
         summaries = _read_summaries(artifact.uri)
         check_finished(artifact.uri, [part for plan in plans for part in plan.parts])
         config = _config(inputs, num_given, settings, changes, _total(tallies))
@@ -112,7 +126,7 @@ class Executor(LocalFirstBeamExecutor):
         describe_artifact(
             artifact,
             manifest,
-            gzip=settings.compression == "gzip",
+            gzip=gzip,
             vocabularies=inputs.vocabularies,
         )
         features = inputs.features(_facts(inputs, summaries))
@@ -134,10 +148,8 @@ class Executor(LocalFirstBeamExecutor):
         shards = [item for split in splits for item in inputs.shards[split]]
         if not shards:
             return {}
-        with self._make_beam_pipeline() as pipeline:
-            pipeline | SurveyShards(
-                shards, uri=uri, stratify_by=settings.stratify_by, changes_key=changes_key
-            )
+        survey = SurveyFn(uri, settings.stratify_by, changes_key)
+        run_elements(self._make_beam_pipeline(), ByElement(survey, enumerate(shards)))
         _read_summaries(uri)  # raises what a worker met
         firsts = itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)
         return {
@@ -146,12 +158,15 @@ class Executor(LocalFirstBeamExecutor):
         }
 
 
-def _work_of(plans: Sequence[SplitPlan | KeptSplit]) -> dict[str, Work]:
+def _work_of(plans: Sequence[Plan]) -> dict[str, Work]:
     """What each summary stands for; bytes are counted where they are read from the inputs."""
     work: dict[str, Work] = {}
     for plan in plans:
         if isinstance(plan, KeptSplit):
             work |= {step.part: Work(step.records, step.bytes) for step in plan.steps}
+            continue
+        if isinstance(plan, PickedSplit):
+            work |= plan.work
             continue
         sizes = {group.key: sum(s.shard.bytes for _, _, s in group.shards) for group in plan.groups}
         if not plan.is_one_pass:
@@ -175,7 +190,7 @@ def _plan(
     surveys: Mapping[str, Sequence[ShardSurvey]],
     settings: BalancerSettings,
     uri: str,
-) -> SplitPlan | KeptSplit:
+) -> Plan:
     """A split's plan, the table of places laid down where workers find it."""
     if settings.keep_shards:
         return plan_kept_split(split, inputs.shards[split], surveys.get(split), settings)
@@ -190,22 +205,17 @@ def _plan(
 
 def _move(
     inputs: Inputs,
-    plans: Sequence[SplitPlan | KeptSplit],
+    plans: Sequence[Plan],
     settings: BalancerSettings,
     uri: str,
     changes_key: str | None,
 ) -> beam.PTransform[Any, Any]:
     """What writes the shards. Lists of names stay behind: workers find them in the folder."""
     plain = dataclasses.replace(settings, exclude=None, relabel=None)
-    shared: dict[str, Any] = {
-        "uri": uri,
-        "settings": plain,
-        "infer": inputs.without_features,
-        "changes_key": changes_key,
-    }
+    move = Move(uri=uri, settings=plain, infer=inputs.without_features, changes_key=changes_key)
     if settings.keep_shards:
-        return KeepShards([plan for plan in plans if isinstance(plan, KeptSplit)], **shared)
-    return BalanceSplits([plan for plan in plans if isinstance(plan, SplitPlan)], **shared)
+        return keep_shards([plan for plan in plans if isinstance(plan, KeptSplit)], move)
+    return balance_splits([plan for plan in plans if isinstance(plan, SplitPlan)], move)
 
 
 def _total(tallies: Mapping[str, Tally]) -> Tally:
@@ -236,7 +246,7 @@ def _config(
 
 def _manifest(
     inputs: Inputs,
-    plans: Sequence[SplitPlan | KeptSplit],
+    plans: Sequence[Plan],
     summaries: Sequence[Mapping[str, Json]],
     tallies: Mapping[str, Tally],
     config: Mapping[str, Json],

@@ -60,8 +60,14 @@ class Inputs:
             facts: by the number of an input that does not say its own.
 
         Raises:
-            DatasetError: a feature is of different kinds in two of them.
+            DatasetError: a feature is of different kinds in two of them; or there is no record,
+                and nothing else says what the features are.
         """
+        if not any(s.says_features or facts[n].records for n, s in enumerate(self.sources)):
+            raise DatasetError(
+                "examples: expected at least one record, since nothing else says what the features "
+                f"are, got none ({self.name})."
+            )
         return merge_features(
             {
                 f"{number}: {source.uri}": source.features

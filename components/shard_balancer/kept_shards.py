@@ -16,10 +16,9 @@ from components.shard_balancer.scatter_gather import Reading, read_changed
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey
 from trainer_utils.format import Shard, ShardName, ShardWriter
-from trainer_utils.format.naming import index_file
 from trainer_utils.storage import copy_file, join, make_folder
 from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import verify_shard, write_shard
+from trainer_utils.writing.shards import files_of_shard, verify_shard, write_shard
 
 __all__ = ["KeptShard", "KeptSplit", "keep_shard", "plan_kept_split"]
 
@@ -174,13 +173,13 @@ def _link(step: KeptShard, reading: Reading, *, uri: str, block_bytes: int) -> S
     source_uri = given.path.removesuffix(entry.path).rstrip("/")
     verify_shard(entry, uri=source_uri, block_bytes=block_bytes)
     shard = dataclasses.replace(entry, path=step.name.path, split=step.split)
-    make_folder(working_folder(uri))
-    pairs = [(given.path, shard.path), (given.index_path, index_file(shard.path))]
+    working = working_folder(uri)
+    make_folder(working)
     linked = []
-    for old, new in pairs:
+    for old, new in zip(files_of_shard(entry), files_of_shard(shard), strict=True):
         target = join(uri, new)
         make_folder(target.rpartition("/")[0])
-        linked.append(copy_file(old, target, temporary_folder=working_folder(uri)))
+        linked.append(copy_file(join(source_uri, old), target, temporary_folder=working))
     if not all(linked):
         verify_shard(shard, uri=uri, block_bytes=block_bytes)
     reading.content[step.source.source] = reading.kept[step.source.source] = entry.content

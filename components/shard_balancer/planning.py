@@ -19,7 +19,14 @@ import numpy as np
 import numpy.typing as npt
 from absl import logging
 
-from components.shard_balancer.changes import Changes, Tally, check_matches, read_changes
+from components.shard_balancer.changes import (
+    Changes,
+    Tally,
+    check_feature,
+    check_matches,
+    check_rest,
+    read_changes,
+)
 from components.shard_balancer.inputs import Inputs, InputShard, open_inputs
 from components.shard_balancer.kept_shards import plan_kept_split
 from components.shard_balancer.layout import (
@@ -38,6 +45,7 @@ from trainer_utils.format import shard_bounds
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.spelling import check_names
+from trainer_utils.text_output import Part, Shown, make_table
 
 __all__ = [
     "BalancePlan",
@@ -245,7 +253,8 @@ class PlannedSplit:
         bytes: of them with their frames, not compressed.
         shard_records: of each new shard.
         shard_bytes: of each new shard, not compressed.
-        passes: 1: the split is read once and held in memory; 2: by way of temporary files.
+        passes: 1: the split is read once and held in memory; 2: by way of temporary files, unless
+            its records can be picked on this machine (see `picked_splits`).
         temporary_bytes: of those files.
     """
 
@@ -264,7 +273,7 @@ class PlannedSplit:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class BalancePlan:
+class BalancePlan(Shown):
     """What a run would do, by split; `str()` makes a table of it."""
 
     splits: tuple[PlannedSplit, ...]
@@ -277,23 +286,17 @@ class BalancePlan:
         """The same as plain JSON types."""
         return dataclasses.asdict(self)
 
-    def __str__(self) -> str:
-        rows: list[tuple[str, ...]] = [_COLUMNS]
+    def parts(self) -> list[Part]:
+        """A table."""
+        rows = []
         for split in self.splits:
             ranges = [
                 f"{min(values)}-{max(values)}"
                 for values in (split.shard_records, split.shard_bytes)
             ]
             numbers = (split.records, split.bytes, split.num_shards, *ranges, split.passes)
-            rows.append((split.split, *map(str, numbers)))
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        return "\n".join(
-            "  ".join(
-                cell.ljust(width) if place == 0 else cell.rjust(width)
-                for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            for row in rows
-        )
+            rows.append([split.split, *map(str, numbers)])
+        return [make_table(_COLUMNS, rows, right=_COLUMNS[1:])]
 
 
 def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
@@ -321,6 +324,7 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
     }
     if changes is not None:
         check_matches(changes, total_tally(chain.from_iterable(surveys.values())))
+        check_rest({split: total_tally(found) for split, found in surveys.items()})
     planned = (_planned(inputs, split, surveys[split], made) for split in inputs.shards)
     return BalancePlan(splits=tuple(planned))
 
@@ -380,10 +384,13 @@ def changes_of(inputs: Inputs, settings: BalancerSettings) -> Changes | None:
         ConfigError: a file that they name cannot be read or is malformed, or names what the inputs
             do not have.
     """
+    features, knows_all = inputs.known_features, not inputs.without_features
+    if settings.stratify_by is not None:
+        check_feature("stratify_by", settings.stratify_by, features, knows_all)
     return read_changes(
         settings,
-        features=inputs.known_features,
-        knows_all=not inputs.without_features,
+        features=features,
+        knows_all=knows_all,
         vocabularies=inputs.vocabularies,
         counts_labels=bool(inputs.label_counts),
         first_added=len(inputs.sources) - len(settings.add),

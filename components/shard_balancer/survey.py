@@ -18,7 +18,6 @@ import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from apache_beam.pvalue import PBegin, PCollection
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.common.summaries import check_shared, working_folder
@@ -34,7 +33,7 @@ from trainer_utils.format.tfrecord import compact
 from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
 from trainer_utils.storage.paths import join
 
-__all__ = ["ShardSurvey", "StoredSurveys", "SurveyShards", "survey_shard"]
+__all__ = ["ShardSurvey", "StoredSurveys", "SurveyFn", "survey_shard"]
 
 Ints = npt.NDArray[np.int64]
 _TFMD_TYPES = {"int": schema_pb2.INT, "string": schema_pb2.BYTES}
@@ -58,37 +57,19 @@ class ShardSurvey:
     tally: Tally | None = None
 
 
-class SurveyShards(beam.PTransform[PBegin, PCollection[None]]):
-    """Surveys shards, and keeps each result as a file in the working folder of `uri`."""
+class SurveyFn(beam.DoFn):
+    """Surveys a numbered shard, and keeps the result as a file in the working folder.
 
-    def __init__(
-        self,
-        shards: Sequence[InputShard],
-        *,
-        uri: str,
-        stratify_by: str | None,
-        changes_key: str | None = None,
-    ) -> None:
-        super().__init__()
-        self._shards = list(enumerate(shards))
-        self._fn = _SurveyFn(uri, stratify_by, changes_key)
+    Args:
+        uri: of the new dataset.
+        stratify_by, changes_key: as `survey_shard` and `Move` have them.
+    """
 
-    def expand(self, begin: PBegin) -> PCollection[None]:
-        """The surveys are side effects; the output holds nothing."""
-        done: PCollection[None] = (
-            begin
-            | "CreateShards" >> beam.Create(self._shards)
-            | "SpreadShards" >> beam.Reshuffle()
-            | "SurveyShards" >> beam.ParDo(self._fn)
-        )
-        return done
-
-
-class _SurveyFn(beam.DoFn):
     def __init__(self, uri: str, stratify_by: str | None, changes_key: str | None) -> None:
         self._uri, self._stratify_by, self._changes_key = uri, stratify_by, changes_key
 
     def process(self, element: tuple[int, InputShard]) -> None:
+        """Surveys one."""
         check_shared(self._uri)
         number, shard = element
         with report_errors(self._uri, f"survey-{number:06d}"):
@@ -196,7 +177,7 @@ class _ClassReader:
 
 
 class StoredSurveys(Sequence[ShardSurvey]):
-    """What `SurveyShards` kept of some shards, read when asked for: one shard's fits memory.
+    """What `SurveyFn` kept of some shards, read when asked for: one shard's fits memory.
 
     Args:
         uri: of the new dataset.

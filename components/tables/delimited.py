@@ -6,10 +6,13 @@ empty field is a missing value, a quoted empty one is an empty text.
 Source: RFC 4180; quotes inside an unquoted field are characters of it, as Arrow reads them.
 """
 
+import codecs
 import collections
 import csv
 import io
 import itertools
+import re
+import shlex
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
@@ -35,7 +38,8 @@ __all__ = ["find_pieces", "read"]
 
 _BLOCK_BYTES = 1 << 20  # read in blocks of that size, Arrow keeps to the processor's cache
 _HEAD_BYTES = 1 << 20  # that the header must fit into
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+_DELIMITERS = ",;\t|"  # that tables are found with
+_NAME = re.compile(r'"?[^\W\d]\w*"?')
 
 
 def find_pieces(
@@ -55,7 +59,7 @@ def find_pieces(
     """
     with inputs.open(path) as stream:
         head = stream.read(_HEAD_BYTES)
-        start = len(_BYTE_ORDER_MARK) if head.startswith(_BYTE_ORDER_MARK) else 0
+        start = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
         names, start, header = _names(head, start, delimiter, source, options)
         details = {
             "names": names,
@@ -95,6 +99,7 @@ def _names(
 
     That is `shown`, `likely`, or empty where the user says so.
     """
+    _check_line_ends(head[start:], delimiter, source)
     given = list(options.column_names)
     if given and not options.header:
         # A header that says the same is no row.
@@ -109,6 +114,8 @@ def _names(
                 setting="column_names",
             )
         return given, stop, ""
+    if not options.header and first[0] not in options.columns:
+        _check_delimiter(first, delimiter, source)
     reason = find_header_doubt(
         first, rows := _rows_below(head[stop:], delimiter), known=options.columns
     )
@@ -147,9 +154,11 @@ def _checked_header(head: bytes, start: int, delimiter: str, source: str) -> tup
     try:
         head[start:stop].decode("utf-8")
     except UnicodeDecodeError as error:
+        marks = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+        likely = "utf-16" if head.startswith(marks) else "latin-1"
         raise InputError(
             f"{source!r}: expected a header in UTF-8: {error} (line 1). If the file is in another "
-            "encoding, say so: encoding='latin-1' (tfx-shards convert … --set encoding=latin-1).",
+            f"encoding, say so: encoding={likely!r} (tfx-shards convert … --encoding {likely}).",
             path=source,
         ) from error
     if not any(fields):
@@ -157,6 +166,46 @@ def _checked_header(head: bytes, start: int, delimiter: str, source: str) -> tup
             f"{source!r}: expected a header with the names of the columns, found none", path=source
         )
     return fields, stop
+
+
+def _check_line_ends(head: bytes, delimiter: str, source: str) -> None:
+    """Refuses a table of which no row ends as here: all of it would be taken for the header.
+
+    Every other byte of UTF-16 is a NUL, also in the header.
+    """
+    if b"\0" in head[: int(row_ends(head, delimiter.encode())[0])]:
+        raise InputError.at(
+            source,
+            expected="text",
+            got="NUL bytes (line 1)",
+            advice="If the file is in UTF-16, say so: encoding='utf-16' "
+            "(tfx-shards convert … --encoding utf-16).",
+        )
+    head = head.lstrip(b"\r\n")
+    row = head[: int(row_ends(head, delimiter.encode())[0])].rstrip(b"\r\n")
+    unquoted = b"".join(row.split(b'"')[::2])  # each doubled quote ends and begins one
+    if b"\r" in unquoted:
+        raise InputError.at(
+            source,
+            expected="rows that end in a line feed, alone or after a carriage return",
+            got="carriage returns alone (line 1)",
+            advice="Write it again with line feeds: tr '\\r' '\\n' < old.csv > new.csv.",
+        )
+
+
+def _check_delimiter(first: Sequence[str], delimiter: str, source: str) -> None:
+    """Refuses a header of one name that is several, divided by another character."""
+    for other in _DELIMITERS.replace(delimiter, "") if len(first) == 1 else "":
+        names = first[0].split(other)
+        if len(names) > 1 and all(map(_NAME.fullmatch, names)):
+            raise InputError.at(
+                source,
+                expected=f"names divided by {delimiter!r} in the first row",
+                got=f"{first[0]!r} (line 1)",
+                advice=f"Name what divides them: delimiter={other!r} (tfx-shards convert … "
+                f"--delimiter {shlex.quote(other)}); if it is one name, say so: header=True "
+                "(tfx-shards convert … --header).",
+            )
 
 
 def _rows_below(body: bytes, delimiter: str) -> list[list[str]]:

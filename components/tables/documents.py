@@ -1,5 +1,7 @@
 """Text files, an example each: the files of a piece, read one by one."""
 
+import codecs
+
 import pyarrow as pa
 
 from components.common.blobs import BlobReader
@@ -50,7 +52,7 @@ def _text(data: bytes, encoding: str | None) -> bytes:
             data = data.decode(encoding).encode()
         except UnicodeDecodeError as error:
             raise RejectedInputError("NOT_UTF8", f"expected {encoding}: {error}") from error
-    data = data.removeprefix(b"\xef\xbb\xbf")
+    data = data.removeprefix(codecs.BOM_UTF8)
     if not data.strip():
         raise RejectedInputError("EMPTY_FILE", "there is no text in it")
     return data

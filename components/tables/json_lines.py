@@ -4,6 +4,7 @@ Where Arrow would change a value (it takes texts for times, and large integers f
 finds a line that it cannot read, the piece is read line by line, and bad lines are rejected.
 """
 
+import codecs
 import json
 import re
 from collections.abc import Collection, Iterator
@@ -45,7 +46,7 @@ def find_pieces(
 def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
     """The rows of a piece, without the columns that are ignored."""
     if piece.start == 0:
-        data = data.removeprefix(b"\xef\xbb\xbf")
+        data = data.removeprefix(codecs.BOM_UTF8)
     if not _is_safe(data):
         return _read_slowly(data, piece, ignored)
     try:

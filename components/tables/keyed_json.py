@@ -6,6 +6,7 @@ these, as Datum does. A file is cut between its entries, so that its size does n
 Source: `datum/generator/text.py` of datum 1.13.
 """
 
+import codecs
 import json
 from collections.abc import Collection, Iterator
 
@@ -25,7 +26,6 @@ from trainer_utils.format.json_text import Json, JsonObject
 __all__ = ["find_pieces", "read"]
 
 _LABELS = "label."
-_BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _HEAD_BYTES = 1 << 16
 _SHOWN = 40
 _CLOSERS = {b"{": b"}", b"[": b"]"}
@@ -42,7 +42,7 @@ def find_pieces(
     entries = JsonEntries()
     with inputs.open(path) as stream:
         head = stream.read(_HEAD_BYTES)
-        body = head.removeprefix(_BYTE_ORDER_MARK).lstrip()
+        body = head.removeprefix(codecs.BOM_UTF8).lstrip()
         opener = body[:1]
         if opener not in _CLOSERS:
             raise InputError.at(

@@ -1,5 +1,7 @@
 """Plain text: an example a line. Blank lines are skipped, and counted."""
 
+import codecs
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -13,7 +15,7 @@ __all__ = ["read"]
 def read(data: bytes, piece: Piece) -> Rows:
     """The lines of a piece, without their ends."""
     if piece.start == 0:
-        data = data.removeprefix(b"\xef\xbb\xbf")
+        data = data.removeprefix(codecs.BOM_UTF8)
     octets = np.frombuffer(data, np.uint8)
     ends = np.flatnonzero(octets == ord("\n"))
     if len(data) and not data.endswith(b"\n"):

@@ -10,21 +10,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.listing import Column
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.naming import vocabulary_file
 from trainer_utils.format.printable import printable
 from trainer_utils.storage.paths import display_path
 
-__all__ = ["label_column", "label_ids", "make_vocabularies"]
-
-
-def label_column(columns: Sequence[Column]) -> int | None:
-    """The place of the column whose classes are counted and kept in proportion."""
-    for place, column in enumerate(columns):
-        if column.kind == "label" or column.name in ("label", "labels"):
-            return place
-    return None
+__all__ = ["label_ids", "make_vocabularies"]
 
 
 def make_vocabularies(

@@ -1,9 +1,8 @@
 """The steps of TextExampleGen: of texts and tables, and of tables whose rows name files.
 
-conversion = make_conversion(exec_properties, InputSelection(base="reviews.csv"), make_pipeline)
+conversion = TextConversion.of(exec_properties, InputSelection(base="reviews.csv"), make_pipeline)
 """
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,24 +20,26 @@ from components.tables.pieces import Piece
 from components.text_example_gen.layouts import describe_search, find_pieces, is_source_file
 from components.text_example_gen.settings import TextSettings
 
-__all__ = ["ListConversion", "TextConversion", "make_conversion"]
-
-
-def make_conversion(
-    properties: ExecProperties, selection: InputSelection, make_pipeline: MakePipeline | None
-) -> Conversion[Any]:
-    """The steps for rows, or for files where `columns` has images or sounds."""
-    settings = TextSettings.from_properties(properties)
-    if settings.names_files:
-        return ListConversion(_ListSettings.from_properties(properties), selection, make_pipeline)
-    return TextConversion(settings, selection, make_pipeline)
+__all__ = ["ListConversion", "TextConversion"]
 
 
 class TextConversion(RowConversion):
     """Texts, and tables without files."""
 
     unit = "texts"
+    settings_class = TextSettings
     settings: TextSettings
+
+    @classmethod
+    def of(  # noqa: D102
+        cls,
+        properties: ExecProperties,
+        selection: InputSelection,
+        make_pipeline: MakePipeline | None,
+    ) -> Conversion[Any]:
+        if TextSettings.from_properties(properties).names_files:
+            return ListConversion.of(properties, selection, make_pipeline)
+        return super().of(properties, selection, make_pipeline)
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
         return is_source_file(path)
@@ -52,15 +53,11 @@ class TextConversion(RowConversion):
         return describe_search(names)
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class _ListSettings(MediaSettings):
-    LAYOUTS = ("auto", *LISTS)
-
-
 class ListConversion(FileConversion):
     """Tables whose rows name images or sounds."""
 
     unit, media = "rows", "image"
+    settings_class = MediaSettings
 
     def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
         return f"Looked for a table ({', '.join(LISTS)}); at its top: {names_at_top(names)}."

@@ -1,7 +1,7 @@
 """The engine of all ExampleGens, for texts and tables, and for tables whose rows name files."""
 
 from components.example_gen.executor import ExampleGenExecutor
-from components.text_example_gen.conversion import make_conversion
+from components.text_example_gen.conversion import TextConversion
 
 __all__ = ["Executor"]
 
@@ -10,4 +10,4 @@ class Executor(ExampleGenExecutor):
     """Executor of TextExampleGen."""
 
     producer = "TextExampleGen"
-    make_conversion = staticmethod(make_conversion)
+    conversion_class = TextConversion

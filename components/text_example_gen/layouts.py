@@ -3,6 +3,7 @@
 pieces, excluded = find_pieces(inputs, settings, folder=working_folder(uri))
 """
 
+import codecs
 import dataclasses
 import json
 import posixpath
@@ -16,13 +17,13 @@ from components.common.layout_inputs import LayoutInputs, select_readable, unrea
 from components.common.listing import ExcludedInput, Listing
 from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter
+from components.example_gen.simple_layouts import names_at_top
 from components.tables.options import TableOptions, select_settings
 from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.storage.file_system import FileRefusedError, problem_of
-from trainer_utils.storage.paths import display_path
 
 __all__ = ["describe_search", "find_pieces", "is_source_file"]
 
@@ -41,13 +42,8 @@ def describe_search(names: Iterable[str]) -> str:
     """A sentence for an input that is none of the layouts, with what is at its top."""
     return (
         f"Looked for tables ({', '.join(_SUFFIXES)}) and for text files in folders; "
-        f"at its top: {_some(names)}."
+        f"at its top: {names_at_top(names)}."
     )
-
-
-def _some(names: Iterable[str]) -> str:
-    shown = sorted({display_path(name) for name in names})
-    return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")
 
 
 def find_pieces(
@@ -128,7 +124,7 @@ def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         if not paths:
             raise InputError(
                 f"input_base {inputs.base!r}: expected files for layout={layout!r}, found none; "
-                f"at its top: {_some(parts[0] for parts, _ in seen)}.",
+                f"at its top: {names_at_top(parts[0] for parts, _ in seen)}.",
                 path=inputs.base,
             )
         return layout, paths
@@ -161,7 +157,7 @@ def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: st
         head = stream.read(_HEAD_BYTES)
     first, _, rest = head.partition(b"\n")
     try:
-        value = json.loads(first.removeprefix(b"\xef\xbb\xbf"))
+        value = json.loads(first.removeprefix(codecs.BOM_UTF8))
     except (ValueError, RecursionError):
         return kind
     is_row = isinstance(value, dict) and not all(isinstance(v, dict) for v in value.values())

@@ -47,7 +47,7 @@ def balance(
             from trainer_utils.dataset.location import newest_dataset
 
             planned = plan(newest_dataset(uri), **settings)
-        print_facts(lambda: planned.to_dict(), lambda: str(planned), as_json=as_json)
+        print_facts(planned.to_dict, planned.__str__, as_json=as_json)
         return
     print_messages("Starting TFX (some seconds) …")
     with quiet(ctx), show_progress("Starting TFX"):

@@ -51,6 +51,11 @@ def _step_option(flag: str, metavar: str, sentence: str) -> Callable[[Any], Any]
 )
 @_step_option("--env", "[STEP=]NAME=VALUE", "Variable of the environment.")
 @_step_option("--volume", "[STEP:]CLAIM:PATH", "Persistent volume claim, and where it is mounted.")
+@_step_option(
+    "--scratch",
+    "[STEP=]PATH[:SIZE]",
+    "Empty folder to mount, such as /tmp:20Gi; goes with the pod.",
+)
 @verbose_option
 @click.pass_context
 def compile(

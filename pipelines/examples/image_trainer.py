@@ -40,7 +40,10 @@ def run_fn(fn_args: Any) -> None:
     # Plain datasets: Keras shares each batch out among the replicas itself, and knows the steps.
     steps = fn_args.train_steps
     train = trainer_utils.input_fn(uri, "train", repeat=bool(steps), **read)
-    evaluation = trainer_utils.input_fn(fn_args.eval_files[0], "eval", shuffle=False, **read)
+    # Filled up to whole batches, since Keras 3 fails where replicas get unequal parts of the first.
+    evaluation = trainer_utils.distribute(
+        strategy, fn_args.eval_files[0], "eval", shuffle=False, remainder="pad", **read
+    )
     with strategy.scope():
         model = _model(size, num_classes)
         model.compile(
@@ -49,7 +52,8 @@ def run_fn(fn_args: Any) -> None:
             metrics=["accuracy"],
         )
     model.fit(train, epochs=1 if steps else config["epochs"], steps_per_epoch=steps, verbose=2)
-    loss, accuracy = model.evaluate(evaluation, verbose=0)
+    results = trainer_utils.evaluate(model, strategy, evaluation)
+    loss, accuracy = results["loss"], results["accuracy"]
     logging.info("evaluation: loss %.4f, accuracy %.4f", loss, accuracy)
     export_classifier(model, fn_args.serving_model_dir, _decode(size))
     metrics = {"eval_accuracy": accuracy, "eval_loss": loss, "num_classes": num_classes}

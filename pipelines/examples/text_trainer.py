@@ -43,18 +43,20 @@ def run_fn(fn_args: Any) -> None:
     )
     vectorize.adapt(trainer_utils.input_fn(uri, "train", batch_size=256, features=text))
 
-    def read(files: str, split: str, **options: Any) -> tf.data.Dataset:
-        dataset = trainer_utils.input_fn(
-            files,
-            split,
-            batch_size=config["batch_size"],
-            features=text,
-            label="label",
-            seed=config["seed"],
-            **options,
-        )
-        return dataset.map(lambda texts, labels: (vectorize(texts), labels), tf.data.AUTOTUNE)
-
+    read: dict[str, Any] = {
+        "batch_size": config["batch_size"],
+        "features": text,
+        "label": "label",
+        "seed": config["seed"],
+        "post_batching_callback": lambda batch: {**batch, text: vectorize(batch[text])},
+    }
+    # Plain datasets: Keras shares each batch out among the replicas itself, and knows the steps.
+    steps = fn_args.train_steps
+    train = trainer_utils.input_fn(uri, "train", repeat=bool(steps), **read)
+    # Filled up to whole batches, since Keras 3 fails where replicas get unequal parts of the first.
+    evaluation = trainer_utils.distribute(
+        strategy, fn_args.eval_files[0], "eval", shuffle=False, remainder="pad", **read
+    )
     with strategy.scope():
         model = _model(config["words"], config["length"], num_classes)
         model.compile(
@@ -62,11 +64,9 @@ def run_fn(fn_args: Any) -> None:
             loss=tf.keras.losses.SparseCategoricalCrossentropy(from_logits=True),
             metrics=["accuracy"],
         )
-    steps = fn_args.train_steps
-    train = read(uri, "train", repeat=bool(steps))
     model.fit(train, epochs=1 if steps else config["epochs"], steps_per_epoch=steps, verbose=2)
-    evaluation = read(fn_args.eval_files[0], "eval", shuffle=False)
-    loss, accuracy = model.evaluate(evaluation, verbose=0)
+    results = trainer_utils.evaluate(model, strategy, evaluation)
+    loss, accuracy = results["loss"], results["accuracy"]
     logging.info("evaluation: loss %.4f, accuracy %.4f", loss, accuracy)
     _export(model, vectorize, fn_args.serving_model_dir)
     metrics = {"eval_accuracy": accuracy, "eval_loss": loss, "num_classes": num_classes}

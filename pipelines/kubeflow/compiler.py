@@ -20,7 +20,7 @@ from components.kubeflow.dataset_location import check_dataset_root
 from components.kubeflow.images import using_image
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.spelling import misspelt
 
 __all__ = ["compile_pipeline"]
 
@@ -49,6 +49,7 @@ def compile_pipeline(
     secrets: Any = None,
     env: Any = None,
     volumes: Any = None,
+    scratch: Any = None,
 ) -> None:
     """Writes the package that a Kubeflow Pipelines client uploads and runs.
 
@@ -79,6 +80,8 @@ def compile_pipeline(
         env: variables, `{"NAME": "value"}`, or such mappings by step.
         volumes: where containers mount persistent volume claims: paths by claim, or such mappings
             by step.
+        scratch: where containers have an empty folder, an emptyDir that goes with the pod:
+            `PATH[:SIZE]`. `/tmp` is what a pod with a read-only root needs.
 
     Raises:
         ConfigError: an argument is not allowed; there is no such file or function; what it
@@ -122,6 +125,7 @@ def compile_pipeline(
         secrets=secrets,
         env=env,
         volumes=volumes,
+        scratch=scratch,
     )
     documents = options.apply(documents)
     documents = cache_keys.add_input_fingerprints(documents, cached, mode=input_fingerprint)
@@ -157,8 +161,8 @@ def _find_function(pipeline: str) -> tuple[str, str]:
     path, _, function = str(pipeline).rpartition(":")
     if not path.endswith(".py") or not function.isidentifier():
         raise ConfigError(
-            f"pipeline: expected {', '.join(READY)} or PATH.py:FUNCTION, got {pipeline!r}."
-            f"{did_you_mean(pipeline, READY)}".removesuffix(".")
+            f"pipeline: expected {', '.join(READY)} or PATH.py:FUNCTION, "
+            f"got {misspelt(pipeline, READY)}"
         )
     if not os.path.isfile(path):
         raise ConfigError(f"pipeline {pipeline!r}: expected a file, found none at {path!r}")

@@ -18,24 +18,27 @@ from typing import Any
 from components.kubeflow.images import COMMAND
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.spelling import misspelt
 
 __all__ = ["DEFAULT_RETRIES", "StepOptions"]
 
 DEFAULT_RETRIES = 2  # of our own steps, which begin anew and leave nothing half-written
 DEFAULT_GPU_TYPE = "nvidia.com/gpu"
+_SCRATCH_FIELD = "emptyDirMounts"
 _CLASS_FLAG = "--executor_class_path"
 _NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,126}[a-z0-9])?")
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|[kMGTP]i?)?")
+_QUANTITY = re.compile(r"(\d+(?:\.\d+)?)(m|k|Ki|[MGTP]i?)?")
+_SCRATCH = re.compile(r"(?P<path>/[^:/\s][^:\s]*?)/?(:(?P<size>[1-9]\d*(k|Ki|[MGTP]i?)?))?")
 _TOLERATION = re.compile(
     r"(?P<key>[\w./-]+)(=(?P<value>[\w.-]*))?(:(?P<effect>NoSchedule|PreferNoSchedule|NoExecute))?"
 )
 _UNITS = {"": 1.0, "m": 1e-3} | {
     letter + i: base**power
-    for power, letter in enumerate("kMGTP", 1)
+    for power, letter in enumerate("KMGTP", 1)
     for i, base in (("", 1e3), ("i", 1024.0))
 }
+_UNITS["k"] = _UNITS.pop("K")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -51,6 +54,7 @@ class StepOptions:
         secrets: `NAME:/FOLDER` mounts it, `NAME:KEY:VARIABLE` is a variable.
         env: variables.
         volumes: paths by persistent volume claim; as a text `CLAIM:PATH` or `STEP:CLAIM:PATH`.
+        scratch: where an empty folder of the pod's own is mounted, `PATH[:SIZE]`.
     """
 
     gpu: Any = None
@@ -62,6 +66,7 @@ class StepOptions:
     secrets: Any = None
     env: Any = None
     volumes: Any = None
+    scratch: Any = None
 
     def apply(self, documents: Sequence[JsonObject]) -> list[JsonObject]:
         """The package with these options.
@@ -84,7 +89,7 @@ class StepOptions:
             _set_retries(task, executor["container"], mine["retries"])
             _set_resources(executor["container"], mine)
             _set_variables(executor["container"], mine["env"])
-            config = _kubernetes(mine)
+            config = _kubernetes(step, mine)
             if config:
                 _merge(platform, component["executorLabel"], config)
         return [spec, platform] if platform else [spec]
@@ -131,8 +136,8 @@ def _by_step(option: str, given: Any, steps: Sequence[str]) -> dict[str, list[An
     for step in found:
         if step and step not in steps:
             raise ConfigError(
-                f"{option}: expected one of the steps {', '.join(steps)}, got {step!r}."
-                f"{did_you_mean(step, steps)}".removesuffix("."),
+                f"{option}: expected one of the steps {', '.join(steps)}, "
+                f"got {misspelt(step, steps)}",
                 setting=option,
                 value=step,
             )
@@ -232,6 +237,17 @@ def _mounts(option: str, value: Any) -> list[JsonObject]:
     return [{"constant": claim, "mountPath": path} for claim, path in value.items()]
 
 
+def _folder(option: str, value: Any) -> JsonObject:
+    match = _SCRATCH.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        rule = "PATH[:SIZE], a folder that is not the root and a size such as 20Gi"
+        raise ConfigError.of(option, value, allowed=rule)
+    return {
+        "mountPath": match["path"],
+        **({"sizeLimit": match["size"]} if match["size"] else {}),
+    }
+
+
 _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "gpu": _whole,
     "gpu_type": _device,
@@ -242,6 +258,7 @@ _CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "secrets": _secret,
     "env": _variables,
     "volumes": _mounts,
+    "scratch": _folder,
 }
 
 
@@ -278,7 +295,7 @@ def _set_variables(container: JsonObject, given: Sequence[Mapping[str, str]]) ->
         container["env"] = [{"name": name, "value": held[name]} for name in sorted(held)]
 
 
-def _kubernetes(mine: Mapping[str, Sequence[Any]]) -> dict[str, list[JsonObject]]:
+def _kubernetes(step: str, mine: Mapping[str, Sequence[Any]]) -> dict[str, list[JsonObject]]:
     config: dict[str, list[JsonObject]] = {}
     for mounts in mine["volumes"]:
         config.setdefault("pvcMount", []).extend(mounts)
@@ -286,7 +303,29 @@ def _kubernetes(mine: Mapping[str, Sequence[Any]]) -> dict[str, list[JsonObject]
         config.setdefault(field, []).append(entry)
     if mine["tolerations"]:
         config["tolerations"] = list(mine["tolerations"])
+    if mine["scratch"]:
+        config[_SCRATCH_FIELD] = _scratch(step, mine["scratch"], config)
     return config
+
+
+def _scratch(
+    step: str, given: Sequence[JsonObject], config: Mapping[str, Sequence[JsonObject]]
+) -> list[JsonObject]:
+    """A volume for each folder, of which the last one that is given for a path holds."""
+    by_path = {one["mountPath"]: one for one in given}
+    for one in (*config.get("pvcMount", ()), *config.get("secretAsVolume", ())):
+        path = one["mountPath"].rstrip("/")
+        if path in by_path:
+            raise ConfigError(
+                f"scratch: expected folders of {step} where nothing else is mounted, got {path!r}, "
+                f"where {one.get('constant') or one.get('secretName')!r} is. Take another folder.",
+                setting="scratch",
+                value=path,
+            )
+    return [
+        {"volumeName": f"tfx-shards-scratch-{index}", **one}
+        for index, one in enumerate(by_path.values())
+    ]
 
 
 def _merge(platform: JsonObject, label: str, config: Mapping[str, list[JsonObject]]) -> None:
@@ -294,4 +333,8 @@ def _merge(platform: JsonObject, label: str, config: Mapping[str, list[JsonObjec
     executors = kubernetes.setdefault("deploymentSpec", {}).setdefault("executors", {})
     held = executors.setdefault(label, {})
     for field, entries in config.items():
-        held[field] = [*held.get(field, ()), *(e for e in entries if e not in held.get(field, ()))]
+        before = held.get(field, [])
+        if field == _SCRATCH_FIELD:  # Kubernetes refuses a pod with two volumes at a path
+            paths = {entry["mountPath"] for entry in entries}
+            before = [entry for entry in before if entry["mountPath"] not in paths]
+        held[field] = [*before, *(entry for entry in entries if entry not in before)]

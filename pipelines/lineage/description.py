@@ -50,14 +50,7 @@ def describe_artifact(
         raise ConfigError(
             "record: expected the filename or id of a record, got ''", setting="record"
         )
-    known = look_up(uri, metadata=metadata)
-    found = Lineage(
-        metadata=known.metadata,
-        location=known.location,
-        graph=known.graph,
-        summaries=known.summaries,
-        knows_runs=known.knows_runs,
-    )
+    found = Lineage(**vars(look_up(uri, metadata=metadata)))
     if record is None:
         return found
     trace = trace_record(record, found.graph, found.location, datasets=_datasets(found))

@@ -9,10 +9,11 @@ import dataclasses
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pipelines.lineage.dataset_files import read_manifest
+from pipelines.lineage.facts import LineageFacts
 from pipelines.lineage.grafting import with_datasets
 from pipelines.lineage.graph import Execution, Graph
 from pipelines.lineage.kubeflow_access import KubeflowAccess
@@ -29,28 +30,9 @@ from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.format.origin import DatasetSummary
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote, join
 
-__all__ = ["FoundExecutions", "FoundLineage", "all_executions", "look_up"]
+__all__ = ["FoundExecutions", "all_executions", "look_up"]
 
 _DATASET = "Examples"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FoundLineage:
-    """An artifact that was found, and what came before and after it.
-
-    Args:
-        metadata: where it was looked up, without a password.
-        location: of the artifact.
-        graph: what came before and after it.
-        summaries: of those datasets that have a manifest, by artifact.
-        knows_runs: whether it was looked up where runs are known, which datasets do not.
-    """
-
-    metadata: str
-    location: Location
-    graph: Graph
-    summaries: Mapping[int, DatasetSummary]
-    knows_runs: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -60,7 +42,7 @@ class FoundExecutions:
     Args:
         metadata: where it was looked up, without a password.
         executions: in the order of their ids.
-        knows_runs: as in `FoundLineage`.
+        knows_runs: as in `LineageFacts`.
     """
 
     metadata: str
@@ -68,7 +50,7 @@ class FoundExecutions:
     knows_runs: bool = True
 
 
-def look_up(uri: str, *, metadata: str | None) -> FoundLineage:
+def look_up(uri: str, *, metadata: str | None) -> LineageFacts:
     """An artifact and its lineage.
 
     Args:
@@ -88,7 +70,7 @@ def look_up(uri: str, *, metadata: str | None) -> FoundLineage:
     return _in_first(uri, stores) if stores else _among_datasets(uri, root=metadata)
 
 
-def _look_above(uri: str) -> FoundLineage:
+def _look_above(uri: str) -> LineageFacts:
     stores = list(stores_above(uri))
     dataset = dataset_folder(uri.rstrip("/"))
     if not exists(join(dataset, MANIFEST_FILE)):
@@ -112,7 +94,7 @@ class _NoReaderError(ConfigError):
     """ML Metadata, which reads stores, is not installed."""
 
 
-def _in_first(uri: str, stores: Sequence[str]) -> FoundLineage:
+def _in_first(uri: str, stores: Sequence[str]) -> LineageFacts:
     """In the first of some stores that has it."""
     missing: _UnknownArtifactError | None = None
     for store in stores:
@@ -123,7 +105,7 @@ def _in_first(uri: str, stores: Sequence[str]) -> FoundLineage:
     raise missing or _UnknownArtifactError(f"artifact {uri!r}: expected a store, found none")
 
 
-def _in_store(uri: str, metadata: str) -> FoundLineage:
+def _in_store(uri: str, metadata: str) -> LineageFacts:
     if is_kubeflow(metadata):
         return _in_kubeflow(uri, metadata)
     reading, store_module = _store_modules()
@@ -134,12 +116,12 @@ def _in_store(uri: str, metadata: str) -> FoundLineage:
         except InputError as error:
             raise _UnknownArtifactError(str(error)) from error
         graph = reading.load_graph(store, location.artifact)
-    return FoundLineage(
+    return LineageFacts(
         metadata=shown, location=location, graph=graph, summaries=_summaries(graph, location)
     )
 
 
-def _in_kubeflow(uri: str, metadata: str) -> FoundLineage:
+def _in_kubeflow(uri: str, metadata: str) -> LineageFacts:
     with _kubeflow(metadata) as api:
         known = KubeflowArtifacts(api)
         location = locate(known, uri, metadata=api.shown)
@@ -147,7 +129,7 @@ def _in_kubeflow(uri: str, metadata: str) -> FoundLineage:
         graph, (artifact, *others) = load_graph(api, found)
     graph, summaries = with_datasets(graph)
     location = dataclasses.replace(location, artifact=artifact, others=tuple(sorted(others)))
-    return FoundLineage(metadata=api.shown, location=location, graph=graph, summaries=summaries)
+    return LineageFacts(metadata=api.shown, location=location, graph=graph, summaries=summaries)
 
 
 @contextlib.contextmanager
@@ -162,10 +144,10 @@ def _kubeflow(metadata: str) -> Iterator[KubeflowApi]:
         ) from error
 
 
-def _among_datasets(uri: str, *, root: str | None = None) -> FoundLineage:
+def _among_datasets(uri: str, *, root: str | None = None) -> LineageFacts:
     found = load_datasets(dataset_folder(uri.rstrip("/")), root=root)
     assert found.artifact is not None  # one was asked for
-    return FoundLineage(
+    return LineageFacts(
         metadata="manifests" if root is None else f"manifests in {root}",
         location=Location(artifact=found.artifact),
         graph=found.graph,

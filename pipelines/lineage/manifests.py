@@ -55,10 +55,8 @@ class _Node:
 
     uri: str
     near: str
-    digest: str
     is_there: bool
-    summary: DatasetSummary | None
-    made_by: Step | None
+    known: Ancestor
     ancestors: Mapping[str, Ancestor]  # by digest
 
 
@@ -123,10 +121,10 @@ class _Book:
         self._nodes[key] = _Node(
             uri=found.uri,
             near=found.uri,
-            digest=found.digest,
             is_there=True,
-            summary=found.summary,
-            made_by=found.origin.made_by,
+            known=Ancestor(
+                digest=found.digest, summary=found.summary, made_by=found.origin.made_by
+            ),
             ancestors={each.digest: each for each in found.origin.ancestors},
         )
         return key
@@ -145,7 +143,7 @@ class _Book:
             if key in self._inputs:
                 continue
             node = self._nodes[key]
-            given = () if node.made_by is None else node.made_by.inputs
+            given = () if node.known.made_by is None else node.known.made_by.inputs
             self._inputs[key] = [(each.name, self._parent(node, each)) for each in given]
             waiting += [parent for _, parent in self._inputs[key]]
 
@@ -153,18 +151,15 @@ class _Book:
         """An input of a dataset: where it is, else what is known of it."""
         if (found := self._find(given.digest, near=child.near)) is not None:
             return self.add(found)
-        known = child.ancestors.get(given.digest)
         node = _Node(
             uri=f"{MISSING_PREFIX}{given.digest}",
             near=child.near,
-            digest=given.digest,
             is_there=False,
-            summary=None if known is None else known.summary,
-            made_by=None if known is None else known.made_by,
+            known=child.ancestors.get(given.digest) or Ancestor(digest=given.digest),
             ancestors=child.ancestors,
         )
-        self._nodes.setdefault((node.uri, node.digest), node)
-        return node.uri, node.digest
+        self._nodes.setdefault((node.uri, given.digest), node)
+        return node.uri, given.digest
 
     def _find(self, digest: str, *, near: str) -> FoundDataset | None:
         """A dataset below the root or else in the folders above another, the nearest to that."""
@@ -193,13 +188,13 @@ class _Book:
         for key, number in ids.items():
             node = self._nodes[key]
             artifacts[number] = _artifact(number, node)
-            if node.made_by is not None:
+            if (step := node.known.made_by) is not None:
                 given = [(name, ids[parent]) for name, parent in self._inputs[key]]
-                executions[number] = _execution(number, node.made_by, given)
+                executions[number] = _execution(number, step, given)
         summaries = {
             number: summary
             for key, number in ids.items()
-            if (summary := self._nodes[key].summary) is not None
+            if (summary := self._nodes[key].known.summary) is not None
         }
         return KnownDatasets(
             graph=Graph(artifacts, executions),

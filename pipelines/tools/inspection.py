@@ -16,7 +16,7 @@ from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
 from trainer_utils.format.tfds import TFDS_INFO_FILE
 from trainer_utils.text_output import (
     Part,
-    as_text,
+    Shown,
     human_bytes,
     list_counts,
     make_table,
@@ -61,7 +61,7 @@ class SplitFacts:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class DatasetFacts:
+class DatasetFacts(Shown):
     """What is known of a dataset.
 
     Args:
@@ -132,9 +132,6 @@ class DatasetFacts:
         if excluded := self._excluded_parts():
             parts += ["", *excluded]
         return parts
-
-    def __str__(self) -> str:
-        return as_text(self.parts())
 
     def _summary(self) -> list[str]:
         splits = self.splits.values()

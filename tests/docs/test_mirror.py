@@ -66,11 +66,9 @@ THROUGH = {
         "components/example_gen/executor.py",
         "components/example_gen/features.py",
         "components/example_gen/file_reports.py",
-        "components/example_gen/file_shards.py",
         "components/example_gen/file_transforms.py",
         "components/example_gen/manifest.py",
         "components/example_gen/plan.py",
-        "components/image_example_gen/conversion.py",
     ],
     "tests/components/image_example_gen/test_refusals.py": ["components/example_gen/settings.py"],
     "tests/components/example_gen/test_several_kinds.py": [
@@ -86,7 +84,6 @@ THROUGH = {
         "components/example_gen/row_inspection.py",
         "components/example_gen/row_pieces.py",
         "components/example_gen/row_plan.py",
-        "components/example_gen/row_shards.py",
         "components/example_gen/row_transforms.py",
         "components/tables/reading.py",
         "components/tables/rows.py",
@@ -115,6 +112,11 @@ THROUGH = {
         "pipelines/cli/plan_command.py",
         "pipelines/tools/inspection.py",
     ],
+    "tests/pipelines/tools/conversion/test_balancing.py": [
+        "pipelines/tools/conversion/pipeline.py",
+    ],
+    # What the two shuffles stand on.
+    "tests/trainer_utils/order/test_windowed.py": ["trainer_utils/order/strategy.py"],
     "tests/pipelines/cli/test_setting_flags.py": ["pipelines/tools/conversion/settings.py"],
     # Whole pipelines, run.
     "tests/e2e/test_demo.py": [

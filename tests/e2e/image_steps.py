@@ -6,11 +6,13 @@ image.run(["python", "-m", "pip", "check"], uid=12345)
 Understood is what our Dockerfile says: `FROM`, `ARG`, `ENV`, `RUN` with bind mounts, `WORKDIR`,
 `COPY`, `USER`, `CMD`. A stage whose steps, files and stages before it are as they were is taken
 from the cache. Layers are overlays in name spaces of their own, which end with their process.
+What a stage copies of another is a layer of hard links, so that gigabytes lie on the disk once.
 """
 
 import dataclasses
 import functools
 import hashlib
+import itertools
 import json
 import os
 import platform
@@ -59,6 +61,12 @@ class Stage:
     name: str
     parent: str
     steps: tuple[tuple[str, str], ...]
+
+    @property
+    def copies(self) -> list[tuple[str, str]]:
+        """The steps that copy of other stages, with which it begins."""
+        steps = itertools.takewhile(lambda step: step[1].startswith("--from="), self.steps)
+        return [*steps]
 
     @property
     def sources(self) -> list[str]:
@@ -158,7 +166,15 @@ def base_image(cache: Path, base: str) -> Image:
         shutil.rmtree(new, ignore_errors=True)
         include = "ca-certificates,libpython3-dev,python3,python3-venv"
         _check(
-            ["debootstrap", "--variant=minbase", f"--include={include}", release, str(new)],
+            [
+                "unshare",
+                "--mount",
+                "debootstrap",
+                "--variant=minbase",
+                f"--include={include}",
+                release,
+                str(new),
+            ],
             f"debootstrap {release}",
         )
         for name in ("python", "python3"):
@@ -180,6 +196,12 @@ def _make_stage(
             shutil.rmtree(leftover, ignore_errors=True)
             leftover.mkdir()
     parents = image.layers
+    for number, (path, target) in enumerate(_taken_over(stage, sources)):
+        linked = cache / f"{layer.name}.{number}"
+        if not is_made:
+            shutil.rmtree(linked, ignore_errors=True)
+            _link(path, linked / target.lstrip("/"))
+        parents = (linked, *parents)
     for word, rest in stage.steps:
         if word == "ENV":
             image = _with_environment(image, rest)
@@ -189,14 +211,30 @@ def _make_stage(
             image = dataclasses.replace(image, user=rest)
         elif word == "CMD":
             image = dataclasses.replace(image, command=tuple(json.loads(rest)))
-        elif not is_made:
+        elif not is_made and (word, rest) not in stage.copies:
             {"RUN": _run, "COPY": _copy}[word](rest, image, parents, new, sources, context)
     if not is_made:
-        for old in cache.glob(f"{stage.name}-{'[0-9a-f]' * 16}"):
-            shutil.rmtree(old)
+        for old in cache.glob(f"{stage.name}-{'[0-9a-f]' * 16}*"):
+            if not old.name.startswith(layer.name):
+                shutil.rmtree(old)
         shutil.rmtree(f"{new}.work", ignore_errors=True)
         new.rename(layer)
     return dataclasses.replace(image, layers=(layer, *parents), digest=digest)
+
+
+def _taken_over(stage: Stage, sources: Mapping[str, Image]) -> list[tuple[Path, str]]:
+    """What is copied of other stages, the lowest layer first: where it lies, and where it goes."""
+    found = []
+    for _, rest in stage.copies:
+        source, path, target = rest.removeprefix("--from=").split()
+        layers = [layer / path.lstrip("/") for layer in sources[source].layers]
+        found += [(place, target) for place in reversed(layers) if place.exists()]
+    return found
+
+
+def _link(path: Path, to: Path) -> None:
+    to.parent.mkdir(parents=True)
+    _check(["cp", "--archive", "--link", str(path), str(to)], f"cp {path}")
 
 
 def _digest_of(stage: Stage, image: Image, sources: Mapping[str, Image], context: Path) -> str:
@@ -245,6 +283,7 @@ def _run(
     inside = ["env", "--ignore-environment", f"--chdir={image.folder}"]
     inside += [*(f"{k}={v}" for k, v in given.items()), "/bin/sh", "-c", rest]
     done = _mounted(script, parents, upper, inside)
+    shutil.rmtree(upper.with_name(f"{upper.name}-lent"), ignore_errors=True)
     if done.returncode:
         raise RuntimeError(f"RUN {rest}\n{done.stdout[-4000:]}")
 
@@ -253,11 +292,8 @@ def _copy(
     rest: str, image: Image, parents: Sequence[Path], upper: Path, sources: _Sources, context: Path
 ) -> None:
     *names, target = rest.split()
+    assert not names[0].startswith("--from="), "a stage begins with what it copies of others"
     place = os.path.join(image.folder, target)
-    if names[0].startswith("--from="):
-        source, (path,) = sources[names[0].partition("=")[2]], names[1:]
-        _take(source, path, upper / place.lstrip("/"))
-        return
     for name in names:
         to_folder = target.endswith("/") or len(names) > 1
         destination = upper / place.lstrip("/") / (name if to_folder else "")

@@ -18,6 +18,7 @@ import subprocess
 import sys
 import time
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO, Any, cast
 
@@ -85,6 +86,7 @@ class Engine:
         refuse: tuple[str, int, str] | None = None,
         file_bytes: int | None = None,
         mount: tuple[str, str] | None = None,
+        beam_args: Sequence[str] = (),
         **settings: object,
     ) -> Run:
         """Runs a component.
@@ -100,6 +102,7 @@ class Engine:
                 name of an errno, `SHORT` or `KILL`.
             file_bytes: the most that a file may get, as a quota of the system's has it.
             mount: over which folder a tmpfs lies for this run alone, with which options.
+            beam_args: Beam's own arguments, such as those of a runner.
             settings: of the component.
         """
         request = {
@@ -112,6 +115,7 @@ class Engine:
             "refuse": refuse,
             "file_bytes": file_bytes,
             "mount": mount,
+            "beam_args": list(beam_args),
             "settings": settings,
         }
         requests, replies = cast(IO[bytes], self._process.stdin), self._process.stdout
@@ -174,7 +178,10 @@ def _do(steps: dict[str, Any], request: dict[str, Any], shim: Any) -> dict[str, 
     target = standard_artifacts.Examples()
     target.uri = uri
     context = BaseBeamExecutor.Context(
-        beam_pipeline_args=[f"--direct_num_workers={request['processes']}"],
+        beam_pipeline_args=[
+            f"--direct_num_workers={request['processes']}",
+            *request["beam_args"],
+        ],
         tmp_dir=f"{uri}.tmp",
         unique_id="1",
     )

@@ -25,9 +25,8 @@ from trainer_utils.format import DatasetError, Manifest, RecordIndex
 from trainer_utils.format.datum import parse_features, parse_shard_info
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.image_size import image_size
-from trainer_utils.format.json_text import json_lines
+from trainer_utils.format.json_text import json_lines, text_of
 from trainer_utils.format.slices import resolve_slices
-from trainer_utils.format.texts import text_of
 from trainer_utils.format.tfds import parse_tfds_features, parse_tfds_splits
 from trainer_utils.format.tfrecord import read_records
 from trainer_utils.order import FileRange, InputOrder, OrderOptions

@@ -1,9 +1,11 @@
 """Many at once: runs on one root and one store, and readers of what is being written anew."""
 
+import random
 import shutil
 import sqlite3
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +15,8 @@ from pipelines.tools.inspection import inspect_dataset
 from pipelines.tools.verification import verify_dataset
 from tests.faults.conftest import SETTINGS
 from tests.faults.counts import long
-from tests.faults.engine import Engine
+from tests.faults.engine import Engine, Run
+from tests.faults.outputs import check_not_half, check_whole, content_of, folders_of
 from tests.faults.tfrecords import read_records
 from tests.faults.together import convert_together
 from trainer_utils import DatasetError, input_fn, iterate
@@ -183,3 +186,64 @@ def test_trainers_see_what_is_written_anew_whole_or_an_error(engine, two_sources
     for number in range(long(LONG)):
         uri = tmp_path / f"out-{number}"
         read_while_written(engine, two_sources, uri, {"input_fn": trained_on})
+
+
+@pytest.fixture(scope="module")
+def engines(engine, tmp_path_factory) -> Iterator[list[Engine]]:
+    """Two, since each has one run at a time."""
+    with Engine(tmp_path_factory.mktemp("other engine")) as other:
+        yield [engine, other]
+
+
+def write_at_once(
+    engines: list[Engine], sources: list[Path], folder: Path, chance: random.Random
+) -> int:
+    """Two runs into one folder, one of which may be killed; how many were refused."""
+    plain = [folder / f"plain-{number}" for number in range(2)]
+    for engine, source, uri in zip(engines, sources, plain, strict=True):
+        assert engine.run("texts", source, uri, **SETTINGS).is_good
+    uri = folder / "at once" / "out"
+    uri.parent.mkdir()
+    delays = [0.0, chance.uniform(0, 0.3)]
+    kill_after = chance.choice([None, chance.uniform(0, 1)])
+    runs: list[Run | None] = [None, None]
+
+    def write(number: int) -> None:
+        time.sleep(delays[number])
+        how = {"kill_after": kill_after if number == 0 else None}
+        runs[number] = engines[number].run("texts", sources[number], uri, **how, **SETTINGS)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    done = [run for run in runs if run is not None]
+    refused = [run for run in done if run.error]
+    for run in refused:
+        assert "DatasetError" in run.kinds
+        assert f"'{uri}': expected no other run that writes there" in run.error
+    good = [number for number, run in enumerate(done) if run.is_good]
+    if good:
+        assert content_of(uri) in [content_of(plain[number]) for number in good]
+    elif uri.exists():  # the one was killed after the other had been refused
+        check_not_half(uri, content_of(plain[0]))
+    assert good or (kill_after is not None and done[0].status == -9)
+    assert engines[1].run("texts", sources[1], uri, **SETTINGS).is_good
+    check_whole(uri, content_of(plain[1]), folders_of(plain[1]))
+    return len(refused)
+
+
+@pytest.mark.slow
+def test_two_runs_into_one_folder_leave_one_whole_dataset(engines, two_sources, tmp_path, chance):
+    write_at_once(engines, two_sources, tmp_path, chance)
+
+
+@pytest.mark.faults
+def test_many_times_two_runs_into_one_folder(engines, two_sources, tmp_path, chance):
+    refused = 0
+    for number in range(long(8 * LONG)):
+        folder = tmp_path / f"round-{number}"
+        folder.mkdir()
+        refused += write_at_once(engines, two_sources, folder, chance)
+    print(f"{refused} were refused")

@@ -11,8 +11,8 @@ from tests.faults.soak import CONVERSIONS, EPOCHS, READINGS, WARM_UP, growth, so
 from trainer_utils import DatasetWriter
 
 RECORDS = 320
-# Of memory a round, at most. TensorFlow keeps the functions of a pipeline as long as the process.
-EPOCH_BYTES, PIPELINE_BYTES, CONVERSION_BYTES = 64 << 10, 1 << 20, 1 << 20
+# Of memory a round, at most. TensorFlow keeps the functions of a pipeline, not what they work with.
+EPOCH_BYTES, PIPELINE_BYTES, CONVERSION_BYTES = 64 << 10, 192 << 10, 1 << 20
 
 
 @pytest.fixture(scope="module")

@@ -1,11 +1,12 @@
 """`plan`: what it says is what the files hold, worked out by hand."""
 
 import json
+import re
 
 import pytest
 
 import trainer_utils
-from trainer_utils import ConfigError
+from trainer_utils import ConfigError, DatasetError
 from trainer_utils.format import Feature
 
 IDS = {"id": Feature(type="int")}
@@ -51,6 +52,18 @@ def test_an_empty_split_has_no_steps(three_shards):
         )
         assert (plan.records, plan.steps) == (0, 0)
         assert [list(worker.shards) for worker in plan.workers] == [[], [], []]
+
+
+@pytest.mark.parametrize("read", [trainer_utils.input_fn, trainer_utils.iterate])
+def test_an_empty_input_is_told_of_and_cannot_be_repeated_without_end(three_shards, read, caplog):
+    for split in ("empty", "train[:0]", "empty+train[:0]"):
+        assert list(read(three_shards, split, batch_size=2, repeat=3)) == []
+        assert f"split {split!r} has no records" in caplog.messages[-1]
+        with pytest.raises(DatasetError, match=f"split '{re.escape(split)}': expected records to"):
+            read(three_shards, split, batch_size=2, repeat=True)
+    told = len(caplog.messages)
+    assert len(list(read(three_shards, "empty+train[:1]", batch_size=2))) == 1
+    assert len(caplog.messages) == told
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ the program that reads: `python test_quiet.py DATASETS` reads each mode and writ
 """
 
 import io
-import itertools
 import os
 import re
 import subprocess
@@ -40,20 +39,20 @@ def modes(folder: str) -> dict[str, Callable[[], Any]]:
         name = f"{Path(uri).name} {settings}"
         asked[name] = lambda: input_fn(uri, **{"seed": 1, **settings})
 
-    shuffles = (True, False, 40, "global")
-    for uri, shuffle, remainder, size in itertools.product(
-        (large, small), shuffles, (None, "drop", "pad", "balance"), (7, 16)
-    ):
-        add(uri, shuffle=shuffle, remainder=remainder, batch_size=size)
-    for shuffle in shuffles:
+    shuffles, remainders = (True, False, 40, "global"), (None, "drop", "pad", "balance")
+    for row, shuffle in enumerate(shuffles):
+        for column, remainder in enumerate(remainders):  # any two of the four settings meet
+            uris = (large, small) if (row + column) % 2 else (small, large)
+            for uri, size in zip(uris, (7, 16), strict=True):
+                add(uri, shuffle=shuffle, remainder=remainder, batch_size=size)
+    for turn, shuffle in enumerate(shuffles):
         add(small, shuffle=shuffle, batch_size=None)
         add(large, shuffle=shuffle, batch_size=8, repeat=2, on_corrupt="skip")
         add(large, shuffle=shuffle, batch_size=24, echoing=2, start_step=3, repeat=2)
         add(photos, shuffle=shuffle, features="image", image_size=(24, 24), batch_size=8)
-        for worker in range(3):
-            context = tf.distribute.InputContext(3, worker, 6)
-            add(large, shuffle=shuffle, batch_size=24, input_context=context)
-            add(small, shuffle=shuffle, batch_size=840, input_context=context)
+        context = tf.distribute.InputContext(3, turn % 3, 6)
+        add(large, shuffle=shuffle, batch_size=24, input_context=context)
+        add(small, shuffle=shuffle, batch_size=840, input_context=context)
     add(large, cache="memory", batch_size=16, repeat=2)
     add(large, split="train[10%:90%]", batch_size=16)
     add(photos, features="raw", augment="random_resized_crop", image_size=(16, 16), batch_size=8)
@@ -135,7 +134,7 @@ def test_no_epoch_of_any_mode_writes_lines_of_errors(datasets):
     )
     assert not told.returncode, told.stderr[-3000:]
     _, *parts = told.stderr.split(MODE)
-    assert len(parts) > 80
+    assert len(parts) > 60
     noisy = {}
     for part in parts:
         name, *lines = part.splitlines()

@@ -7,6 +7,7 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
+from pipelines.tools.ledger import RunLedger
 from trainer_utils.format import Feature
 
 FEATURES = {"id": Feature(type="int"), "x": Feature(type="float", shape=(1,))}
@@ -71,8 +72,26 @@ def test_keras_goes_on_with_the_batch_after_the_last_one_saved(
     backup = str(tmp_path / "backup")
     first = fit(uri, backup, save_freq=save_freq, crash_after=crash_after)
     assert first[:crash_after] == whole[:crash_after]
+    assert told_by_ledger(backup) == whole[:saved_after]
     rest = fit(uri, backup, save_freq=save_freq, crash_after=None)
     assert rest == whole[saved_after:]
+    assert told_by_ledger(backup) == whole
+
+
+def told_by_ledger(folder: str) -> list[list[int]]:
+    """The records of each step; their numbers are their ids."""
+    run = RunLedger(folder)
+    steps = map(run.at_step, range(run.summary().steps))
+    return [sorted(row.record.number for row in step.rows) for step in steps]
+
+
+def test_a_token_alone_of_an_earlier_version_is_taken(uri, tmp_path):
+    token = trainer_utils.input_fn(uri, batch_size=4, features="id").state(3)
+    (tmp_path / "input_state.json").write_text(token.to_json())
+    assert trainer_utils.load_state(str(tmp_path)) == token
+    (tmp_path / "input_state.json").write_text("{")
+    with pytest.raises(trainer_utils.ConfigError, match=r"^state: expected a token"):
+        trainer_utils.load_state(str(tmp_path))
 
 
 def test_a_checkpoint_of_a_training_loop_holds_the_place(uri, tmp_path):

@@ -4,7 +4,6 @@ for batch in iterate(uri, "train", batch_size=256, features=["text", "label"]):
     batch["text"], batch["label"]        # (256,) object: bytes; (256,) int64
 """
 
-import inspect
 import logging
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -15,17 +14,18 @@ import numpy.typing as npt
 from trainer_utils.arrays.features import FeatureArrays, stack
 from trainer_utils.arrays.records import RecordReader, Rows
 from trainer_utils.dataset.location import Artifacts
-from trainer_utils.dataset.selection import (
-    digest_of,
-    earlier_digests,
-    mean_bytes,
-    merged_features,
-    open_sources,
-)
+from trainer_utils.dataset.selection import mean_bytes, merged_features, open_sources
 from trainer_utils.format import ConfigError, CorruptShardError
 from trainer_utils.format.file_ranges import RecordPositions
-from trainer_utils.options import Callback, InputOptions, choose_options, hook_of_split
-from trainer_utils.order import InputOrder, InputState, mix_ranges
+from trainer_utils.options import (
+    Callback,
+    InputOptions,
+    choose_options,
+    hook_of_split,
+    shows_settings,
+)
+from trainer_utils.order import InputState
+from trainer_utils.planning import check_has_records, order_of
 from trainer_utils.reading.arrangement import Arrangement
 
 __all__ = ["NumpyBatches", "iterate"]
@@ -35,6 +35,7 @@ _logger = logging.getLogger(__name__)
 _ROWS_AT_ONCE, _BYTES_AT_ONCE = 1024, 1 << 20
 
 
+@shows_settings
 def iterate(
     artifact_uri: Artifacts,
     split: str | None = None,
@@ -69,16 +70,6 @@ def iterate(
     return NumpyBatches(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
 
 
-def _full_signature() -> inspect.Signature:
-    """What help() and editors show: all settings by name."""
-    own = inspect.signature(iterate)
-    settings = inspect.signature(InputOptions).parameters.values()
-    return own.replace(parameters=[*list(own.parameters.values())[:-1], *settings])
-
-
-vars(iterate)["__signature__"] = _full_signature()
-
-
 class NumpyBatches:
     """The batches of one worker.
 
@@ -105,14 +96,9 @@ class NumpyBatches:
         self._options, self._worker = options, worker
         sources = open_sources(artifact_uri, split, apart=options.weights is not None)
         self._mean_bytes = mean_bytes(sources)
-        self.order = InputOrder(
-            mix_ranges([source.ranges for source in sources], options.weights),
-            options,
-            num_workers=num_workers,
-            mean_record_bytes=self._mean_bytes,
-            digest=digest_of(sources),
-            earlier_digests=earlier_digests(sources),
-        )
+        self.order = order_of(sources, options, num_workers=num_workers)
+        if worker == 0 or options.repeat is True:
+            check_has_records(sources, options)
         self._strategy = self.order.strategy(worker)
         features = merged_features(
             sources, options.features, (options.label, options.sample_weight)

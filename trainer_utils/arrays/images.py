@@ -17,15 +17,12 @@ import numpy.typing as npt
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.reading.crops import CropBox, centre_box, inner_extent
 from trainer_utils.reading.decoding_threads import run_in_threads
-from trainer_utils.reading.image_plans import DecodePlan, Planner
+from trainer_utils.reading.image_plans import DecodePlan, Planner, decode_part
 from trainer_utils.reading.image_settings import ImageSettings, is_turbo_installed
 
 __all__ = ["ImageDecoder", "check_settings"]
 
-_COLOURS = {1: "GRAY", 3: "RGB"}
 _MODES = {1: "L", 3: "RGB"}
-_MARGIN = 2  # rows below a part that smoothing of colours looks at
-_SMALLEST_SCALED = 16  # pixels; of less, simplejpeg's choice of a scale is not clear
 _GREY = np.array([0.2989, 0.5870, 0.1140], np.float32)  # as `tf.image.rgb_to_grayscale`
 
 Pixels = npt.NDArray[Any]
@@ -94,38 +91,11 @@ class ImageDecoder:
         return self._finish(self._fit(pixels))
 
     def _decode(self, data: bytes, plan: DecodePlan | None) -> Pixels:
-        if plan is not None and plan.head is not None:
-            part = self._part(data, plan)
+        if plan is not None:
+            part = decode_part(data, plan, channels=self._channels)
             if part is not None:
                 return self._resized(part, plan.target)
         return self._fit(self._by_pillow(data))
-
-    def _part(self, data: bytes, plan: DecodePlan) -> Pixels | None:
-        """What is kept of a plain JPEG, at the scale that is enough; None: Pillow is to say."""
-        import simplejpeg
-
-        head, ratio = plan.head, plan.ratio
-        assert head is not None
-        if ratio > 1 and max(head.height, head.width) < _SMALLEST_SCALED:
-            return None
-        given: bytes | bytearray = data
-        height, width = head.height, head.width
-        if plan.window is not None:
-            top, left, rows, columns = plan.window
-            given = head.cut_to(data, (top + rows + _MARGIN) * ratio)
-            height = height if given is data else (top + rows + _MARGIN) * ratio
-        try:
-            pixels: Pixels = simplejpeg.decode_jpeg(
-                given,
-                _COLOURS[self._channels],
-                fastdct=False,
-                min_height=-(-height // ratio) if ratio > 1 else 0,
-                min_width=-(-width // ratio) if ratio > 1 else 0,
-                strict=given is data,
-            )
-        except ValueError:
-            return None
-        return pixels if plan.window is None else pixels[top : top + rows, left : left + columns]
 
     def _by_pillow(self, data: bytes) -> Pixels:
         from PIL import Image

@@ -80,12 +80,7 @@ class RecordReader:
 
     def __init__(self, sources: Sequence[Source], options: "InputOptions") -> None:
         self._skips = options.on_corrupt == "skip"
-        files = [
-            shard
-            for source in sources
-            for group in source.dataset.shards.values()
-            for shard in group
-        ]
+        files = [shard for source in sources for shard in source.dataset.shard_files]
         self._entries = {shard.path: shard.entry for shard in files if shard.entry is not None}
         self.sums = ShardChecksums(self._entries, skips=self._skips)
         self.unreadable: dict[tuple[str, int], str] = {}

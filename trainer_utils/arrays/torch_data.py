@@ -9,7 +9,6 @@ plan however many there are. PyTorch is imported when this is called, and Tensor
 
 import dataclasses
 import functools
-import inspect
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -17,12 +16,13 @@ from typing import Any
 from trainer_utils.arrays.batches import NumpyBatches
 from trainer_utils.dataset.location import Artifacts
 from trainer_utils.format import ConfigError
-from trainer_utils.options import InputOptions, choose_options
+from trainer_utils.options import InputOptions, choose_options, shows_settings
 from trainer_utils.order import InputState
 
 __all__ = ["torch_dataset"]
 
 
+@shows_settings
 def torch_dataset(
     artifact_uri: Artifacts,
     split: str | None = None,
@@ -51,16 +51,6 @@ def torch_dataset(
     own = ("split", "worker", "num_workers", "options")
     chosen = choose_options(options, settings, of="torch_dataset", arguments=own)
     return _torch_class()(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
-
-
-def _full_signature() -> inspect.Signature:
-    """What help() and editors show: all settings by name."""
-    own = inspect.signature(torch_dataset)
-    settings = inspect.signature(InputOptions).parameters.values()
-    return own.replace(parameters=[*list(own.parameters.values())[:-1], *settings])
-
-
-vars(torch_dataset)["__signature__"] = _full_signature()
 
 
 class StepStripes:

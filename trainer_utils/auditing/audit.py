@@ -19,16 +19,19 @@ from trainer_utils.auditing.checks import (
 )
 from trainer_utils.auditing.findings import KINDS, Finding, check_kinds
 from trainer_utils.auditing.scanning import scan_dataset
-from trainer_utils.dataset import open_dataset
-from trainer_utils.format import DatasetError
+from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.text_output import Part, as_text, make_table, quantity
+from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 __all__ = ["Audit", "audit_dataset"]
 
+_LABEL = "label"
+
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Audit:
+class Audit(Shown):
     """What was found.
 
     Args:
@@ -87,15 +90,12 @@ class Audit:
         shown = [[one.kind, ", ".join(one.splits), str(one)] for one in self.findings]
         return [*parts, "", make_table(["kind", "splits", "what was found"], shown)]
 
-    def __str__(self) -> str:
-        return as_text(self.parts())
-
 
 def audit_dataset(
     uri: str,
     *,
     against: str | None = None,
-    label: str = "label",
+    label: str = _LABEL,
     most: int = 100,
     advance: Callable[[int, int], None] = lambda done, total: None,
 ) -> Audit:
@@ -112,9 +112,11 @@ def audit_dataset(
 
     Raises:
         DatasetError: one of them is no dataset, or a record is damaged.
+        ConfigError: a label is named that none of them has.
     """
     datasets = [open_dataset(one) for one in (uri, against) if one is not None]
-    sizes = [sum(s.bytes for group in d.shards.values() for s in group) for d in datasets]
+    _check_label(label, datasets)
+    sizes = [sum(shard.bytes for shard in one.shard_files) for one in datasets]
     with contextlib.ExitStack() as stack:
         scans = [
             stack.enter_context(
@@ -145,3 +147,15 @@ def audit_dataset(
         counts={kind: counts[kind] for kind in KINDS if counts[kind]},
         findings=findings,
     )
+
+
+def _check_label(label: str, datasets: Sequence[Dataset]) -> None:
+    """Refuses a feature that there is not: without classes no conflict of labels is ever found."""
+    names = sorted({name for dataset in datasets for name in dataset.features})
+    if label != _LABEL and label not in names:
+        raise ConfigError.of(
+            "label",
+            label,
+            allowed=f"one of the features {', '.join(names)}",
+            advice=did_you_mean(label, names).strip(),
+        )

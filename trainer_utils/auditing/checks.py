@@ -4,16 +4,18 @@ findings = [*find_copies(scan), *find_missing_classes(scan), *find_odd_images(sc
 """
 
 import collections
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.auditing.disjoint_sets import DisjointSets
 from trainer_utils.auditing.findings import Finding, RecordName
-from trainer_utils.auditing.scanning import Scan
+from trainer_utils.auditing.scanning import IMAGE, SOUND, TEXT, Scan
 from trainer_utils.auditing.shifts import distance_of_counts, distance_of_numbers
 from trainer_utils.auditing.similar_images import unite_similar_images
+from trainer_utils.auditing.similar_sounds import unite_similar_sounds
 from trainer_utils.auditing.similar_texts import unite_similar_texts
 
 __all__ = [
@@ -25,7 +27,6 @@ __all__ = [
 ]
 
 _MOST_RECORDS = 20  # of a finding that are named
-_IMAGE, _TEXT = 1, 2  # what a row's sketch is of
 _BLANK_CONTRAST = 1.5  # grey levels
 _DARK_BRIGHTNESS = 16.0
 _BLURRED_SHARPNESS = 0.09  # of the contrast; sharp photos have 0.3 to 0.5, skies 0.12
@@ -42,13 +43,15 @@ def find_copies(scan: Scan) -> Iterator[Finding]:
     exact = _groups_of_contents(scan.rows["content"])
     similar = DisjointSets(count)
     similar.unite(np.stack([np.arange(count), exact], axis=1)[exact != np.arange(count)])
-    for kind in (_IMAGE, _TEXT):
+    searches: dict[int, Callable[[DisjointSets], None]] = {
+        IMAGE: functools.partial(unite_similar_images, scan.thumbnails),
+        TEXT: functools.partial(unite_similar_texts, scan.texts),
+        SOUND: functools.partial(unite_similar_sounds, scan.sounds),
+    }
+    for kind, unite in searches.items():
         members = np.flatnonzero(scan.rows["sketch"] == kind)
         found = DisjointSets(len(members))
-        if kind == _IMAGE:
-            unite_similar_images(scan.thumbnails, found)
-        else:
-            unite_similar_texts(scan.texts, found)
+        unite(found)
         groups = found.groups()
         joined = groups != np.arange(len(groups))
         similar.unite(np.stack([members, members[groups]], axis=1)[joined])
@@ -180,11 +183,11 @@ def _shifts(
         ("vocabulary_shift", "words", distance_of_counts(*_frequent(*words))),
     ]
     for kind, field, sketch in (
-        ("size_shift", "height", _IMAGE),
-        ("size_shift", "width", _IMAGE),
-        ("brightness_shift", "brightness", _IMAGE),
-        ("length_shift", "words", _TEXT),
-        ("length_shift", "characters", _TEXT),
+        ("size_shift", "height", IMAGE),
+        ("size_shift", "width", IMAGE),
+        ("brightness_shift", "brightness", IMAGE),
+        ("length_shift", "words", TEXT),
+        ("length_shift", "characters", TEXT),
     ):
         values = [_values(side, field, sketch) for side in (one, other)]
         measured.append((kind, field, distance_of_numbers(*values)))
@@ -215,7 +218,7 @@ def _values(side: tuple[Scan, int], field: str, sketch: int) -> npt.NDArray[np.f
 
 def find_odd_images(scan: Scan) -> Iterator[Finding]:
     """Images that are blank, dark, blurred, or unlike the others in shape or size."""
-    images = np.flatnonzero(scan.rows["sketch"] == _IMAGE)
+    images = np.flatnonzero(scan.rows["sketch"] == IMAGE)
     if not len(images):
         return
     rows = scan.rows[images]

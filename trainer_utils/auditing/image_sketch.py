@@ -17,7 +17,7 @@ from PIL import Image
 
 from trainer_utils.format.image_size import image_size
 
-__all__ = ["THUMBNAIL_SIDE", "ImageSketch", "sketch_image", "sketch_pixels"]
+__all__ = ["THUMBNAIL_SIDE", "ImageSketch", "read_thumbnail", "sketch_image", "sketch_pixels"]
 
 THUMBNAIL_SIDE = 32
 _NOT_READ = (
@@ -28,6 +28,8 @@ _NOT_READ = (
     Image.DecompressionBombError,
     Image.DecompressionBombWarning,  # where warnings are errors
 )
+Pixels = npt.NDArray[np.uint8]
+
 _DECODED_SIDE = 64  # at the least, of what a JPEG is decoded to: twice the thumbnail's
 
 
@@ -43,7 +45,7 @@ class ImageSketch:
         sharpness: mean absolute Laplacian of the image at 64 x 64 pixels, in grey levels.
     """
 
-    thumbnail: npt.NDArray[np.uint8]
+    thumbnail: Pixels
     height: int
     width: int
     brightness: float
@@ -57,26 +59,48 @@ def sketch_image(data: bytes) -> ImageSketch | None:
     try:
         with Image.open(io.BytesIO(data)) as image:
             width, height = image.size if found is None else (found.width, found.height)
-            image.draft("L", (_DECODED_SIDE, _DECODED_SIDE))
-            return _sketch(image.convert("L"), height, width)
+            return _sketch(_decoded(image), height, width)
     except _NOT_READ:
         return None
 
 
-def sketch_pixels(pixels: npt.NDArray[np.uint8]) -> ImageSketch:
+def read_thumbnail(data: bytes) -> Pixels | None:
+    """The thumbnail alone, `(32, 32) uint8`; None where Pillow does not read the image."""
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return _thumbnail(_small(_decoded(image)))
+    except _NOT_READ:
+        return None
+
+
+def sketch_pixels(pixels: Pixels) -> ImageSketch:
     """The same of `(height, width, channels) uint8`, of 1, 3 or 4 channels."""
     height, width, channels = pixels.shape
     image = Image.fromarray(pixels[:, :, 0] if channels == 1 else pixels)
     return _sketch(image.convert("L"), height, width)
 
 
-def _sketch(grey: Image.Image, height: int, width: int) -> ImageSketch:
+def _decoded(image: Image.Image) -> Image.Image:
+    """The grey levels of an image that was opened."""
+    image.draft("L", (_DECODED_SIDE, _DECODED_SIDE))
+    return image.convert("L")
+
+
+def _small(grey: Image.Image) -> npt.NDArray[np.int32]:
     small = grey.resize((_DECODED_SIDE, _DECODED_SIDE), Image.Resampling.BOX)
-    pixels = np.asarray(small, np.int32)
+    return np.asarray(small, np.int32)
+
+
+def _thumbnail(pixels: npt.NDArray[np.int32]) -> Pixels:
     quads = pixels.reshape(THUMBNAIL_SIDE, 2, THUMBNAIL_SIDE, 2).sum(axis=(1, 3))
+    return np.asarray(quads // 4, np.uint8)
+
+
+def _sketch(grey: Image.Image, height: int, width: int) -> ImageSketch:
+    pixels = _small(grey)
+    thumbnail = _thumbnail(pixels)
     around = pixels[:-2, 1:-1] + pixels[2:, 1:-1] + pixels[1:-1, :-2] + pixels[1:-1, 2:]
     edges = np.abs(4 * pixels[1:-1, 1:-1] - around)
-    thumbnail = (quads // 4).astype(np.uint8)
     return ImageSketch(
         thumbnail=thumbnail,
         height=height,

@@ -4,6 +4,7 @@ next(neighbours_of_equals(np.array([7, 5, 7]), most=8))        # [[0, 2]]
 count_bits(np.array([[0b101]], np.uint32))                     # [2]
 """
 
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -32,6 +33,7 @@ def neighbours_of_equals(keys: npt.NDArray[Any], *, most: int) -> Iterator[npt.N
 
 def count_bits(values: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     """How many bits of each row of whole numbers are 1."""
-    rows = np.ascontiguousarray(values).reshape(len(values), -1)
-    octets = rows.view(np.uint8).reshape(len(values), rows.shape[1] * rows.itemsize)
+    rows = np.ascontiguousarray(values)
+    width = math.prod(rows.shape[1:]) * rows.itemsize
+    octets = rows.reshape(-1).view(np.uint8).reshape(len(rows), width)
     return np.asarray(np.unpackbits(octets, axis=1).sum(axis=1, dtype=np.int64))

@@ -25,24 +25,32 @@ from trainer_utils.auditing.image_sketch import (
     sketch_image,
     sketch_pixels,
 )
+from trainer_utils.auditing.sound_reading import read_beginning
+from trainer_utils.auditing.sound_sketch import (
+    MOST_SECONDS,
+    SoundSketch,
+    SoundSketches,
+    sketch_sound,
+)
 from trainer_utils.auditing.text_sketch import TextSketches, split_words
 from trainer_utils.dataset import Dataset, read_shard_blocks
 from trainer_utils.format import Feature
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.image_size import image_size
 from trainer_utils.format.media_formats import format_of
+from trainer_utils.format.naming import NAME_FEATURES
 
-__all__ = ["NAME_FEATURES", "ROW", "Scan", "scan_dataset"]
+__all__ = ["IMAGE", "ROW", "SOUND", "TEXT", "Scan", "scan_dataset"]
 
-NAME_FEATURES = ("record_id", "filename", "id")
-"""What says where a record is from. Where texts have an `id` of their own, the first is ours."""
+IMAGE, TEXT, SOUND = 1, 2, 3
+"""What a row's sketch is of; 0 stands for none."""
 
 ROW = np.dtype(
     [
         ("content", "V16"),
         ("split", "<u2"),
         ("label", "<i4"),  # number of the label; -1 where there is none
-        ("sketch", "u1"),  # 0 none, 1 of an image, 2 of a text
+        ("sketch", "u1"),
         ("height", "<i4"),
         ("width", "<i4"),
         ("words", "<i4"),
@@ -69,6 +77,7 @@ class Scan:
         rows: `(records,)` of `ROW`, in the order of the splits.
         thumbnails: `(records, 32, 32) uint8` of images.
         texts: sketches of texts.
+        sounds: sketches of sounds.
         labels: names, by number.
         words: how many records of each split have each word.
         names: file of the records' names, each on a line.
@@ -78,6 +87,7 @@ class Scan:
     rows: Rows
     thumbnails: npt.NDArray[np.uint8]
     texts: TextSketches
+    sounds: SoundSketches
     labels: Sequence[str]
     words: Sequence[Mapping[str, int]]
     names: BinaryIO
@@ -124,8 +134,9 @@ def scan_dataset(
             for stream in streams.values():
                 stack.enter_context(stream)
             texts = stack.enter_context(TextSketches())
-            reader = _Reader(dataset, label, streams, texts)
-            total = sum(shard.bytes for group in dataset.shards.values() for shard in group)
+            sounds = stack.enter_context(SoundSketches())
+            reader = _Reader(dataset, label, streams, texts, sounds)
+            total = sum(shard.bytes for shard in dataset.shard_files)
             for number, shards in enumerate(dataset.shards.values()):
                 reader.words.append(collections.Counter())
                 for shard in shards:
@@ -146,6 +157,7 @@ def scan_dataset(
                     (reader.images, THUMBNAIL_SIDE, THUMBNAIL_SIDE),
                 ),
                 texts=texts,
+                sounds=sounds,
                 labels=list(reader.labels),
                 words=reader.words,
                 names=streams["names"],
@@ -162,10 +174,16 @@ class _Reader:
     """Makes rows of records, and writes them."""
 
     def __init__(
-        self, dataset: Dataset, label: str, streams: Mapping[str, BinaryIO], texts: TextSketches
+        self,
+        dataset: Dataset,
+        label: str,
+        streams: Mapping[str, BinaryIO],
+        texts: TextSketches,
+        sounds: SoundSketches,
     ) -> None:
         self._features, self._label, self._streams = dataset.features, label, streams
         self._texts, self._waiting = texts, list[str]()
+        self._sounds = sounds
         self._vocabulary = dataset.vocabularies.get(label, ())
         self._row = np.zeros((), ROW)
         self.labels: dict[str, int] = {}
@@ -184,19 +202,31 @@ class _Reader:
         self._streams["names"].write(_name_of(values) + b"\n")
         media, texts, others = self._parts(values)
         row["content"] = _digest({name: values[name] for name in media or texts or others})
-        sketch = next(filter(None, (self._sketch(name, values[name]) for name in media)), None)
-        if sketch is not None:
-            self._add_image(sketch)
-        elif texts and not media:
+        if media:
+            self._add_media({name: values[name] for name in media})
+        elif texts:
             words = "\n".join(bytes(v).decode() for name in texts for v in values[name])
             self._add_text(split, words)
         self._streams["rows"].write(row.tobytes())
         self.count += 1
 
+    def _add_media(self, media: Mapping[str, Sequence[Any]]) -> None:
+        """Looks at the first image that can be read, else at the first sound."""
+        sounds = [name for name, values in media.items() if self._is_sound(name, values)]
+        others = [name for name in media if name not in sounds]
+        seen = filter(None, (self._look_at_image(name, media[name]) for name in others))
+        if (image := next(seen, None)) is not None:
+            self._add_image(image)
+            return
+        heard = filter(None, (_look_at_sound(bytes(media[name][0])) for name in sounds))
+        if (sound := next(heard, None)) is not None:
+            self._row["sketch"] = SOUND
+            self._sounds.add(sound)
+
     def _add_image(self, sketch: ImageSketch) -> None:
         for field in ("height", "width", "brightness", "contrast", "sharpness"):
             self._row[field] = getattr(sketch, field)
-        self._row["sketch"] = 1
+        self._row["sketch"] = IMAGE
         self._streams["thumbnails"].write(sketch.thumbnail.tobytes())
         self.images += 1
 
@@ -210,7 +240,7 @@ class _Reader:
             counts.clear()
             counts.update(dict(kept))
         if words:
-            self._row["sketch"] = 2
+            self._row["sketch"] = TEXT
             self._waiting.append(text)
             if len(self._waiting) == _TEXTS_AT_ONCE:
                 self.finish()
@@ -254,12 +284,21 @@ class _Reader:
         is_raw = feature is not None and feature.is_raw_image
         return is_raw or image_size(data) is not None or format_of(data) is not None
 
-    def _sketch(self, name: str, values: Sequence[Any]) -> ImageSketch | None:
+    def _is_sound(self, name: str, values: Sequence[Any]) -> bool:
+        feature, known = self._features.get(name), format_of(bytes(values[0][:12]))
+        is_raw = feature is not None and feature.is_raw_image
+        return not is_raw and known is not None and known.kind == "audio"
+
+    def _look_at_image(self, name: str, values: Sequence[Any]) -> ImageSketch | None:
         feature, data = self._features.get(name), bytes(values[0])
         if feature is not None and feature.is_raw_image:
             return _sketch_raw(feature, data)
-        known = format_of(data)
-        return None if known is not None and known.kind == "audio" else sketch_image(data)
+        return sketch_image(data)
+
+
+def _look_at_sound(data: bytes) -> SoundSketch | None:
+    found = read_beginning(data, MOST_SECONDS)
+    return None if found is None else sketch_sound(*found)
 
 
 def _sketch_raw(feature: Feature, data: bytes) -> ImageSketch | None:

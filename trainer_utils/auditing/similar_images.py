@@ -8,7 +8,8 @@ at through windows that leave out up to a tenth of each side; so that a mirrored
 itself and reversed. Candidates share a key: 16 signs of sums over half of the grid's cells against
 the other half (random hyperplanes), and the mean level, which are others in each of 20 tables; and
 most of 64 further signs.
-Candidates are copies where all of their cells agree, through the window that suits them best.
+Candidates are copies where all of their cells agree, through the window that suits them best. Most
+are ruled out before: a cell of one lies too far from all that the windows show there of the other.
 
 All sums are of whole numbers below 2**53, which float64 holds exactly, so that every machine finds
 the same.
@@ -19,10 +20,12 @@ Source: M. Charikar, Similarity estimation techniques from rounding algorithms, 
 import functools
 import hashlib
 import tempfile
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.auditing.compared_pairs import ComparedPairs
 from trainer_utils.auditing.disjoint_sets import DisjointSets
 from trainer_utils.auditing.image_sketch import THUMBNAIL_SIDE
 
@@ -49,6 +52,17 @@ _INDEXED = (_WHOLE, *_TENTH_LESS)
 _COMPARED = (_WHOLE, *_TENTH_LESS, *_TWENTIETH_LESS)
 _VIEWS = len(_INDEXED) ** 2 + 1
 _KEYS = np.dtype([("signs", "<u8"), ("tables", "<i4", (_TABLES,))])
+# Of an image: its cells seen whole, what all windows show of each at the least and the most, and
+# the mean and the standard deviation of its pixels.
+_EXTENT = np.dtype(
+    [
+        ("whole", "<i2", (_CELLS,)),
+        ("least", "<i2", (_CELLS,)),
+        ("most", "<i2", (_CELLS,)),
+        ("mean", "<f8"),
+        ("spread", "<f8"),
+    ]
+)
 
 # Copies differ by noise, and by what a window misses of the right place, which grows with contrast.
 _NOISE_LEVELS = 0.7
@@ -57,12 +71,13 @@ _SHARE_OF_CONTRAST = 0.22
 Thumbnails = npt.NDArray[np.uint8]
 Numbers = npt.NDArray[np.int64]
 Grids = npt.NDArray[np.float64]
+Extents = npt.NDArray[np.void]
 
 
 def unite_similar_images(thumbnails: Thumbnails, sets: DisjointSets) -> None:
     """Unites images that are copies of one another.
 
-    Some 1,500 bytes an image lie on the disk meanwhile, and some hundred in memory.
+    Some 1,900 bytes an image lie on the disk meanwhile, and some hundred in memory.
 
     Args:
         thumbnails: `(images, 32, 32) uint8`, as `sketch_image` makes them; may be a file's.
@@ -71,25 +86,44 @@ def unite_similar_images(thumbnails: Thumbnails, sets: DisjointSets) -> None:
     if not len(thumbnails):
         return
     parts = -(-len(thumbnails) // _MOST_AT_ONCE)
-    with tempfile.TemporaryFile(prefix="tfx-shards-keys-") as stream:
-        keys = np.memmap(stream, _KEYS, "w+", shape=(len(thumbnails), _VIEWS))
+    with (
+        tempfile.TemporaryFile(prefix="tfx-shards-keys-") as key_file,
+        tempfile.TemporaryFile(prefix="tfx-shards-extents-") as extent_file,
+    ):
+        keys = np.memmap(key_file, _KEYS, "w+", shape=(len(thumbnails), _VIEWS))
+        extents = np.memmap(extent_file, _EXTENT, "w+", shape=(len(thumbnails),))
         for start in range(0, len(thumbnails), _AT_ONCE):
             keys[start : start + _AT_ONCE] = _keys(thumbnails[start : start + _AT_ONCE])
+        for start in range(0, len(thumbnails), _COMPARED_AT_ONCE):
+            some = slice(start, start + _COMPARED_AT_ONCE)
+            extents[some] = _extents(thumbnails[some])
+        search = _Search(thumbnails, extents, sets)
         for table in range(_TABLES):
             for part in range(parts):
-                pairs = _candidates(keys, table, part, parts)
-                for start in range(0, len(pairs), _COMPARED_AT_ONCE):
-                    some = pairs[start : start + _COMPARED_AT_ONCE]
-                    _unite_copies(thumbnails, some, sets)
-        del keys
+                search.unite_copies(_candidates(keys, table, part, parts))
+        del keys, extents
 
 
-def _unite_copies(thumbnails: Thumbnails, pairs: Numbers, sets: DisjointSets) -> None:
-    """Unites those of some pairs that are copies."""
-    pairs = pairs[sets.apart(pairs)]
-    one, other = thumbnails[pairs[:, 0]], thumbnails[pairs[:, 1]]
-    likely = _may_be_copies(one, other)
-    sets.unite(pairs[likely][_are_copies(one[likely], other[likely])])
+class _Search:
+    """The images, what is known of each, and the sets of copies so far."""
+
+    def __init__(self, thumbnails: Thumbnails, extents: Extents, sets: DisjointSets) -> None:
+        self._thumbnails, self._extents, self._sets = thumbnails, extents, sets
+        self._compared = ComparedPairs()
+
+    def unite_copies(self, pairs: Numbers) -> None:
+        """Unites those of some pairs that are copies."""
+        for start in range(0, len(pairs), _AT_ONCE):
+            some = self._compared.new(pairs[start : start + _AT_ONCE])
+            self._compared.add(some)
+            likely = _may_be_copies(self._extents[some[:, 0]], self._extents[some[:, 1]])
+            for first in range(0, len(some[likely]), _COMPARED_AT_ONCE):
+                self._compare(some[likely][first : first + _COMPARED_AT_ONCE])
+
+    def _compare(self, pairs: Numbers) -> None:
+        pairs = pairs[self._sets.apart(pairs)]
+        one, other = self._thumbnails[pairs[:, 0]], self._thumbnails[pairs[:, 1]]
+        self._sets.unite(pairs[_are_copies(one, other)])
 
 
 def _candidates(keys: npt.NDArray[np.void], table: int, part: int, parts: int) -> Numbers:
@@ -178,14 +212,48 @@ def _grids(thumbnails: Thumbnails, windows: tuple[tuple[int, int], ...]) -> Grid
     return split.reshape(len(thumbnails), count * count, _CELLS)
 
 
-def _may_be_copies(some: Thumbnails, others: Thumbnails) -> npt.NDArray[np.bool_]:
-    """Which pairs have about the same mean level and contrast, as copies have."""
-    one, other = (each.reshape(-1, THUMBNAIL_SIDE**2).astype(np.float64) for each in (some, others))
-    spread = np.maximum(one.std(axis=1), other.std(axis=1))
-    means = np.abs(one.mean(axis=1) - other.mean(axis=1))
-    spreads = np.abs(one.std(axis=1) - other.std(axis=1))
-    most = 4 * _NOISE_LEVELS + 0.4 * spread
-    return np.asarray((means <= most) & (spreads <= most))
+def _extents(thumbnails: Thumbnails) -> Extents:
+    """What rules most candidates out, of some images."""
+    found = np.empty(len(thumbnails), _EXTENT)
+    seen = _grids(thumbnails, _COMPARED)
+    found["whole"] = _grids(thumbnails, _WHOLE_ALONE)[:, 0]
+    found["least"], found["most"] = seen.min(axis=1), seen.max(axis=1)
+    pixels = thumbnails.reshape(-1, THUMBNAIL_SIDE**2).astype(np.float64)
+    found["mean"], found["spread"] = pixels.mean(axis=1), pixels.std(axis=1)
+    return found
+
+
+def _may_be_copies(some: Extents, others: Extents) -> npt.NDArray[np.bool_]:
+    """Which pairs are about as bright and contrasty as copies are, and may agree in all cells.
+
+    None that `_are_copies` says yes to is left out for its cells: what any window shows of a cell
+    lies between the least and the most.
+    """
+    most = 4 * _NOISE_LEVELS + 0.4 * np.maximum(some["spread"], others["spread"])
+    found = np.abs(some["mean"] - others["mean"]) <= most
+    found &= np.abs(some["spread"] - others["spread"]) <= most
+    places = np.flatnonzero(found)
+    found[places] = _may_agree(some[places], others[places])
+    return np.asarray(found)
+
+
+def _may_agree(some: Extents, others: Extents) -> npt.NDArray[np.bool_]:
+    found = np.zeros(len(some), bool)
+    for wide, narrow in ((some, others), (others, some)):
+        whole = narrow["whole"].astype(np.int32).reshape(-1, _GRID, _GRID)
+        most = _most_unlike(whole)
+        for view in (whole, whole[:, :, ::-1]):
+            cells = view.reshape(-1, _CELLS)
+            away = np.maximum(np.maximum(wide["least"] - cells, cells - wide["most"]), 0)
+            found |= np.einsum("pc,pc->p", away, away, dtype=np.float64) / _CELLS <= most
+    return found
+
+
+def _most_unlike(whole: npt.NDArray[Any]) -> Grids:
+    """The mean square by which the cells of a copy may differ from an image's, seen whole."""
+    spread = whole.reshape(-1, _CELLS).astype(np.float64).std(axis=1)
+    most = _NOISE_LEVELS * _LEVELS + _SHARE_OF_CONTRAST * spread
+    return np.asarray(most**2)
 
 
 def _are_copies(some: Thumbnails, others: Thumbnails) -> npt.NDArray[np.bool_]:
@@ -194,10 +262,9 @@ def _are_copies(some: Thumbnails, others: Thumbnails) -> npt.NDArray[np.bool_]:
     for wide, narrow in ((some, others), (others, some)):
         whole = _grids(narrow, _WHOLE_ALONE)[:, 0].reshape(-1, _GRID, _GRID)
         seen = _grids(wide, _COMPARED)
-        spread = whole.reshape(-1, _CELLS).std(axis=1)
-        most = _NOISE_LEVELS * _LEVELS + _SHARE_OF_CONTRAST * spread
+        most = _most_unlike(whole)
         for view in (whole, whole[:, :, ::-1]):
             differences = seen - view.reshape(-1, 1, _CELLS)
             least = np.einsum("pwc,pwc->pw", differences, differences).min(axis=1) / _CELLS
-            found |= least <= most**2
+            found |= least <= most
     return found

@@ -15,6 +15,7 @@ Source: A. Broder, On the resemblance and containment of documents, 1997.
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.auditing.compared_pairs import ComparedPairs
 from trainer_utils.auditing.disjoint_sets import DisjointSets
 from trainer_utils.auditing.neighbours import count_bits, neighbours_of_equals
 from trainer_utils.auditing.text_sketch import BANDS, TextSketches, Words, jaccard
@@ -41,10 +42,12 @@ def unite_similar_texts(sketches: TextSketches, sets: DisjointSets) -> None:
     keys, words, ends = sketches.keys, sketches.words, sketches.ends
     texts = np.flatnonzero(np.diff(ends))  # others say nothing
     bits = np.ascontiguousarray(keys[:, BANDS:])
+    compared = ComparedPairs()
     for band in range(BANDS):
         for pairs in neighbours_of_equals(keys[texts, band], most=_NEIGHBOURS):
             for start in range(0, len(pairs), _AT_ONCE):
-                some = texts[pairs[start : start + _AT_ONCE]]
+                some = compared.new(texts[pairs[start : start + _AT_ONCE]])
+                compared.add(some)
                 unlike = count_bits(bits[some[:, 0]] ^ bits[some[:, 1]])
                 _unite(some[unlike <= _MOST_UNLIKE_BITS], words, ends, sets)
 

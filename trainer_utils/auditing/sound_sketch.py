@@ -37,6 +37,7 @@ MOST_SECONDS = 60  # of a sound that are looked at
 SOUND_BANDS = 16
 LEVELS_PER_DECIBEL = 4
 _RATE, _WINDOW, _HOP = 8000, 2048, 256  # Hz and samples
+_LARGEST_RATE = 768_000  # Hz: of what is recorded; a header may say any
 _LOWEST, _HIGHEST = 200.0, 3400.0  # Hz: what the narrowest encodings keep
 _RANGE_DECIBELS = 40.0  # below the loudest, beneath which encodings differ
 _SILENCE = 1e-7  # of full scale, as a power
@@ -96,12 +97,14 @@ class SoundSketches(SketchFiles):
 
 
 def sketch_sound(samples: npt.NDArray[Any], rate: int) -> SoundSketch | None:
-    """Looks at a sound; None where it is silent.
+    """Looks at a sound; None where it is silent, or no sound has such a rate.
 
     Args:
         samples: `(frames, channels)`, in [-1, 1].
         rate: in Hz.
     """
+    if not 0 < rate <= _LARGEST_RATE:
+        return None
     mono = samples[: MOST_SECONDS * rate].mean(axis=1, dtype=np.float64)
     powers = _band_powers(_resampled(mono, rate))
     loud = float(np.quantile(powers.sum(axis=1), 0.98)) if len(powers) else 0.0

@@ -18,6 +18,7 @@ from trainer_utils.dataset.location import Place, is_pattern
 from trainer_utils.dataset.named_files import find_named_files
 from trainer_utils.format import DatasetError
 from trainer_utils.format.framing import HEADER_BYTES, bad_headers, headers_of
+from trainer_utils.format.json_text import text_of
 from trainer_utils.format.layouts import (
     DESCRIPTIONS,
     DatasetLayout,
@@ -26,7 +27,6 @@ from trainer_utils.format.layouts import (
     layout_of_files,
 )
 from trainer_utils.format.naming import FORGET_PLAN, SPLIT_PREFIX, WORKING_FOLDER
-from trainer_utils.format.texts import text_of
 from trainer_utils.storage import (
     FolderEntry,
     exists,
@@ -144,7 +144,7 @@ def list_dataset(place: Place) -> DatasetFiles:
     sizes: dict[str, int | None] = {}
     versions: dict[str, str] = {}
     folders = []
-    for entry in list_folder(uri):
+    for entry in _list_if_there(uri):
         if not entry.is_folder:
             sizes[entry.name] = entry.size
             if entry.version:
@@ -168,9 +168,17 @@ def _list_each(uri: str, folders: Sequence[str]) -> Iterable[list[FolderEntry]]:
     """What is in each folder of a dataset; of remote ones listed at the same time."""
     paths = [join(uri, folder) for folder in folders]
     if not paths or not is_remote(uri):
-        return map(list_folder, paths)
+        return map(_list_if_there, paths)
     with ThreadPoolExecutor(min(len(paths), _LISTED_AT_ONCE)) as pool:
-        return list(pool.map(list_folder, paths))
+        return list(pool.map(_list_if_there, paths))
+
+
+def _list_if_there(folder: str) -> list[FolderEntry]:
+    """Nothing of a folder that went after its name was seen, as where a dataset is written anew."""
+    try:
+        return list_folder(folder)
+    except FileNotFoundError:
+        return []
 
 
 def _check_records(path: str) -> None:

@@ -26,7 +26,7 @@ from trainer_utils.format import (
 )
 from trainer_utils.format.file_ranges import FileRange, cut
 from trainer_utils.format.layouts import FoundShard
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file, names_file
 
 __all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
 
@@ -55,6 +55,13 @@ class ShardFile:
         if self.entry is None or self.entry.index_crc32c is None:
             return None
         return self.path.removesuffix(self.entry.path) + index_file(self.entry.path)
+
+    @property
+    def names_path(self) -> str | None:
+        """Of its records' names and content sums, in full; None where it has none."""
+        if self.entry is None or not self.entry.has_names:
+            return None
+        return self.path.removesuffix(self.entry.path) + names_file(self.entry.path)
 
     @property
     def is_gzip(self) -> bool:
@@ -110,9 +117,14 @@ class Dataset:
         return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
     @property
+    def shard_files(self) -> list[ShardFile]:
+        """The shards of all splits, in order."""
+        return [shard for group in self.shards.values() for shard in group]
+
+    @property
     def is_counted(self) -> bool:
         """Whether the records of every shard are known."""
-        return all(shard.records is not None for group in self.shards.values() for shard in group)
+        return all(shard.records is not None for shard in self.shard_files)
 
     @property
     def records(self) -> dict[str, int]:
@@ -199,7 +211,7 @@ class Dataset:
         """The same with the records that `read` finds in shards: in those not counted, or all."""
         if self.is_counted and not reads_all:
             return self
-        num_bytes = sum(s.bytes for group in self.shards.values() for s in group)
+        num_bytes = sum(shard.bytes for shard in self.shard_files)
         shards: dict[str, list[ShardFile]] = {}
         for split, group in self.shards.items():
             shards[split] = []
@@ -257,9 +269,9 @@ def _inspected(dataset: Dataset) -> Dataset:
     """The dataset inspected, once while its files stay as they are: trainers open it many times."""
     if dataset.says_features and dataset.is_counted:
         return dataset
-    shards = [shard for group in dataset.shards.values() for shard in group]
-    assert dataset.files is not None, dataset.uri
-    versions = tuple((s.path, s.records, dataset.files.version(s.name)) for s in shards)
+    files = dataset.files
+    assert files is not None, dataset.uri
+    versions = tuple((s.path, s.records, files.version(s.name)) for s in dataset.shard_files)
     state = dataset.uri, dataset.says_features, versions
     found = _inspections.get(state)
     if found is None:

@@ -59,7 +59,7 @@ class Source:
         """What opens the dataset again: its uri, or the paths of its files."""
         if not self.dataset.named_files:
             return self.dataset.uri
-        return [shard.path for group in self.dataset.shards.values() for shard in group]
+        return [shard.path for shard in self.dataset.shard_files]
 
     @property
     def num_records(self) -> int:
@@ -69,7 +69,7 @@ class Source:
     @property
     def mean_bytes(self) -> float:
         """The mean size of a serialized record, in bytes."""
-        shards = [shard for group in self.dataset.shards.values() for shard in group]
+        shards = self.dataset.shard_files
         records = max(sum(shard.num_records for shard in shards), 1)
         if gzipped := [shard for shard in shards if is_gzip(shard.path) and shard.records]:
             return gzip_content_bytes(gzipped[0].path) / gzipped[0].num_records

@@ -39,7 +39,7 @@ def encode_example(features: Mapping[str, Scalar | Sequence[Scalar]]) -> list[by
     for name in sorted(features):
         value = features[name]
         if isinstance(value, bytes):
-            parts += _bytes(name, value)
+            parts += (_bytes_head(name, len(value)), value)
         elif isinstance(value, int):
             parts.append(_integer(name, value))
         elif isinstance(value, float):
@@ -83,9 +83,10 @@ def _step(values: Sequence[Scalar]) -> bytes:
     return kind + varint(len(body)) + body
 
 
-def _bytes(name: str, value: bytes) -> tuple[bytes, bytes]:
-    head = _FIRST + varint(len(value))
-    return _entry_head(name, _BYTES_LIST, len(head) + len(value)) + head, value
+@functools.lru_cache(maxsize=4096)  # names and classes have few lengths, images many
+def _bytes_head(name: str, size: int) -> bytes:
+    head = _FIRST + varint(size)
+    return _entry_head(name, _BYTES_LIST, len(head) + size) + head
 
 
 @functools.lru_cache(maxsize=4096)  # sizes and class ids come again and again

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["decode_example", "has_feature_lists", "read_fields", "read_varint"]
+__all__ = ["decode_example", "read_fields", "read_varint"]
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _FEATURES, _ENTRY = 1, 1  # field numbers of Example and of Features
@@ -51,22 +51,16 @@ def decode_example(
                     if entry == _ENTRY and entry_wire == _DELIMITED:
                         _decode_entry(record, begin, end, wanted, found)
             elif number == _FEATURE_LISTS and wire == _DELIMITED and wanted is None:
-                raise ValueError("a tf.train.SequenceExample with feature lists")
+                raise DatasetError(
+                    "record: expected a tf.train.Example, got a tf.train.SequenceExample, whose "
+                    "feature lists are for `input_fn` alone. `inspect`, `report` and `verify` "
+                    "take it too."
+                )
+    except DatasetError:
+        raise
     except ValueError as error:
         raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
     return found
-
-
-def has_feature_lists(record: Buffer) -> bool:
-    """Whether a record is a `tf.train.SequenceExample` with lists, which parsers of examples drop.
-
-    Raises:
-        ValueError: it is no protocol buffer.
-    """
-    return any(
-        number == _FEATURE_LISTS and wire == _DELIMITED
-        for number, wire, _, _ in read_fields(record, 0, len(record))
-    )
 
 
 def _decode_entry(

@@ -9,8 +9,6 @@ unsigned integer that holds them: 2 bytes a record of text, 4 an image. The offs
 
 import dataclasses
 import functools
-import io
-import re
 from typing import BinaryIO
 
 import numpy as np
@@ -27,16 +25,12 @@ from trainer_utils.format.framing import (
     read_record_at,
 )
 from trainer_utils.format.manifest import Shard
+from trainer_utils.format.npy import npy_bytes, parse_npy
 from trainer_utils.format.tfrecord import compact
 
 __all__ = ["RecordIndex"]
 
-_NPY_VERSION = (1, 0)
-_NPY_HEADER = re.compile(
-    rb"\x93NUMPY\x01\x00..\{'descr': '(?P<type>\|u1|<u[248])', 'fortran_order': False, "
-    rb"'shape': \((?P<records>\d{1,18}),\), \} *\n",
-    re.DOTALL,
-)
+_WHAT = "a record index"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,10 +111,7 @@ class RecordIndex:
 
     def to_bytes(self) -> bytes:
         """The index as it lies on disk."""
-        stream = io.BytesIO()
-        array = compact(self.lengths)
-        np.lib.format.write_array(stream, array, _NPY_VERSION, False)  # type: ignore[no-untyped-call]
-        return stream.getvalue()
+        return npy_bytes(compact(self.lengths))
 
     @classmethod
     def from_bytes(cls, data: bytes, *, path: str, shard: Shard | None = None) -> "RecordIndex":
@@ -134,27 +125,16 @@ class RecordIndex:
         Raises:
             CorruptShardError: it is no such array, or not the one of the manifest's shard.
         """
-        # Not `np.load`: it evaluates the header, and fails in as many ways as Python's parser has.
-        header = _NPY_HEADER.match(data)
-        if header is None or int.from_bytes(data[8:10], "little") + 10 != header.end():
-            raise CorruptShardError.at(
-                path,
-                expected="a record index, an array of unsigned integers in .npy",
-                got=f"{data[:80]!r}…",
-                offset=0,
-                advice="It is damaged: write the dataset again.",
-            )
-        dtype = np.dtype(header["type"].decode())
-        size = header.end() + int(header["records"]) * dtype.itemsize
+        lengths, size = parse_npy(data, path=path, what=_WHAT)
         if len(data) != size:
             raise CorruptShardError.at(
                 path,
-                expected=f"a record index of {size} bytes",
+                expected=f"{_WHAT} of {size} bytes",
                 got=str(len(data)),
-                offset=min(size, len(data)),
+                offset=size,
                 advice="It is damaged: write the dataset again.",
             )
-        index = cls(np.frombuffer(data, dtype, offset=header.end()))
+        index = cls(lengths)
         if shard is not None:
             index._check(shard, extend_crc32c(0, data), path)
         return index

@@ -1,5 +1,6 @@
-"""JSON of a dataset's own files, read strictly and written in one form.
+"""The text and the JSON of a dataset's own files, read strictly and written in one form.
 
+    text_of(b"caf\\xe9", path="vocab/label.txt")     # DatasetError: … (byte 3)
     parse_json('{"a": 1}', path="manifest.json")     # refuses what JSON readers disagree about
     json_lines('{"a": 1}\\n{"a": 2}\\n', path="rejects.jsonl")
 
@@ -16,11 +17,37 @@ from typing import Any, NoReturn, TypeAlias
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["Json", "JsonObject", "json_lines", "parse_json", "parse_json_object", "render_json"]
+__all__ = [
+    "Json",
+    "JsonObject",
+    "json_lines",
+    "parse_json",
+    "parse_json_object",
+    "render_json",
+    "text_of",
+]
 
 Json: TypeAlias = Any  # what `json.loads` makes: None, bool, int, float, str, list or dict
 JsonObject: TypeAlias = dict[str, Json]
 _MOST_DIGITS = 20  # of an integer of 64 bits, with its sign
+
+
+def text_of(data: bytes, *, path: str) -> str:
+    """A file's text.
+
+    Raises:
+        DatasetError: it is not UTF-8; the message names `path` and the first byte that is not.
+    """
+    try:
+        return data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise DatasetError.at(
+            path,
+            expected="UTF-8",
+            got=repr(data[error.start : error.end]),
+            offset=error.start,
+            advice="The file is damaged: write the dataset again.",
+        ) from error
 
 
 def parse_json(text: str, *, path: str) -> Json:

@@ -172,15 +172,22 @@ def sign_of_dataset(names: Collection[str]) -> str | None:
     Args:
         names: paths of files relative to the folder, with `/`; or the one name of a file.
     """
-    if shards := [name for name in names if _SHARD.match(name)]:
+    shards, bare, has_others = [], [], False
+    for name in names:  # of which there may be millions: once
+        if _SHARD.match(name):
+            shards.append(name)
+        if not has_others:
+            if _BARE.search(name):
+                bare.append(name)
+            else:
+                has_others = not name.endswith(_BESIDE_BARE)
+    if shards:
         return min(shards)
     signs = {DATUM_SHARDS_FILE: DATUM_TYPES_FILE, TFDS_INFO_FILE: TFDS_FEATURES_FILE}
     for own, beside in signs.items():
         if own in names and beside in names:
             return own
-    bare = [name for name in names if _BARE.search(name)]
-    others = sum(not name.endswith(_BESIDE_BARE) for name in names) - len(bare)
-    return min(bare) if bare and not others else None
+    return min(bare) if bare and not has_others else None
 
 
 def is_named_as_records(path: str) -> bool:

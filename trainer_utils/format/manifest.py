@@ -24,6 +24,8 @@ from trainer_utils.format.naming import (
     check_inner_path,
     check_split_name,
     index_file,
+    is_names_file,
+    names_file,
 )
 from trainer_utils.format.sealing import (
     NO_CHECKSUM,
@@ -40,7 +42,8 @@ FORGOTTEN_KEY = "forgotten"
 """Of `config`, where `tfx-shards forget` took records out: the digests before, and how many."""
 
 _FIRST_VERSION = 1  # without checksums of the manifest and of small files
-_SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8}  # hexadecimal digits
+_SUMS = {"crc32c": 8, "content": 16, "index_crc32c": 8, "names_crc32c": 8}  # hexadecimal digits
+_NAMES_SUMS = ("names_bytes", "names_crc32c")  # which the manifest has elsewhere
 
 
 class _NewerFormatError(DatasetError):
@@ -60,6 +63,8 @@ class Shard:
         content: the order-free checksum of its records (`multiset_checksum`); None where a writer
             of before this was kept wrote it.
         index_crc32c: the CRC-32C of its record index; None where it has none.
+        names_bytes, names_crc32c: size and CRC-32C of the file of its records' names and content
+            sums, which the manifest has among `files`; None where it has none.
     """
 
     path: str
@@ -69,20 +74,35 @@ class Shard:
     crc32c: int
     content: int | None = None
     index_crc32c: int | None = None
+    names_bytes: int | None = None
+    names_crc32c: int | None = None
 
     def __post_init__(self) -> None:
-        sums = [sum for sum in (self.content, self.index_crc32c) if sum is not None]
+        known = (self.content, self.index_crc32c, self.names_bytes, self.names_crc32c)
+        sums = [sum for sum in known if sum is not None]
         is_good = isinstance(self.path, str) and isinstance(self.split, str)
         if not is_good or not all(map(_is_count, (self.records, self.bytes, self.crc32c, *sums))):
             raise DatasetError(
                 f"shard {self.path!r}: expected texts and counts, got {self}", path=self.path
             )
         check_inner_path(self.path)
-        if self.index_crc32c is not None:
+        if self.index_crc32c is not None or self.has_names:
             ShardName.parse(self.path)  # refuses a path that has none
 
+    @property
+    def has_names(self) -> bool:
+        """Whether there is a file of its records' names and content sums."""
+        return self.names_bytes is not None and self.names_crc32c is not None
+
+    @property
+    def names_digest(self) -> FileDigest | None:
+        """Of the file of its records' names and content sums; None where it has none."""
+        if self.names_bytes is None or self.names_crc32c is None:
+            return None
+        return FileDigest(self.names_bytes, self.names_crc32c)
+
     def to_entry(self) -> JsonObject:
-        """The shard as the manifest has it: checksums in hexadecimal, without what is not known."""
+        """The shard in JSON: checksums in hexadecimal, without what is not known."""
         entry = {name: value for name, value in vars(self).items() if value is not None}
         return entry | {
             name: f"{entry[name]:0{digits}x}" for name, digits in _SUMS.items() if name in entry
@@ -148,7 +168,7 @@ class Manifest:
         reject_counts: rejected inputs by code.
         versions: of the packages that shaped its bytes.
         files: every other file that is published, by path relative to the dataset's uri, but for
-            shards' indices; None where they are not known, as in format version 1.
+            what shards have in `index/`; None where they are not known, as in format version 1.
     """
 
     shards: tuple[Shard, ...]
@@ -186,7 +206,15 @@ class Manifest:
         for shard in self.shards:
             if shard.index_crc32c is not None:
                 files[index_file(shard.path)] = None
-        return files
+        return files | (self._names_files if self.files is not None else {})
+
+    @property
+    def _names_files(self) -> dict[str, FileDigest]:
+        return {
+            names_file(shard.path): digest
+            for shard in self.shards
+            if (digest := shard.names_digest) is not None
+        }
 
     @property
     def total(self) -> Accounting:
@@ -218,7 +246,10 @@ class Manifest:
             "config": dict(self.config),
             "input_fingerprint": self.input_fingerprint,
             "versions": dict(self.versions),
-            "shards": [shard.to_entry() for shard in self.shards],
+            "shards": [
+                {name: sum for name, sum in shard.to_entry().items() if name not in _NAMES_SUMS}
+                for shard in self.shards
+            ],
             "split_order": list(self.splits),
             "splits": {name: self._split_entry(name) for name in self.splits},
             "total": dataclasses.asdict(self.total),
@@ -227,7 +258,8 @@ class Manifest:
         }
         if self.files is None:
             return render_json(value)
-        value["files"] = {path: digest.to_entry() for path, digest in self.files.items()}
+        files = {**self.files, **self._names_files}
+        value["files"] = {path: digest.to_entry() for path, digest in files.items()}
         return seal(render_json(value | {"checksum": NO_CHECKSUM}))
 
     def _split_entry(self, split: str) -> JsonObject:
@@ -287,8 +319,12 @@ class Manifest:
         if (files is None) != (value["format_version"] == _FIRST_VERSION):
             raise ValueError("files: expected those of format version 2, and of no other")
         names = [field.name for field in dataclasses.fields(Accounting)]
+        digests = (
+            None if files is None else {p: FileDigest.from_entry(p, e) for p, e in files.items()}
+        )
+        shards = tuple(map(Shard.from_entry, value["shards"]))
         return cls(
-            shards=tuple(map(Shard.from_entry, value["shards"])),
+            shards=shards if digests is None else _with_names(shards, digests),
             accounting={
                 check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
                 for split in _texts(value["split_order"])
@@ -300,9 +336,7 @@ class Manifest:
             conversions=_counts(value["conversions"]),
             reject_counts=_counts(value["rejects"]),
             versions=_object(value["versions"]),
-            files=None
-            if files is None
-            else {path: FileDigest.from_entry(path, entry) for path, entry in files.items()},
+            files=digests,
         )
 
     def check_text(self, name: str, text: str, *, path: str) -> None:
@@ -348,6 +382,20 @@ class Manifest:
                     path=shard_path,
                     offset=min(size, sizes[shard_path]),
                 )
+
+
+def _with_names(shards: tuple[Shard, ...], files: dict[str, FileDigest]) -> tuple[Shard, ...]:
+    """The shards with the sums of their names' files, which are taken out of `files`."""
+    if not any(map(is_names_file, files)):
+        return shards
+    found = []
+    for shard in shards:
+        named = shard.index_crc32c is not None
+        digest = files.pop(names_file(shard.path), None) if named else None
+        if digest is not None:
+            shard = dataclasses.replace(shard, names_bytes=digest.size, names_crc32c=digest.crc32c)
+        found.append(shard)
+    return tuple(found)
 
 
 def _digest(text: str) -> str:

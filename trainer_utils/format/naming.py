@@ -29,8 +29,10 @@ __all__ = [
     "EXAMPLE_SCHEMA_FILE",
     "FORGET_PLAN",
     "INDEX_FOLDER",
+    "LABEL_FEATURES",
     "LINEAGE_FILE",
     "MANIFEST_FILE",
+    "NAME_FEATURES",
     "REJECTS_FILE",
     "SCHEMA_FILE",
     "SHARD_PREFIX",
@@ -45,7 +47,9 @@ __all__ = [
     "escape_name",
     "index_file",
     "is_index_file",
+    "is_names_file",
     "is_shard_file",
+    "names_file",
     "split_folder",
     "unescape_name",
     "vocabulary_file",
@@ -71,6 +75,10 @@ DATASET_FILES = (
     CROISSANT_FILE,
     LINEAGE_FILE,
 )
+LABEL_FEATURES = ("label", "labels")
+"""What a record's classes are called: one, or several."""
+NAME_FEATURES = ("record_id", "filename", "id")
+"""What says where a record is from. Where texts have an `id` of their own, the first is ours."""
 VOCABULARY_FOLDER = "vocab"
 INDEX_FOLDER = "index"
 _VOCABULARY_SUFFIX = ".txt"
@@ -82,7 +90,7 @@ _MOST_SPLIT_CHARACTERS = 200  # a shard's name has more than its split's
 _SPLIT_NAME = re.compile(r"\w+", re.ASCII)
 # A path with nothing to look at more closely, as nearly all are: five times faster.
 _PLAIN_PATH = re.compile(r"(?:[\w-][\w.-]{0,99}/)*[\w-][\w.-]{0,99}", re.ASCII)
-_INDEX_PATH = re.compile(rf"{INDEX_FOLDER}/\w+-\d{{5,}}-of-\d{{5,}}\.npy", re.ASCII)
+_INDEX_PATH = re.compile(rf"{INDEX_FOLDER}/\w+-\d{{5,}}-of-\d{{5,}}(\.names)?\.npy", re.ASCII)
 # Separators, what shells and Windows keep for themselves, and the escape itself.
 _RESERVED = frozenset('%/\\<>:"|?*')
 _SHARD_PATH = re.compile(
@@ -253,14 +261,28 @@ def index_file(shard_path: str) -> str:
     return f"{INDEX_FOLDER}/{name.split}-{numbers}.npy"
 
 
+def names_file(shard_path: str) -> str:
+    """The file of the names and content sums of a shard's records, beside its record index.
+
+    Args:
+        shard_path: the shard's, relative to the dataset's uri.
+    """
+    return f"{index_file(shard_path).removesuffix('.npy')}.names.npy"
+
+
 def is_shard_file(path: str) -> bool:
     """Whether a relative path is one that `ShardName` makes."""
     return _SHARD_PATH.fullmatch(path) is not None
 
 
 def is_index_file(path: str) -> bool:
-    """Whether a relative path is one that `index_file` makes."""
+    """Whether a relative path is one that `index_file` or `names_file` makes."""
     return _INDEX_PATH.fullmatch(path) is not None
+
+
+def is_names_file(path: str) -> bool:
+    """Whether a relative path is one that `names_file` makes."""
+    return path.endswith(".names.npy") and is_index_file(path)
 
 
 def vocabulary_file(feature: str) -> str:

@@ -142,6 +142,8 @@ class Settings:
     def __post_init__(self) -> None:
         for name, declared in _declared(type(self)).items():
             value = getattr(self, name)
+            if isinstance(value, str) and "\0" in value:  # no path or name may have one
+                raise ConfigError.of(name, value, allowed="a text without NUL characters")
             if value is not None or not declared.is_optional:
                 object.__setattr__(self, name, declared.rule(name, value))
 

@@ -19,6 +19,7 @@ from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, frame_parts
 from trainer_utils.format.index import RecordIndex
 from trainer_utils.format.multiset import multiset_checksum
+from trainer_utils.format.record_digests import DigestCollector, Names, RecordDigests
 
 __all__ = ["ShardDigest", "ShardWriter"]
 
@@ -65,14 +66,22 @@ class ShardWriter:
         self._payload_crcs = array.array("I")
         self._bytes = 0
         self._crc = 0
+        self._collector = DigestCollector()
+        self._pending_names: list[bytes | None] = []
 
-    def write(self, parts: Sequence[bytes]) -> int:
-        """Frames and appends one record, given in parts; returns its masked CRC-32C."""
+    def write(self, parts: Sequence[bytes], *, name: bytes | None = None) -> int:
+        """Frames and appends one record; returns its masked CRC-32C.
+
+        Args:
+            parts: of the payload.
+            name: what it is called (`name_of_features`); None: that is looked for in it.
+        """
         header, footer = frame_parts(parts)
         self._pending += (header, *parts, footer)
         length, crc = sum(map(len, parts)), int.from_bytes(footer, "little")
         self._lengths.append(length)
         self._payload_crcs.append(crc)
+        self._pending_names.append(name)
         self._pending_bytes += length + RECORD_OVERHEAD_BYTES
         if self._pending_bytes >= self._buffer_bytes:
             self._flush()
@@ -80,9 +89,10 @@ class ShardWriter:
 
     def write_framed(
         self,
-        frames: bytes | Sequence[memoryview],
+        frames: bytes | memoryview | Sequence[memoryview],
         lengths: npt.NDArray[np.int64],
         payload_crcs: npt.NDArray[np.uint32],
+        names: Names | None = None,
     ) -> None:
         """Appends records that carry their (verified) frames already.
 
@@ -91,9 +101,11 @@ class ShardWriter:
                 copy of records so large that a write for each costs nothing.
             lengths: `(records,) int64`, each payload's length in bytes.
             payload_crcs: `(records,) uint32`, each payload's masked CRC-32C.
+            names: what they are called; None: that is looked for in them.
         """
         self._flush()
-        if isinstance(frames, bytes):
+        self._collector.add(frames, lengths, names)
+        if isinstance(frames, bytes | memoryview):
             self._emit(frames)
         else:
             for frame in frames:
@@ -105,6 +117,11 @@ class ShardWriter:
     def index(self) -> RecordIndex:
         """Where the records written so far lie."""
         return RecordIndex(np.array(self._lengths, np.int64))
+
+    @property
+    def digests(self) -> RecordDigests | None:
+        """Names and sums of what was written, once it is finished; None where a name is missing."""
+        return self._collector.digests(np.array(self._payload_crcs, np.uint32))
 
     def finish(self) -> ShardDigest:
         """Writes what is pending. The stream stays open; nothing may be written after this."""
@@ -120,8 +137,12 @@ class ShardWriter:
 
     def _flush(self) -> None:
         if self._pending:
-            self._emit(b"".join(self._pending))
+            block = b"".join(self._pending)
+            lengths = np.array(self._lengths[-len(self._pending_names) :], np.int64)
+            self._collector.add(block, lengths, Names.of(self._pending_names))
+            self._emit(block)
             self._pending.clear()
+            self._pending_names.clear()
             self._pending_bytes = 0
 
     def _emit(self, block: bytes | memoryview) -> None:

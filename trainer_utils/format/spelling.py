@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from trainer_utils.format.errors import ConfigError
 
-__all__ = ["check_names", "checks_names", "did_you_mean"]
+__all__ = ["check_names", "checks_names", "did_you_mean", "misspelt"]
 
 _Options = TypeVar("_Options")
 _ALIKE = 0.7  # of `difflib`'s ratio: further apart, a name is another rather than misspelt
@@ -30,6 +30,15 @@ def did_you_mean(given: object, known: Iterable[object]) -> str:
     names = {_plain(name): name for name in known if isinstance(name, str)}
     like = difflib.get_close_matches(_plain(given), names, n=1, cutoff=_ALIKE)
     return f" Did you mean {names[like[0]]!r}?" if like else ""
+
+
+def misspelt(given: object, known: Iterable[object]) -> str:
+    """`'sead'. Did you mean 'seed'?`, to end an error that says what it got; else `'sead'` alone.
+
+    Args:
+        given, known: as `did_you_mean` takes them.
+    """
+    return f"{given!r}.{did_you_mean(given, known)}".removesuffix(".")
 
 
 def _plain(name: str) -> str:

@@ -14,8 +14,7 @@ from trainer_utils.format import ConfigError, keyed_hash, permute
 from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
 from trainer_utils.format.planning import unpermute
 from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.random_numbers import signed_64
-from trainer_utils.order.strategy import Positions, ShuffleStrategy
+from trainer_utils.order.strategy import Positions, ShuffleStrategy, signed_64
 
 __all__ = ["GlobalShuffle"]
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from trainer_utils.format.file_ranges import FileRange, RecordPositions
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.order.input_order import InputOrder
-from trainer_utils.text_output import Part, as_text, make_table, quantity
+from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 __all__ = ["InputPlan", "WorkerPlan", "plan_workers"]
 
@@ -38,7 +38,7 @@ class WorkerPlan:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InputPlan:
+class InputPlan(Shown):
     """What all workers read in an epoch. As text it is a table.
 
     Args:
@@ -81,9 +81,6 @@ class InputPlan:
             f"{quantity(self.padded, 'row')} padded",
             make_table(header, rows),
         ]
-
-    def __str__(self) -> str:
-        return as_text(self.parts())
 
 
 def plan_workers(order: InputOrder) -> InputPlan:

@@ -14,9 +14,17 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.format.planning import splitmix64
 from trainer_utils.order.layout import BatchLayout
 
-__all__ = ["Positions", "ShuffleStrategy", "as_one_file"]
+__all__ = [
+    "Positions",
+    "ShuffleStrategy",
+    "as_one_file",
+    "random_numbers",
+    "random_permutation",
+    "signed_64",
+]
 
 Positions = npt.NDArray[np.int64]
 """`(records,) int64`: places in the list of all records that an epoch has, from 0."""
@@ -56,3 +64,18 @@ def as_one_file(ranges: Sequence[FileRange]) -> list[FileRange]:
         numbered.append(FileRange("", first, part.take, part.to_end))
         first += part.take
     return numbered
+
+
+def random_permutation(count: int, seed: int) -> npt.NDArray[np.int64]:
+    """A permutation of so many numbers, `(count,) int64`."""
+    return np.argsort(random_numbers(seed, count), kind="stable")
+
+
+def random_numbers(seed: int, count: int) -> npt.NDArray[np.uint64]:
+    """Random numbers of 64 bits, all different, `(count,) uint64`."""
+    return splitmix64(np.array(seed % (1 << 64), np.uint64), np.arange(count, dtype=np.uint64))
+
+
+def signed_64(seed: int) -> int:
+    """Any seed as a signed number of 64 bits; those that are one stay as they are."""
+    return (seed + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -22,8 +22,14 @@ import numpy as np
 from trainer_utils.format import keyed_hash
 from trainer_utils.format.file_ranges import FileRange, cut, cut_all
 from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.random_numbers import random_numbers, random_permutation, signed_64
-from trainer_utils.order.strategy import Positions, ShuffleStrategy, as_one_file
+from trainer_utils.order.strategy import (
+    Positions,
+    ShuffleStrategy,
+    as_one_file,
+    random_numbers,
+    random_permutation,
+    signed_64,
+)
 
 __all__ = ["WindowPlaces", "WindowReads", "Windowed"]
 

@@ -2,7 +2,7 @@
 
     cached = CachedRecords(shards, CacheFolder("/nvme/cache", 64 << 30))
     cached.expect(epoch, lanes, next_lanes)       # as an epoch begins
-    vectors = cached.read_piece(piece)            # as of `trainer_utils.reading.records`
+    read = read_cached(lambda: cached)            # as of `trainer_utils.reading.records`
 
 Nothing waits for a whole shard: what is read is parts of about a MiB. Some threads fetch those that
 are needed next, in the order of the plan; a part that is not there when it is needed is fetched at
@@ -29,11 +29,12 @@ from trainer_utils.format.file_ranges import FileRange, RecordName
 from trainer_utils.format.framing import unframe
 from trainer_utils.order.future import FutureUse, FutureUses
 from trainer_utils.reading.raw_ops import map_elements
+from trainer_utils.reading.records import Piece, ReadPiece
 from trainer_utils.reading.shard_parts import Part, ShardParts
 from trainer_utils.storage import read_range
 from trainer_utils.storage.cache_folder import CacheFolder
 
-__all__ = ["CachedRecords", "Lanes"]
+__all__ = ["CachedRecords", "Lanes", "read_cached"]
 
 Lanes = Sequence[Sequence[FileRange]]
 """Parts of files, in their order, of each lane of a worker."""
@@ -95,30 +96,12 @@ class CachedRecords:
         name = "tfx-shards-ahead"
         threading.Thread(target=_fetch_ahead, args=arguments, name=name, daemon=True).start()
 
-    def read_piece(self, piece: dict[str, tf.Tensor]) -> tf.data.Dataset:
-        """The records of a piece of a file, in vectors; see `trainer_utils.reading.records`."""
-
-        def count(path: bytes, skip: np.int64, take: np.int64) -> np.int64:
-            parts = self.parts.within(path.decode(), int(skip), int(skip + take))
-            return np.int64(len(parts))
-
-        def records(path: bytes, skip: np.int64, take: np.int64, number: np.int64) -> _Vector:
-            return self._records(path.decode(), int(skip), int(take), int(number))
-
-        arguments = [piece["path"], piece["skip"], piece["take"]]
-        parts = tf.ensure_shape(tf.numpy_function(count, arguments, tf.int64), ())
-
-        def read(number: tf.Tensor) -> tf.Tensor:
-            vector = tf.numpy_function(records, [*arguments, number], tf.string)
-            return tf.ensure_shape(vector, [None])
-
-        return map_elements(tf.data.Dataset.range(parts), read)
-
     def read_names(self, names: Sequence[RecordName]) -> list[bytes]:
         """Single records: by whole parts where all of them can be kept, else by ranges."""
         return list(self._pool(1).map(self._record, names))
 
-    def _records(self, path: str, skip: int, take: int, number: int) -> _Vector:
+    def records_of_part(self, path: str, skip: int, take: int, number: int) -> _Vector:
+        """Those of a piece of a file that lie in one of its parts, counted from its first."""
         part = self.parts.within(path, skip, skip + take)[number]
         block = self._read(part)
         records = block.records()
@@ -243,6 +226,33 @@ class CachedRecords:
                     ThreadPoolExecutor(_RECORDS_AT_ONCE, thread_name_prefix="tfx-shards-records"),
                 )
             return self._pools[number]
+
+
+def read_cached(cached: Callable[[], CachedRecords]) -> ReadPiece:
+    """Reads the records of a piece of a file, in vectors.
+
+    Args:
+        cached: what reads them, asked for at each call.
+    """
+
+    def count(path: bytes, skip: np.int64, take: np.int64) -> np.int64:
+        parts = cached().parts.within(path.decode(), int(skip), int(skip + take))
+        return np.int64(len(parts))
+
+    def records(path: bytes, skip: np.int64, take: np.int64, number: np.int64) -> _Vector:
+        return cached().records_of_part(path.decode(), int(skip), int(take), int(number))
+
+    def read_piece(piece: Piece) -> tf.data.Dataset:
+        arguments = [piece["path"], piece["skip"], piece["take"]]
+        parts = tf.ensure_shape(tf.numpy_function(count, arguments, tf.int64), ())
+
+        def read(number: tf.Tensor) -> tf.Tensor:
+            vector = tf.numpy_function(records, [*arguments, number], tf.string)
+            return tf.ensure_shape(vector, [None])
+
+        return map_elements(tf.data.Dataset.range(parts), read)
+
+    return read_piece
 
 
 def _fetch_ahead(

@@ -1,6 +1,7 @@
 """`EpochBatches`: an epoch of one worker, from records to batches.
 
-batches = EpochBatches(sources, features, options, order.strategy(worker))
+reading = Remade(lambda: WorkerReading(order.strategy(worker), readers_of(sources, options)))
+batches = EpochBatches(sources, features, options, reading)
 dataset = batches.read(epoch, step)      # one element for each replica and step
 """
 
@@ -16,7 +17,6 @@ from trainer_utils.dataset.selection import Source
 from trainer_utils.format import Feature
 from trainer_utils.format.file_ranges import cut
 from trainer_utils.machine import usable_cores
-from trainer_utils.order.strategy import ShuffleStrategy
 from trainer_utils.reading.arrangement import Arrangement
 from trainer_utils.reading.batching import callback_of, make_batches, repeat_batches
 from trainer_utils.reading.damage import without_unreadable
@@ -24,8 +24,9 @@ from trainer_utils.reading.labels import LabelEncoding
 from trainer_utils.reading.ordered_records import ordered_records, rebatch_to_shares
 from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import Element, flat_map, map_elements
-from trainer_utils.reading.readers import readers_of
+from trainer_utils.reading.readers import WorkerReading, piece_reader
 from trainer_utils.reading.records import columns_of, read_pieces
+from trainer_utils.reading.remade import Remade
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
@@ -45,7 +46,7 @@ class EpochBatches:
         sources: what is read.
         features: that are parsed, by name.
         options: of the input.
-        strategy: the worker's order.
+        reading: the worker's order, and what reads the records.
 
     Attributes:
         unreadable: why each record that was skipped could not be read, by path and number.
@@ -58,12 +59,12 @@ class EpochBatches:
         sources: Sequence[Source],
         features: Mapping[str, Feature],
         options: "InputOptions",
-        strategy: ShuffleStrategy,
+        reading: Remade[WorkerReading],
     ) -> None:
         self.parser = ExampleParser(features, options)
-        self._options, self._strategy = options, strategy
-        self._readers = readers_of(sources, options)
-        self._read_records = ordered_records(strategy, self._readers)
+        self._options, self._reading = options, reading
+        self._strategy, self._readers = reading.get()
+        self._read_records = ordered_records(reading)
         self._split_names = [name for source in sources for name in source.split_names]
         self._arrange = Arrangement.of(options).arrange
         self._mixer = self.parser.mixer(options.label)
@@ -216,16 +217,19 @@ class EpochBatches:
 
     def _any_record(self) -> tf.data.Dataset:
         """One record, whichever, to fill up batches with."""
-        return read_pieces(columns_of(cut(self._strategy.ranges, 0, 1)), self._readers.read)
+        return read_pieces(
+            columns_of(cut(self._strategy.ranges, 0, 1)), piece_reader(self._reading)
+        )
 
     def _checked_at_end(self, elements: tf.data.Dataset, last: tf.Tensor) -> tf.data.Dataset:
         """The same, but the last one comes only where all files were those of the manifest.
 
         Whoever knows how many there are does not ask for more, and would not see what comes after.
         """
+        reading = self._reading
 
         def finish() -> bool:
-            self._readers.sums.finish()
+            reading.get().readers.sums.finish()
             return True
 
         def checked(index: tf.Tensor, element: Element) -> Element:
@@ -242,10 +246,12 @@ class EpochBatches:
 
     def _report_skipped(self, epoch: tf.Tensor) -> tf.data.Dataset:
         """No vectors, which come last, and a line of the log on records that were skipped."""
+        reading = self._reading
 
         def report(epoch: np.int64) -> npt.NDArray[np.object_]:
-            self._readers.shards.warn_of_unreadable(epoch, self._strategy.layout.num_records)
-            self._readers.sums.finish()  # fewer come than `_checked_at_end` waits for
+            strategy, readers = reading.get()
+            readers.shards.warn_of_unreadable(epoch, strategy.layout.num_records)
+            readers.sums.finish()  # fewer come than `_checked_at_end` waits for
             return np.array([], object)
 
         def no_vectors(epoch: tf.Tensor) -> tf.data.Dataset:

@@ -23,7 +23,8 @@ _BEGUN_AFTER = 16  # elements: more than are prefetched by an iterator that nobo
 _MOST = tf.int64.max
 
 ReadEpoch: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
-"""What an epoch holds from a step on, of the epoch and that step, both `() int64`."""
+"""What an epoch holds from a step on, of the epoch and that step, both `() int64`: records in
+vectors, or the batches that are made of them."""
 
 Finish: TypeAlias = Callable[[tf.data.Dataset, tf.Tensor], tf.data.Dataset]
 """What becomes of an epoch's batches: hooks, prefetching. The number, `() int64`, says how many

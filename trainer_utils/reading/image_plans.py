@@ -7,6 +7,7 @@ The geometry is that of `trainer_utils.reading.crops`, of a whole batch at once.
 
 import dataclasses
 import functools
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -25,8 +26,11 @@ from trainer_utils.reading.jpeg_head import JpegHead
 if TYPE_CHECKING:
     from trainer_utils.reading.image_settings import ImageSettings
 
-__all__ = ["DecodePlan", "Planner"]
+__all__ = ["DecodePlan", "Planner", "decode_part"]
 
+_COLOURS = {1: "GRAY", 3: "RGB"}
+_SMALLEST_SCALED = 16  # pixels; of less, simplejpeg's choice of a scale is not clear
+_MARGIN = 2  # rows below a part that smoothing of colours looks at
 _COLOUR_SPACES = ("YCbCr", "Gray")  # in simplejpeg's words
 _DRAWN_AT_ONCE = 32  # images; a call takes some 200 us, and more would take long to trace
 
@@ -144,3 +148,47 @@ def _plain_head(data: bytes) -> JpegHead | None:
     except ValueError:
         return None
     return head if known and known[2] in _COLOUR_SPACES else None
+
+
+def decode_part(
+    data: bytes,
+    plan: DecodePlan,
+    *,
+    channels: int,
+    fast: bool = False,
+    memory: Callable[[int], npt.NDArray[np.uint8]] | None = None,
+) -> npt.NDArray[np.uint8] | None:
+    """What is kept of a plain JPEG, at the scale that is enough; None: another decoder is to say.
+
+    Args:
+        data: of the image.
+        plan: for it.
+        channels: 1 or 3.
+        fast: whether libjpeg's arithmetic may be the fast one.
+        memory: gives an array of at least so many bytes to decode into; None: a new one.
+    """
+    import simplejpeg
+
+    head, ratio = plan.head, plan.ratio
+    if head is None or (ratio > 1 and max(head.height, head.width) < _SMALLEST_SCALED):
+        return None
+    given: bytes | bytearray = data
+    height, width = head.height, head.width
+    if plan.window is not None:
+        top, left, rows, columns = plan.window
+        given = head.cut_to(data, (top + rows + _MARGIN) * ratio)
+        height = height if given is data else (top + rows + _MARGIN) * ratio
+    height, width = -(-height // ratio), -(-width // ratio)
+    try:
+        pixels: npt.NDArray[np.uint8] = simplejpeg.decode_jpeg(
+            given,
+            _COLOURS[channels],
+            fastdct=fast,
+            min_height=height if ratio > 1 else 0,
+            min_width=width if ratio > 1 else 0,
+            buffer=None if memory is None else memory(height * width * channels),
+            strict=given is data,
+        )
+    except ValueError:
+        return None
+    return pixels if plan.window is None else pixels[top : top + rows, left : left + columns]

@@ -1,6 +1,6 @@
 """A worker's records of an epoch in the order of its `ShuffleStrategy`, as vectors of strings.
 
-read_epoch = ordered_records(order.strategy(worker), readers)
+read_epoch = ordered_records(Remade(lambda: WorkerReading(order.strategy(worker), readers)))
 vectors = read_epoch(epoch, step)     # `(rows of a worker,) string`, a batch each
 
 What is read is planned in Python as the graph runs, since TensorFlow looks through every operation
@@ -9,7 +9,7 @@ of a graph again for each new iterator, which would take longer than to start re
 
 import itertools
 from collections.abc import Callable, Sequence
-from typing import TypeAlias
+from typing import ClassVar, Generic, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,47 +22,65 @@ from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.sequential import Sequential, SequentialReads
 from trainer_utils.order.strategy import Positions, ShuffleStrategy
 from trainer_utils.order.windowed import Windowed
+from trainer_utils.reading.epochs import ReadEpoch
 from trainer_utils.reading.raw_ops import copy_views, flat_map, interleave, map_elements, rebatch
-from trainer_utils.reading.readers import Readers
+from trainer_utils.reading.readers import Readers, WorkerReading, piece_reader
 from trainer_utils.reading.records import PIECE_COLUMNS, Piece, columns_of, read_pieces
+from trainer_utils.reading.remade import Remade
 
-__all__ = ["ReadEpoch", "ordered_records", "rebatch_to_shares"]
-
-ReadEpoch: TypeAlias = Callable[[tf.Tensor, tf.Tensor], tf.data.Dataset]
-"""Of the epoch and the first step in it, both `() int64`: a dataset of `(any,) string` records."""
+__all__ = ["ordered_records", "rebatch_to_shares"]
 
 
-def ordered_records(strategy: ShuffleStrategy, readers: Readers) -> ReadEpoch:
+Strategy = TypeVar("Strategy", bound=ShuffleStrategy)
+
+
+def ordered_records(reading: Remade[WorkerReading]) -> ReadEpoch:
     """How the records of a strategy are read: a worker's rows of each batch.
 
     Of single examples, all that are left, in vectors of any length.
     """
-    if isinstance(strategy, Sequential):
-        return _SequentialReading(strategy, readers)
-    if isinstance(strategy, Windowed):
-        return _WindowedReading(strategy, readers)
-    assert isinstance(strategy, GlobalShuffle)
-    return _GlobalReading(strategy, readers)
+    strategy = reading.get().strategy
+    kinds = (_SequentialReading, _WindowedReading, _GlobalReading)
+    (kind,) = (kind for kind in kinds if isinstance(strategy, kind.strategy))
+    return cast(ReadEpoch, kind(reading))
 
 
-class _SequentialReading:
+class _OrderedReading(Generic[Strategy]):
+    """What TensorFlow keeps of this with its functions is `reading` alone."""
+
+    strategy: ClassVar[type[ShuffleStrategy]]
+
+    def __init__(self, reading: Remade[WorkerReading]) -> None:
+        self._reading = reading
+        self._read_piece = piece_reader(reading)
+
+    @property
+    def _strategy(self) -> Strategy:
+        return cast(Strategy, self._reading.get().strategy)
+
+    @property
+    def _readers(self) -> Readers:
+        return self._reading.get().readers
+
+
+class _SequentialReading(_OrderedReading[Sequential]):
     """Files one after the other; of each batch the worker's rows."""
 
-    def __init__(self, strategy: Sequential, readers: Readers) -> None:
-        self._strategy, self._read, self._cached = strategy, readers.read, readers.cached
+    strategy = Sequential
 
     def __call__(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         pieces, sizes = _planned(self._plan, epoch, step)
-        batches = rebatch(read_pieces(pieces, self._read), sizes)
+        batches = rebatch(read_pieces(pieces, self._read_piece), sizes)
         if self._strategy.layout.num_workers > 1 and not self._strategy.reads_own_rows:
             batches = map_elements(batches, self._own_rows)
         return copy_views(batches)
 
     def _plan(self, epoch: int, step: int) -> SequentialReads:
-        reads = self._strategy.reads(epoch, step)
-        if self._cached is not None:
-            later = self._strategy.reads
-            self._cached.expect(epoch, [reads.ranges], lambda: [later(epoch + 1, 0).ranges])
+        strategy, cached = self._strategy, self._readers.cached
+        reads = strategy.reads(epoch, step)
+        if cached is not None:
+            later = strategy.reads
+            cached.expect(epoch, [reads.ranges], lambda: [later(epoch + 1, 0).ranges])
         return reads
 
     def _own_rows(self, records: tf.Tensor) -> tf.Tensor:
@@ -71,11 +89,10 @@ class _SequentialReading:
         return records[worker * size // workers : (worker + 1) * size // workers]
 
 
-class _WindowedReading:
+class _WindowedReading(_OrderedReading[Windowed]):
     """Windows, each of which is read while the one before it is being used."""
 
-    def __init__(self, strategy: Windowed, readers: Readers) -> None:
-        self._strategy, self._read, self._cached = strategy, readers.read, readers.cached
+    strategy = Windowed
 
     def __call__(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         lanes = len(self._strategy.lanes)
@@ -89,7 +106,7 @@ class _WindowedReading:
             cycle=lanes,
             parallel=usable_cores(),
             # A cache reads ahead by itself, and what is read here the first batch waits for.
-            ahead=None if self._cached is None else 1,
+            ahead=None if self._readers.cached is None else 1,
         )
         # The last window may have no record for this worker; its steps are taken all the same.
         nothing = tf.data.Dataset.from_tensors(tf.constant([], tf.string)).repeat()
@@ -107,19 +124,20 @@ class _WindowedReading:
 
         In the latter: each lane's first part and number of parts, then each window's records.
         """
-        window, lanes, sizes = self._strategy.reads(epoch, step)
-        if self._cached is not None:
-            later = self._strategy.reads
-            self._cached.expect(epoch, lanes, lambda: later(epoch + 1, 0).lanes)
+        strategy, cached = self._strategy, self._readers.cached
+        window, lanes, sizes = strategy.reads(epoch, step)
+        if cached is not None:
+            later = strategy.reads
+            cached.expect(epoch, lanes, lambda: later(epoch + 1, 0).lanes)
         counts = [len(parts) for parts in lanes]
         begins = list(itertools.accumulate(counts, initial=0))[:-1]
-        facts = [window, step - int(self._strategy.starts[window]), *begins, *counts]
+        facts = [window, step - int(strategy.starts[window]), *begins, *counts]
         return list(itertools.chain.from_iterable(lanes)), np.append(facts, sizes)
 
     def _lane(self, pieces: Piece, begin: tf.Tensor, count: tf.Tensor) -> tf.data.Dataset:
         """A lane's records, so many at a time as it gives to a full batch."""
         own = tf.data.Dataset.from_tensor_slices(pieces).skip(begin).take(count)
-        return copy_views(rebatch(flat_map(own, self._read), self._strategy.block))
+        return copy_views(rebatch(flat_map(own, self._read_piece), self._strategy.block))
 
     def _rows_of_steps(
         self, records: tf.Tensor, epoch: tf.Tensor, window: tf.Tensor
@@ -135,11 +153,10 @@ class _WindowedReading:
         return self._strategy.places(int(epoch), int(window))
 
 
-class _GlobalReading:
+class _GlobalReading(_OrderedReading[GlobalShuffle]):
     """Each record where it lies."""
 
-    def __init__(self, strategy: GlobalShuffle, readers: Readers) -> None:
-        self._strategy, self._shards, self._cached = strategy, readers.shards, readers.cached
+    strategy = GlobalShuffle
 
     def __call__(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         def rows(step: tf.Tensor) -> tf.Tensor:
@@ -150,13 +167,14 @@ class _GlobalReading:
         return map_elements(steps, rows, parallel=usable_cores())
 
     def _read(self, epoch: np.int64, step: np.int64) -> npt.NDArray[np.object_]:
+        readers = self._readers
         names = self._strategy.records(int(epoch), int(step))
         records = np.empty(len(names), object)
-        if self._cached is not None:
-            records[:] = self._cached.read_names(names)
+        if readers.cached is not None:
+            records[:] = readers.cached.read_names(names)
             return records
         for index, (path, number) in enumerate(names):
-            (records[index],) = self._shards.read(path, [number])
+            (records[index],) = readers.shards.read(path, [number])
         return records
 
 

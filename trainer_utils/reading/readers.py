@@ -1,15 +1,17 @@
 """How parts of files, and single records, are read: checked, past damage, or from copies.
 
 readers = readers_of(sources, options)
-readers.read, readers.shards, readers.sums
+readers.locate, readers.shards, readers.sums
+read = piece_reader(Remade(lambda: WorkerReading(strategy, readers)))
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
+from trainer_utils.order.strategy import ShuffleStrategy
 from trainer_utils.reading import memory_files as memory_files  # serves ram:// for `cache="memory"`
-from trainer_utils.reading.cached_records import CachedRecords
+from trainer_utils.reading.cached_records import CachedRecords, read_cached
 from trainer_utils.reading.made_up_lengths import refuse_made_up_lengths
 from trainer_utils.reading.records import (
     ReadPiece,
@@ -17,36 +19,60 @@ from trainer_utils.reading.records import (
     read_where_located,
     records_at_once,
 )
+from trainer_utils.reading.remade import Remade
 from trainer_utils.reading.shard_checksums import ShardChecksums
-from trainer_utils.reading.shard_reader import ShardReader
+from trainer_utils.reading.shard_reader import ShardReader, read_past_damage
 from trainer_utils.storage import is_remote
 from trainer_utils.storage.cache import WholeCopies, cache_folder, copy_to_memory
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["Readers", "readers_of"]
+__all__ = ["Readers", "WorkerReading", "piece_reader", "readers_of"]
 
 
 class Readers(NamedTuple):
-    """How parts of files are read, and single records, and what compares files with their sums.
+    """Where files are, what reads single records, and what compares files with their sums.
 
-    `cached` reads both where the files are elsewhere, and is told in which order.
+    `cached` reads all records where the files are elsewhere, and is told in which order.
     """
 
-    read: ReadPiece
+    locate: Callable[[str], str]
     shards: ShardReader
     sums: ShardChecksums
+    mean_bytes: float
+    skips: bool = False
     cached: CachedRecords | None = None
+
+
+class WorkerReading(NamedTuple):
+    """What a worker reads its records by: their order, and what reads them."""
+
+    strategy: ShuffleStrategy
+    readers: Readers
+
+
+def piece_reader(reading: Remade[WorkerReading]) -> ReadPiece:
+    """How parts of files are read: checked, past damage, or from copies."""
+    readers = reading.get().readers
+    if readers.cached is not None:
+        return read_cached(lambda: _cached_of(reading.get()))
+    at_once, mean = records_at_once(readers.mean_bytes), readers.mean_bytes
+    if readers.skips:
+        return read_past_damage(lambda: reading.get().readers.shards, at_once)
+    return read_where_located(make_reader(mean), lambda path: reading.get().readers.locate(path))
+
+
+def _cached_of(reading: WorkerReading) -> CachedRecords:
+    assert reading.readers.cached is not None
+    return reading.readers.cached
 
 
 def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
     """The readers that the options ask for."""
     skips = options.on_corrupt == "skip"
     mean = mean_bytes(sources)
-    files = [
-        shard for source in sources for group in source.dataset.shards.values() for shard in group
-    ]
+    files = [shard for source in sources for shard in source.dataset.shard_files]
     entries = {shard.path: shard.entry for shard in files if shard.entry is not None}
     sums = ShardChecksums(entries, skips=skips)
     cache = options.cache
@@ -60,7 +86,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
             cached = CachedRecords(files, folder)
             whole = WholeCopies(folder, sums.check, entries)
             shards = ShardReader(locate=whole.locate, entries=entries)
-            return Readers(cached.read_piece, shards, ShardChecksums({}), cached)
+            return Readers(whole.locate, shards, ShardChecksums({}), mean, cached=cached)
         copy = WholeCopies(folder, sums.check, entries).locate
 
     def locate(path: str) -> str:
@@ -70,11 +96,11 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
 
     shards = ShardReader(locate=locate, entries=entries, skips=skips)
     if skips:
-        return Readers(shards.read_blocks(records_at_once(mean)), shards, sums)
+        return Readers(locate, shards, sums, mean, skips=True)
 
     def locate_checked(path: str) -> str:
         location = locate(path)
         refuse_made_up_lengths(path, location, entries.get(path))
         return location
 
-    return Readers(read_where_located(make_reader(mean), locate_checked), shards, sums)
+    return Readers(locate_checked, shards, sums, mean)

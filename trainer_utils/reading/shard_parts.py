@@ -69,8 +69,6 @@ class ShardParts:
         self._sums: dict[str, dict[int, int]] = {}
         self._lock = threading.Lock()
         self._index_locks: dict[str, threading.Lock] = {}
-        self.fetched_bytes = 0
-        """Of parts that were fetched so far."""
 
     def __contains__(self, path: str) -> bool:
         return path in self._shards
@@ -121,8 +119,6 @@ class ShardParts:
         """
         for attempt in range(_ATTEMPTS):
             data = read_range(part.path, start=part.begin, stop=part.end)
-            with self._lock:
-                self.fetched_bytes += len(data)
             try:
                 return self.verify(part, data)
             except CorruptShardError as error:

@@ -28,7 +28,7 @@ from trainer_utils.format.framing import unframe
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.reading.raw_ops import map_elements
 
-__all__ = ["UNREADABLE", "ShardReader"]
+__all__ = ["UNREADABLE", "ShardReader", "read_past_damage"]
 
 UNREADABLE = b"\xff unreadable"  # no serialized example begins so: field 31 has no wire type 7
 _MOST_OPEN = 64  # files
@@ -71,24 +71,6 @@ class ShardReader:
         """What is wrong with a shard beside its records; None where nothing is."""
         return self._shard(path).damage
 
-    def read_blocks(self, at_once: int) -> Callable[[dict[str, tf.Tensor]], tf.data.Dataset]:
-        """How to read a piece (see `trainer_utils.reading.records`) past damage."""
-
-        def block(path: bytes, first: np.int64, count: np.int64) -> npt.NDArray[np.object_]:
-            numbers = range(int(first), int(first) + int(count))
-            return np.array(self.read(path.decode(), numbers), object)
-
-        def read_piece(piece: dict[str, tf.Tensor]) -> tf.data.Dataset:
-            def read(start: tf.Tensor) -> tf.Tensor:
-                count = tf.minimum(piece["take"] - start, at_once)
-                arguments = [piece["path"], piece["skip"] + start, count]
-                records = tf.numpy_function(block, arguments, tf.string)
-                return tf.ensure_shape(records, [None])
-
-            return map_elements(tf.data.Dataset.range(0, piece["take"], at_once), read)
-
-        return read_piece
-
     def first_readable(self, ranges: Sequence[FileRange]) -> bytes | None:
         """The first record that can be read; None where there is none."""
         for part in ranges:
@@ -130,6 +112,32 @@ class ShardReader:
             while len(self._shards) > (_MOST_OPEN if not path.endswith(".gz") else 2):
                 self._shards.pop(next(iter(self._shards)))
             return shard
+
+
+def read_past_damage(
+    shards: Callable[[], ShardReader], at_once: int
+) -> Callable[[dict[str, tf.Tensor]], tf.data.Dataset]:
+    """How to read a piece (see `trainer_utils.reading.records`) where records may be damaged.
+
+    Args:
+        shards: what reads them, asked for at each call.
+        at_once: records of a vector.
+    """
+
+    def block(path: bytes, first: np.int64, count: np.int64) -> npt.NDArray[np.object_]:
+        numbers = range(int(first), int(first) + int(count))
+        return np.array(shards().read(path.decode(), numbers), object)
+
+    def read_piece(piece: dict[str, tf.Tensor]) -> tf.data.Dataset:
+        def read(start: tf.Tensor) -> tf.Tensor:
+            count = tf.minimum(piece["take"] - start, at_once)
+            arguments = [piece["path"], piece["skip"] + start, count]
+            records = tf.numpy_function(block, arguments, tf.string)
+            return tf.ensure_shape(records, [None])
+
+        return map_elements(tf.data.Dataset.range(0, piece["take"], at_once), read)
+
+    return read_piece
 
 
 class _Shard:

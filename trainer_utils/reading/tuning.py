@@ -5,6 +5,7 @@ dataset.with_options(tf_options(is_shared=False))
 
 import tensorflow as tf
 
+from trainer_utils.format import ConfigError
 from trainer_utils.machine import usable_cores
 
 __all__ = ["device_of", "tf_options"]
@@ -32,8 +33,33 @@ def tf_options(*, is_shared: bool) -> tf.data.Options:
 
 
 def device_of(asked: str | None) -> str | None:
-    """The device that batches are copied to: the one asked for, or `auto`: the only accelerator."""
+    """The device that batches are copied to: the one asked for, or `auto`: the only accelerator.
+
+    Raises:
+        ConfigError: this process has none of that name.
+    """
+    if asked is not None and asked != "auto":
+        _check_device(asked)
     if asked != "auto":
         return asked
     accelerators = [d.name for kind in ("GPU", "TPU") for d in tf.config.list_logical_devices(kind)]
     return accelerators[0] if len(accelerators) == 1 else None
+
+
+def _check_device(asked: str) -> None:
+    known = [device.name for device in tf.config.list_logical_devices()]
+    try:
+        found = tf.DeviceSpec.from_string(asked)
+        specs = map(tf.DeviceSpec.from_string, known)
+        is_known = found.job is not None or any(
+            (spec.device_type, spec.device_index) == (found.device_type, found.device_index or 0)
+            for spec in specs
+        )
+    except ValueError:  # it is no name of a device
+        is_known = False
+    if not is_known:
+        shown = ", ".join(name.removeprefix("/device:") for name in known)
+        raise ConfigError(
+            f"device: expected auto or one that TensorFlow has here ({shown}), got {asked!r}",
+            setting="device",
+        )

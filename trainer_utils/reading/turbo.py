@@ -19,17 +19,14 @@ import tensorflow as tf
 
 from trainer_utils.reading.buffers import Buffers
 from trainer_utils.reading.decoding_threads import run_in_threads
-from trainer_utils.reading.image_plans import DecodePlan, Planner
+from trainer_utils.reading.image_plans import DecodePlan, Planner, decode_part
 from trainer_utils.reading.normalizing import Normalization
+from trainer_utils.reading.remade import Remade
 
 if TYPE_CHECKING:
     from trainer_utils.reading.images import ImageReading
 
 __all__ = ["TurboDecoder", "normalize_images"]
-
-_COLOURS = {1: "GRAY", 3: "RGB"}
-_SMALLEST_SCALED = 16  # pixels; of less, simplejpeg's choice of a scale is not clear
-_MARGIN = 2  # rows below a part that smoothing of colours looks at
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -53,27 +50,14 @@ class TurboDecoder:
         self._planner = Planner(reading)
         self._channels = channels
         self._normalization = reading.normalization(channels)
-        self._buffers = Buffers()
-        self._formats = formats
-
-    @functools.cached_property
-    def _tensorflows(self) -> Any:
-        """TensorFlow's way with one image, for `by_tensorflow`; traced where it is first needed."""
-        plain = dataclasses.replace(self._reading, normalize=None, decoder="tensorflow")
-        channels, formats = self._channels, self._formats
-        decode = tf.function(
-            lambda encoded, seed: plain.decode(
-                encoded, channels=channels, seed=seed, formats=formats
-            ),
-            input_signature=[tf.TensorSpec((), tf.string), tf.TensorSpec((2,), tf.int64)],
-            autograph=False,
-        )
-        return decode.get_concrete_function()
+        self._buffers = Remade(Buffers)
+        # Traced where it is first needed.
+        self._tensorflows = Remade(functools.partial(_traced, reading, channels, formats))
 
     def by_tensorflow(self, data: bytes, seed: npt.NDArray[np.int64]) -> Pixels:
         """One image, `uint8`; raises ValueError, of which TensorFlow makes its own error again."""
         try:
-            pixels: Pixels = self._tensorflows(tf.constant(data), tf.constant(seed)).numpy()
+            pixels: Pixels = self._tensorflows.get()(tf.constant(data), tf.constant(seed)).numpy()
         except tf.errors.OpError as error:
             raise ValueError(error.message) from error
         return pixels
@@ -110,11 +94,11 @@ class TurboDecoder:
         size = self._reading.size or _common_size(plans)
         if size is None:  # of images whose size only TensorFlow's decoder knows
             made = [self.by_tensorflow(*one) for one in zip(images, seeds, strict=True)]
-            batch = self._buffers.take((len(images), *made[0].shape), dtype)
+            batch = self._buffers.get().take((len(images), *made[0].shape), dtype)
             for row, pixels in zip(batch, made, strict=True):
                 self.finish(pixels, row)
             return batch
-        batch = self._buffers.take((len(images), *size, self._channels), dtype)
+        batch = self._buffers.get().take((len(images), *size, self._channels), dtype)
 
         def make_work() -> Callable[[int], None]:
             worker = _Worker(self, (*size, self._channels))
@@ -131,13 +115,24 @@ class TurboDecoder:
             self._normalization.write(pixels, to=row)
 
 
+def _traced(reading: "ImageReading", channels: int, formats: Sequence[str]) -> Any:
+    """TensorFlow's way with one image, for `by_tensorflow`."""
+    plain = dataclasses.replace(reading, normalize=None, decoder="tensorflow")
+    decode = tf.function(
+        lambda encoded, seed: plain.decode(encoded, channels=channels, seed=seed, formats=formats),
+        input_signature=[tf.TensorSpec((), tf.string), tf.TensorSpec((2,), tf.int64)],
+        autograph=False,
+    )
+    return decode.get_concrete_function()
+
+
 def normalize_images(pixels: tf.Tensor, normalization: Normalization) -> tf.Tensor:
     """`(batch, height, width, channels) uint8` as floats, in one call, in threads."""
-    buffers = Buffers()
+    buffers = Remade(Buffers)
     dtype = tf.as_dtype(normalization.dtype)
 
     def normalize(images: Pixels) -> npt.NDArray[np.generic]:
-        batch = buffers.take(images.shape, dtype.as_numpy_dtype)
+        batch = buffers.get().take(images.shape, dtype.as_numpy_dtype)
         run_in_threads(lambda: lambda n: normalization.write(images[n], to=batch[n]), len(images))
         return batch
 
@@ -164,7 +159,9 @@ class _Worker:
         """Decodes one image into its row of the batch."""
         import cv2
 
-        part = None if plan.head is None else self._part(data, plan)
+        # As TensorFlow does by default, and as our reading of whole images asks it not to.
+        fast = self._reading.augment is not None
+        part = decode_part(data, plan, channels=self._channels, fast=fast, memory=self._memory)
         if part is None:
             self._decoder.finish(self._decoder.by_tensorflow(data, seed), row)
             return
@@ -184,37 +181,10 @@ class _Worker:
         if not is_last:
             self._decoder.finish(fitted, row)
 
-    def _part(self, data: bytes, plan: DecodePlan) -> Pixels | None:
-        """What is kept of an image, at the scale that is enough; None: TensorFlow is to say."""
-        import simplejpeg
-
-        head, ratio = plan.head, plan.ratio
-        assert head is not None
-        if ratio > 1 and max(head.height, head.width) < _SMALLEST_SCALED:
-            return None
-        given: bytes | bytearray = data
-        height, width = head.height, head.width
-        if plan.window is not None:
-            top, left, rows, columns = plan.window
-            given = head.cut_to(data, (top + rows + _MARGIN) * ratio)
-            height = height if given is data else (top + rows + _MARGIN) * ratio
-        height, width = -(-height // ratio), -(-width // ratio)
-        if self._decoded.size < height * width * self._channels:
-            self._decoded = np.empty(height * width * self._channels, np.uint8)
-        try:
-            pixels: Pixels = simplejpeg.decode_jpeg(
-                given,
-                _COLOURS[self._channels],
-                # As TensorFlow does by default, and as our reading of whole images asks it not to.
-                fastdct=self._reading.augment is not None,
-                min_height=height if ratio > 1 else 0,
-                min_width=width if ratio > 1 else 0,
-                buffer=self._decoded,
-                strict=given is data,
-            )
-        except ValueError:
-            return None
-        return pixels if plan.window is None else pixels[top : top + rows, left : left + columns]
+    def _memory(self, size: int) -> Pixels:
+        if self._decoded.size < size:
+            self._decoded = np.empty(size, np.uint8)
+        return self._decoded
 
 
 def _common_size(plans: list[DecodePlan]) -> tuple[int, int] | None:

@@ -8,7 +8,7 @@
 Local paths go to the operating system directly, every other scheme through fsspec.
 """
 
-from trainer_utils.storage.durability import sync_files, sync_folder
+from trainer_utils.storage.durability import begin_sync, sync_files, sync_folder
 from trainer_utils.storage.file_system import (
     FileRefusedError,
     FileSystem,
@@ -41,13 +41,18 @@ from trainer_utils.storage.files import (
     write_text,
 )
 from trainer_utils.storage.paths import display_path, is_object_store, is_remote, join
-from trainer_utils.storage.registry import file_system_of, register_file_system
+from trainer_utils.storage.registry import (
+    file_system_of,
+    is_seen_by_others,
+    register_file_system,
+)
 
 __all__ = [
     "FileRefusedError",
     "FileSystem",
     "FolderEntry",
     "InputFile",
+    "begin_sync",
     "copy_file",
     "display_path",
     "exists",
@@ -58,6 +63,7 @@ __all__ = [
     "is_folder",
     "is_object_store",
     "is_remote",
+    "is_seen_by_others",
     "join",
     "list_files",
     "list_folder",

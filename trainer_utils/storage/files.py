@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO
 
-from trainer_utils.format.texts import text_of
+from trainer_utils.format.json_text import text_of
 from trainer_utils.storage.file_system import FolderEntry, InputFile, naming_file
 from trainer_utils.storage.paths import is_remote, join
 from trainer_utils.storage.registry import file_system_of

@@ -219,7 +219,9 @@ def _local_file(entry: os.DirEntry[str], path: str, root: str) -> InputFile:
     except OSError as error:  # gone since, or in a folder that shows names alone
         return InputFile(path, 0, "", problem_of(error))
     version = f"{status.st_mtime_ns}-{status.st_ctime_ns}"
-    if entry.is_symlink():
+    if stat.S_ISREG(status.st_mode):
+        return InputFile(path, status.st_size, version)
+    if stat.S_ISLNK(status.st_mode):
         target = os.path.realpath(entry.path)
         if os.path.commonpath([root, target]) != root:
             problem = ("OUTSIDE_INPUT_BASE", "a symbolic link that leads out of the input base")

@@ -70,10 +70,15 @@ class _ObjectStores:
                 with self.open(path) as stream:
                     stream.seek(start)
                     return stream.read(-1 if stop is None else stop - start)
-            return _get(store, key, start, stop)[0]
+            return bytes(_get(store, key, start, stop)[0])
 
     def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
-        data = self.read(path, stop=size + 1)
+        if size >= PART_BYTES:
+            data = self.read(path, stop=size + 1)
+        else:  # as of most photos, of which each microsecond counts
+            with _os_errors(path):
+                store, key = _find(path)
+                data = bytes(_get(store, key, 0, size + 1)[0])
         if data and len(data) != size:
             raise changed_size(size, len(data))
         return data
@@ -183,12 +188,12 @@ class _ObjectReader(io.RawIOBase):
     def __init__(self, path: str, store: Any, key: str) -> None:
         self._path, self._store, self._key = path, store, key
         self._position = 0
-        self._asked: deque[tuple[int, int, Future[bytes]]] = deque()  # start, stop, bytes
+        self._asked: deque[tuple[int, int, Future[memoryview]]] = deque()  # start, stop, bytes
         self._next_bytes = _FIRST_BYTES
         self._data, self._data_start = memoryview(b""), 0
         data, info = _get(store, key, 0, _FIRST_BYTES)
         self._tag, self._size = info["e_tag"], int(info["size"])
-        self._data = memoryview(data)
+        self._data = data
 
     def readable(self) -> bool:
         return True
@@ -243,7 +248,7 @@ class _ObjectReader(io.RawIOBase):
             self._ask(at, wanted)
         start, _, future = self._asked.popleft()
         with _os_errors(self._path):
-            self._data, self._data_start = memoryview(future.result()), start
+            self._data, self._data_start = future.result(), start
         if not is_jump:
             self._ask(start + len(self._data), wanted)
 
@@ -261,7 +266,7 @@ class _ObjectReader(io.RawIOBase):
             if self._next_bytes < PART_BYTES and wanted <= 0:
                 return
 
-    def _part(self, start: int, stop: int) -> bytes:
+    def _part(self, start: int, stop: int) -> memoryview:
         data, _ = _get(self._store, self._key, start, stop, tag=self._tag)
         if len(data) != stop - start:
             raise changed_size(self._size, start + len(data))
@@ -345,17 +350,27 @@ def _find(url: str) -> tuple[Any, str]:
 
 
 _PREFIXES = ("AWS_", "AZURE_", "AZURITE_", "MINIO_")
+# All variables as CPython holds them. To decode them for each object took as long as a third of its
+# request: 60 us for 64 variables, where to see that none has changed takes 1 us.
+_variables: Mapping[Any, Any] = getattr(os.environ, "_data", os.environ)
+_seen: tuple[dict[Any, Any], tuple[tuple[str, str], ...]] = {}, ()
 
 
 def _environment() -> tuple[tuple[str, str], ...]:
     """What says how stores are reached, so that a change of it counts."""
-    own = [(name, value) for name, value in os.environ.items() if name.startswith(_PREFIXES)]
-    return tuple(sorted(own))
+    global _seen
+    seen, own = _seen
+    if seen != _variables:
+        seen = dict(_variables)
+        found = [(name, value) for name, value in os.environ.items() if name.startswith(_PREFIXES)]
+        own = tuple(sorted(found))
+        _seen = seen, own
+    return own
 
 
 def _get(
     store: Any, key: str, start: int, stop: int, *, tag: str | None = None
-) -> tuple[bytes, Mapping[str, Any]]:
+) -> tuple[memoryview, Mapping[str, Any]]:
     """The bytes `[start, stop)` of an object, or fewer, and what is known of it."""
     from obstore.exceptions import NotFoundError, PreconditionError
 
@@ -365,7 +380,7 @@ def _get(
     try:
         result = store.get(key, options=options)
         info = result.meta
-        return bytes(result.bytes()), info
+        return memoryview(result.bytes()), info
     except PreconditionError as error:
         raise FileRefusedError(
             "CHANGED_FILE", "expected the object that was opened, got another of that name"
@@ -377,7 +392,7 @@ def _get(
             raise
         info = store.head(key)  # a range past the end is refused by stores, each in its own words
         if start >= int(info["size"]):
-            return b"", info
+            return memoryview(b""), info
         raise
 
 

@@ -8,7 +8,7 @@ from trainer_utils.storage.file_system import FileSystem
 from trainer_utils.storage.local import LOCAL
 from trainer_utils.storage.paths import is_object_store, is_remote
 
-__all__ = ["file_system_of", "register_file_system"]
+__all__ = ["file_system_of", "is_seen_by_others", "register_file_system"]
 
 _registered: dict[str, FileSystem] = {}
 
@@ -40,3 +40,16 @@ def file_system_of(path: str) -> FileSystem:
         if has_object_stores():
             return OBJECT_STORES
     return REMOTE_OBJECTS if is_object_store(path) else REMOTE
+
+
+def is_seen_by_others(path: str) -> bool:
+    """Whether other processes of this machine are certain to find at a path what this one does.
+
+    They see local files, and what lies in S3 and Azure by settings that they share.
+    """
+    if not is_remote(path):
+        return True
+    from trainer_utils.storage.store_settings import STORES, are_settings_shared
+
+    scheme = path.partition("://")[0]
+    return scheme in STORES and scheme not in _registered and are_settings_shared()

@@ -40,6 +40,7 @@ _VERSIONS = (
     "generation",
     "etag",
     "ETag",
+    "blob_id",  # of hf://
     "VersionId",
     "md5Hash",
     "mtime",

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from fsspec.config import conf as fsspec_settings
+from fsspec.config import conf_dir, set_conf_env, set_conf_files
 
 from trainer_utils.format import ConfigError
 
-__all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "STORES", "open_store"]
+__all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "STORES", "are_settings_shared", "open_store"]
 
 STORES = {
     "s3": "s3",
@@ -74,6 +75,17 @@ def open_store(scheme: str, bucket: str) -> Any:
     return store.AzureStore(container, **_common(config), **config)
 
 
+def are_settings_shared() -> bool:
+    """Whether other processes of this machine and environment reach stores as this one does.
+
+    Not so where this process has configured fsspec by itself, beside its files and variables.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    set_conf_files(conf_dir, found)
+    set_conf_env(found)
+    return bool(found == fsspec_settings)
+
+
 def _common(config: Mapping[str, Any]) -> dict[str, Any]:
     """What is the same for all stores: time-outs, and attempts with growing, random pauses."""
     is_plain = any(str(value).startswith("http://") for value in config.values())
@@ -114,6 +126,11 @@ def _s3(scheme: str) -> tuple[dict[str, Any], Any]:
     config: dict[str, Any] = {"region": region or "us-east-1"}
     if endpoint:
         config["endpoint"] = endpoint
+    # TLS keeps bodies as they were sent, so that AWS's own packages sign none of them either: a
+    # SHA-256 less on both sides, 0.07 ms of ours for 100 kB.
+    is_plain = str(endpoint).startswith("http://")
+    unsigned = os.environ.get("AWS_UNSIGNED_PAYLOAD", "false" if is_plain else "true")
+    config["unsigned_payload"] = unsigned
     if scheme == "minio" and "MINIO_ACCESS_KEY" in os.environ:
         config["access_key_id"] = os.environ["MINIO_ACCESS_KEY"]
         config["secret_access_key"] = os.environ.get("MINIO_SECRET_KEY", "")

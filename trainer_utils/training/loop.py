@@ -134,7 +134,7 @@ def fit(
             called.on_train_batch_begin(step)
             logs = train_step(batch)
             if recorder is not None:
-                recorder.count_step()
+                recorder.count_steps()
             called.on_train_batch_end(step, logs)
             if isinstance(backup_every, int) and source.taken % backup_every == 0:
                 save(epoch, step + 1)

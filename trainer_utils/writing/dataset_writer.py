@@ -33,6 +33,7 @@ from trainer_utils.format import (
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example import encode_sequence_example
 from trainer_utils.format.naming import check_feature_names, check_split_name
+from trainer_utils.format.record_digests import name_of_features
 from trainer_utils.format.schema_text import render_schema_text
 from trainer_utils.format.settings import settings_of
 from trainer_utils.format.spelling import check_names, did_you_mean
@@ -87,7 +88,7 @@ class DatasetWriter:
         check_names(_PRODUCER, settings, [*settings_of(WriterSettings)], alternatives=["uri"])
         self._settings = WriterSettings(**settings)
         self.uri = os.fspath(uri)
-        if not isinstance(self.uri, str) or not self.uri:
+        if not isinstance(self.uri, str) or not self.uri or "\0" in self.uri:
             raise ConfigError.of("uri", uri, allowed="a path or url")
         self._check_place()
         self._folder = self._make_folder()
@@ -175,7 +176,8 @@ class DatasetWriter:
             raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
         if shards is None:
             shards = self._splits[split] = self._open(split)
-        shards.append(encode_sequence_example(values, lists) if lists else encode_example(values))
+        parts = encode_sequence_example(values, lists) if lists else encode_example(values)
+        shards.append(parts, name=name_of_features(values))
         self._count(split, values)
 
     def _open(self, split: str) -> OpenShards:

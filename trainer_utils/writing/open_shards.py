@@ -13,9 +13,9 @@ import os
 from typing import BinaryIO
 
 from trainer_utils.format import Shard, ShardName, ShardWriter
-from trainer_utils.storage import join, make_folder
+from trainer_utils.storage import join, make_folder, naming_file
 from trainer_utils.writing.publishing import working_folder
-from trainer_utils.writing.shards import verify_shard, write_index
+from trainer_utils.writing.shards import finish_shard, verify_shard
 
 __all__ = ["OpenShards"]
 
@@ -27,7 +27,7 @@ class _AppendedFile:
         self._path = path
 
     def write(self, block: bytes | memoryview) -> int:
-        with open(self._path, "ab") as stream:
+        with naming_file(self._path), open(self._path, "ab") as stream:
             return stream.write(block)
 
 
@@ -73,15 +73,15 @@ class OpenShards:
         self._writers.append(ShardWriter(stream, gzip=self._gzip, buffer_bytes=self._buffer_bytes))
         self._filled = 0
 
-    def append(self, parts: list[bytes]) -> None:
-        """Appends an example, in parts."""
+    def append(self, parts: list[bytes], *, name: bytes | None = None) -> None:
+        """Appends an example, in parts; `name`: as `ShardWriter.write` takes it."""
         if self._num_shards is not None:
             place = self.records % self._num_shards
         else:
             if self._filled >= self._target:
                 self._begin()
             place = len(self._writers) - 1
-        self._writers[place].write(parts)
+        self._writers[place].write(parts, name=name)
         self._filled += sum(map(len, parts))
         self.records += 1
 
@@ -101,8 +101,7 @@ class OpenShards:
             final = join(self._folder, name.path)
             make_folder(os.path.dirname(final))
             os.replace(path, final)
-            index = write_index(name.path, writer.index, uri=self._folder)
-            shard = Shard(path=name.path, split=self._split, **vars(digest), index_crc32c=index)
+            shard = finish_shard(name, digest, writer, uri=self._folder)
             verify_shard(shard, uri=self._folder)
             shards.append(shard)
         return shards

@@ -4,7 +4,7 @@ digests = write_texts(uri, texts_of_dataset(manifest, features, vocabularies=…
 publish_manifest(uri, dataclasses.replace(manifest, files=digests))
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from trainer_utils.format import Feature, Manifest, render_features, render_shard_info
 from trainer_utils.format.croissant import render_croissant
@@ -121,7 +121,13 @@ def write_texts(uri: str, texts: Mapping[str, str]) -> dict[str, FileDigest]:
     return {path: FileDigest.of(text.encode()) for path, text in texts.items()}
 
 
-def publish_manifest(uri: str, manifest: Manifest, *, beside: Iterable[str] = ()) -> None:
+def publish_manifest(
+    uri: str,
+    manifest: Manifest,
+    *,
+    beside: Iterable[str] = (),
+    check: Callable[[], None] = lambda: None,
+) -> None:
     """Makes a dataset of what is at `uri`.
 
     All of it is on the disk before the manifest gets its name, and then that name is.
@@ -130,9 +136,12 @@ def publish_manifest(uri: str, manifest: Manifest, *, beside: Iterable[str] = ()
         uri: of the dataset.
         manifest: of it.
         beside: files that the manifest does not name.
+        check: raises where somebody else writes there; called before the manifest is written, and
+            again before the working folder, which may be theirs by then, is removed.
     """
     shards = [shard.path for shard in manifest.shards]
     sync_files(uri, [*shards, *manifest.published, *beside])
+    check()
     write_text(
         join(uri, MANIFEST_FILE),
         manifest.to_json(),
@@ -140,5 +149,6 @@ def publish_manifest(uri: str, manifest: Manifest, *, beside: Iterable[str] = ()
         is_durable=True,
     )
     sync_folder(uri)
+    check()
     # Last of all: what lies here without a manifest is known for unfinished by this folder.
     remove_tree(working_folder(uri))

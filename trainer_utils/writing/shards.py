@@ -10,13 +10,13 @@ leads from header to header, each with a good sum, to the very end. Since what w
 framed with checksums that were made or checked in memory, so every record's own checksum holds too.
 """
 
+import dataclasses
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Any, BinaryIO, cast
 
 import numpy as np
 
-from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.format import (
     CorruptShardError,
     RecordIndex,
@@ -25,19 +25,31 @@ from trainer_utils.format import (
     ShardWriter,
 )
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.naming import index_file
+from trainer_utils.format.naming import index_file, names_file
+from trainer_utils.format.record_digests import RecordDigests
+from trainer_utils.format.shard_writer import ShardDigest
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import (
+    begin_sync,
     is_remote,
     join,
     make_folder,
     naming_file,
     open_for_reading,
+    remove_file,
+    rename,
     write_atomically,
 )
 from trainer_utils.writing.publishing import working_folder
 
-__all__ = ["verify_shard", "write_index", "write_shard"]
+__all__ = [
+    "files_of_shard",
+    "finish_shard",
+    "remove_shard",
+    "rename_shard",
+    "verify_shard",
+    "write_shard",
+]
 
 _READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few system calls
 
@@ -59,28 +71,41 @@ def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: st
         writer = ShardWriter(stream, gzip=name.gzip)
         fill(writer)
         digest = writer.finish()
+    begin_sync(path)
+    return finish_shard(name, digest, writer, uri=uri)
+
+
+def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, uri: str) -> Shard:
+    """Writes what lies beside a shard: its index, and names and sums; returns all of it.
+
+    Args:
+        name: of the shard.
+        digest, writer: what the writer gave when it was finished, and it.
+        uri: of the dataset.
+    """
     return Shard(
         path=name.path,
         split=name.split,
         **vars(digest),
-        index_crc32c=write_index(name.path, writer.index, uri=uri),
+        index_crc32c=_write_index(name.path, writer.index, uri),
+        **_write_names(name.path, writer.digests, uri),
     )
 
 
-def write_index(shard_path: str, index: RecordIndex, *, uri: str) -> int:
-    """Writes a shard's record index beside the manifest; returns the file's CRC-32C.
-
-    Args:
-        shard_path: of the shard, relative to `uri`.
-        index: of its records.
-        uri: of the dataset.
-    """
-    path = join(uri, index_file(shard_path))
-    make_folder(path.rpartition("/")[0])
+def _write_index(shard_path: str, index: RecordIndex, uri: str) -> int:
+    """Writes a shard's record index; returns the file's CRC-32C."""
     data = index.to_bytes()
-    with _writing(path, uri) as stream:
-        stream.write(data)
+    _write(join(uri, index_file(shard_path)), data, uri)
     return extend_crc32c(0, data)
+
+
+def _write_names(shard_path: str, digests: RecordDigests | None, uri: str) -> dict[str, int]:
+    """Writes names and sums, where all records have a name; returns what a `Shard` says of it."""
+    if digests is None:
+        return {}
+    data = digests.to_bytes()
+    _write(join(uri, names_file(shard_path)), data, uri)
+    return {"names_bytes": len(data), "names_crc32c": extend_crc32c(0, data)}
 
 
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
@@ -92,6 +117,10 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
     path, index_path = join(uri, shard.path), join(uri, index_file(shard.path))
     with naming_file(index_path), open_for_reading(index_path) as stream:
         index = RecordIndex.from_bytes(stream.read(), path=index_path, shard=shard)
+    if shard.has_names:
+        names_path = join(uri, names_file(shard.path))
+        with naming_file(names_path), open_for_reading(names_path) as stream:
+            RecordDigests.from_bytes(stream.read(), path=names_path, shard=shard)
     size = crc = 0
     # The same memory each time: new memory costs the system twice what the reading does.
     memory = np.empty(block_bytes if is_remote(path) else min(block_bytes, _READ_BYTES), np.uint8)
@@ -110,12 +139,44 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
             offset=min(size, shard.bytes),
         )
     if shard.path.endswith(".gz"):
+        from trainer_utils.dataset import read_shard_blocks  # 60 ms, which workers need not take
+
         records = sum(map(len, read_shard_blocks(path, block_bytes=block_bytes)))
         if records != shard.records:
             raise CorruptShardError(
                 f"{path!r}: expected {shard.records} records as were written, read back {records}",
                 path=path,
             )
+
+
+def files_of_shard(shard: Shard) -> list[str]:
+    """A shard and what belongs to it, by paths relative to the dataset; the shard comes first."""
+    paths = [shard.path]
+    if shard.index_crc32c is not None:
+        paths.append(index_file(shard.path))
+    if shard.has_names:
+        paths.append(names_file(shard.path))
+    return paths
+
+
+def remove_shard(shard: Shard, *, uri: str) -> None:
+    """Removes a shard and what belongs to it."""
+    for path in files_of_shard(shard):
+        remove_file(join(uri, path))
+
+
+def rename_shard(shard: Shard, name: ShardName, *, uri: str) -> Shard:
+    """Gives a shard, and what belongs to it, another name; returns what the manifest says of it."""
+    renamed = dataclasses.replace(shard, path=name.path)
+    for old, new in zip(files_of_shard(shard), files_of_shard(renamed), strict=True):
+        rename(join(uri, old), join(uri, new))
+    return renamed
+
+
+def _write(path: str, data: bytes, uri: str) -> None:
+    make_folder(path.rpartition("/")[0])
+    with _writing(path, uri) as stream:
+        stream.write(data)
 
 
 def _writing(path: str, uri: str) -> AbstractContextManager[BinaryIO]:

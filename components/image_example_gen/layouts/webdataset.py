@@ -48,6 +48,7 @@ class _Sample:
         image: its bytes.
         sidecars: the values of the others.
         is_counted: whether its image is already excluded, as a link or as sparse.
+        problem: why one of the others cannot be read.
     """
 
     archive: str
@@ -57,6 +58,7 @@ class _Sample:
     image: Blob | None = None
     sidecars: JsonObject = dataclasses.field(default_factory=dict)
     is_counted: bool = False
+    problem: str | None = None
 
     @property
     def name(self) -> str:
@@ -97,7 +99,8 @@ def read(inputs: LayoutInputs) -> Listing:
     """Reads the headers of every archive.
 
     Raises:
-        InputError: an archive is compressed, cut short or malformed, or a key comes twice.
+        InputError: an archive is compressed, cut short or malformed, or a key comes twice. A class,
+            text or JSON that cannot be read rejects its own sample alone.
         ConfigError: `columns` names one that is not there.
     """
     archives, unread = select_readable(inputs, _archives(inputs), "a tar archive")
@@ -108,7 +111,11 @@ def read(inputs: LayoutInputs) -> Listing:
         logging.info("%d files %r in archives are not used", number, f".{extension}")
     samples, excluded = [], found.excluded
     for sample in found.samples.values():
-        if sample.image is not None:
+        if sample.image is not None and sample.problem is not None:
+            excluded.append(
+                ExcludedInput(sample.entry_name, sample.split, "BAD_ANNOTATION", sample.problem)
+            )
+        elif sample.image is not None:
             samples.append(sample)
         elif not sample.is_counted:
             detail = "a key without an image"
@@ -198,9 +205,12 @@ def _add(
         if kind == "image":
             sample.image = Blob(path, member.size, offset=member.offset_data)
         else:
-            content = _content(stream, member, path)
-            inputs.contents[f"{path}/{name}"] = extend_crc32c(0, content)
-            sample.sidecars[kind] = read_sidecar(kind, content, place=f"{path}/{member.name}")
+            try:
+                content = _content(stream, member, path)
+                inputs.contents[f"{path}/{name}"] = extend_crc32c(0, content)
+                sample.sidecars[kind] = read_sidecar(kind, content, place=f"{path}/{member.name}")
+            except InputError as error:
+                sample.problem = sample.problem or str(error)
 
 
 def _leave_out(

@@ -8,11 +8,11 @@ import dataclasses
 import time
 from collections.abc import Sequence
 
-from pipelines.tools.records import NAME_FEATURES, Example, ExampleReader, Value
+from pipelines.tools.records import Example, ExampleReader, Value
+from trainer_utils.format.naming import LABEL_FEATURES, NAME_FEATURES
 
 __all__ = ["Found", "Query", "find_examples"]
 
-_LABEL_FEATURES = ("label", "labels")
 _PATIENCE_SECONDS = 2.0  # then the page shows what there is, and how to go on
 
 
@@ -73,7 +73,7 @@ def _matching(
     """The numbers of records that match, and the first that was not searched."""
     numbers: list[int] = []
     deadline = time.monotonic() + _PATIENCE_SECONDS
-    wanted = (*NAME_FEATURES, *_LABEL_FEATURES)
+    wanted = (*NAME_FEATURES, *LABEL_FEATURES)
     for number, _, found in reader.scan(query.split, wanted, start=query.start):
         values = {name: reader.value(name, found[name]) for name in found}
         if _has_label(values, query.label) and _has_text(values, query.text):
@@ -86,7 +86,7 @@ def _matching(
 def _has_label(values: dict[str, Value], label: str) -> bool:
     if not label:
         return True
-    found = [values[name] for name in _LABEL_FEATURES if name in values]
+    found = [values[name] for name in LABEL_FEATURES if name in values]
     return any(
         label in (*value.names, *(value.texts if value.kind == "text" else map(str, value.values)))
         for value in found

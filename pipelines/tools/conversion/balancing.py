@@ -43,10 +43,11 @@ def balance(
     check_balancing(out, settings)
     given = os.path.abspath(newest_dataset(examples)) if not is_remote(examples) else examples
     root = os.path.abspath(out)
+    _check_outside(out, given)
     os.makedirs(root, exist_ok=True)
     metadata = os.path.join(root, METADATA_FILE)
     with suppress_import_noise():
-        from pipelines.tools.conversion.balancing_pipeline import run_balancer  # TFX: checked first
+        from pipelines.tools.conversion.pipeline import run_balancer  # TFX: all was checked before
 
     uri = run_balancer(given, settings, root, _PIPELINE, metadata, beam_pipeline_args or ())
     point_to(root, uri)
@@ -63,3 +64,12 @@ def check_balancing(out: str, settings: dict[str, Any]) -> None:
     BalancerSettings(**settings)
     if not out or is_remote(out):
         raise ConfigError.of("out", out, allowed="a local folder")
+
+
+def _check_outside(out: str, dataset: str) -> None:
+    """Refuses a place inside of the dataset that is read, where only its own files may be."""
+    if is_remote(dataset):
+        return
+    folder = os.path.realpath(dataset)
+    if os.path.commonpath([folder, os.path.realpath(out)]) == folder:
+        raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {dataset!r}")

@@ -14,9 +14,9 @@ import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from components.audio_example_gen.conversion import make_conversion as make_audio_conversion
+from components.audio_example_gen.conversion import AudioConversion
 from components.common.rejects import Reject
-from components.example_gen.conversion import MakeConversion
+from components.example_gen.conversion import Conversion as Steps
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.image_roots import OUTSIDE, command_for, suggest_roots
 from components.example_gen.inputs import (
@@ -28,22 +28,22 @@ from components.example_gen.inputs import (
 from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
 from components.example_gen.simple_layouts import name_simple
-from components.image_example_gen.conversion import make_conversion as make_image_conversion
+from components.image_example_gen.conversion import ImageConversion
 from components.image_example_gen.layouts import name_layout
 from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.conversion import make_conversion as make_text_conversion
+from components.text_example_gen.conversion import TextConversion
 from pipelines.tools.conversion.settings import Conversion, prepare, settings_class
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
-from trainer_utils.text_output import Part, as_text, human_bytes, make_table, quantity
+from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
 
 __all__ = ["ConversionPlan", "SplitEstimate", "plan_conversion", "plan_prepared"]
 
-_MAKE_CONVERSION: Mapping[str, MakeConversion] = {
-    "image": make_image_conversion,
-    "text": make_text_conversion,
-    "audio": make_audio_conversion,
+_STEPS: Mapping[str, type[Steps[Any]]] = {
+    "image": ImageConversion,
+    "text": TextConversion,
+    "audio": AudioConversion,
 }
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
@@ -69,7 +69,7 @@ class SplitEstimate:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ConversionPlan:
+class ConversionPlan(Shown):
     """What a run would do; `str()` makes a table of it.
 
     Args:
@@ -136,9 +136,6 @@ class ConversionPlan:
         bad_files = "" if is_read else " Bad files show only when they are read."
         return [*parts, "", f"Nothing was written.{bad_files}"]
 
-    def __str__(self) -> str:
-        return as_text(self.parts())
-
 
 def plan_conversion(
     source: Any,
@@ -158,8 +155,7 @@ def plan_conversion(
 def plan_prepared(conversion: Conversion) -> ConversionPlan:
     """The same of what `prepare` made of the arguments."""
     properties = settings_class(conversion.kind).to_properties(conversion.example_gen)
-    make_conversion = _MAKE_CONVERSION[conversion.kind]
-    steps = make_conversion(properties, _selection_of(conversion), None)
+    steps = _STEPS[conversion.kind].of(properties, _selection_of(conversion), None)
     if isinstance(steps, FileConversion):
         return _plan_files(conversion, steps)
     return _plan_rows(conversion, steps)
@@ -246,7 +242,11 @@ def _describe_rejects(rejects: Sequence[Reject], base: str) -> JsonObject:
     if OUTSIDE in counts:
         outside = (reject.source for reject in rejects if reject.code == OUTSIDE)
         roots = suggest_roots(outside, base=base)
-        cures.append(f"Allow the folders that the files are in: {command_for(roots)}")
+        cures.append(
+            f"Allow the folders that the files are in: {command_for(roots)}"
+            if roots
+            else "Put the files that links lead to into the input, in place of the links"
+        )
     if "FILE_NOT_FOUND" in counts:
         cures.append(
             "Paths are relative to the list. If they are to another folder: "

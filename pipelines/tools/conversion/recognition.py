@@ -12,12 +12,15 @@ import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 
+import numpy as np
+
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.image_example_gen.layouts.webdataset import is_archive
 from components.tables.reading import SUFFIXES
 from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.format.framing import HEADER_BYTES, bad_headers
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage.files import exists, is_folder, list_folder, open_for_reading
 from trainer_utils.storage.paths import is_remote, join
@@ -53,6 +56,7 @@ _NOUNS = {
     "table": "table",
     "text": "text",
     "beside": "JSON or XML file",
+    "records": "file of TFRecords",
     "other": "other file",
 }
 _NOISE = 0.05  # of the files: a few that do not belong there leave no doubt
@@ -89,6 +93,8 @@ def recognise(source: str, options: Mapping[str, object]) -> Recognised:
     media = {kind: number for kind, number in media.items() if number > _NOISE * len(names)}
     if tables and (in_table := kinds_in_table(join(source, tables[0]))):
         return Recognised(in_table, f"{seen}; {tables[0]} names or holds {_NOUNS[in_table]}s")
+    if not media and not tables and (records := found.get("records")):
+        raise _refused_records(join(source, records[0]))
     if len(media) == 1 and len(found.get("text", ())) <= max(media.values()):
         return Recognised(next(iter(media)), seen)
     if not media and (tables or found.get("text") or found.get("beside")):
@@ -132,7 +138,10 @@ def _recognise_file(source: str) -> Recognised:
     if kind == "table":
         found = kinds_in_table(source) or _kind_beside(source)
         return Recognised(found or "text", f"a table of {_NOUNS[found or 'text']}s")
-    if kind in ("text", "beside") or (kind is None and _sniffed(source) == "text"):
+    seen = _sniffed(source) if kind is None else kind
+    if seen == "records":
+        raise _refused_records(source)
+    if seen in ("text", "beside"):
         return Recognised("text", "a file of text")
     what = "an image" if kind == "image" else "a sound" if kind == "audio" else "a file"
     raise InputError(
@@ -214,14 +223,29 @@ def _kind(name: str) -> str | None:
 def _sniffed(path: str) -> str:
     try:
         with open_for_reading(path) as stream:
-            return kind_of_bytes(stream.read(512)) or "other"
+            head = stream.read(512)
     except OSError:
         return "other"
+    return kind_of_bytes(head) or ("records" if _is_record(head) else "other")
+
+
+def _is_record(head: bytes) -> bool:
+    """Whether a file begins with a record's length and the checksum of that."""
+    header = np.frombuffer(head[:HEADER_BYTES], np.uint8)[None]
+    return header.shape[1] == HEADER_BYTES and not bad_headers(header)[0]
 
 
 def _describe(found: Mapping[str, list[str]], is_all: bool) -> str:
     parts = [quantity(len(found[kind]), noun) for kind, noun in _NOUNS.items() if kind in found]
     return f"{'' if is_all else 'at least '}{', '.join(parts)}"
+
+
+def _refused_records(path: str) -> InputError:
+    return InputError(
+        f"source {path!r}: expected raw files, got TFRecords already. What takes these: "
+        "tfx-shards balance, ShardBalancer, input_fn.",
+        path=path,
+    )
 
 
 def _doubt(source: str, seen: str) -> InputError:

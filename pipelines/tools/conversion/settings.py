@@ -20,7 +20,7 @@ from components.text_example_gen.settings import TextSettings
 from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import check_split_name
-from trainer_utils.format.spelling import check_names, did_you_mean
+from trainer_utils.format.spelling import check_names, misspelt
 from trainer_utils.storage import exists, is_object_store, is_remote
 
 __all__ = [
@@ -100,8 +100,7 @@ def prepare(
         )
     if kind not in (None, *KINDS):
         raise ConfigError(
-            f"kind: expected one of {', '.join(KINDS)}, or None, got {kind!r}."
-            f"{did_you_mean(kind, KINDS)}".removesuffix(".")
+            f"kind: expected one of {', '.join(KINDS)}, or None, got {misspelt(kind, KINDS)}"
         )
     _check_splits(splits, options)
     _check_beam(beam_pipeline_args)
@@ -197,6 +196,9 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     Raises:
         ConfigError: it names the place.
     """
+    for name, place in (("out", out), ("metadata", metadata or "")):
+        if "\0" in place:
+            raise ConfigError.of(name, place, allowed="a path without NUL characters")
     if "://" in (metadata or ""):
         raise ConfigError.of("metadata", metadata, allowed="a local path, since it is a database")
     if not out:

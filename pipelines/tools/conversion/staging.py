@@ -22,7 +22,7 @@ from pipelines.tools.conversion.python_sources import is_in_python, rows_of
 from pipelines.tools.conversion.recognition import KINDS, recognise
 from pipelines.tools.conversion.row_spool import RowSpool
 from pipelines.tools.conversion.settings import check_options
-from trainer_utils.format import ConfigError, canonical_split
+from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.storage import is_remote
 
 __all__ = ["Staged", "stage"]
@@ -144,6 +144,12 @@ def _folder(name: str) -> str:
 
 def _write_frame(frame: Any, path: Path) -> str:
     """Keeps a frame as Parquet; an equal one is left alone, so that the cache holds."""
+    for name in frame.columns:
+        if not isinstance(name, str):
+            raise InputError(
+                f"source: expected columns whose names are texts, got {name!r}. Rename them: "
+                "frame.columns = frame.columns.map(str)."
+            )
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{uuid.uuid4().hex}")
     try:

@@ -4,9 +4,9 @@ difference = compare_datasets("datasets/4", "datasets/5", most=100)
 difference.changes[0].name, difference.changes[0].features
 
 Records are the same where their names are (`record_id`, `filename` or `id`); those without a name,
-where their content is. Their content is the same where length and CRC-32C are, which the frames
-have, so that images need not be read; only where these differ values are compared. Records of one
-name are paired in order, equal ones first.
+where their content is. Their content is the same where fold and CRC-32C are, 96 bits, which
+datasets of ours have in `index/`, so that no shard is read; only where these differ values are
+compared. Records of one name are paired in order, equal ones first.
 """
 
 import collections
@@ -17,16 +17,24 @@ from typing import NamedTuple
 
 import numpy as np
 
-from pipelines.tools.diff.digests import Digests, content_at, read_digests, spill_digests
-from pipelines.tools.records import Example, ExampleReader
+from pipelines.tools.diff.digests import (
+    Digests,
+    content_at,
+    feature_sums,
+    read_digests,
+    spill_digests,
+)
+from pipelines.tools.records import ExampleReader
 from trainer_utils.dataset import ShardFile
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.text_output import Part, as_text, make_table
+from trainer_utils.text_output import Part, Shown, make_table
 
 __all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
 
 KINDS = ("added", "removed", "changed", "moved")
 _BUCKET_RECORDS = 1 << 18  # of both datasets, that are held at a time
+_LOOKED_UP_AT_ONCE = 1 << 15  # changed records, in the order in which they lie
+_CONTENT = ("fold", "crc")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +69,7 @@ class Change:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Difference:
+class Difference(Shown):
     """What is different.
 
     Args:
@@ -100,9 +108,6 @@ class Difference:
             if more := sum(self.counts[kind] for kind in KINDS) - len(self.changes):
                 parts += ["", f"… and {more:,} more (--most N)"]
         return parts
-
-    def __str__(self) -> str:
-        return as_text(self.parts())
 
 
 def _where(change: Change) -> str:
@@ -166,7 +171,8 @@ class Row(NamedTuple):
     """A record's digest."""
 
     name: bytes
-    content: int
+    fold: int
+    crc: int
     split: int
     number: int
 
@@ -209,7 +215,7 @@ def _without_same(before: Digests, after: Digests) -> tuple[Digests, Digests, in
     pairs = starts[np.diff(np.append(starts, len(low))) == 2]
     old, new = order[pairs], order[pairs + 1]  # stable: of the first dataset first
     same = (old < len(before)) & (new >= len(before)) & (halves[old, 1] == halves[new, 1])
-    for field in ("content", "split"):
+    for field in (*_CONTENT, "split"):
         same &= both[field][old] == both[field][new]
     is_left = np.ones(len(both), bool)
     is_left[old[same]] = is_left[new[same]] = False
@@ -235,13 +241,13 @@ def _pairs(before: Digests, after: Digests, contents: Contents) -> Iterator[Pair
 
 def _pairs_of_name(olds: list[Row], news: list[Row], contents: Contents) -> Iterator[Pair]:
     """Several records of one name: those that are alike in most ways first, and else in order."""
-    olds, news = yield from _matched(olds, news, ("content", "split"))
+    olds, news = yield from _matched(olds, news, (*_CONTENT, "split"))
     if olds and news:  # their bytes differ, but do their values?
         olds, news = (
-            [row._replace(content=contents(side, row)) for row in rows]
+            [row._replace(fold=contents(side, row), crc=0) for row in rows]
             for side, rows in enumerate((olds, news))
         )
-    for same in (("content", "split"), ("content",), ("split",), ()):
+    for same in ((*_CONTENT, "split"), _CONTENT, ("split",), ()):
         olds, news = yield from _matched(olds, news, same)
     yield from ((row, None) for row in olds)
     yield from ((None, row) for row in news)
@@ -273,24 +279,44 @@ class _Found:
         self._counts = dict.fromkeys((*KINDS, "unchanged"), 0)
         self._features: collections.Counter[str] = collections.Counter()
         self._kept: dict[str, list[Change]] = {kind: [] for kind in KINDS}
+        self._changed: list[tuple[Place, Place]] = []  # that are to be looked at
 
     def add(self, old: Row | None, new: Row | None) -> None:
         """Takes a pair in."""
         kind = _kind(old, new)
         before, after = (None if row is None else self._place(row) for row in (old, new))
-        change = Change(kind=kind, name="", before=before, after=after)
         if kind == "changed":
-            change = self._looked_up(change)
-            self._features.update(change.features)
-            if (
-                not change.features and before and after
-            ):  # its bytes alone: writers order features as they like
+            assert before is not None
+            assert after is not None
+            self._changed.append((before, after))
+            if len(self._changed) >= _LOOKED_UP_AT_ONCE:
+                self._look_at_changed()
+        else:
+            self._count(Change(kind=kind, name="", before=before, after=after))
+
+    def _look_at_changed(self) -> None:
+        """Finds out which features of changed records differ."""
+        sides = [
+            _feature_sums(reader, [pair[side] for pair in self._changed], self._splits)
+            for side, reader in enumerate(self._readers)
+        ]
+        for before, after in self._changed:
+            olds, news = sides[0][before], sides[1][after]
+            differ = sorted(n for n in {*olds, *news} if olds.get(n) != news.get(n))
+            kind = "changed"
+            if not differ:  # its bytes alone: writers order features as they like
                 kind = "unchanged" if before.split == after.split else "moved"
-                change = dataclasses.replace(change, kind=kind)
-        self._counts[kind] += 1
-        if kind == "unchanged":
+            self._features.update(differ)
+            self._count(
+                Change(kind=kind, name="", before=before, after=after, features=tuple(differ))
+            )
+        self._changed.clear()
+
+    def _count(self, change: Change) -> None:
+        self._counts[change.kind] += 1
+        if change.kind == "unchanged":
             return
-        kept = self._kept[kind]
+        kept = self._kept[change.kind]
         kept.append(change)
         if len(kept) > 2 * self._most + 100:
             self._drop_later(kept)
@@ -301,6 +327,7 @@ class _Found:
 
     def difference(self, uris: tuple[str, str]) -> Difference:
         """All of it, with the names of what is listed."""
+        self._look_at_changed()
         for kept in self._kept.values():
             self._drop_later(kept)
         changes = [change for kept in self._kept.values() for change in kept]
@@ -308,7 +335,7 @@ class _Found:
             uris=uris,
             counts=self._counts,
             features=dict(self._features.most_common()),
-            changes=[c if c.name else self._looked_up(c) for c in changes],
+            changes=[dataclasses.replace(c, name=self._name_of(c)) for c in changes],
         )
 
     def _place(self, row: Row) -> Place:
@@ -323,17 +350,13 @@ class _Found:
         assert place is not None
         return self._splits.index(place.split), place.number
 
-    def _looked_up(self, change: Change) -> Change:
-        """With its name, and the features that differ."""
-        places = (change.before, change.after)
-        old, new = (
-            None if place is None else _example(reader, place)
-            for reader, place in zip(self._readers, places, strict=True)
-        )
-        shown = new or old
-        assert shown is not None
-        features = _differing(old, new) if old is not None and new is not None else ()
-        return dataclasses.replace(change, name=shown.name, features=features)
+    def _name_of(self, change: Change) -> str:
+        """As the second dataset has it, where it does."""
+        side = 0 if change.after is None else 1
+        place = (change.before, change.after)[side]
+        assert place is not None
+        (example,) = self._readers[side].read(place.split, [place.number])
+        return example.name
 
 
 def _kind(old: Row | None, new: Row | None) -> str:
@@ -341,22 +364,19 @@ def _kind(old: Row | None, new: Row | None) -> str:
         return "added"
     if new is None:
         return "removed"
-    if old.content != new.content:
+    if (old.fold, old.crc) != (new.fold, new.crc):
         return "changed"
     return "unchanged" if old.split == new.split else "moved"
 
 
-def _example(reader: ExampleReader, place: Place) -> Example:
-    (example,) = reader.read(place.split, [place.number])
-    return example
-
-
-def _differing(old: Example, new: Example) -> tuple[str, ...]:
-    names = sorted({*old.values, *new.values})
-    return tuple(
-        name
-        for name in names
-        if name not in old.values
-        or name not in new.values
-        or list(old.values[name].values) != list(new.values[name].values)
-    )
+def _feature_sums(
+    reader: ExampleReader, places: Sequence[Place], splits: Sequence[str]
+) -> dict[Place, dict[str, bytes]]:
+    """The sums of each feature of some records, which are read in the order that they have."""
+    found = {}
+    for split in splits:
+        numbers = sorted(place.number for place in places if place.split == split)
+        if numbers:
+            for number, _, record in reader.payloads(split, numbers):
+                found[Place(split, number)] = feature_sums(record)
+    return found

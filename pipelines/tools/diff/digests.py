@@ -3,28 +3,36 @@
     spill_digests(reader, ["train", "eval"], folder, buckets=64, advance=bar.update)
     read_digests(folder, 17)         # of the records whose names fall into that bucket
 
-A record's digest is the hash of its name, its length and CRC-32C as its frame has them, and its
-place: 34 bytes. Where records have no names, the sum of their values stands for both. Records of
-one name are in one bucket, whatever dataset they are of.
+A record's digest is the hash of its name, the fold of its bytes, its CRC-32C, and its place: 38
+bytes. Names and sums are taken from `index/` where the dataset has them there, and from its records
+elsewhere. Where records have no names, the sum of their values stands for both. Records of one name
+are in one bucket, whatever dataset they are of.
 """
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from pipelines.tools.diff.names import checksums_of, find_names
-from pipelines.tools.records import NAME_FEATURES, ExampleReader, Glance
+from pipelines.tools.diff.name_hashes import hash_names
+from pipelines.tools.records import ExampleReader
 from trainer_utils.dataset import ShardFile
+from trainer_utils.dataset.record_digests import read_record_digests
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
+from trainer_utils.format.folding import fold_frames
+from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, footers_of
+from trainer_utils.format.name_places import find_names
+from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.format.record_digests import RecordDigests
 
-__all__ = ["Digests", "content_at", "read_digests", "spill_digests"]
+__all__ = ["Digests", "content_at", "feature_sums", "read_digests", "spill_digests"]
 
-_DIGEST = np.dtype([("name", "V16"), ("content", "<u8"), ("split", "<u2"), ("number", "<i8")])
+_DIGEST = np.dtype(
+    [("name", "V16"), ("fold", "<u8"), ("crc", "<u4"), ("split", "<u2"), ("number", "<i8")]
+)
 _AT_ONCE, _WRITTEN_AT_ONCE = 1 << 15, 1 << 18  # records
 
 Digests = npt.NDArray[np.void]
@@ -80,25 +88,44 @@ def _digests_of(
         names: of the features that name records; None: none does.
         first: the number of its first record.
     """
+    known = None if names is None else read_record_digests(shard)
+    if known is not None:
+        yield from _known_digests(known, first)
+        return
     with reader.view(shard) as (view, offsets):
         for begin in range(0, len(offsets) - 1, _AT_ONCE):
             part = offsets[begin : begin + _AT_ONCE + 1]
-            digests = np.zeros(len(part) - 1, _DIGEST)
-            digests["number"] = np.arange(first + begin, first + begin + len(digests))
+            digests = _numbered(first + begin, len(part) - 1)
             left: Sequence[int] = range(len(digests))
             if names is not None:
                 left = _set_named(digests, view, part, names)
             for number in left:
                 payload = view[part[number] + HEADER_BYTES : part[number + 1] - FOOTER_BYTES]
-                crc = view[part[number + 1] - FOOTER_BYTES : part[number + 1]]
-                checksum = len(payload) << 32 | int.from_bytes(crc, "little")
-                glance = Glance(first + begin + number, checksum, decode_example(payload, names))
-                name = _name_of(glance)
-                content = checksum if name is not None else _content_of(glance)
-                key = name if name is not None else content.to_bytes(8, "little")
-                digests[number]["name"] = _hash(key, b"content" if name is None else b"name")
-                digests[number]["content"] = content
+                name = None if names is None else _name_of(decode_example(payload, names))
+                if name is not None:
+                    digests[number]["name"] = _hash(name)
+                else:
+                    content = _content_of(decode_example(payload))
+                    digests[number]["name"] = _content_key(content)
+                    digests[number]["fold"], digests[number]["crc"] = content, 0
             yield digests
+
+
+def _numbered(first: int, count: int) -> Digests:
+    digests = np.zeros(count, _DIGEST)
+    digests["number"] = np.arange(first, first + count)
+    return digests
+
+
+def _known_digests(known: RecordDigests, first: int) -> Iterator[Digests]:
+    """As the dataset's index has them."""
+    for begin in range(0, len(known), _AT_ONCE):
+        part = slice(begin, begin + _AT_ONCE)
+        bounds = known.name_bounds[begin : begin + _AT_ONCE + 1]
+        digests = _numbered(first + begin, len(bounds) - 1)
+        digests["name"] = hash_names(known.names.data, bounds[:-1], bounds[1:])
+        digests["fold"], digests["crc"] = known.folds[part], known.payload_crcs[part]
+        yield digests
 
 
 def _set_named(
@@ -107,46 +134,68 @@ def _set_named(
     """Sets the digests of records whose names are found at once; returns the others' numbers."""
     data = np.frombuffer(view, np.uint8)
     places = find_names(data, offsets, names)
-    hashes = [
-        _hash(view[begin:end], b"name")
-        for begin, end in zip(places.begins.tolist(), places.ends.tolist(), strict=True)
-    ]
-    digests["name"] = np.frombuffer(b"".join(hashes), "V16")
-    digests["content"] = checksums_of(data, offsets)
+    digests["name"] = hash_names(view, places.begins, places.ends)
+    digests["fold"] = fold_frames(data, offsets[:-1] + HEADER_BYTES, offsets[1:] - FOOTER_BYTES)
+    digests["crc"] = footers_of(view, offsets[1:])
     left: list[int] = np.flatnonzero(~places.is_found).tolist()
     return left
 
 
-def _hash(key: bytes | memoryview, purpose: bytes) -> bytes:
-    return hashlib.blake2b(key, digest_size=16, person=purpose).digest()
+def _hash(name: bytes) -> Any:
+    return hash_names(name, np.zeros(1, np.int64), np.array([len(name)]))[0]
+
+
+def _content_key(content: int) -> Any:
+    """What stands for the name of a record that has none."""
+    digest = hashlib.blake2b(content.to_bytes(8, "little"), digest_size=16, person=b"content")
+    return np.frombuffer(digest.digest(), "V16")[0]
 
 
 def _has_names(reader: ExampleReader, split: str) -> bool:
     """Whether the first record of a split says where it is from."""
-    first = next(iter(reader.scan(split, NAME_FEATURES)), None)
-    return first is None or _name_of(first) is not None
+    for first, shard in reader.shards(split):
+        known = read_record_digests(shard)
+        if known is not None and len(known):
+            return True
+        found = next(reader.scan_shard(shard, NAME_FEATURES, first=first), None)
+        if found is not None:
+            return _name_of(found.values) is not None
+    return True
 
 
-def _name_of(glance: Glance) -> bytes | None:
+def _name_of(values: Mapping[str, Sequence[Any]]) -> bytes | None:
     for feature in NAME_FEATURES:
-        values = glance.values.get(feature)
-        if values and isinstance(values[0], memoryview):
-            return bytes(values[0])
+        found = values.get(feature)
+        if found and isinstance(found[0], memoryview):
+            return bytes(found[0])
     return None
 
 
 def content_at(reader: ExampleReader, split: str, number: int) -> int:
     """A sum of all values of one record, in whatever order it has its features."""
-    return _content_of(next(iter(reader.scan(split, None, start=number))))
+    ((_, _, record),) = reader.payloads(split, [number])
+    return _content_of(decode_example(record))
 
 
-def _content_of(glance: Glance) -> int:
+def _content_of(values: Mapping[str, Sequence[Any]]) -> int:
     digest = hashlib.blake2b(digest_size=8)
-    for feature, values in sorted(glance.values.items()):
-        for part in (feature.encode(), *map(_as_bytes, values)):
+    for feature, found in sorted(values.items()):
+        for part in (feature.encode(), *map(_as_bytes, found)):
             digest.update(len(part).to_bytes(8, "little"))
             digest.update(part)
     return int.from_bytes(digest.digest(), "little")
+
+
+def feature_sums(record: bytes) -> dict[str, bytes]:
+    """A sum of the values of each feature of a record."""
+    sums = {}
+    for feature, values in decode_example(record).items():
+        digest = hashlib.blake2b(digest_size=16)
+        for part in map(_as_bytes, values):
+            digest.update(len(part).to_bytes(8, "little"))
+            digest.update(part)
+        sums[feature] = digest.digest()
+    return sums
 
 
 def _as_bytes(value: Any) -> bytes | memoryview:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from pipelines.tools.doctor.checks import Check, bad, ok, warn
 from pipelines.tools.doctor.packages import version_of
 from trainer_utils.format import ConfigError
-from trainer_utils.format.spelling import did_you_mean
+from trainer_utils.format.spelling import misspelt
 
 __all__ = ["STRATEGIES", "cluster_checks", "workers_of"]
 
@@ -52,8 +52,7 @@ def _canonical(strategy: str | None) -> str | None:
         if letters == known.replace("-", ""):
             return known
     raise ConfigError(
-        f"strategy: expected one of {', '.join(STRATEGIES)}, got {strategy!r}."
-        f"{did_you_mean(strategy, STRATEGIES)}".removesuffix(".")
+        f"strategy: expected one of {', '.join(STRATEGIES)}, got {misspelt(strategy, STRATEGIES)}"
     )
 
 

@@ -9,7 +9,6 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
 from pipelines.tools.forget.wanted import Content, Names, content_of, needle_of
-from pipelines.tools.records import NAME_FEATURES
 from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.format import DatasetError, Manifest, RecordBlock, Shard
 from trainer_utils.format.example_decoding import decode_example
@@ -18,6 +17,7 @@ from trainer_utils.format.json_text import JsonObject, json_lines
 from trainer_utils.format.naming import (
     LINEAGE_FILE,
     MANIFEST_FILE,
+    NAME_FEATURES,
     REJECTS_FILE,
     is_index_file,
     vocabulary_of,

@@ -43,7 +43,6 @@ from trainer_utils.format.naming import (
     REJECTS_FILE,
     SCHEMA_FILE,
     check_inner_path,
-    index_file,
     vocabulary_of,
 )
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
@@ -61,7 +60,7 @@ from trainer_utils.storage import (
     write_text,
 )
 from trainer_utils.writing.publishing import texts_of_dataset, working_folder, write_texts
-from trainer_utils.writing.shards import verify_shard, write_shard
+from trainer_utils.writing.shards import files_of_shard, verify_shard, write_shard
 
 __all__ = ["COMPONENT", "finish_rewriting", "is_half_rewritten", "rewrite_dataset"]
 
@@ -113,9 +112,8 @@ def rewrite_dataset(uri: str, places: Places, names: Names, *, request: str) -> 
     origin = _origin(dataset, names, request=request, records=sum(map(len, places.values())))
     beside = {LINEAGE_FILE: origin.to_json(), MANIFEST_FILE: manifest.to_json()}
     write_texts(stage, beside)
-    shards = [shard.path for shard in written.values()]
-    indices = [index_file(s.path) for s in written.values() if s.index_crc32c is not None]
-    moves = [*shards, *indices, *texts, LINEAGE_FILE]
+    shards = [path for shard in written.values() for path in files_of_shard(shard)]
+    moves = [*shards, *texts, LINEAGE_FILE]
     sync_files(stage, [*moves, MANIFEST_FILE])
     plan = json.dumps({"moves": moves, "removes": removed})
     write_text(join(stage, _PLAN), plan, temporary_folder=working_folder(stage), is_durable=True)
@@ -218,6 +216,8 @@ def _write_shard(
         new,
         content=None if shard.content is None else new.content,
         index_crc32c=new.index_crc32c if has_index else None,
+        names_bytes=new.names_bytes if shard.has_names else None,
+        names_crc32c=new.names_crc32c if shard.has_names else None,
     )
 
 

@@ -18,9 +18,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from pipelines.tools.records import NAME_FEATURES
 from trainer_utils.format import DatasetError
 from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.naming import NAME_FEATURES
 
 __all__ = ["FORGOTTEN", "Content", "Names", "content_of", "name_digest", "needle_of"]
 

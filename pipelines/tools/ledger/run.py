@@ -22,7 +22,7 @@ from trainer_utils.order import InputOrder, mix_ranges
 from trainer_utils.order.history import InputHistory, SeenAt
 from trainer_utils.order.ledger import ReadPlan, Stretch
 from trainer_utils.recording import read_ledger
-from trainer_utils.text_output import Part, as_text, make_table, quantity
+from trainer_utils.text_output import Part, Shown, make_table, quantity
 
 __all__ = ["NamedRecord", "RunLedger", "RunRecord", "RunStep", "RunSummary", "Sighting"]
 
@@ -55,7 +55,7 @@ class StepRow:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunStep:
+class RunStep(Shown):
     """The global batch of a step.
 
     Args:
@@ -93,9 +93,6 @@ class RunStep:
             parts.append(f"could not be read: {record.split} {record.number:,} ({record.shard})")
         return parts
 
-    def __str__(self) -> str:
-        return as_text(self.parts())
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Sighting:
@@ -106,7 +103,7 @@ class Sighting:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunRecord:
+class RunRecord(Shown):
     """Where a record is in the datasets of a run, and when each of these was seen."""
 
     sightings: Sequence[Sighting]
@@ -135,12 +132,9 @@ class RunRecord:
             ]
         return parts
 
-    def __str__(self) -> str:
-        return as_text(self.parts())
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class RunSummary:
+class RunSummary(Shown):
     """A run: its steps, its datasets, and each stretch from one start of a process to the next."""
 
     steps: int
@@ -167,9 +161,6 @@ class RunSummary:
             "",
             make_table(header, rows),
         ]
-
-    def __str__(self) -> str:
-        return as_text(self.parts())
 
 
 def _skipped(stretch: Stretch) -> int:

@@ -1,17 +1,10 @@
 """Records of any dataset, one by one: read, shown, written as files."""
 
 from pipelines.tools.records.display import as_text, export_examples
-from pipelines.tools.records.reader import (
-    NAME_FEATURES,
-    Example,
-    ExampleReader,
-    Glance,
-    read_examples,
-)
+from pipelines.tools.records.reader import Example, ExampleReader, Glance, read_examples
 from pipelines.tools.records.values import Value
 
 __all__ = [
-    "NAME_FEATURES",
     "Example",
     "ExampleReader",
     "Glance",

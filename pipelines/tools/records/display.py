@@ -78,7 +78,8 @@ def export_examples(examples: Iterable[Example], folder: str) -> int:
     Args:
         examples: of `read_examples`.
         folder: is made; `examples.csv` in it has a row an example and a column a feature, with a
-            path where the value is an image, a sound, other bytes, or a text too long for a cell.
+            path where the value is an image, a sound, other bytes, or a text that no cell can
+            hold: it is too long, or has a NUL.
 
     Returns:
         How many.
@@ -105,7 +106,7 @@ def _export(example: Example, folder: str) -> dict[str, str]:
     for column, (name, value) in enumerate(example.values.items()):
         plain = "" if value.is_file else value.to_json()
         cell = plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
-        if value.is_file or len(cell) > _MOST_IN_A_CELL:
+        if value.is_file or len(cell) > _MOST_IN_A_CELL or "\0" in cell:
             content = value.content if value.is_file else cell.encode()
             suffix = value.suffix if value.is_file else ".txt"
             # By its number: a feature's name may hold what no file name can.

@@ -10,6 +10,7 @@ Where there is a record index, any of a million records comes at once.
 import bisect
 import contextlib
 import dataclasses
+import io
 import itertools
 import mmap
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -26,12 +27,13 @@ from trainer_utils.format.base64_pixels import base64_size
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage.paths import is_remote
 
-__all__ = ["NAME_FEATURES", "Example", "ExampleReader", "Glance", "read_examples"]
+__all__ = ["Example", "ExampleReader", "Glance", "read_examples"]
 
-NAME_FEATURES = ("record_id", "filename", "id")
-"""What says where a record is from. Where texts have an `id` of their own, the first is ours."""
+
+_REQUEST_BYTES = 1 << 20  # of a store, that take as long as to ask for one record
 
 
 class Glance(NamedTuple):
@@ -127,20 +129,25 @@ class ExampleReader:
         Raises:
             CorruptShardError: one of them is damaged.
         """
+        for number, shard, record in self.payloads(split, numbers):
+            yield Example(split=split, number=number, shard=shard.name, values=self._values(record))
+
+    def payloads(
+        self, split: str, numbers: Sequence[int]
+    ) -> Iterator[tuple[int, ShardFile, bytes]]:
+        """The same as they are stored, each with its number and shard; verified."""
         first = done = 0
         for shard in self._dataset.shards[split]:
             after = first + self._records(shard)
             here = [n - first for n in numbers[done : bisect.bisect_left(numbers, after)]]
             if here:
-                path, index = shard.path, self._index(shard)
-                with open_records(path) as stream:
+                index = self._index(shard)
+                with open_records(shard.path) as opened:
+                    stream = opened
+                    if is_remote(shard.path) and len(here) * _REQUEST_BYTES > shard.bytes:
+                        stream = io.BytesIO(opened.read())
                     for place in here:
-                        yield Example(
-                            split=split,
-                            number=first + place,
-                            shard=shard.name,
-                            values=self._values(index.read(stream, place, path=path)),
-                        )
+                        yield first + place, shard, index.read(stream, place, path=shard.path)
             done += len(here)
             first = after
 

@@ -11,13 +11,12 @@ import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from pipelines.tools.records.reader import NAME_FEATURES
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import REJECTS_FILE
+from trainer_utils.format.naming import NAME_FEATURES, REJECTS_FILE
 from trainer_utils.storage import (
     display_path,
     exists,

@@ -3,6 +3,7 @@
 page = render_report("datasets/photos")
 """
 
+import dataclasses
 import itertools
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -20,14 +21,37 @@ from pipelines.tools.report.charts import (
     shift_of,
     wave_path,
 )
-from pipelines.tools.report.given_statistics import GivenStatistics
 from pipelines.tools.report.sample import FeatureSample, draw_sample
 from trainer_utils.format.naming import REJECTS_FILE
 
-__all__ = ["render_report"]
+__all__ = ["GivenStatistics", "render_report"]
 
 SAMPLE_RECORDS = 1000  # of each split
 _MOST_LABELS, _MOST_SHARDS, _MOST_REJECTS = 60, 400, 5
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GivenStatistics:
+    """What somebody else counted of one feature in all records of a split.
+
+    None is what TFDV does not count for its kind. The page shows it beside its own sample.
+
+    Args:
+        split: that they are of.
+        present, missing: examples with and without the feature.
+        numbers: `least`, `median`, `mean`, `most` and `standard deviation`, of numbers.
+        zeros: how many numbers are 0.
+        unique: different values.
+        frequent: values with their counts, the most frequent first.
+    """
+
+    split: str
+    present: int
+    missing: int
+    numbers: Sequence[float] | None = None
+    zeros: int | None = None
+    unique: int | None = None
+    frequent: Sequence[tuple[str, int]] = ()
 
 
 def render_report(

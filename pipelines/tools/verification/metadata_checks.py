@@ -25,6 +25,7 @@ from trainer_utils.format.naming import (
     DATUM_TYPES_FILE,
     EXAMPLE_SCHEMA_FILE,
     INDEX_FOLDER,
+    LABEL_FEATURES,
     LINEAGE_FILE,
     MANIFEST_FILE,
     REJECTS_FILE,
@@ -47,7 +48,6 @@ __all__ = [
     "unchecked_files",
 ]
 
-_LABELS = ("label", "labels")
 _OWN_FOLDERS = (SPLIT_PREFIX, f"{INDEX_FOLDER}/", f"{VOCABULARY_FOLDER}/")
 # What readers look for at the top: one that no manifest names would be believed.
 _KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_INFO_FILE}
@@ -217,7 +217,7 @@ def label_features(files: DatasetFiles, manifest: Manifest) -> tuple[str, ...]:
         integers = [name for name, feature in features(files).items() if feature.type == "int"]
     except DatasetError:
         return ()  # reported by another check
-    return tuple(n for n in integers if n in _LABELS or _vocabulary(n) in files.sizes)
+    return tuple(n for n in integers if n in LABEL_FEATURES or _vocabulary(n) in files.sizes)
 
 
 def _vocabulary(feature: str) -> str | None:

@@ -9,10 +9,11 @@ import dataclasses
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
-from typing import Any, BinaryIO, cast
+from collections.abc import Callable, Iterator
+from typing import Any, BinaryIO, TypeVar, cast
 
 import numpy as np
+import numpy.typing as npt
 
 from pipelines.tools.verification.problems import Problem
 from trainer_utils.format import (
@@ -28,11 +29,14 @@ from trainer_utils.format import (
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import Lengths
-from trainer_utils.format.naming import index_file
+from trainer_utils.format.naming import index_file, names_file
+from trainer_utils.format.record_digests import RecordDigests
 from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
 from trainer_utils.storage.files import open_for_reading
 
 __all__ = ["ShardCheck", "ShardOutcome", "check_shard"]
+
+_Parsed = TypeVar("_Parsed")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -47,6 +51,7 @@ class ShardCheck:
         named_in: the file that names it, if there is one.
         entry: of the manifest, if there is one.
         index_path: of its record index, in full, if it should have one.
+        names_path: of its records' names and content sums, likewise.
         label_features: whose values are counted.
     """
 
@@ -57,6 +62,7 @@ class ShardCheck:
     named_in: str = ""
     entry: Shard | None = None
     index_path: str | None = None
+    names_path: str | None = None
     label_features: tuple[str, ...] = ()
 
 
@@ -83,10 +89,14 @@ class _Content:
     """What the records of a shard sum up to."""
 
     lengths: list[Lengths] = dataclasses.field(default_factory=lambda: [np.zeros(0, np.uint16)])
+    crcs: list[npt.NDArray[np.uint32]] = dataclasses.field(
+        default_factory=lambda: [np.zeros(0, np.uint32)]
+    )
     checksum: int = 0
 
     def add(self, block: RecordBlock) -> None:
         self.lengths.append(compact(block.lengths))
+        self.crcs.append(block.payload_crcs)
         content = multiset_checksum(block.lengths, block.payload_crcs)
         self.checksum = combine_checksums([self.checksum, content])
 
@@ -120,6 +130,7 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
                 pass  # what may stand behind the end of a gzip stream
         problems += _file_problems(task, outcome.records, summed, content)
         problems += _index_problems(task, content)
+        problems += _names_problems(task, content)
     except FileNotFoundError:
         named = f", though {task.named_in} names it" if task.named_in else ""
         message = f"{task.path!r}: is missing{named}. Write the dataset again."
@@ -224,29 +235,68 @@ def _problem(task: ShardCheck, **data: Any) -> Problem:
 def _index_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
     if task.index_path is None:
         return
-    try:
-        with open_for_reading(task.index_path) as stream:
-            data = stream.read()
-        index = RecordIndex.from_bytes(data, path=task.index_path, shard=task.entry)
-    except FileNotFoundError:
-        message = f"{task.index_path!r}: is missing, though the manifest names it"
-        yield Problem(index_file(task.name), message)
+    name = index_file(task.name)
+    index = _read_beside(task.index_path, name, task.entry, RecordIndex.from_bytes)
+    if isinstance(index, Problem):
+        yield index
         return
-    except DatasetError as error:
-        yield Problem.of(error, index_file(task.name))
+    found, said = np.concatenate(content.lengths), index.lengths
+    yield from _unlike(task, task.index_path, name, found, said, "a record of {} bytes", "{}")
+
+
+def _names_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
+    """Of the names and content sums of records; whose sums they are, their CRCs say."""
+    if task.names_path is None:
         return
-    except OSError as error:
-        yield Problem(index_file(task.name), _unreadable(error, task.index_path))
+    name = names_file(task.name)
+    digests = _read_beside(task.names_path, name, task.entry, RecordDigests.from_bytes)
+    if isinstance(digests, Problem):
+        yield digests
         return
-    lengths = np.concatenate(content.lengths)
-    if len(lengths) == len(index) and (wrong := lengths != index.lengths).any():
+    found, said = np.concatenate(content.crcs), digests.payload_crcs
+    yield from _unlike(task, task.names_path, name, found, said, "a record of sum {:08x}", "{:08x}")
+
+
+def _unlike(
+    task: ShardCheck,
+    path: str,
+    name: str,
+    found: Lengths,
+    said: Lengths,
+    expected: str,
+    got: str,
+) -> Iterator[Problem]:
+    """The first record of which a file beside the shard says something else than it has."""
+    if len(found) == len(said) and (wrong := found != said).any():
         number = int(wrong.argmax())
-        yield Problem.of(
-            CorruptShardError.at(
-                task.index_path,
-                expected=f"a record of {lengths[number]} bytes as in {os.path.basename(task.path)}",
-                got=str(index.lengths[number]),
-                record=number,
-            ),
-            index_file(task.name),
+        shard = os.path.basename(task.path)
+        error = CorruptShardError.at(
+            path,
+            expected=f"{expected.format(found[number])} as in {shard}",
+            got=got.format(said[number]),
+            record=number,
         )
+        yield Problem.of(error, name)
+
+
+def _read_beside(
+    path: str, name: str, shard: Shard | None, parse: Callable[..., _Parsed]
+) -> _Parsed | Problem:
+    """A file that belongs to a shard, or what is wrong with it.
+
+    Args:
+        path: in full.
+        name: relative to the dataset.
+        shard: what the manifest says.
+        parse: makes of its bytes what it holds.
+    """
+    try:
+        with open_for_reading(path) as stream:
+            data = stream.read()
+        return parse(data, path=path, shard=shard)
+    except FileNotFoundError:
+        return Problem(name, f"{path!r}: is missing, though the manifest names it")
+    except DatasetError as error:
+        return Problem.of(error, name)
+    except OSError as error:
+        return Problem(name, _unreadable(error, path))

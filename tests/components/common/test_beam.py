@@ -242,9 +242,9 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
             own |= {name for name in names if name.startswith("components.")}
     assert own >= {
         "components.example_gen.file_shards.WriteMediaShard",
-        "components.example_gen.row_transforms._InspectFn",
+        "components.example_gen.row_pieces.InspectPieceGroup",
         "components.example_gen.row_transforms._GatherFn",
-        "components.shard_balancer.survey._SurveyFn",
+        "components.shard_balancer.survey.SurveyFn",
         "components.shard_balancer.transforms._GatherFn",
         "components.shard_balancer.transforms._GatherSplitFn",
     }

@@ -1,4 +1,4 @@
-"""Beam's part of work on one machine: who does it, and what Beam counts of it."""
+"""Work on one machine: who does it, and what Beam counts where Beam runs."""
 
 import os
 import sys
@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import apache_beam as beam
+import fsspec.config
 import pytest
 from apache_beam.runners.portability.fn_api_runner import FnApiRunner
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 
 from components.common import worker_pool
 from components.common.beam import LocalFirstBeamExecutor
-from components.common.side_by_side import Cost, InProcessPipeline, SideBySide
+from components.common.side_by_side import Cost, InProcessPipeline, call_side_by_side
 from components.common.worker_pool import ALL
 from trainer_utils.format import DatasetError
 
@@ -20,7 +21,7 @@ from trainer_utils.format import DatasetError
 sys.path.insert(0, str(Path(__file__).parent))
 import pool_work as work
 
-LONG, SHORT = Cost(60.0, 1 << 20), Cost(0.1, 1 << 20)
+LONG, SHORT = Cost(6, 60.0, 1 << 20), Cost(6, 0.1, 1 << 20)
 
 
 @pytest.fixture(autouse=True)
@@ -51,13 +52,10 @@ def pipeline_of(arguments: list[str], folder: Path) -> beam.Pipeline:
         (["--direct_num_workers=0"], ALL),
         (["--direct_num_workers=1"], 1),
         (["--direct_num_workers", "3"], 3),
-        # Beam has threads or processes of its own then
-        (["--direct_running_mode=multi_threading"], 1),
-        (["--direct_running_mode=multi_processing", "--direct_num_workers=2"], 1),
     ],
     ids=str,
 )
-def test_the_in_process_runner_has_a_process_a_core_or_as_many_as_beam_is_told(
+def test_in_process_there_is_a_process_a_core_or_as_many_as_beam_is_told(
     tmp_path, arguments, processes
 ):
     pipeline = pipeline_of(arguments, tmp_path)
@@ -66,25 +64,34 @@ def test_the_in_process_runner_has_a_process_a_core_or_as_many_as_beam_is_told(
     assert pipeline.processes == processes
 
 
-def run(pipeline: beam.Pipeline, folder: Path, **more: Any) -> tuple[set[int], dict[str, int]]:
-    """Which processes worked, and what Beam counted."""
+def run(pipeline: beam.Pipeline, folder: Path, call: Any = work.leave_process, **more: Any) -> Any:
+    """Which processes worked."""
     folder.mkdir()
     given: dict[str, Any] = {"cost": LONG, "paths": [str(folder)]} | more
-    calls = [(str(folder), number) for number in range(6)]
-    _ = pipeline | SideBySide(work.leave_process, calls, **given)
-    result = pipeline.run()
-    result.wait_until_finish()
-    counted = {c.key.metric.name: c.committed for c in result.metrics().query()["counters"]}
-    names = [path.name.split("-") for path in folder.iterdir()]
+    calls = ((str(folder), number) for number in range(6))
+    call_side_by_side(lambda: pipeline, call, calls, **given)
+    names = [path.name.split("-") for path in folder.iterdir() if path.name != "begun"]
     assert sorted(int(number) for number, _ in names) == [*range(6)]
-    return {int(process) for _, process in names}, counted
+    return {int(process) for _, process in names}
 
 
-def test_calls_go_to_other_processes_and_beam_counts_them_all(tmp_path):
-    processes, counted = run(pipeline_of([], tmp_path), tmp_path / "out")
-    assert os.getpid() not in processes
-    assert 1 <= len(processes) <= 2
-    assert counted == {"records_written": 15, "inputs_rejected": 6}
+def test_calls_go_to_this_process_and_to_others(tmp_path):
+    processes = run(pipeline_of([], tmp_path), tmp_path / "out", work.leave_both_processes)
+    assert os.getpid() in processes
+    assert len(processes) == 2
+
+
+@pytest.mark.parametrize("is_configured_here", [False, True])
+def test_what_lies_in_stores_goes_to_other_processes_where_they_find_its_settings(
+    tmp_path, monkeypatch, is_configured_here
+):
+    call = work.leave_both_processes
+    if is_configured_here:
+        monkeypatch.setitem(fsspec.config.conf, "s3", {"key": "of this process"})
+        call = work.leave_process
+    paths = [str(tmp_path / "in"), "s3://bucket/out"]
+    processes = run(pipeline_of([], tmp_path), tmp_path / "out", call, paths=paths)
+    assert (processes == {os.getpid()}) == is_configured_here
 
 
 @pytest.mark.parametrize(
@@ -93,18 +100,38 @@ def test_calls_go_to_other_processes_and_beam_counts_them_all(tmp_path):
         (["--direct_num_workers=1"], {}),
         ([], {"cost": SHORT}),
         ([], {"paths": ["gs://bucket/out"]}),  # with credentials that this process may have alone
-        (["--direct_running_mode=multi_threading", "--direct_num_workers=2"], {}),
     ],
-    ids=["one worker", "little work", "remote", "threads of Beam"],
+    ids=["one worker", "little work", "remote"],
 )
-def test_elsewhere_calls_are_elements_of_beam(tmp_path, arguments, more):
-    processes, counted = run(pipeline_of(arguments, tmp_path), tmp_path / "out", **more)
-    assert processes == {os.getpid()}
-    assert counted == {"records_written": 15, "inputs_rejected": 6}
+def test_what_others_do_not_see_or_is_not_worth_them_is_done_here(tmp_path, arguments, more):
+    pipeline = pipeline_of(arguments, tmp_path)
+    assert run(pipeline, tmp_path / "out", **more) == {os.getpid()}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["--direct_running_mode=multi_threading", "--direct_num_workers=2"],
+        ["--direct_running_mode=multi_threading"],
+    ],
+    ids=str,
+)
+def test_elsewhere_calls_are_elements_of_beam_which_counts_them(tmp_path, arguments):
+    pipeline = pipeline_of(arguments, tmp_path)
+    assert run(pipeline, tmp_path / "out") == {os.getpid()}
+    counters = pipeline.result.metrics().query()["counters"]
+    assert {c.key.metric.name: c.committed for c in counters} == {
+        "records_written": 15,
+        "inputs_rejected": 6,
+    }
 
 
 def test_a_process_that_is_killed_fails_the_run_with_advice(tmp_path):
-    pipeline = pipeline_of([], tmp_path)
-    _ = pipeline | SideBySide(work.end_itself, [9, 9], cost=LONG, paths=[str(tmp_path)])
     with pytest.raises(DatasetError, match=r"SIGKILL.*where memory runs out"):
-        pipeline.run().wait_until_finish()
+        call_side_by_side(
+            lambda: pipeline_of([], tmp_path),
+            work.end_itself,
+            [(str(tmp_path), 9)] * 2,
+            cost=LONG,
+            paths=[str(tmp_path)],
+        )

@@ -16,6 +16,7 @@ from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
 from components.image_example_gen.executor import Executor
+from tests.record_names import check_record_names
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
 from trainer_utils.storage import files
 
@@ -65,6 +66,7 @@ def test_the_index_leads_to_every_record_of_every_shard(photos, tmp_path, compre
         index = RecordIndex.from_bytes(data, path=name, shard=Shard.from_entry(entry))
         stream = io.BytesIO(gzip.decompress(path.read_bytes()) if kind else path.read_bytes())
         assert [index.read(stream, n, path="") for n in range(len(index))] == records
+    assert check_record_names(tmp_path / "out") == 12
 
 
 def test_a_shard_without_records_goes_with_its_index_and_the_others_are_renumbered(
@@ -80,7 +82,8 @@ def test_a_shard_without_records_goes_with_its_index_and_the_others_are_renumber
     count = len(manifest["shards"])
     assert 0 < count < len(whole["shards"])
     names = [f"train-{number:05d}-of-{count:05d}.npy" for number in range(count)]
-    assert sorted(path.name for path in (tmp_path / "out/index").iterdir()) == names
+    assert sorted(path.name for path in (tmp_path / "out/index").glob("*-*[0-9].npy")) == names
+    assert check_record_names(tmp_path / "out") == manifest["total"]["written"]
     for entry, name in zip(manifest["shards"], names, strict=True):
         data = (tmp_path / "out/index" / name).read_bytes()
         assert f"{google_crc32c.value(data):08x}" == entry["index_crc32c"]

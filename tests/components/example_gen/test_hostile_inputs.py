@@ -88,16 +88,14 @@ def outcome(
         "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
         **settings,
     }
-    steps = executor_class.make_conversion(properties, selection_of(properties), None)
+    steps = executor_class.conversion_class.of(properties, selection_of(properties), None)
     plan = steps.plan(str(uri))
     between()
     start_working(str(uri))
-    made = [
-        file_shards.write_media_shard(
-            task, plan, base=steps.located.base, uri=str(uri), settings=steps.settings
-        )
-        for task in plan.tasks
-    ]
+    write = file_shards.WriteMediaShard(
+        plan.columns, plan.blobs, steps.located.base, str(uri), steps.settings
+    ).write
+    made = [*map(write, plan.tasks)]
     rejects = [*plan.rejects, *(reject for _, one in made for reject in one.rejects)]
     written = sum(shard.records for shard, _ in made)
     assert plan.found == written + len(rejects) + sum(plan.skipped.values())

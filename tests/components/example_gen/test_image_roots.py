@@ -34,6 +34,8 @@ def listing_of(*uris: str, inside: int = 0) -> Listing:
         (["gs://one/a/1.jpg", "gs://two/b/1.jpg"], ["gs://one/a", "gs://two/b"]),
         (["file:///data/x/1.jpg"], ["/data/x"]),
         (["../photos/1.jpg"], ["/home/photos"]),
+        (["cat/link.jpg", "link.jpg", "../photos/1.jpg"], ["/home/photos"]),
+        (["cat/link.jpg"], []),
     ],
 )
 def test_the_roots_that_are_suggested_hold_every_file(uris, roots):

@@ -77,5 +77,5 @@ def test_records_are_found_by_span_and_one_dataset_has_one(tmp_path):
 
 
 def test_versions_travel_as_one_text():
-    assert split_versions(joined_versions(["a b", "c"])) == ["a b", "c"]
-    assert split_versions("") == []
+    assert split_versions([joined_versions(["a b", "c"]), "c"]) == ["a b", "c"]
+    assert split_versions([""]) == []

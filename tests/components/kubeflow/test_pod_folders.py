@@ -8,7 +8,13 @@ import tempfile
 import pytest
 
 from components.kubeflow import pod_folders
-from components.kubeflow.pod_folders import hand_over, temporary_folder, writable_file
+from components.kubeflow.pod_folders import (
+    hand_over,
+    hand_over_value,
+    temporary_folder,
+    writable_file,
+)
+from trainer_utils.format import ConfigError
 
 DOCUMENT = {"artifacts": {}}
 
@@ -59,9 +65,37 @@ def test_a_pod_that_has_a_place_keeps_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_any_place_the_step_runs_until_it_needs_one(without_tmp):
+def test_without_any_place_the_step_says_so_and_runs_until_it_needs_one(without_tmp, caplog):
     with temporary_folder(["/proc/none/examples"]), pytest.raises(FileNotFoundError):
         tempfile.gettempdir()
+    assert [message for message in caplog.messages if "--scratch /tmp" in message]
+
+
+@pytest.mark.parametrize("has_tmp", [True, False])
+def test_a_user_without_a_home_has_one_in_the_temporary_folder(
+    tmp_path, monkeypatch, request, has_tmp
+):
+    if not has_tmp:
+        request.getfixturevalue("without_tmp")
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(os, "getuid", lambda: 2**31 - 3)  # whom no machine knows
+    assert os.path.expanduser("~/x") == "~/x"
+    with temporary_folder([str(tmp_path / "run/examples")]):
+        assert os.path.expanduser("~/x") == os.path.join(tempfile.gettempdir(), "x")
+    assert "HOME" not in os.environ
+    monkeypatch.setenv("HOME", "/home/tfx")
+    with temporary_folder([str(tmp_path / "run/examples")]):
+        assert os.environ["HOME"] == "/home/tfx"
+
+
+@pytest.mark.parametrize("error", pod_folders._REFUSED)
+def test_a_value_that_cannot_be_handed_over_is_an_error_with_the_cure(tmp_path, refuse, error):
+    hand_over_value(str(tmp_path / "kfp/count"), "count", "3")
+    assert (tmp_path / "kfp/count").read_text() == "3"
+    refuse(str(tmp_path), error)
+    with pytest.raises(ConfigError, match=r"kfp/count: .* 'count' .*--scratch /tmp") as raised:
+        hand_over_value(str(tmp_path / "kfp/count"), "count", "3")
+    assert raised.value.setting == "count"
 
 
 @pytest.mark.parametrize("error", pod_folders._REFUSED)
@@ -73,7 +107,7 @@ def test_metadata_that_cannot_be_handed_over_is_a_warning_with_the_cure(
         hand_over(str(tmp_path / "kfp/metadata.json"), DOCUMENT)
     (message,) = caplog.messages
     assert os.strerror(error) in message
-    assert "emptyDir" in message
+    assert "--scratch /tmp" in message
     assert writable_file(str(tmp_path / "kfp/metadata.json")) == os.path.join(
         tempfile.gettempdir(), "metadata.json"
     )

@@ -142,6 +142,15 @@ def test_a_wav_that_tensorflow_refuses_is_rewritten_with_the_same_samples(data):
     np.testing.assert_array_equal(heard(stored)[:, 0], np.frombuffer(PCM, "<i2"))
 
 
+@pytest.mark.parametrize(("peak", "is_clipped"), [(1.0, False), (1.5, True), (-40.0, True)])
+def test_floats_beyond_full_scale_are_cut_and_counted(peak, is_clipped):
+    wave = np.zeros((100, 1), np.float32)
+    wave[50] = peak
+    stored = store(encode(wave, "WAV", "FLOAT"))
+    assert stored.conversions == ("BIT_DEPTH", *(("CLIPPED",) if is_clipped else ()))
+    assert heard(stored)[50, 0] == (32767 if peak > 0 else -32768)
+
+
 def test_a_tag_after_a_wav_does_no_harm():
     stored = store(PLAIN + b"TAG" + b" " * 125)
     np.testing.assert_array_equal(heard(stored)[:, 0], np.frombuffer(PCM, "<i2"))

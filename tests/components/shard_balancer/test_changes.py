@@ -2,6 +2,7 @@
 
 import collections
 import json
+import os
 import random
 
 import pytest
@@ -9,6 +10,7 @@ import tensorflow as tf
 
 from components.shard_balancer import plan
 from tests.components.shard_balancer.test_executor import balance, contents, read
+from tests.record_names import check_record_names
 from trainer_utils import DatasetWriter
 from trainer_utils.format import ConfigError
 
@@ -134,6 +136,10 @@ def test_the_bytes_are_the_same_whatever_the_way(source, changed, tmp_path, sett
     assert contents(tmp_path / "out") == contents(changed[0])
 
 
+def test_names_and_sums_are_those_of_the_changed_records(changed):
+    assert check_record_names(changed[0]) == changed[1]["total"]["written"]
+
+
 def test_files_say_the_same_as_lists(source, changed, tmp_path):
     (tmp_path / "names.txt").write_text("\ufeff" + "\r\n".join([*ALL["exclude"], "", "005.jpg"]))
     lines = ["name,label", *(f'"{name}",{label}' for name, label in ALL["relabel"].items())]
@@ -142,6 +148,17 @@ def test_files_say_the_same_as_lists(source, changed, tmp_path):
     manifest = balance(source, tmp_path / "out", num_shards=3, **{**properties(**ALL), **files})
     assert contents(tmp_path / "out") == contents(changed[0])
     assert manifest["config"]["relabel"]["digest"] == changed[1]["config"]["relabel"]["digest"]
+
+
+def test_names_that_are_no_utf_8_or_have_odd_ends_of_lines_are_left_out(tmp_path):
+    names = [b"bad\xff.jpg", "u\u2028.jpg".encode(), b"x\x0b.jpg", b"good.jpg"]
+    with DatasetWriter(str(tmp_path / "in")) as writer:
+        for name in names:
+            writer.write("train", {"filename": name})
+    (tmp_path / "names.txt").write_bytes(b"\n".join(names[:3]))
+    for given in (str(tmp_path / "names.txt"), [os.fsdecode(name) for name in names[:3]]):
+        (split,) = plan(str(tmp_path / "in"), exclude=given).splits
+        assert split.records == 1
 
 
 def test_a_plan_says_what_a_run_does(source, changed):
@@ -218,11 +235,15 @@ def test_a_feature_may_be_a_text_or_a_float_and_a_split_may_become_empty(tmp_pat
         ({"relabel": "WIDE"}, r"relabel: expected a name and a value, .*line 2"),
         ({"relabel": "OTHER"}, r"relabel: expected one of the features .*'colour'"),
         ({"exclude": "EMPTY"}, "exclude: expected a file with a name a line"),
+        ({"where": "height > 1000"}, r"where: expected some records to stay, got none of 300"),
+        ({"exclude": "ALL"}, r"exclude: expected some records to stay, got none of 300"),
+        ({"stratify_by": "labl"}, r"stratify_by: expected one of .* Did you mean 'label'"),
     ],
 )
 def test_what_cannot_be_meant_is_refused_by_a_plan(source, tmp_path, settings, message):
     files = {
         "EMPTY": "\n",
+        "ALL": "\n".join(rows(1000)),
         "TWICE": "name,label\na.jpg,cat\na.jpg,dog\n",
         "WIDE": "name,label\na.jpg,cat,dog\n",
         "OTHER": "name,colour\n003.jpg,red\n",

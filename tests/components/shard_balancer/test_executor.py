@@ -20,6 +20,7 @@ from components import ShardBalancer
 from components.shard_balancer import plan
 from components.shard_balancer.executor import Executor
 from components.shard_balancer.settings import BalancerSettings
+from tests.record_names import check_record_names
 from trainer_utils.format import (
     ConfigError,
     CorruptShardError,
@@ -282,6 +283,13 @@ def test_inputs_whose_features_differ_in_kind_are_refused(stock, tmp_path, seria
         balance([stock[0], tmp_path / "more"], tmp_path / "out")
 
 
+def test_other_peoples_files_without_a_record_are_refused(tmp_path):
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/a.tfrecord").write_bytes(b"")
+    with pytest.raises(DatasetError, match=r"examples: expected at least one record, .*got none"):
+        balance(tmp_path / "in", tmp_path / "out")
+
+
 def test_inputs_that_number_their_labels_otherwise_are_refused(stock, tmp_path):
     for name, values in (("a", "cat\ndog\n"), ("b", "dog\ncat\n")):
         balance(stock[0], tmp_path / name)
@@ -328,6 +336,7 @@ def test_the_index_reaches_every_record(stock, tmp_path, compression):
         shard = (tmp_path / entry["path"]).read_bytes()
         stream = io.BytesIO(shard if compression == "none" else gzip.decompress(shard))
         assert [index.read(stream, n, path="") for n in range(len(index))] == records
+    assert check_record_names(tmp_path) == 0  # none of them has a name
     files = {str(p.relative_to(tmp_path)) for p in (tmp_path / "Split-train").iterdir()}
     assert files == {entry["path"] for entry in entries}
 
@@ -433,7 +442,7 @@ print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
 @pytest.mark.slow
 @pytest.mark.parametrize("record_bytes", [100, 100_000])
 def test_an_input_several_times_larger_than_memory_keeps_to_the_limit(tmp_path, record_bytes):
-    memory_bytes, source = 96 << 20, random.Random(0)
+    memory_bytes, source = 48 << 20, random.Random(0)
     count = 3 * memory_bytes // (record_bytes + 40)
     block = source.randbytes(record_bytes * 2)
     records = (

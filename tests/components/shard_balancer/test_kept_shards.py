@@ -15,6 +15,7 @@ from tests.components.shard_balancer.test_changes import (
 )
 from tests.components.shard_balancer.test_executor import balance, contents, read, write_stock
 from tests.components.shard_balancer.test_executor import example as example_of
+from tests.record_names import check_record_names
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
 
@@ -51,6 +52,7 @@ def test_only_the_shard_with_a_changed_record_is_written(source, tmp_path):
     assert contents(source) == before
     dataset = open_dataset(str(tmp_path / "out"))
     assert sum(dataset.records.values()) == 299
+    assert check_record_names(tmp_path / "out") == 299
 
 
 def test_adding_and_replacing_one_percent_writes_less_than_three(tmp_path):

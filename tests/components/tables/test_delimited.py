@@ -2,12 +2,14 @@
 
 import gc
 import itertools
+import re
 from collections.abc import Iterator
 
 import pytest
 
 from components.tables.delimited import read
 from components.tables.pieces import Piece
+from trainer_utils.format import InputError
 
 
 def test_the_first_row_names_the_columns_whatever_stands_round_it(convert):
@@ -25,6 +27,31 @@ def test_a_table_may_have_any_delimiter(convert, delimiter):
         "t.csv:1": {"text": [f"a{delimiter}b".encode()], "n": [1]},
         "t.csv:2": {"text": [b"c,d"], "n": [2]},
     }
+
+
+@pytest.mark.parametrize(("name", "delimiter"), [("t.csv", ";"), ("t.csv", "|"), ("t.tsv", ",")])
+def test_another_delimiter_is_asked_about_and_the_answer_helps(convert, name, delimiter):
+    files = {name: f"text{delimiter}label\nwell{delimiter}a\nbad{delimiter}b\n"}
+    with pytest.raises(InputError, match=rf"delimiter='{re.escape(delimiter)}' .*--delimiter"):
+        convert(files)
+    assert convert(files, delimiter=delimiter).texts() == {f"{name}:1": "well", f"{name}:2": "bad"}
+    assert convert(files, header=True).counts()["written"] == 2
+
+
+def test_rows_that_end_in_carriage_returns_alone_are_no_header(convert):
+    files = {"a.csv": "text,n\na,1\n", "b.csv": "text,n\rb,1\rc,2\r"}
+    with pytest.raises(InputError, match=r"'b\.csv': expected rows that end in a line feed.*tr "):
+        convert(files)
+    with pytest.raises(InputError, match=r"'b\.csv': expected rows that end in a line feed"):
+        convert(files, column_names=["text", "n"])
+
+
+def test_utf_16_is_recognised_by_its_mark(convert):
+    files = {"t.csv": "text,n\na,1\n".encode("utf-16")}
+    for unsaid in (files, {"t.csv": "text,n\r\na,1\r\n".encode("utf-16-be")}):
+        with pytest.raises(InputError, match="--encoding utf-16"):
+            convert(unsaid)
+    assert convert(files, encoding="utf-16").texts() == {"t.csv:1": "a"}
 
 
 def test_column_names_stand_for_a_header(convert):

@@ -85,30 +85,47 @@ CODES = [
 ]
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_what_would_not_be_written_so_again_is_text_and_so_is_its_whole_column(convert, code):
-    values = ["12", code, "7", "-40"]
-    expected = {n: {"m": [n], "x": [value.encode()]} for n, value in enumerate(values, 1)}
-    rows = [{"m": n, "x": value} for n, value in enumerate(values, 1)]
-    tables = {
-        "t.csv": "m,x\n" + "".join(f'{row["m"]},"{row["x"]}"\n' for row in rows),
-        "t.tsv": "m\tx\n" + "".join(f"{row['m']}\t{row['x']}\n" for row in rows),
-        "t.jsonl": "".join(json.dumps(row) + "\n" for row in rows),
-        "t.json": json.dumps(rows),
-        "t.parquet": parquet_of({"m": [1, 2, 3, 4], "x": values}),
+@pytest.mark.parametrize("layout", ["csv", "tsv", "jsonl", "json", "parquet"])
+def test_what_would_not_be_written_so_again_is_text_and_so_is_its_whole_column(convert, layout):
+    """Each code stands in a column of its own, among numbers."""
+    columns = {f"x{index}": ["12", code, "7", "-40"] for index, code in enumerate(CODES)}
+    names = ["m", *columns]
+    rows = [
+        dict(zip(names, row, strict=True))
+        for row in zip(range(1, 5), *columns.values(), strict=True)
+    ]
+    data = {
+        "csv": lambda: table_of(names, rows, ",", '"'),
+        "tsv": lambda: table_of(names, rows, "\t", ""),
+        "jsonl": lambda: "".join(json.dumps(row) + "\n" for row in rows),
+        "json": lambda: json.dumps(rows),
+        "parquet": lambda: parquet_of({"m": [1, 2, 3, 4], **columns}),
+    }[layout]()
+    dataset = convert({f"t.{layout}": data})
+    expected = {
+        row["m"]: {"m": [row["m"]], **{name: [row[name].encode()] for name in columns}}
+        for row in rows
     }
-    for name, data in tables.items():
-        dataset = convert({name: data})
-        assert dataset.by_id() == numbered(name, expected), name
-        assert dataset.features["x"]["type"] == "string"
+    assert dataset.by_id() == numbered(f"t.{layout}", expected)
+    kinds = {code: dataset.features[name]["type"] for name, (_, code, *_) in columns.items()}
+    assert kinds == dict.fromkeys(CODES, "string")
 
 
-@pytest.mark.parametrize("parts", ["007", "1, 02", "+1", "1_000", "0x10", "1e5", "1, 1.e5"])
-def test_lists_of_codes_are_texts(convert, parts):
-    rows = convert({"t.csv": f'm,x\n1,"[{parts}]"\n2,"[3]"\n'}).by_id()
-    assert rows == numbered(
-        "t.csv", {1: {"m": [1], "x": [f"[{parts}]".encode()]}, 2: {"m": [2], "x": [b"[3]"]}}
-    )
+def table_of(names: list[str], rows: list[dict[str, Any]], delimiter: str, quote: str) -> str:
+    lines = [names, *([f"{quote}{row[name]}{quote}" for name in names] for row in rows)]
+    return "".join(delimiter.join(line) + "\n" for line in lines)
+
+
+def test_lists_of_codes_are_texts(convert):
+    codes = ["007", "1, 02", "+1", "1_000", "0x10", "1e5", "1, 1.e5"]
+    columns = {f"x{index}": [f"[{parts}]", "[3]"] for index, parts in enumerate(codes)}
+    rows = [{"m": n + 1} | {name: columns[name][n] for name in columns} for n in range(2)]
+    found = convert({"t.csv": table_of(["m", *columns], rows, ",", '"')}).by_id()
+    expected = {
+        n + 1: {"m": [n + 1]} | {name: [columns[name][n].encode()] for name in columns}
+        for n in range(2)
+    }
+    assert found == numbered("t.csv", expected)
 
 
 def test_a_code_in_a_later_piece_keeps_the_earlier_numbers_as_they_stand(convert, monkeypatch):

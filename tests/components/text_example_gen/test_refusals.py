@@ -17,7 +17,7 @@ from trainer_utils.format import ConfigError, InputError
 WIDE = 2**63
 ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
     "no bytes": ({"t.csv": ""}, r"'t\.csv'.*header.*found none|expected texts, found none"),
-    "a header alone": ({"t.csv": "text,n\n"}, "expected texts, found none"),
+    "a header alone": ({"t.csv": "text,n\n"}, "expected texts, found none .*a header alone"),
     "no lines of JSON": ({"t.jsonl": "\n\n"}, "expected texts, found none"),
     "blank lines alone": ({"train.txt": "\n \n"}, "expected texts, found none"),
     "no entries": ({"t.json": "{}"}, "expected texts, found none"),

@@ -99,6 +99,38 @@ def test_volumes_of_all_steps_and_of_one(volumes):
     assert steps["import"]["config"] == {}
 
 
+@pytest.mark.parametrize(
+    "scratch",
+    [
+        ["/tmp/", "/work:10Gi", "Trainer=/tmp:500G"],
+        {"": ["/tmp", "/work:10Gi"], "Trainer": "/tmp:500G"},
+    ],
+)
+def test_empty_folders_of_all_steps_and_of_one(scratch):
+    steps = applied(scratch=scratch)
+
+    def mounted(step: str) -> dict[str, str]:
+        mounts = steps[step]["config"].get("emptyDirMounts", [])
+        assert len({mount["volumeName"] for mount in mounts}) == len(mounts)
+        return {mount["mountPath"]: mount.get("sizeLimit", "") for mount in mounts}
+
+    for name in ("gen", "gen-2", "Tfx"):
+        assert mounted(name) == {"/tmp": "", "/work": "10Gi"}
+    assert mounted("Trainer") == {"/tmp": "500G", "/work": "10Gi"}
+    assert mounted("import") == {}
+
+
+def test_an_empty_folder_takes_the_place_of_one_that_kfp_kubernetes_has_put_there():
+    # As its `empty_dir_mount` writes it.
+    theirs = [{"volumeName": n, "mountPath": f"/{n}", "sizeLimit": "1Gi"} for n in ("tmp", "data")]
+    executors = {"exec-train": {"emptyDirMounts": theirs}}
+    platform = {"platforms": {"kubernetes": {"deploymentSpec": {"executors": executors}}}}
+    _, made = StepOptions(scratch="Trainer=/tmp:2Gi").apply([*package(), platform])
+    held = made["platforms"]["kubernetes"]["deploymentSpec"]["executors"]["exec-train"]
+    found = {mount["mountPath"]: mount["sizeLimit"] for mount in held["emptyDirMounts"]}
+    assert found == {"/data": "1Gi", "/tmp": "2Gi"}
+
+
 def test_secrets_and_tolerations():
     steps = applied(
         secrets=["s3:/etc/s3", "Trainer=hub:token:HUB_TOKEN"],
@@ -138,6 +170,15 @@ def test_secrets_and_tolerations():
         ({"volumes": ["raw"]}, "volumes: expected absolute paths .* 'raw': ''"),
         ({"volumes": ["Trainr:raw:/raw"]}, "volumes: expected one of the steps .* got 'Trainr'"),
         ({"volumes": {"Raw": "/raw"}}, "volumes: expected absolute paths"),
+        ({"memory": "8ki"}, "memory: expected a quantity .* got '8ki'"),
+        ({"scratch": "tmp"}, "scratch: expected PATH"),
+        ({"scratch": "//"}, "scratch: expected PATH"),
+        ({"scratch": "/tmp:0"}, "scratch: expected PATH.* got '/tmp:0'"),
+        ({"scratch": "/tmp:8ki"}, "scratch: expected PATH"),
+        ({"scratch": ["/tmp:"]}, "scratch: expected PATH"),
+        ({"scratch": {"Trainr": "/tmp"}}, "scratch: expected one of the steps .* got 'Trainr'"),
+        ({"scratch": "/a", "volumes": {"c": "/a/"}}, "scratch: .* folders of gen .* '/a'.* 'c' is"),
+        ({"scratch": "/a", "secrets": ["c:/a"]}, "scratch: .* folders of gen .* '/a'.* 'c' is"),
     ],
 )
 def test_what_cannot_be_is_refused(options, message):

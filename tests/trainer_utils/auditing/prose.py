@@ -14,9 +14,16 @@ def _all() -> tuple[str, ...]:
     for package in sorted(importlib.metadata.distributions(), key=lambda one: one.metadata["Name"]):
         text = package.read_text("METADATA") or ""
         for paragraph in re.split(r"\n\s*\n", text):
-            if 12 <= len(_WORDS.findall(paragraph)) <= 400:
-                found[" ".join(paragraph.split())] = None
+            words = paragraph.split()
+            if _is_prose(words):
+                found[" ".join(words)] = None
     return tuple(found)
+
+
+def _is_prose(words: list[str]) -> bool:
+    """Whether it is of words, none of which, such as an address, is an eighth of it or more."""
+    is_worded = len(words) >= 12 and 12 <= sum(len(_WORDS.findall(word)) for word in words) <= 400
+    return is_worded and 8 * max(map(len, words)) < sum(map(len, words))
 
 
 def paragraphs(count: int) -> list[str]:

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
+from tests.trainer_utils.auditing import sounds
 from tests.trainer_utils.auditing.pictures import copies_of, cut_tiles, jpeg, png
 from trainer_utils.auditing import KINDS, audit_dataset
 from trainer_utils.format import ConfigError, DatasetError, Feature
@@ -104,6 +105,11 @@ def test_findings_of_some_kinds_are_refused(audit):
         audit.check(["leakge"])
 
 
+def test_a_label_that_no_dataset_has_is_refused(photos):
+    with pytest.raises(ConfigError, match=r"label: expected one of .*'labl'.*Did you mean 'label'"):
+        audit_dataset(photos, label="labl")
+
+
 def test_all_are_counted_though_few_are_listed(photos, audit):
     short = audit_dataset(photos, most=0)
     assert short.counts == audit.counts
@@ -132,6 +138,52 @@ def test_texts_that_leak_or_shift_are_found(tmp_path, write_dataset):
     (leak,) = [one for one in audit.findings if one.kind == "leakage"]
     assert [one.name for one in leak.records] == ["train 5", "eval 7"]
     assert {"length_shift", "vocabulary_shift"} <= set(audit.counts)
+
+
+def sound_dataset(uri: Path, write_dataset, splits: dict[str, dict[str, bytes]]) -> str:
+    """Of sounds by name, before whose feature comes one of text."""
+    groups = {
+        split: [[{"a": [b"spoken"], "audio": [data], "id": [n.encode()]} for n, data in of.items()]]
+        for split, of in splits.items()
+    }
+    features = {name: Feature(type="string") for name in ("a", "audio", "id")}
+    return str(write_dataset(uri, groups, features))
+
+
+def test_copies_of_one_recording_leak_whatever_was_done_to_them(tmp_path, write_dataset):
+    noise = np.random.default_rng(2)
+    splits: dict[str, dict[str, bytes]] = {"train": {}, "eval": {}}
+    for owner in range(4):
+        made = sounds.make_sound(owner, 1.0)
+        splits["train"][f"{owner} itself"] = sounds.encoded(made, sounds.RATE)
+        for number, (how, data) in enumerate(sounds.copies_of(made, sounds.RATE, noise)):
+            splits["eval" if number % 2 else "train"][f"{owner} {how}"] = data
+    alone = sounds.make_sound(9, 1.0)
+    silence = 0 * alone
+    splits["eval"] |= {
+        "alone": sounds.encoded(alone, sounds.RATE),
+        "cut": sounds.encoded(alone, sounds.RATE, "FLAC")[:50],
+        "silence": sounds.encoded(silence, sounds.RATE),
+        "silence in FLAC": sounds.encoded(silence, sounds.RATE, "FLAC"),
+    }
+    audit = audit_dataset(sound_dataset(tmp_path / "sounds", write_dataset, splits))
+    every = [{name for of in splits.values() for name in of if name[0] == n} for n in "0123"]
+    assert sorted(map(sorted, names(audit, "leakage"))) == sorted(map(sorted, every))
+    assert audit.counts == {"leakage": 4, "near_duplicates": 8}
+
+
+def test_a_record_with_an_image_is_compared_by_it_and_not_by_its_sound(
+    tmp_path, write_dataset, tiles
+):
+    spoken = [sounds.encoded(sounds.make_sound(n, 0.5), sounds.RATE) for n in (0, 1)]
+    shown = [jpeg(tiles[0]), jpeg(tiles[0], 60), jpeg(tiles[5])]
+    rows = [
+        {"audio": [spoken[sound]], "image": [shown[image]], "id": [name.encode()]}
+        for name, sound, image in (("a", 0, 0), ("b", 1, 1), ("c", 0, 2))
+    ]
+    features = {name: Feature(type="string") for name in ("audio", "image", "id")}
+    uri = write_dataset(tmp_path / "both", {"train": [rows]}, features)
+    assert names(audit_dataset(str(uri)), "near_duplicates") == [{"a", "b"}]
 
 
 def test_a_dataset_is_compared_with_an_earlier_one(tmp_path, write_dataset):

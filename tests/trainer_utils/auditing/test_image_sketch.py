@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageStat
 
 from tests.trainer_utils.auditing.pictures import cut_tiles, jpeg, png
-from trainer_utils.auditing.image_sketch import sketch_image, sketch_pixels
+from trainer_utils.auditing.image_sketch import read_thumbnail, sketch_image, sketch_pixels
 
 
 @pytest.mark.parametrize("encode", [jpeg, png])
@@ -18,6 +18,7 @@ def test_brightness_and_size_are_pillows(encode):
     assert sketch.brightness == pytest.approx(ImageStat.Stat(image.convert("L")).mean[0], abs=2)
     whole = image.convert("L").resize((32, 32), Image.Resampling.BOX)
     assert np.abs(sketch.thumbnail.astype(int) - np.asarray(whole, int)).mean() < 3
+    assert np.array_equal(read_thumbnail(encode(image)), sketch.thumbnail)
 
 
 def test_pixels_are_looked_at_as_a_file_of_them():
@@ -40,3 +41,4 @@ def test_every_mode_has_a_thumbnail(mode):
 )
 def test_what_is_no_image_has_no_sketch(data):
     assert sketch_image(data) is None
+    assert read_thumbnail(data) is None

@@ -28,6 +28,7 @@ def test_bits_are_counted_over_a_row():
     rows = np.random.default_rng(1).integers(0, 2**32, (50, 4), np.uint32)
     expected = [sum(value.bit_count() for value in row) for row in rows.tolist()]
     assert count_bits(rows).tolist() == expected
+    assert count_bits(rows[:0]).tolist() == count_bits(rows[:0, 0]).tolist() == []
     assert count_bits(rows[:, 0].astype(np.uint64)).tolist() == [
         value.bit_count() for value in rows[:, 0].tolist()
     ]

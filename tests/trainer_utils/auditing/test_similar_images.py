@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from tests.trainer_utils.auditing.pictures import copies_of, cut_tiles, jpeg
+from trainer_utils.auditing import similar_images
 from trainer_utils.auditing.disjoint_sets import DisjointSets
 from trainer_utils.auditing.image_sketch import sketch_image
 from trainer_utils.auditing.similar_images import unite_similar_images
@@ -46,6 +47,23 @@ def test_groups_do_not_depend_on_the_order_of_images():
     shuffled = groups_of([images[n] for n in order])
     for (one, a), (other, b) in itertools.combinations(enumerate(order.tolist()), 2):
         assert (shuffled[one] == shuffled[other]) == (straight[a] == straight[b])
+
+
+def test_what_is_ruled_out_at_once_would_be_no_copy_either(monkeypatch):
+    random = np.random.default_rng(3)
+    tiles = cut_tiles(107)[::4]
+    images = [data for tile in tiles for _, data in copies_of(tile, random)]
+    found = groups_of(images)
+    compared: list[int] = []
+
+    def all_may(some: np.ndarray, others: np.ndarray) -> np.ndarray:
+        compared.append(len(some))
+        return np.ones(len(some), bool)
+
+    monkeypatch.setattr(similar_images, "_may_agree", all_may)
+    assert groups_of(images) == found
+    assert sum(compared) > len(images)
+    assert len(set(found)) > 1
 
 
 def test_many_equal_images_are_one_group():

@@ -89,3 +89,8 @@ def test_sketches_come_back_from_the_disk():
             assert np.array_equal(sketches.levels[start:stop], sketch.levels)
             assert np.array_equal(sketches.keys[number], sketch.keys)
             assert np.array_equal(sketches.places[number], sketch.places)
+
+
+@pytest.mark.parametrize("rate", [0, 768_001, 4_294_967_291])
+def test_what_has_the_rate_of_no_sound_has_no_sketch(rate):
+    assert sketch_sound(make_sound(0, 0.5), rate) is None

@@ -1,10 +1,13 @@
 """Opening datasets: ours, Datum's and a stock ExampleGen's; refusing what is none or not whole."""
 
 import json
+import os
 import re
+import shutil
 import types
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +15,8 @@ import tensorflow as tf
 from fsspec.implementations.memory import MemoryFileSystem
 
 import trainer_utils
-from trainer_utils.dataset import open_dataset
+from trainer_utils import DatasetWriter
+from trainer_utils.dataset import files, open_dataset
 from trainer_utils.format import DatasetError, Feature, SplitRange, render_features
 from trainer_utils.format.naming import WORKING_FOLDER
 
@@ -416,3 +420,21 @@ def test_nothing_is_read_where_nobody_asks(stock, monkeypatch):
     assert not dataset.says_features
     assert not dataset.is_counted
     assert [len(group) for group in dataset.shards.values()] == [1, 3]
+
+
+@pytest.mark.parametrize("gone", ["vocab", "index", "Split-train", "."])
+def test_a_folder_that_goes_while_it_is_listed_has_nothing_in_it(tmp_path, monkeypatch, gone):
+    uri = tmp_path / "dataset"
+    with DatasetWriter(uri, vocabulary=["a"]) as writer:
+        writer.write("train", {"label": "a"})
+    listed = files.list_folder
+
+    def list_late(folder: str) -> Any:
+        if os.path.realpath(folder) == os.path.realpath(uri / gone):
+            shutil.rmtree(folder)
+        return listed(folder)
+
+    monkeypatch.setattr(files, "list_folder", list_late)
+    found = [*files.list_dataset(str(uri)).sizes]
+    assert not any(name.startswith(f"{gone}/") for name in found)
+    assert ("manifest.json" in found) == (gone != ".")

@@ -40,13 +40,15 @@ def test_the_mask_is_tensorflows():
 
 
 @pytest.mark.parametrize("width", [1, 4, 8, 12])
-def test_rows_are_summed_as_google_crc32c_sums_each(width):
-    rows = np.random.default_rng(0).integers(0, 256, (500, width), np.uint8)
+@pytest.mark.parametrize("count", [0, 1, 64, 65, 500])
+def test_rows_are_summed_as_google_crc32c_sums_each(width, count):
+    rows = np.random.default_rng(0).integers(0, 256, (count, width), np.uint8)
     expected = []
     for row in rows:
         crc = google_crc32c.value(row.tobytes())
         expected.append(((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
     assert masked_crc32c_of_rows(rows).tolist() == expected
+    assert masked_crc32c_of_rows(np.repeat(rows, 2, axis=1)[:, ::2]).tolist() == expected
 
 
 @given(st.binary(), st.binary(max_size=5000))

@@ -8,7 +8,8 @@ import google_crc32c
 import pytest
 
 from tests.trainer_utils.format.manifests import MANIFEST, SEALED, SHARDS
-from trainer_utils.format import Accounting, DatasetError, Manifest
+from trainer_utils.format import Accounting, DatasetError, Manifest, Shard
+from trainer_utils.format.naming import names_file
 
 
 def test_a_manifest_is_read_as_it_was_written():
@@ -51,6 +52,22 @@ def test_a_manifest_of_version_1_is_as_it_was_and_one_half_of_each_is_refused():
         text = json.dumps(value, indent=2, sort_keys=True) + "\n"
         with pytest.raises(DatasetError, match="the/file"):
             Manifest.from_json(text, path="the/file")
+
+
+def test_names_of_records_are_among_the_files_so_that_older_programs_read_it():
+    sums = {"index_crc32c": 7, "names_bytes": 1234, "names_crc32c": 0xABC}
+    path = "Split-train/data_tfrecord-00000-of-00002"
+    shards = [dataclasses.replace(SHARDS[0], path=path, **sums), *SHARDS[1:]]
+    manifest = dataclasses.replace(SEALED, shards=tuple(shards))
+    value = json.loads(manifest.to_json())
+    path = names_file(shards[0].path)
+    assert value["files"].pop(path) == {"bytes": 1234, "crc32c": "00000abc"}
+    assert value["files"].keys() == SEALED.files.keys()
+    assert not {name for entry in value["shards"] for name in entry if "names" in name}
+    read = Manifest.from_json(manifest.to_json(), path="x")
+    assert read == manifest
+    assert path in read.published
+    assert Shard.from_entry(shards[0].to_entry()) == shards[0]
 
 
 @pytest.mark.parametrize("manifest", [MANIFEST, SEALED], ids=["version 1", "version 2"])

@@ -112,3 +112,9 @@ def test_what_is_misspelt_gets_a_suggestion():
 def test_no_number_is_out_of_its_range(value):
     with pytest.raises(ConfigError):
         number(0, 1, kind=float)("it", value)
+
+
+def test_no_text_has_a_nul_which_no_path_can_have():
+    for text in ("a\0", "\0"):
+        with pytest.raises(ConfigError, match="mode: expected a text without NUL characters"):
+            Inner(mode=text)

@@ -1,4 +1,4 @@
-"""Hooks, echoing, sample weights, devices, patterns and options, as they show in what is read."""
+"""Hooks, echoing, sample weights, patterns and options, as they show in what is read."""
 
 import itertools
 from typing import Any
@@ -102,12 +102,6 @@ def test_sample_weights_come_third_and_padding_weighs_nothing(uri):
 def test_a_mask_must_not_hide_a_feature(uri):
     with pytest.raises(trainer_utils.DatasetError, match=r"^mask: .*'id'.*mask="):
         read(uri, remainder="pad", mask="id")
-
-
-def test_batches_go_to_a_device(uri):
-    dataset = input_fn(uri, features="id", batch_size=4, shuffle=False, device="CPU:0")
-    assert [b.numpy().tolist() for b in dataset] == [[0, 1, 2, 3], [4, 5, 6, 7], [8, 9]]
-    assert "CPU:0" in next(iter(dataset)).device
 
 
 def test_patterns_of_a_trainer_name_their_splits(uri):

@@ -180,7 +180,12 @@ def test_other_formats_know_no_smaller_scale(photo):
 @pytest.mark.parametrize("formats", [(), ["JPEG"], ["JPEG", "PNG"], ["BMP", "JPEG"]])
 def test_a_jpeg_comes_out_the_same_whatever_else_may_come(photo, formats):
     data = encode(photo, "JPEG")
-    for settings in ({"resize": "stretch"}, {"augment": "random_resized_crop"}):
+    np.testing.assert_array_equal(read(data, formats=formats), pil_pixels(data))
+    for settings in (
+        {"resize": "stretch"},
+        {"resize": "stretch", "dct_scaling": False},
+        {"augment": "random_resized_crop"},
+    ):
         expected = read(data, image_size=(50, 50), formats=["JPEG"], **settings)
         np.testing.assert_array_equal(
             read(data, image_size=(50, 50), formats=formats, **settings), expected
@@ -198,6 +203,22 @@ def test_grey_is_decoded_as_pil_converts_it(photo):
         assert difference(grey[:, :, 0], pil_pixels(data, "L")) < 1
         colour = ImageReading(channels=3).decode(tf.constant(encode(photo[:, :, 0])), channels=1)
         np.testing.assert_array_equal(colour, np.repeat(photo[:, :, :1], 3, axis=2))
+
+
+@pytest.mark.parametrize("formats", [(), ["BMP"], ["BMP", "GIF", "JPEG", "PNG"]])
+def test_every_format_becomes_grey(photo, formats):
+    part = photo[:64, :48]
+    files = {
+        "BMP": [encode(part, "BMP"), encode(part[:, :, 0], "BMP")],
+        "PNG": [encode(part), encode(np.dstack([part, part[:, :, 0]]))],
+        "GIF": [encode(part, "GIF")],
+        "JPEG": [encode(part, "JPEG", quality=95)],
+    }
+    for data in [one for kind in formats or ["PNG", "GIF", "JPEG"] for one in files[kind]]:
+        for size in (None, (64, 48)):
+            grey = read(data, image_size=size, formats=formats, channels=1, dct_scaling=False)
+            assert grey.shape == (64, 48, 1)
+            assert difference(grey[:, :, 0], pil_pixels(data, "L")) <= 1
 
 
 @pytest.mark.parametrize(

@@ -342,6 +342,8 @@ def test_a_data_service_decodes_with_tensorflow():
     assert InputOptions(data_service=service).images.decoder == "tensorflow"
     with pytest.raises(ConfigError, match=r"decoder: expected 'auto' or 'tensorflow' with a data"):
         InputOptions(data_service=service, decoder="turbo")
+    with pytest.raises(ConfigError, match=r"data_service: expected an address such as grpc://"):
+        InputOptions(data_service="localhost:5000")
 
 
 @pytest.mark.parametrize(

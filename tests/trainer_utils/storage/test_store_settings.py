@@ -74,6 +74,26 @@ def test_minio_is_found_as_kubeflow_has_it(monkeypatch):
     assert (found["endpoint"], found["access_key_id"]) == ("http://minio.mine:9001", "k")
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "variable", "is_signed"),
+    [
+        ("", None, False),
+        ("https://minio.mine", None, False),
+        ("http://minio.mine", None, True),
+        ("http://minio.mine", "true", False),
+        ("", "false", True),
+    ],
+)
+def test_bodies_are_signed_where_nothing_else_keeps_them(
+    monkeypatch, endpoint, variable, is_signed
+):
+    if endpoint:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    if variable is not None:
+        monkeypatch.setenv("AWS_UNSIGNED_PAYLOAD", variable)
+    assert (str(config().get("unsigned_payload", False)).lower() == "true") != is_signed
+
+
 def test_an_account_of_azure_is_in_the_url_or_in_the_environment(monkeypatch):
     store = store_settings.open_store("abfss", "box@mine.dfs.core.windows.net")
     assert (store.config["container_name"], store.config["account_name"]) == ("box", "mine")

@@ -17,6 +17,7 @@ import trainer_utils
 from trainer_utils import ConfigError, DatasetWriter, input_fn
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import InputError, Manifest
+from trainer_utils.writing.open_shards import OpenShards
 
 RECORDS = 23
 
@@ -279,3 +280,19 @@ def test_a_closed_writer_takes_no_more(tmp_path: Path) -> None:
     writer.close()
     with pytest.raises(trainer_utils.DatasetError, match="closed"):
         writer.write("train", {"x": 2})
+
+
+def test_a_full_disk_is_named_with_the_file_that_it_has_no_room_for(tmp_path):
+    shards = OpenShards(
+        str(tmp_path),
+        "train",
+        num_shards=1,
+        target_shard_bytes=1 << 20,
+        gzip=False,
+        buffer_bytes=1 << 10,
+    )
+    (path,) = (path for path in tmp_path.rglob("train-0"))
+    path.unlink()
+    path.symlink_to("/dev/full")
+    with pytest.raises(OSError, match=f"No space left on device: '{path}'"):
+        shards.append([bytes(1 << 20)])

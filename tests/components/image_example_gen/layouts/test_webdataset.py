@@ -96,9 +96,6 @@ def test_a_key_without_an_image_and_what_is_no_file_are_left_out(tmp_path, read)
     ("files", "words"),
     [
         ({"1.jpg": b"x", "1.png": b"y"}, ["x.tar", "one image", "'1'"]),
-        ({"1.jpg": b"x", "1.json": "{"}, ["x.tar/1.json", "json"]),
-        ({"1.jpg": b"x", "1.json": "[1]"}, ["x.tar/1.json", "list"]),
-        ({"1.jpg": b"x", "1.txt": b"\xff\xfe"}, ["x.tar/1.txt", "UTF-8"]),
         ({"1.jpg": b"x", "1.json": '{"a": [{}]}'}, ["'a'", "x.tar/1"]),
     ],
 )
@@ -107,6 +104,29 @@ def test_a_malformed_sample_is_refused_by_name(tmp_path, read, files, words):
     with pytest.raises(InputError) as caught:
         read(tmp_path)
     assert [word for word in words if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("2.json", "{", "expected json in UTF-8"),
+        ("2.json", "[1]", "expected a JSON object, got list"),
+        ("2.txt", b"\xff\xfe", "expected txt in UTF-8"),
+    ],
+)
+@pytest.mark.parametrize("comes_first", [False, True])
+def test_what_cannot_be_read_beside_an_image_rejects_that_alone(
+    tmp_path, read, name, content, words, comes_first
+):
+    second = [("2.jpg", b"y"), (name, content)]
+    others = {"1.jpg": b"x", "1.cls": "5", "3.jpg": b"z", "3.cls": "6"}
+    write_tar(tmp_path / "x.tar", dict(second[:: -1 if comes_first else 1]) | others)
+    listing = read(tmp_path)
+    assert values(listing) == {"x.tar/1.jpg": {"label": 5}, "x.tar/3.jpg": {"label": 6}}
+    (left,) = listing.excluded
+    assert (left.name, left.code) == ("x.tar/2.jpg", "BAD_ANNOTATION")
+    assert words in left.detail
+    assert f"x.tar/{name}" in left.detail
 
 
 def test_an_archive_cut_short_is_refused_wherever_it_is_cut(tmp_path, read):

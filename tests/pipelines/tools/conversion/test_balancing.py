@@ -7,9 +7,11 @@ from click.testing import CliRunner
 
 pytest.importorskip("tfx", reason="balance needs TFX")
 from pipelines.cli.app import app
+from pipelines.tools.conversion.balancing import balance
 from tests.pipelines.cli.test_wrong_settings import invoke_all
 from trainer_utils import DatasetWriter
 from trainer_utils.dataset import open_dataset
+from trainer_utils.format import ConfigError
 
 
 @pytest.fixture
@@ -58,3 +60,12 @@ def test_what_is_wrong_is_refused_before_tfx_is_imported(tmp_path):
         assert (status, stdout, heavy) == (2, "", []), stderr
         assert said in stderr
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("place", ["in", "in/more", "link/more"])
+def test_a_place_inside_of_the_dataset_is_refused(source, tmp_path, place):
+    (tmp_path / "link").symlink_to(source)
+    before = sorted(source.rglob("*"))
+    with pytest.raises(ConfigError, match="out: expected a folder outside the dataset"):
+        balance(str(source), str(tmp_path / place))
+    assert sorted(source.rglob("*")) == before

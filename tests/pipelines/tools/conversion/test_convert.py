@@ -75,6 +75,7 @@ def test_a_frame_of_images_and_one_of_texts(pictures, tmp_path):
         ("pictures", {"layout": "nonsense"}, "layout: expected one of auto, folder"),
         (42, {}, "source: expected a path or a DataFrame, got int"),
         ("pictures", {"metadata": "mysql://u:p@h/d"}, "metadata: expected a local path"),
+        ("pictures", {"metadata": "a\0"}, "metadata: expected a path without NUL"),
         ("pictures", {"metadata": "."}, "metadata: expected a file, got the folder"),
     ],
 )

@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("tfx", reason="components needs TFX")
 from pipelines.tools.conversion.recognition import recognise
-from trainer_utils.format import InputError
+from trainer_utils.format import InputError, frame_records
 
 JPEG, WAV = b"\xff\xd8\xff\xe0rest", b"RIFF\0\0\0\0WAVEfmt "
 TEXT = b"Some words.\n"
@@ -180,3 +180,12 @@ def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path, na
 def test_photos_beside_a_few_tfrecords_are_photos(tmp_path):
     write(tmp_path, many("cat/{}.jpg", JPEG, 30) | {"old.tfrecord": b"\0\1"})
     assert recognise(str(tmp_path), {}).kind == "image"
+
+
+def test_tfrecords_are_told_by_their_first_bytes_whatever_they_are_called(tmp_path):
+    write(tmp_path, {"some/file": frame_records([b"a" * 300, b"b"]), "other/file": b"\0" * 400})
+    for source in (tmp_path / "some", tmp_path / "some/file"):
+        with pytest.raises(InputError, match="some/file': expected raw files, got TFRecords"):
+            recognise(str(source), {})
+    with pytest.raises(InputError, match="1 other file"):
+        recognise(str(tmp_path / "other"), {})

@@ -44,6 +44,11 @@ def test_a_plain_frame_is_kept_by_pandas_itself_with_the_folders_of_its_files(
     assert read["image_uri"].tolist() == paths
 
 
+def test_a_frame_whose_columns_have_numbers_for_names_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"got 0\. Rename them: frame\.columns"):
+        stage(pd.DataFrame([["a", 1]]), str(tmp_path), kind=None, options={})
+
+
 @pytest.mark.parametrize("cell", [np.eye(2), [[1, 2], [3, 4]], [np.zeros(2)]])
 def test_a_frame_of_arrays_goes_row_by_row(cell: Any, tmp_path: Path) -> None:
     frame = pd.DataFrame({"text": ["a b", "c d"], "x": [cell, cell]})

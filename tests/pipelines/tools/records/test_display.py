@@ -1,6 +1,8 @@
 """What the terminal sees of values."""
 
-from pipelines.tools.records import as_text, read_examples
+import csv
+
+from pipelines.tools.records import as_text, export_examples, read_examples
 
 HOSTILE = "red \x1b[31m bell \x07 line \u2028 end\nforged"
 
@@ -25,3 +27,14 @@ def test_hostile_texts_neither_steer_the_terminal_nor_forge_lines(write_dataset,
     assert len(text.split("\n")) == 3
     assert all(character.isprintable() or character == "\n" for character in text)
     assert "naïve 北京" in text
+
+
+def test_an_export_holds_every_text_a_nul_among_them(write_dataset, tmp_path):
+    texts = ["plain", 'a "quote", and\r\nlines', "a\0b", "x" * 40_000]
+    examples = [{"text": [text.encode()]} for text in texts]
+    uri = write_dataset(tmp_path / "texts", {"train": [examples]}, {})
+    assert export_examples(read_examples(uri), str(tmp_path / "out")) == len(texts)
+    with open(tmp_path / "out/examples.csv", encoding="utf-8", newline="") as stream:
+        cells = [row["text"] for row in csv.DictReader(stream)]
+    assert cells[:2] == texts[:2]
+    assert [(tmp_path / "out" / name).read_bytes().decode() for name in cells[2:]] == texts[2:]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
 
-__all__ = ["NamePlaces", "checksums_of", "find_names"]
+__all__ = ["NamePlaces", "find_names"]
 
 Numbers = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
@@ -58,14 +58,6 @@ def find_names(data: Data, offsets: Numbers, names: Sequence[str]) -> NamePlaces
         # An empty feature is as none, and the next one counts; any other form is not for here.
         walk.is_plain &= is_found | (first == last)
     return NamePlaces(begins, ends, is_found & walk.is_plain)
-
-
-def checksums_of(data: Data, offsets: Numbers) -> npt.NDArray[np.uint64]:
-    """Length and masked CRC-32C of each record, as its frame has them, as one number."""
-    lengths = np.diff(offsets) - HEADER_BYTES - FOOTER_BYTES
-    places = (offsets[1:] - FOOTER_BYTES)[:, np.newaxis] + np.arange(FOOTER_BYTES)
-    sums = np.ascontiguousarray(data[places]).view("<u4").reshape(-1)
-    return lengths.astype(np.uint64) << np.uint64(32) | sums.astype(np.uint64)
 
 
 class _Walk:

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pipelines.tools.diff.names import checksums_of, find_names
 from trainer_utils.format import RecordIndex, ShardWriter
 from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.name_places import find_names
 
 NAMES = ("filename", "id")
 KEYS = st.sampled_from(["filename", "id", "fi", "idd", "image", "x" * 130])
@@ -53,14 +53,3 @@ def test_names_are_those_that_are_decoded(serialize, parts):
         is_usual = not odd and not any(v and not isinstance(v[0], bytes) for v in values.values())
         if is_usual:
             assert found.is_found[number] == (name_of(record) is not None), values
-
-
-def test_checksums_are_those_of_the_frames():
-    records = [b"", b"a", b"n" * 300]
-    data, offsets = shard_of(records)
-    sums = checksums_of(np.frombuffer(data, np.uint8), offsets).tolist()
-    ends = offsets[1:].tolist()
-    assert [number >> 32 for number in sums] == [0, 1, 300]
-    assert [number & 0xFFFFFFFF for number in sums] == [
-        int.from_bytes(data[end - 4 : end], "little") for end in ends
-    ]

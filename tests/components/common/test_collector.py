@@ -1,0 +1,46 @@
+"""What was there before is not looked at by the garbage collector, and all of it is afterwards."""
+
+import gc
+
+import pytest
+
+from components.common.collector import spare_old_objects
+
+
+class Ring:
+    """Garbage that only the collector finds."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+def rings() -> int:
+    return sum(isinstance(one, Ring) for one in gc.get_objects())
+
+
+def test_only_new_garbage_is_collected_meanwhile_and_old_garbage_afterwards():
+    gc.collect()
+    gc.disable()
+    try:
+        Ring()
+        with spare_old_objects():
+            assert rings() == 0  # the collector knows nothing of it
+            Ring()
+            assert rings() == 1
+            gc.collect()
+            assert rings() == 0
+        assert rings() == 1
+        gc.collect()
+        assert rings() == 0
+    finally:
+        gc.enable()
+
+
+def test_after_an_error_nothing_is_spared():
+    def fail() -> None:
+        with spare_old_objects():
+            raise ValueError("of the work")
+
+    with pytest.raises(ValueError, match="of the work"):
+        fail()
+    assert gc.get_freeze_count() == 0
