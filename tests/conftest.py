@@ -3,6 +3,7 @@
 import csv
 import gc
 import itertools
+import logging
 import os
 import signal
 import threading
@@ -60,6 +61,20 @@ def pytest_configure(config: pytest.Config) -> None:
         config.pluginmanager.register(EndWhenSilent(), "end-when-silent")
 
 
+_PACKAGES = ("components", "pipelines", "trainer_utils")
+
+
+def pytest_runtest_setup() -> None:
+    """Undoes what libraries and earlier tests did to logging: levels, and loggers switched off."""
+    logging.disable(logging.NOTSET)
+    logging.root.setLevel(logging.WARNING)
+    logging.getLogger("absl").setLevel(logging.NOTSET)
+    for name, logger in logging.root.manager.loggerDict.items():
+        if name.split(".")[0] in _PACKAGES and isinstance(logger, logging.Logger):
+            logger.disabled, logger.propagate = False, True
+            logger.setLevel(logging.NOTSET)
+
+
 class EndWhenSilent:
     """Ends a run of which nothing is heard: xdist may wait for a killed worker without end."""
 
@@ -79,6 +94,14 @@ class EndWhenSilent:
             time.sleep(min(10, self.SECONDS))
         print(f"\nNo test has ended for {self.SECONDS} s: this run ends.", flush=True)
         os.kill(os.getpid(), signal.SIGINT)
+
+
+@pytest.fixture
+def our_messages(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
+    """What this project logged in the test so far; libraries may log beside it at any time."""
+    root = Path(__file__).parents[1]
+    ours = tuple(f"{root / package}{os.sep}" for package in _PACKAGES)
+    return lambda: [r.getMessage() for r in caplog.records if r.pathname.startswith(ours)]
 
 
 @pytest.fixture(scope="session")

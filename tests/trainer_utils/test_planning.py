@@ -55,15 +55,15 @@ def test_an_empty_split_has_no_steps(three_shards):
 
 
 @pytest.mark.parametrize("read", [trainer_utils.input_fn, trainer_utils.iterate])
-def test_an_empty_input_is_told_of_and_cannot_be_repeated_without_end(three_shards, read, caplog):
+def test_an_empty_input_is_told_of_and_cannot_be_repeated_without_end(three_shards, read, our_messages):
     for split in ("empty", "train[:0]", "empty+train[:0]"):
         assert list(read(three_shards, split, batch_size=2, repeat=3)) == []
-        assert f"split {split!r} has no records" in caplog.messages[-1]
+        assert f"split {split!r} has no records" in our_messages()[-1]
         with pytest.raises(DatasetError, match=f"split '{re.escape(split)}': expected records to"):
             read(three_shards, split, batch_size=2, repeat=True)
-    told = len(caplog.messages)
+    told = len(our_messages())
     assert len(list(read(three_shards, "empty+train[:1]", batch_size=2))) == 1
-    assert len(caplog.messages) == told
+    assert len(our_messages()) == told
 
 
 @pytest.mark.parametrize(

@@ -265,12 +265,12 @@ def test_short_batches_of_any_kind_are_shared_out(
     assert sorted(seen) == list(range(int(split[7:-1])))
 
 
-def test_replicas_that_get_none_of_the_last_batch_are_told_once(of_53, caplog):
+def test_replicas_that_get_none_of_the_last_batch_are_told_once(of_53, our_messages):
     for worker in range(2):
         for remainder in (None, "balance"):
             context = tf.distribute.InputContext(2, worker, 8)
             input_fn(of_53, batch_size=16, remainder=remainder, input_context=context)
-    (message,) = [record.getMessage() for record in caplog.records]
+    (message,) = our_messages()
     assert "last batch of 5 records leaves 3 of 8 replicas without any" in message
 
 

@@ -26,12 +26,12 @@ def write_half(uri) -> None:
     time.sleep(0.6)
 
 
-def test_a_line_is_logged_where_there_is_no_terminal(tmp_path, monkeypatch, caplog):
+def test_a_line_is_logged_where_there_is_no_terminal(tmp_path, monkeypatch, our_messages):
     monkeypatch.setattr(progress, "_LOG_SECONDS", 0.05)
     logging.set_verbosity(logging.INFO)
     with show_progress(str(tmp_path), WORK, unit="images"):
         write_half(tmp_path)
-    lines = [record.getMessage() for record in caplog.records]
+    lines = our_messages()
     assert any(line.startswith("30 of 100 images, ") and "time left" in line for line in lines)
 
 

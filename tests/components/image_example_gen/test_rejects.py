@@ -29,7 +29,7 @@ from trainer_utils.format import DatasetError, InputError
 
 @pytest.mark.parametrize("target_shard_bytes", [1, 1 << 30])
 def test_every_input_is_counted_in_manifest_artifact_and_last_log_line(
-    tmp_path, caplog, target_shard_bytes
+    tmp_path, caplog, our_messages, target_shard_bytes
 ):
     files = {
         **{f"train/cat/{number}.jpg": photo(number) for number in range(7)},
@@ -70,7 +70,7 @@ def test_every_input_is_counted_in_manifest_artifact_and_last_log_line(
     for prefix, counts in {"": total, **{f"{name}_": n for name, n in expected.items()}}.items():
         for name, count in counts.items():
             assert artifact.get_int_custom_property(prefix + name) == count
-    assert "20 found = 13 written + 4 rejected + 3 skipped" in caplog.records[-1].getMessage()
+    assert "20 found = 13 written + 4 rejected + 3 skipped" in our_messages()[-1]
 
 
 CLUTTER = [

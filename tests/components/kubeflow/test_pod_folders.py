@@ -1,7 +1,6 @@
 """Temporary files and the launcher's document, where a pod lets a step write nearly nowhere."""
 
 import json
-import logging
 import os
 import tempfile
 
@@ -65,10 +64,10 @@ def test_a_pod_that_has_a_place_keeps_it(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_any_place_the_step_says_so_and_runs_until_it_needs_one(without_tmp, caplog):
+def test_without_any_place_the_step_says_so_and_runs_until_it_needs_one(without_tmp, our_messages):
     with temporary_folder(["/proc/none/examples"]), pytest.raises(FileNotFoundError):
         tempfile.gettempdir()
-    assert [message for message in caplog.messages if "--scratch /tmp" in message]
+    assert [message for message in our_messages() if "--scratch /tmp" in message]
 
 
 @pytest.mark.parametrize("has_tmp", [True, False])
@@ -100,12 +99,11 @@ def test_a_value_that_cannot_be_handed_over_is_an_error_with_the_cure(tmp_path, 
 
 @pytest.mark.parametrize("error", pod_folders._REFUSED)
 def test_metadata_that_cannot_be_handed_over_is_a_warning_with_the_cure(
-    tmp_path, refuse, caplog, error
+    tmp_path, refuse, our_messages, error
 ):
     refuse(str(tmp_path), error)
-    with caplog.at_level(logging.WARNING):
-        hand_over(str(tmp_path / "kfp/metadata.json"), DOCUMENT)
-    (message,) = caplog.messages
+    hand_over(str(tmp_path / "kfp/metadata.json"), DOCUMENT)
+    (message,) = our_messages()
     assert os.strerror(error) in message
     assert "--scratch /tmp" in message
     assert writable_file(str(tmp_path / "kfp/metadata.json")) == os.path.join(

@@ -137,7 +137,7 @@ def test_public_functions_in_place_of_raw_ops_give_the_same_batches(
     assert len(raw) == len(plain) > 0
 
 
-def test_an_op_that_tensorflow_lacks_is_said_once_and_done_without(monkeypatch, caplog):
+def test_an_op_that_tensorflow_lacks_is_said_once_and_done_without(monkeypatch, our_messages):
     class WithoutRebatch:
         def __getattr__(self, name: str) -> object:
             if name == "RebatchDatasetV2":
@@ -149,7 +149,7 @@ def test_an_op_that_tensorflow_lacks_is_said_once_and_done_without(monkeypatch, 
     for _ in range(2):
         batches = raw_ops.rebatch(NUMBERS.batch(2), 3)
         assert [batch.tolist() for batch in listed(batches)] == [[0, 1, 2], [3, 4, 5], [6]]
-    assert [record.getMessage() for record in caplog.records] == [
+    assert our_messages() == [
         "TensorFlow's op RebatchDatasetV2 is not as expected; input is slower: "
         "no op 'RebatchDatasetV2'"
     ]

@@ -251,12 +251,12 @@ def test_of_two_indexed_datasets_only_changed_records_are_read(tmp_path, gzip):
     assert [(c.name, tuple(c.features)) for c in found.changes] == [("150", ("text",))]
 
 
-def test_a_damaged_index_is_told_and_the_records_are_read(two, caplog):
+def test_a_damaged_index_is_told_and_the_records_are_read(two, our_messages):
     before, _ = two
     path = next(Path(before).glob("index/train-*.names.npy"))
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert compare_datasets(*two).counts == COUNTS
-    assert [record.getMessage().split(" is not used")[0] for record in caplog.records] == [
+    assert [message.split(" is not used")[0] for message in our_messages()] == [
         repr(str(path))
     ]
     (problem,) = verify_dataset(before).problems
