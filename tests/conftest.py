@@ -68,9 +68,8 @@ def pytest_runtest_setup() -> None:
     """Undoes what libraries and earlier tests did to logging: levels, and loggers switched off."""
     logging.disable(logging.NOTSET)
     logging.root.setLevel(logging.WARNING)
-    logging.getLogger("absl").setLevel(logging.NOTSET)
     for name, logger in logging.root.manager.loggerDict.items():
-        if name.split(".")[0] in _PACKAGES and isinstance(logger, logging.Logger):
+        if name.split(".")[0] in (*_PACKAGES, "absl") and isinstance(logger, logging.Logger):
             logger.disabled, logger.propagate = False, True
             logger.setLevel(logging.NOTSET)
 
