@@ -173,6 +173,34 @@ MUTATIONS = [
         "",
         f"tests/{FORMAT}/test_layouts.py",
     ),
+    *_of(
+        FORMAT,
+        "record_digests",
+        (
+            "            if found != (shard.names_bytes, shard.names_crc32c):\n",
+            "            if False:\n",
+        ),
+        ("== len(lengths) == records and", "== len(lengths) and"),
+        ("or _total(lengths) != len(names)", ""),
+        ("names.lengths.max() > _MOST_NAME_BYTES", "False"),
+    ),
+    # Records that are picked, and runs at once.
+    *_of(
+        "components/shard_balancer",
+        "picking",
+        ("mask_crc32c(sums) != footers)", "mask_crc32c(sums) < 0)"),
+        ("if not are_headers_good or", "if"),
+        ("(files[1:] == files[:-1]) & ", ""),
+        ("place, offset = place[count:], offset + count", "break"),
+        ("        verify_shard(shard, uri=self.uri)\n", ""),
+    ),
+    *_of(
+        "components/common",
+        "claims",
+        ("            os.close(folder)\n            return False", "            return True"),
+        ("not self._is_own(run := _run_at(self.uri))", "(run := None)"),
+        ("return run is None or self._is_own(run)", "return True"),
+    ),
     # What verify looks at.
     *[
         Mutation(f"{VERIFY}/{file}", old, new, f"tests/{VERIFY}")

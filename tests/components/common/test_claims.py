@@ -1,5 +1,6 @@
 """Two runs that write one dataset at the same time: one is whole, the other says so and goes."""
 
+import contextlib
 import contextvars
 import errno
 import fcntl
@@ -11,7 +12,6 @@ import sys
 import types
 import uuid
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -81,7 +81,7 @@ def labels_of(uri: str) -> list[int]:
     return [int(label) for batch in batches for label in batch["label"]]
 
 
-@contextmanager
+@contextlib.contextmanager
 def another_run(uri: str) -> Iterator[subprocess.Popen[str]]:
     """A process that has begun to write there, and fails once its input is closed."""
     with subprocess.Popen(
@@ -172,3 +172,16 @@ def test_without_locks_a_shard_that_the_earlier_run_wrote_late_is_not_published(
             write(unlocked, [7, 8])  # of the earlier run, which goes on for a while
             publish(unlocked, later)
     assert not exists(join(unlocked, "manifest.json"))
+
+
+def test_without_locks_a_run_that_fails_leaves_what_the_later_one_writes(unlocked):
+    later, ends = contextvars.Context(), contextlib.ExitStack()
+    with pytest.raises(ZeroDivisionError), removed_on_failure(unlocked):
+        start_working(unlocked)
+        later.run(ends.enter_context, removed_on_failure(unlocked))
+        later.run(start_working, unlocked)
+        shard = later.run(write, unlocked, [9])
+        raise ZeroDivisionError
+    later.run(publish, unlocked, shard)
+    later.run(ends.close)
+    assert labels_of(unlocked) == [9]

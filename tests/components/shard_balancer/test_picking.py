@@ -1,6 +1,7 @@
 """A shard made of records from anywhere, against TensorFlow's own reader."""
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import tensorflow as tf
 
 from components.common.summaries import start_working, working_folder
 from components.shard_balancer.picking import CHUNK_BYTES, Picks, PickShard, UnlikeIndexError
-from trainer_utils.format import ShardName
+from trainer_utils.format import CorruptShardError, ShardName
 from trainer_utils.format.framing import frame_records
 
 NAME = ShardName(split="train", shard_index=2, num_shards=5)
@@ -78,3 +79,28 @@ def test_a_file_that_ends_early_is_seen(tmp_path, files):
     (tmp_path / "1").write_bytes(data[:-1])
     with pytest.raises(UnlikeIndexError, match=f"ends at byte {len(data) - 1}"):
         pick(tmp_path / "out", files, [(1, 2)])
+
+
+def test_records_of_two_files_are_never_one_though_their_bytes_would_follow(tmp_path):
+    """The second record of each file begins where the first of the other one ends."""
+    records = [[b"a" * 9, b"b" * 9], [b"c" * 9, b"d" * 9]]
+    paths = [str(tmp_path / f"{number}") for number in range(2)]
+    for path, group in zip(paths, records, strict=True):
+        Path(path).write_bytes(frame_records(group))
+    wanted = [(0, 0), (1, 1), (1, 0), (0, 1)]
+    pick(tmp_path / "out", (paths, records), wanted)
+    read = [*tf.compat.v1.io.tf_record_iterator(str(tmp_path / "out" / NAME.path))]
+    assert read == [records[f][n] for f, n in wanted]
+
+
+def test_what_was_written_is_read_back(tmp_path, files, monkeypatch):
+    """A disk that keeps another byte than it was given."""
+
+    def change(path: str) -> None:
+        data = bytearray(Path(path).read_bytes())
+        data[-5] ^= 1
+        Path(path).write_bytes(data)
+
+    monkeypatch.setattr("trainer_utils.writing.shards.begin_sync", change)
+    with pytest.raises(CorruptShardError, match=r"00002-of-00005.*were written, read back"):
+        pick(tmp_path / "out", files, [(1, 0)])

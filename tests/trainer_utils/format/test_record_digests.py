@@ -146,6 +146,10 @@ def test_damage_of_any_byte_is_found():
         damaged[place] ^= 64
         with pytest.raises(CorruptShardError, match="'x': expected"):
             RecordDigests.from_bytes(bytes(damaged), path="x", shard=shard)
+    for records in (4, 6):
+        with pytest.raises(CorruptShardError, match=f"'x': expected.*of {records} records"):
+            longer = dataclasses.replace(shard, records=records)
+            RecordDigests.from_bytes(data, path="x", shard=longer)
     for other in (data[:-1], data + b"x", b""):
         with pytest.raises(CorruptShardError, match="'x': expected"):
             RecordDigests.from_bytes(other, path="x", shard=shard)
