@@ -176,7 +176,8 @@ def test_without_locks_a_shard_that_the_earlier_run_wrote_late_is_not_published(
 
 def test_without_locks_a_run_that_fails_leaves_what_the_later_one_writes(unlocked):
     later, ends = contextvars.Context(), contextlib.ExitStack()
-    with pytest.raises(ZeroDivisionError), removed_on_failure(unlocked):
+    fails = pytest.raises(ZeroDivisionError)
+    with fails, removed_on_failure(unlocked):
         start_working(unlocked)
         later.run(ends.enter_context, removed_on_failure(unlocked))
         later.run(start_working, unlocked)

@@ -147,9 +147,9 @@ def test_damage_of_any_byte_is_found():
         with pytest.raises(CorruptShardError, match="'x': expected"):
             RecordDigests.from_bytes(bytes(damaged), path="x", shard=shard)
     for records in (4, 6):
+        other = dataclasses.replace(shard, records=records)
         with pytest.raises(CorruptShardError, match=f"'x': expected.*of {records} records"):
-            longer = dataclasses.replace(shard, records=records)
-            RecordDigests.from_bytes(data, path="x", shard=longer)
+            RecordDigests.from_bytes(data, path="x", shard=other)
     for other in (data[:-1], data + b"x", b""):
         with pytest.raises(CorruptShardError, match="'x': expected"):
             RecordDigests.from_bytes(other, path="x", shard=shard)
