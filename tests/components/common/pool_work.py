@@ -100,12 +100,13 @@ def stay(folder: str) -> None:
 
 
 def fail_there(place: tuple[str, int]) -> None:
-    """Leaves a file for each call."""
+    """Leaves a file for each call, which takes as long as the error of the other may need."""
     folder, number = place
     Path(folder, str(number)).touch()
     wait_for_helper(folder)
     if IS_HELPER:
         raise ValueError("the helper")
+    time.sleep(0.5)
 
 
 def fail_here(folder: str) -> None:

@@ -209,6 +209,12 @@ def helpers(folder: Path, calls: int, processes: int) -> set[int]:
     return {*found} - {os.getpid()}
 
 
+@pytest.fixture
+def two_cores(monkeypatch):
+    monkeypatch.setattr(worker_pool, "usable_cores", lambda: 2)
+
+
+@pytest.mark.usefixtures("two_cores")
 def test_calls_share_processes_which_begin_before_them(tmp_path):
     before = children()
     with keep_processes("pool_work"):
@@ -234,6 +240,7 @@ def test_after_an_error_others_serve_the_next_call(tmp_path, module):
     assert children() <= before
 
 
+@pytest.mark.usefixtures("two_cores")
 def test_a_process_that_nobody_needed_ends_and_so_it_does_after_an_error():
     before = children()
     with keep_processes("pool_work"):
