@@ -30,6 +30,7 @@ import pytest
 
 REPOSITORY = Path(__file__).parents[1]
 BUCKET = "data"
+OTHER_BUCKET = "other"  # of the S3 server
 _BUILT = Path(os.environ.get("TFX_SHARDS_STORES", REPOSITORY / ".stores"))
 _KEY, _SECRET = "tests", "tests-of-stores"
 # Of every Azurite, as its documentation says.
@@ -81,7 +82,7 @@ def free_port() -> int:
 
 @contextlib.contextmanager
 def s3_server(folder: Path) -> Iterator[Store]:
-    """An S3 server with an empty bucket, whose objects lie in `folder`."""
+    """An S3 server with two empty buckets, whose objects lie in `folder`."""
     address = f"127.0.0.1:{free_port()}"
     others = {
         "AWS_ACCESS_KEY_ID": _KEY,
@@ -91,7 +92,8 @@ def s3_server(folder: Path) -> Iterator[Store]:
     store = Store(f"s3://{BUCKET}", address, "AWS_ENDPOINT_URL", others)
     binary = _BUILT / "versitygw"
     if binary.is_file():
-        (folder / "objects" / BUCKET).mkdir(parents=True)
+        for bucket in (BUCKET, OTHER_BUCKET):
+            (folder / "objects" / bucket).mkdir(parents=True)
         (folder / "metadata").mkdir()
         command = [str(binary), "--port", address, "--access", _KEY, "--secret", _SECRET]
         command += ["--quiet", "--keep-alive"]
@@ -102,8 +104,9 @@ def s3_server(folder: Path) -> Iterator[Store]:
     pytest.importorskip("moto", reason="neither Go (make stores) nor moto is here to serve S3")
     host, _, port = address.partition(":")
     with _running([sys.executable, "-m", "moto.server", "-H", host, "-p", port], address, folder):
-        request = urllib.request.Request(f"http://{address}/{BUCKET}", method="PUT")
-        urllib.request.urlopen(request).close()
+        for bucket in (BUCKET, OTHER_BUCKET):
+            request = urllib.request.Request(f"http://{address}/{bucket}", method="PUT")
+            urllib.request.urlopen(request).close()
         yield store
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from tests.object_stores import BUCKET, Store, faulty
+from tests.object_stores import BUCKET, OTHER_BUCKET, Store, faulty
 from tests.trainer_utils.storage.stores import write
 from trainer_utils import ConfigError, storage
 
@@ -135,6 +135,17 @@ def test_what_consoles_make_in_place_of_folders_is_no_file(at_s3, s3_store):
         client.put_object(Bucket=BUCKET, Key=key)
     assert [file.path for file in storage.list_files(folder)] == ["cat/1.jpg", "empty.txt"]
     assert _find(folder)[1] == "photos"
+
+
+def test_a_copy_goes_to_the_bucket_that_is_named(at_s3, s3_store):
+    source, target = f"{s3_store.base}/from.bin", f"s3://{OTHER_BUCKET}/to.bin"
+    write(source, b"12345")
+    assert not storage.copy_file(source, target, temporary_folder=f"s3://{OTHER_BUCKET}")
+    assert storage.read_bytes(target) == b"12345"
+    assert not storage.exists(f"{s3_store.base}/to.bin")
+    with pytest.raises(ConfigError, match=r"to\.bin'.*the bucket of .*from\.bin"):
+        storage.rename(source, target)
+    assert storage.read_bytes(source) == b"12345"
 
 
 def test_a_large_folder_is_listed_page_by_page(at_s3, s3_store):
