@@ -12,7 +12,6 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipelines.lineage.dataset_files import read_manifest
 from pipelines.lineage.facts import LineageFacts
 from pipelines.lineage.grafting import with_datasets
 from pipelines.lineage.graph import Execution, Graph
@@ -24,6 +23,7 @@ from pipelines.lineage.manifests import load_datasets
 from pipelines.lineage.metadata_address import METADATA_FORMS, is_kubeflow, without_password
 from pipelines.lineage.metadata_files import stores_above, stores_in
 from pipelines.tools.conversion.outputs import METADATA_FILE
+from trainer_utils.dataset.files import read_manifest
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.naming import MANIFEST_FILE
