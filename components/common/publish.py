@@ -90,21 +90,11 @@ def write_feature_files(
         ConfigError: a feature's name is too long for a file to be called after it.
     """
     if schema is None:
-        schema = _schema_of(features, vocabularies)
+        schema = schema_from_features(features, vocabularies=vocabularies)
     texts = describing_texts(
         features, records_by_shard, vocabularies=vocabularies, schema=render_schema(schema)
     )
     return _write_texts(uri, texts | dict(others or {}))
-
-
-def _schema_of(
-    features: Mapping[str, Feature], vocabularies: Mapping[str, Sequence[str]]
-) -> schema_pb2.Schema:
-    sizes = {feature: len(values) for feature, values in vocabularies.items()}
-    schema = schema_from_features(features, num_classes=sizes)
-    for feature, values in vocabularies.items():
-        schema.string_domain.add(name=feature, value=values)
-    return schema
 
 
 def write_schema(uri: str, schema: schema_pb2.Schema) -> None:
@@ -154,7 +144,7 @@ def publish_dataset(
         manifest,
         features,
         vocabularies=vocabularies,
-        schema=render_schema(_schema_of(features, vocabularies)),
+        schema=render_schema(schema_from_features(features, vocabularies=vocabularies)),
         others={REJECTS_FILE: text} if text else {},
     )
     beside = {} if origin is None else {LINEAGE_FILE: origin.to_json()}

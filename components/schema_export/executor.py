@@ -8,7 +8,6 @@ import re
 from collections.abc import Mapping
 
 from absl import logging
-from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
@@ -77,7 +76,7 @@ class Executor(base_executor.BaseExecutor):
         dataset = artifact_utils.get_single_instance(given_place) if given_place else artifact
         source, facts, is_whole = _look(open_dataset(examples.uri, inspect=False))
         features = dict(source.features)
-        schema = _own_schema(source, features, facts)
+        schema = schema_from_features(features, vocabularies=source.vocabularies, texts=facts.texts)
         if input_dict.get("schema"):
             path = join(artifact_utils.get_single_uri(input_dict["schema"]), SCHEMA_FILE)
             given = parse_schema(read_text(path), path=path)
@@ -128,20 +127,6 @@ def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
         for block in itertools.islice(read_shard_blocks(shard.path), 1):
             facts.add(block, path=shard.path, takes_lists=False)
     return source, facts, False
-
-
-def _own_schema(
-    source: Dataset, features: Mapping[str, Feature], facts: DatasetFacts
-) -> schema_pb2.Schema:
-    classes = {
-        name: len(values)
-        for name, values in source.vocabularies.items()
-        if name in features and features[name].type == "int"
-    }
-    schema = schema_from_features(features, num_classes=classes, texts=facts.texts)
-    for name, values in source.vocabularies.items():
-        schema.string_domain.add(name=name, value=values)
-    return schema
 
 
 def _with_schema(

@@ -5,6 +5,7 @@ facts.splits["train"].records, facts.features["image"], facts.labels["train"]
 print(facts)
 """
 
+import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
@@ -86,6 +87,14 @@ class DatasetFacts(Shown):
         return self.manifest.label_counts if self.manifest else {}
 
     @property
+    def label_totals(self) -> Mapping[str, int]:
+        """How often each label occurs in all splits together."""
+        totals = collections.Counter[str]()
+        for counts in self.labels.values():
+            totals.update(counts)
+        return totals
+
+    @property
     def is_gzip(self) -> bool:
         """Whether any shard is compressed."""
         return any(s.path.endswith(".gz") for split in self.splits.values() for s in split.shards)
@@ -162,10 +171,7 @@ class DatasetFacts(Shown):
         return make_table(header, rows)
 
     def _label_parts(self) -> list[Part]:
-        totals: dict[str, int] = {}
-        for counts in self.labels.values():
-            for label, number in counts.items():
-                totals[label] = totals.get(label, 0) + number
+        totals = self.label_totals
         shown = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
         names = [name for name in self.splits if name in self.labels]
         rows = [[label, *(self.labels[n].get(label, 0) for n in names)] for label in shown]
