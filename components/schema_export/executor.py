@@ -12,16 +12,16 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
-from components.common.publish import write_feature_files, write_schema
+from components.common.publish import write_artifact
 from components.common.settings import ExecProperties
 from components.common.statistics import read_statistics
-from components.common.summaries import working_folder
 from components.common.tfmd import (
     adopt_shapes,
     check_agreement,
     features_from_schema,
     merge_schema,
     parse_schema,
+    render_schema,
     schema_from_features,
 )
 from components.schema_export.agreement import check_facts, check_statistics
@@ -39,7 +39,8 @@ from trainer_utils.format.tfds import (
     render_tfds_features,
     render_tfds_info,
 )
-from trainer_utils.storage import is_remote, join, read_text, remove_tree
+from trainer_utils.storage import is_remote, join, read_text
+from trainer_utils.writing.publishing import describing_texts
 
 __all__ = ["Executor"]
 
@@ -94,20 +95,18 @@ class Executor(base_executor.BaseExecutor):
         }
         if SchemaExportSettings.from_properties(exec_properties).tfds:
             others |= _tfds_files(source, features, dataset.uri)
-        write_feature_files(
-            dataset.uri,
+        texts = describing_texts(
             features,
             _records_seen_from(dataset.uri, source),
             vocabularies=source.vocabularies,
-            schema=schema,
-            others=others,
+            schema=render_schema(schema),
         )
-        remove_tree(working_folder(dataset.uri))
+        files = {path: text.encode() for path, text in (texts | others).items()}
+        write_artifact(dataset.uri, files)
         notes = datum_limits(features, [shard.path for shard in source.shard_files])
         _describe(artifact, features, notes)
         if dataset is not artifact:
-            write_schema(artifact.uri, schema)
-            remove_tree(working_folder(artifact.uri))
+            write_artifact(artifact.uri, {SCHEMA_FILE: files[SCHEMA_FILE]})
             _describe(dataset, features, notes)
         for note in notes:
             logging.warning("SchemaExport: %s", note)

@@ -12,12 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
-import numpy as np
-
 from trainer_utils.dataset.location import Place, is_pattern
 from trainer_utils.dataset.named_files import find_named_files
 from trainer_utils.format import DatasetError, Manifest
-from trainer_utils.format.framing import HEADER_BYTES, bad_headers, headers_of
+from trainer_utils.format.framing import HEADER_BYTES, begins_with_frame
 from trainer_utils.format.json_text import text_of
 from trainer_utils.format.layouts import (
     DESCRIPTIONS,
@@ -202,8 +200,7 @@ def _check_records(path: str) -> None:
     head = read_range(path, start=0, stop=HEADER_BYTES)
     if not head or head.startswith(_GZIP):
         return
-    is_whole = len(head) == HEADER_BYTES
-    if not is_whole or bad_headers(headers_of(head, np.zeros(1, np.int64))).any():
+    if not begins_with_frame(head):
         raise DatasetError(
             f"{path!r}: expected the folder of a dataset, or a file of TFRecords, found one that "
             "does not begin as one. tfx-shards convert makes a dataset of raw files.",

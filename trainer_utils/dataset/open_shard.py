@@ -58,6 +58,8 @@ class OpenShard:
             self._stream, self.damage = _unpacked(location, path)
         else:
             self._stream = open_for_reading(location)
+            if isinstance(self._stream, io.RawIOBase):  # short records come several at a time
+                self._stream = io.BufferedReader(self._stream)
         size = self._stream.seek(0, io.SEEK_END)
         offsets = indexed_offsets(path, size=size, entry=entry)
         if offsets is None:

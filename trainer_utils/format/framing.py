@@ -27,6 +27,7 @@ __all__ = [
     "RECORD_OVERHEAD_BYTES",
     "Lengths",
     "bad_headers",
+    "begins_with_frame",
     "check_header",
     "footers_of",
     "frame_footers",
@@ -97,6 +98,12 @@ def bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     """Which headers' checksums do not agree: `(records,) bool`."""
     sums = headers[:, LENGTH_BYTES:].copy().view("<u4")[:, 0]
     return np.not_equal(masked_crc32c_of_rows(headers[:, :LENGTH_BYTES]), sums)
+
+
+def begins_with_frame(data: bytes) -> bool:
+    """Whether there is a record's length at the beginning, with its checksum."""
+    header = np.frombuffer(data[:HEADER_BYTES], np.uint8)[None]
+    return header.shape[1] == HEADER_BYTES and not bad_headers(header)[0]
 
 
 def footers_of(data: Any, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
