@@ -1,6 +1,7 @@
 """One open shard, any record of which is taken by its number.
 
 shard = OpenShard("data_tfrecord-00000-of-00008")
+shard.record(5)                      # its payload, verified
 shard.frame(5), shard.offset(5)      # its framed bytes, unchecked, and where they begin
 """
 
@@ -16,6 +17,7 @@ from typing import Any, BinaryIO
 from trainer_utils.dataset.record_index import indexed_offsets
 from trainer_utils.dataset.shards import is_gzip, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
+from trainer_utils.format.framing import unframe
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.storage import open_for_reading, read_bytes
 from trainer_utils.storage.paths import is_remote
@@ -24,6 +26,7 @@ __all__ = ["OpenShard"]
 
 _VIEWED_FROM_BYTES = 4 << 10  # a record: of short ones a copy costs less than a view
 _COPIED_BYTES = 8 << 20
+_BUFFER_BYTES = 4 << 10  # as `open` has it: short records in order come several at a time
 _SALVAGED_AT_ONCE = 4 << 10  # bytes of a damaged gzip file
 
 
@@ -58,8 +61,8 @@ class OpenShard:
             self._stream, self.damage = _unpacked(location, path)
         else:
             self._stream = open_for_reading(location)
-            if isinstance(self._stream, io.RawIOBase):  # short records come several at a time
-                self._stream = io.BufferedReader(self._stream)
+            if isinstance(self._stream, io.RawIOBase):
+                self._stream = io.BufferedReader(self._stream, _BUFFER_BYTES)
         size = self._stream.seek(0, io.SEEK_END)
         offsets = indexed_offsets(path, size=size, entry=entry)
         if offsets is None:
@@ -77,31 +80,46 @@ class OpenShard:
         if hasattr(self, "_stream"):
             self._stream.close()
 
+    def record(self, number: int) -> bytes:
+        """The payload of a record, verified.
+
+        Raises:
+            CorruptShardError: it is damaged, or there are not so many.
+        """
+        begin, end = self._bounds(number)
+        frame = bytes(self._bytes(begin, end))
+        return unframe(frame, path=self._path, record=number, offset=begin)
+
     def frame(self, number: int) -> bytes | memoryview:
         """A framed record, unchecked; a view where it is large and mapped.
 
         Raises:
             CorruptShardError: there are not so many.
         """
-        if number + 1 >= len(self._offsets):
-            # A copy: each time that it is raised, an error's traceback grows.
-            raise copy.copy(self.damage) or CorruptShardError.at(
-                self._path,
-                expected="more records",
-                got="the end of the file",
-                record=number,
-                offset=self.offset(number),
-            )
-        begin, end = int(self._offsets[number]), int(self._offsets[number + 1])
-        if self._memory is not None:
-            is_large = end - begin > _VIEWED_FROM_BYTES
-            found: bytes | memoryview = (memoryview(self._memory) if is_large else self._memory)[
-                begin:end
-            ]
-            return found
-        with self._lock:
-            self._stream.seek(begin)
-            return self._stream.read(end - begin)
+        return self._bytes(*self._bounds(number))
+
+    def _bounds(self, number: int) -> tuple[int, int]:
+        if number + 1 < len(self._offsets):
+            return int(self._offsets[number]), int(self._offsets[number + 1])
+        # A copy: each time that it is raised, an error's traceback grows.
+        raise copy.copy(self.damage) or CorruptShardError.at(
+            self._path,
+            expected="more records",
+            got="the end of the file",
+            record=number,
+            offset=self.offset(number),
+        )
+
+    def _bytes(self, begin: int, end: int) -> bytes | memoryview:
+        if self._memory is None:
+            with self._lock:
+                self._stream.seek(begin)
+                return self._stream.read(end - begin)
+        is_large = end - begin > _VIEWED_FROM_BYTES
+        found: bytes | memoryview = (memoryview(self._memory) if is_large else self._memory)[
+            begin:end
+        ]
+        return found
 
     def offset(self, number: int) -> int:
         """Where a record begins, or the last one ends, in bytes."""

@@ -20,7 +20,6 @@ from trainer_utils.dataset.open_shard import OpenShard
 from trainer_utils.dataset.shards import is_gzip
 from trainer_utils.format import CorruptShardError, Shard
 from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.format.framing import unframe
 from trainer_utils.reading.raw_ops import map_elements
 
 __all__ = ["UNREADABLE", "ShardReader", "read_past_damage"]
@@ -89,8 +88,7 @@ class ShardReader:
 
     def _record(self, path: str, shard: OpenShard, number: int) -> bytes:
         try:
-            frame = bytes(shard.frame(number))
-            return unframe(frame, path=path, record=number, offset=shard.offset(number))
+            return shard.record(number)
         except CorruptShardError as error:
             if not self._skips:
                 raise

@@ -7,7 +7,6 @@ import tensorflow as tf
 
 from trainer_utils.dataset.open_shard import OpenShard
 from trainer_utils.format import CorruptShardError
-from trainer_utils.format.framing import unframe
 
 PAYLOADS = [bytes([n]) * (n * 997) for n in range(12)]
 
@@ -19,11 +18,6 @@ def write(path, compression=""):
     return str(path)
 
 
-def payload(shard, number):
-    frame = bytes(shard.frame(number))
-    return unframe(frame, path="", record=number, offset=shard.offset(number))
-
-
 @pytest.mark.parametrize("is_mapped", [False, True])
 @pytest.mark.parametrize("compression", ["", "GZIP"])
 def test_records_by_number_are_those_that_tensorflow_wrote(tmp_path, compression, is_mapped):
@@ -31,7 +25,7 @@ def test_records_by_number_are_those_that_tensorflow_wrote(tmp_path, compression
     shard = OpenShard(path, is_mapped=is_mapped)
     assert shard.damage is None
     for number in (11, 0, 5, 5):
-        assert payload(shard, number) == PAYLOADS[number]
+        assert shard.record(number) == PAYLOADS[number]
     with pytest.raises(CorruptShardError, match="record 12, byte") as caught:
         shard.frame(12)
     assert caught.value.offset == sum(map(len, PAYLOADS)) + 16 * len(PAYLOADS)
@@ -46,7 +40,7 @@ def test_records_before_the_damage_of_a_gzip_file_are_there(tmp_path):
     shard = OpenShard(str(path), is_mapped=True)
     readable = next(n for n in range(12) if shard.offset(n + 1) == shard.offset(n))
     assert 0 < readable < 12
-    assert [payload(shard, n) for n in range(readable)] == PAYLOADS[:readable]
+    assert [shard.record(n) for n in range(readable)] == PAYLOADS[:readable]
     assert "expected a whole gzip stream" in str(shard.damage)
     with pytest.raises(CorruptShardError, match="whole gzip stream"):
         shard.frame(readable)
