@@ -23,11 +23,12 @@ class RejectedInputError(Exception):
     Not of the family of `DatasetError`, which ends a run: this one is counted, and the run goes on.
     """
 
-    def __init__(self, code: str, detail: str, *, name: str = "") -> None:
+    name = ""  # of the input, where whoever raises it knows one
+
+    def __init__(self, code: str, detail: str) -> None:
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
-        self.name = name
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"
