@@ -23,12 +23,11 @@ class RejectedInputError(Exception):
     Not of the family of `DatasetError`, which ends a run: this one is counted, and the run goes on.
     """
 
-    name = ""  # of the input, where whoever raises it knows one
-
-    def __init__(self, code: str, detail: str) -> None:
+    def __init__(self, code: str, detail: str, *, name: str = "") -> None:
         super().__init__(code, detail)
         self.code = code
         self.detail = detail
+        self.name = name
 
     def __str__(self) -> str:
         return f"{self.code}: {self.detail}"
