@@ -8,12 +8,12 @@ from tfx import types
 from tfx.dsl.components.base import executor_spec
 from tfx.types import component_spec
 
+from components.audio_example_gen.conversion import AudioConversion
 from components.audio_example_gen.executor import Executor
 from components.audio_example_gen.settings import AudioSettings
 from components.common.component import examples_channel, parameters_of, takes_settings
 from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen
 from components.example_gen.driver import FileTreeDriver
-from components.example_gen.lists import is_list
 
 __all__ = ["AudioExampleGen"]
 
@@ -27,10 +27,7 @@ class AudioExampleGenSpec(types.ComponentSpec):
 
 
 class _Driver(FileTreeDriver):
-    unit, settings_class = "sounds", AudioSettings
-
-    def is_source_file(self, path: str) -> bool:
-        return is_list(path)
+    conversion_class = AudioConversion
 
 
 class AudioExampleGen(FilesExampleGen):

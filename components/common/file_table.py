@@ -4,6 +4,7 @@ files = FileTable.of(walk_files("photos/"))
 files["cat/1.jpg"].size          # a mapping by path; nothing is kept of what it gives
 """
 
+import bisect
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
 from typing import cast, overload
@@ -62,17 +63,6 @@ class PathColumn(Sequence[bytes]):
             begin, data = offsets[0], self._data[offsets[0] : offsets[-1]].tobytes()
             for first, stop in itertools.pairwise(offsets):
                 yield data[first - begin : stop - begin]
-
-    def find(self, path: bytes) -> int:
-        """The place of the first that is not less than `path`, where they are sorted."""
-        low, high = 0, len(self)
-        while low < high:
-            middle = (low + high) // 2
-            if self[middle] < path:
-                low = middle + 1
-            else:
-                high = middle
-        return low
 
 
 class FileTable(Mapping[str, InputFile]):
@@ -136,7 +126,7 @@ class FileTable(Mapping[str, InputFile]):
             own = encode_path(path)
         except UnicodeEncodeError:  # of halves of characters, which no path has
             raise KeyError(path) from None
-        place = self.paths.find(own)
+        place = bisect.bisect_left(self.paths, own)
         if place == len(self) or self.paths[place] != own:
             raise KeyError(path)
         return self._file(place, own, int(self.sizes[place]), self._versions[place])

@@ -6,11 +6,11 @@ describe_artifact(artifact, manifest, gzip=False, vocabularies={"label": labels}
 
 import dataclasses
 import json
+import posixpath
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
 
 from absl import logging
-from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
@@ -20,30 +20,18 @@ from components.common.rejects import Reject, render_rejects
 from components.common.summaries import announce_files, working_folder
 from components.common.tfmd import render_schema, schema_from_features
 from trainer_utils.format import Feature, Manifest
-from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import (
-    LINEAGE_FILE,
-    REJECTS_FILE,
-    SCHEMA_FILE,
-)
+from trainer_utils.format.naming import LINEAGE_FILE, REJECTS_FILE, check_inner_path
 from trainer_utils.format.origin import Origin
 from trainer_utils.format.printable import printable
-from trainer_utils.format.sealing import FileDigest
-from trainer_utils.storage import make_folder
-from trainer_utils.writing.publishing import (
-    describing_texts,
-    publish_manifest,
-    texts_of_dataset,
-    write_texts,
-)
+from trainer_utils.storage import join, make_folder, remove_tree, write_atomically
+from trainer_utils.writing.publishing import publish_manifest, texts_of_dataset, write_texts
 from trainer_utils.writing.shards import verify_shard
 
 __all__ = [
     "describe_artifact",
     "package_versions",
     "publish_dataset",
-    "write_feature_files",
-    "write_schema",
+    "write_artifact",
 ]
 
 _MOST_PROPERTY_CHARACTERS = 64 << 10  # ML Metadata reads all properties whenever it reads one
@@ -64,59 +52,24 @@ def package_versions() -> dict[str, str]:
     return versions
 
 
-def write_feature_files(
-    uri: str,
-    features: Mapping[str, Feature],
-    records_by_shard: Mapping[str, Mapping[str, int]],
-    *,
-    vocabularies: Mapping[str, Sequence[str]],
-    schema: schema_pb2.Schema | None = None,
-    others: Mapping[str, str] | None = None,
-) -> dict[str, FileDigest]:
-    """Writes vocabularies, Datum's two JSON files and `schema.pbtxt`, by way of a working folder.
+def write_artifact(uri: str, files: Mapping[str, bytes]) -> None:
+    """Writes the files of an artifact that is no dataset of ours, each whole or not at all.
 
     Args:
         uri: the folder.
-        features: by name.
-        records_by_shard: for each split, records by path relative to `uri`.
-        vocabularies: values by feature; a value's place is its id.
-        schema: a TFMD schema to write; None for the one that the features make.
-        others: further texts by path relative to `uri`.
-
-    Returns:
-        What was written, by path relative to `uri`.
+        files: contents by path relative to it.
 
     Raises:
-        ConfigError: a feature's name is too long for a file to be called after it.
+        DatasetError: a path leads out of it.
     """
-    if schema is None:
-        schema = _schema_of(features, vocabularies)
-    texts = describing_texts(
-        features, records_by_shard, vocabularies=vocabularies, schema=render_schema(schema)
-    )
-    return _write_texts(uri, texts | dict(others or {}))
-
-
-def _schema_of(
-    features: Mapping[str, Feature], vocabularies: Mapping[str, Sequence[str]]
-) -> schema_pb2.Schema:
-    sizes = {feature: len(values) for feature, values in vocabularies.items()}
-    schema = schema_from_features(features, num_classes=sizes)
-    for feature, values in vocabularies.items():
-        schema.string_domain.add(name=feature, value=values)
-    return schema
-
-
-def write_schema(uri: str, schema: schema_pb2.Schema) -> None:
-    """Writes `schema.pbtxt`, by way of a working folder, for TFX components to read."""
-    _write_texts(uri, {SCHEMA_FILE: render_schema(schema)})
-
-
-def _write_texts(uri: str, texts: Mapping[str, str]) -> dict[str, FileDigest]:
-    """Writes below `uri`, and says so before, for a run after one that is killed."""
-    make_folder(working_folder(uri))
-    announce_files(uri, texts)
-    return write_texts(uri, texts)
+    folder = working_folder(uri)
+    make_folder(folder)
+    for path, content in files.items():
+        target = join(uri, check_inner_path(path))
+        make_folder(posixpath.dirname(target))
+        with write_atomically(target, temporary_folder=folder) as stream:
+            stream.write(content)
+    remove_tree(folder)
 
 
 def publish_dataset(
@@ -154,11 +107,12 @@ def publish_dataset(
         manifest,
         features,
         vocabularies=vocabularies,
-        schema=render_schema(_schema_of(features, vocabularies)),
+        schema=render_schema(schema_from_features(features, vocabularies=vocabularies)),
         others={REJECTS_FILE: text} if text else {},
     )
     beside = {} if origin is None else {LINEAGE_FILE: origin.to_json()}
-    written = _write_texts(uri, texts | beside)
+    announce_files(uri, texts | beside)  # for a run after one that is killed
+    written = write_texts(uri, texts | beside)
     files = {path: digest for path, digest in written.items() if path not in beside}
     manifest = dataclasses.replace(manifest, files=files)
     publish_manifest(uri, manifest, beside=beside, check=check)
@@ -186,10 +140,7 @@ def describe_artifact(
         text = json.dumps(values, ensure_ascii=False)
         if len(text) <= _MOST_PROPERTY_CHARACTERS:  # else it is in the file alone
             artifact.set_string_custom_property(f"vocabulary_{feature}", text)
-    for prefix, accounting in {"": manifest.total, **_prefixed(manifest)}.items():
+    by_split = {f"{split}_": accounting for split, accounting in manifest.accounting.items()}
+    for prefix, accounting in {"": manifest.total, **by_split}.items():
         for name in ("found", "written", "rejected", "skipped"):
             artifact.set_int_custom_property(prefix + name, getattr(accounting, name))
-
-
-def _prefixed(manifest: Manifest) -> JsonObject:
-    return {f"{split}_": accounting for split, accounting in manifest.accounting.items()}

@@ -8,7 +8,9 @@ Source: `tensorflow_metadata/proto/v0/schema.proto`.
 
 import dataclasses
 import json
-from collections.abc import Collection, Mapping
+import math
+from collections.abc import Collection, Mapping, Sequence
+from types import MappingProxyType
 
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -33,7 +35,7 @@ _FROM_TFMD = {number: name for name, number in _TO_TFMD.items()}
 def schema_from_features(
     features: Mapping[str, Feature],
     *,
-    num_classes: Mapping[str, int] | None = None,
+    vocabularies: Mapping[str, Sequence[str]] = MappingProxyType({}),
     texts: Collection[str] = (),
 ) -> schema_pb2.Schema:
     """The TFMD schema that says the same.
@@ -43,20 +45,24 @@ def schema_from_features(
 
     Args:
         features: by name.
-        num_classes: for features that are ids of a vocabulary, its size.
+        vocabularies: by feature, the values that it has; of a feature of integers in the order of
+            their ids.
         texts: features that are text in a natural language.
     """
     schema = schema_pb2.Schema()
     for name, feature in sorted(features.items()):
         entry = _restored(name, feature) or _entry(name, feature)
-        if name in (num_classes or {}) and not entry.WhichOneof("domain_info"):
+        is_class = name in vocabularies and feature.type == "int"
+        if is_class and not entry.WhichOneof("domain_info"):
             entry.int_domain.name = name
             entry.int_domain.min = 0
-            entry.int_domain.max = (num_classes or {})[name] - 1
+            entry.int_domain.max = len(vocabularies[name]) - 1
             entry.int_domain.is_categorical = True
         elif name in texts and not entry.WhichOneof("domain_info"):
             entry.natural_language_domain.SetInParent()
         schema.feature.append(entry)
+    for name, values in vocabularies.items():
+        schema.string_domain.add(name=name, value=values)
     return schema
 
 
@@ -150,7 +156,7 @@ def check_agreement(
             )
         found_shape = () if found.is_image else found.shape
         # A scalar is [] or [1] in TFMD: SchemaGen writes the latter, parsers take either.
-        if wanted.dense and (not found.dense or _size(wanted.shape) != _size(found_shape)):
+        if wanted.dense and (not found.dense or math.prod(wanted.shape) != math.prod(found_shape)):
             raise DatasetError(
                 f"feature {name!r}: expected shape {list(wanted.shape)} as the schema says, got "
                 f"{list(found_shape) if found.dense else 'a variable length'} ({source})"
@@ -207,10 +213,3 @@ def parse_schema(text: str, *, path: str) -> schema_pb2.Schema:
         return text_format.Parse(text, schema_pb2.Schema())
     except text_format.ParseError as error:
         raise DatasetError(f"{path!r}: expected a TFMD schema: {error}", path=path) from error
-
-
-def _size(shape: tuple[int, ...]) -> int:
-    product = 1
-    for size in shape:
-        product *= size
-    return product

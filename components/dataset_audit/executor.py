@@ -1,7 +1,6 @@
 """Audits an Examples artifact, and writes what was found as TFX's anomalies and as JSON."""
 
 import json
-import posixpath
 from collections.abc import Sequence
 
 from absl import logging
@@ -10,12 +9,11 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
+from components.common.publish import write_artifact
 from components.common.settings import ExecProperties
-from components.common.summaries import working_folder
 from components.dataset_audit.settings import AuditSettings
 from trainer_utils.auditing import KINDS, Audit, Finding, audit_dataset
 from trainer_utils.format.naming import SPLIT_PREFIX
-from trainer_utils.storage import join, make_folder, remove_tree, write_atomically
 
 __all__ = ["FINDINGS_FILE", "Executor"]
 
@@ -60,33 +58,24 @@ class Executor(base_executor.BaseExecutor):
 
 def _write(audit: Audit, artifact: types.Artifact, fail_on: Sequence[str]) -> None:
     """The files and properties of the artifact."""
-    blessed = {}
+    blessed, files = {}, {}
     for split in audit.records:
         found = [one for one in audit.findings if split in one.splits]
         path = f"{SPLIT_PREFIX}{split}/{_ANOMALIES_FILE}"
         message = _anomalies(found, fail_on)
-        _write_file(artifact.uri, path, message.SerializeToString(deterministic=True))
+        files[path] = message.SerializeToString(deterministic=True)
         blessed[split] = 0 if found else 1
     listed = audit.to_json()
     del listed["uri"], listed["against"]  # the same wherever the dataset lies
     text = json.dumps(listed, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
-    _write_file(artifact.uri, FINDINGS_FILE, text.encode("utf-8", "backslashreplace"))
-    remove_tree(working_folder(artifact.uri))
+    files[FINDINGS_FILE] = text.encode("utf-8", "backslashreplace")
+    write_artifact(artifact.uri, files)
     artifact.split_names = artifact_utils.encode_split_names(list(audit.records))
     artifact.set_json_value_custom_property("blessed", blessed)
     artifact.set_int_custom_property("num_findings", sum(audit.counts.values()))
     artifact.set_int_custom_property("is_blessed", int(not audit.counts))
     for kind, count in audit.counts.items():
         artifact.set_int_custom_property(f"num_{kind}", count)
-
-
-def _write_file(uri: str, path: str, data: bytes) -> None:
-    """A whole file of the artifact, or none."""
-    target = join(uri, path)
-    make_folder(posixpath.dirname(target))
-    make_folder(working_folder(uri))
-    with write_atomically(target, temporary_folder=working_folder(uri)) as stream:
-        stream.write(data)
 
 
 def _anomalies(found: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb2.Anomalies:

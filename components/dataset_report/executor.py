@@ -5,11 +5,11 @@ from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
+from components.common.publish import write_artifact
 from components.common.settings import ExecProperties
-from components.common.summaries import working_folder
 from components.dataset_report.settings import DatasetReportSettings
 from pipelines.report import render_report
-from trainer_utils.storage import join, make_folder, remove_tree, write_text
+from trainer_utils.storage import join
 
 __all__ = ["REPORT_FILE", "Executor"]
 
@@ -45,11 +45,8 @@ class Executor(base_executor.BaseExecutor):
             statistics=_optional_uri(input_dict, "statistics"),
             schema=_optional_uri(input_dict, "schema"),
         )
-        make_folder(working_folder(target))
-        path = join(target, REPORT_FILE)
-        write_text(path, page, temporary_folder=working_folder(target))
-        remove_tree(working_folder(target))
-        logging.info("DatasetReport: %s", path)
+        write_artifact(target, {REPORT_FILE: page.encode()})
+        logging.info("DatasetReport: %s", join(target, REPORT_FILE))
 
 
 def _optional_uri(input_dict: dict[str, list[types.Artifact]], name: str) -> str | None:

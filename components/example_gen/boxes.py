@@ -87,14 +87,8 @@ def relative_box(
 
 def box_values(boxes: Sequence[Box]) -> tuple[Value, ...]:
     """The values of `BOX_COLUMNS`."""
-    return (
-        tuple(box.xmin for box in boxes),
-        tuple(box.xmax for box in boxes),
-        tuple(box.ymin for box in boxes),
-        tuple(box.ymax for box in boxes),
-        tuple(box.area for box in boxes),
-        tuple(box.label for box in boxes),
-    )
+    names = ("xmin", "xmax", "ymin", "ymax", "area", "label")
+    return tuple(tuple(getattr(box, name) for box in boxes) for name in names)
 
 
 def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:

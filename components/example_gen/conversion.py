@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from components.common.settings import ExecProperties
-from components.example_gen.inputs import InputSelection, LocatedInputs
+from components.example_gen.inputs import InputSelection, LocatedInputs, locate
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 
@@ -38,6 +38,10 @@ class Conversion(abc.ABC, Generic[_Plan]):
         located: where the inputs are.
         settings: of the component, suited to what was found.
         unit: what the inputs are called, such as `images`.
+        sees_siblings: whether a file that is an input by itself may name others, as a list does.
+
+    Raises:
+        InputError, ConfigError: the inputs are not there, or a setting is not allowed.
     """
 
     settings_class: ClassVar[type[ExampleGenSettings]]
@@ -45,12 +49,23 @@ class Conversion(abc.ABC, Generic[_Plan]):
     selection: InputSelection
     located: LocatedInputs
     settings: ExampleGenSettings
-    unit: str
+    unit: ClassVar[str]
+    sees_siblings: ClassVar[bool] = True
 
-    @abc.abstractmethod
     def __init__(
         self, settings: Any, selection: InputSelection, make_pipeline: MakePipeline | None
-    ) -> None: ...
+    ) -> None:
+        self.settings, self.selection = settings, selection
+        self._make_pipeline = make_pipeline
+        self.located = locate(
+            selection.base,
+            selection.patterns,
+            selection.range_config,
+            image_roots=settings.image_roots if self.sees_siblings else (),
+            is_source_file=self.is_source_file,
+            sees_siblings=self.sees_siblings,
+            unit=self.unit,
+        )
 
     @classmethod
     def of(
@@ -65,6 +80,10 @@ class Conversion(abc.ABC, Generic[_Plan]):
             InputError, ConfigError: the inputs are not there, or a setting is not allowed.
         """
         return cls(cls.settings_class.from_properties(properties), selection, make_pipeline)
+
+    @abc.abstractmethod
+    def is_source_file(self, path: str) -> bool:
+        """Whether a path is by itself what examples are made of, as a list is."""
 
     @abc.abstractmethod
     def plan(self, uri: str) -> _Plan:

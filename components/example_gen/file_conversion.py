@@ -22,13 +22,13 @@ from components.common.summaries import (
 )
 from components.common.worker_errors import raise_reported_error
 from components.example_gen import lists
-from components.example_gen.conversion import Conversion, MakePipeline
+from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import FilePlan, plan_shards
 from components.example_gen.file_reports import ShardSummary
 from components.example_gen.fingerprint import fingerprint_of_files
 from components.example_gen.image_roots import check_image_roots
-from components.example_gen.inputs import InputSelection, layout_inputs, locate, refuse_overlap
+from components.example_gen.inputs import layout_inputs, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written
@@ -45,41 +45,15 @@ __all__ = ["FileConversion"]
 class FileConversion(Conversion[FilePlan]):
     """The conversion of files; each is read when its shard is written.
 
-    Args:
-        settings: of the component.
-        selection: of inputs and splits.
-        make_pipeline: makes the Beam pipeline that the shards are written by. None: nothing is
-            written but a plan.
-
     Attributes:
         media: what the files are, `image` or `audio`, where nothing says so.
         listing: of the inputs, once they are planned.
-
-    Raises:
-        InputError, ConfigError: the inputs are not there, or a setting is not allowed.
     """
 
     workers_module = "example_gen.file_shards"
     media: ClassVar[str]
     settings: MediaSettings
     listing: Listing
-
-    def __init__(
-        self,
-        settings: MediaSettings,
-        selection: InputSelection,
-        make_pipeline: MakePipeline | None,
-    ) -> None:
-        self.settings, self.selection = settings, selection
-        self._make_pipeline = make_pipeline
-        self.located = locate(
-            selection.base,
-            selection.patterns,
-            selection.range_config,
-            image_roots=self.settings.image_roots,
-            is_source_file=self.is_source_file,
-            unit=self.unit,
-        )
 
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of, as a list is."""

@@ -16,7 +16,7 @@ from components.common.worker_errors import raise_reported_error
 from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
-from components.example_gen.inputs import InputSelection, layout_inputs, locate, refuse_overlap
+from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
 from components.example_gen.outcome import check_outcome
 from components.example_gen.plan import Written
 from components.example_gen.row_encoding import EncodingReport
@@ -41,20 +41,14 @@ __all__ = ["RowConversion"]
 class RowConversion(Conversion[RowPlan]):
     """The conversion of rows. No Python object is made for one.
 
-    Args:
-        settings: of the component.
-        selection: of inputs and splits.
-        make_pipeline: makes the Beam pipelines that read the rows and write the shards. None:
-            rows are read in this process, and nothing is written but a plan.
+    Without a Beam pipeline rows are read in this process, and nothing is written but a plan.
 
     Attributes:
         pieces: of the inputs, once they are planned.
-
-    Raises:
-        InputError, ConfigError: the inputs are not there, or a setting is not allowed.
     """
 
     workers_module = "example_gen.row_pieces"
+    sees_siblings = False
     pieces: list[Piece]
 
     def __init__(
@@ -63,23 +57,10 @@ class RowConversion(Conversion[RowPlan]):
         selection: InputSelection,
         make_pipeline: MakePipeline | None,
     ) -> None:
-        self.settings, self.selection = settings, selection
+        super().__init__(settings, selection, make_pipeline)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
-        self._make_pipeline = make_pipeline
         self._reports: list[PieceReport] = []
-        self.located = locate(
-            selection.base,
-            selection.patterns,
-            selection.range_config,
-            is_source_file=self.is_source_file,
-            sees_siblings=False,
-            unit=self.unit,
-        )
-
-    @abc.abstractmethod
-    def is_source_file(self, path: str) -> bool:
-        """Whether a path is by itself what examples are made of."""
 
     @abc.abstractmethod
     def find_pieces(

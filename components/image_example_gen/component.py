@@ -11,8 +11,8 @@ from tfx.types import component_spec
 from components.common.component import examples_channel, parameters_of, takes_settings
 from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen
 from components.example_gen.driver import FileTreeDriver
+from components.image_example_gen.conversion import ImageConversion
 from components.image_example_gen.executor import Executor
-from components.image_example_gen.layouts import is_source_file
 from components.image_example_gen.settings import ImageSettings
 
 __all__ = ["ImageExampleGen"]
@@ -27,10 +27,7 @@ class ImageExampleGenSpec(types.ComponentSpec):
 
 
 class _Driver(FileTreeDriver):
-    unit, settings_class = "images", ImageSettings
-
-    def is_source_file(self, path: str) -> bool:
-        return is_source_file(path)
+    conversion_class = ImageConversion
 
 
 class ImageExampleGen(FilesExampleGen):

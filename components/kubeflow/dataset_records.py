@@ -4,23 +4,29 @@ record = DatasetRecord(uri="/mnt/datasets/…", source="image_example_gen /mnt/p
 record_dataset("/mnt/datasets", record, input_versions=["5f0c…"])
 current_version("/mnt/datasets", "5f0c…")       # another where one of its datasets is gone
 records_by_span("/mnt/datasets")                # {3: [record]}
+record_stored("minio://mlpipeline/v2/…/examples", versions=["5f0c…"])
 
 Kubeflow takes a step from its cache whether or not the files of its artifacts are still there, and
 runs nothing that could look for a span's dataset. Records are small files of their own that are
 written once and never changed, so that runs beside each other do not disturb one another.
+
+The launcher copies artifacts with rights of its own, which a step does not have. So the records of
+what lies in Kubeflow's own store are where whoever gives the steps the rights to look into it says:
+TFX_SHARDS_RECORD_ROOT=minio://mlpipeline/records, a variable of each step.
 """
 
 import dataclasses
 import hashlib
 import itertools
 import json
+import os
 import time
 from collections.abc import Iterable, Sequence
 
-from trainer_utils.format import DatasetError, Manifest
-from trainer_utils.format.naming import MANIFEST_FILE
+from components.kubeflow.dataset_location import check_dataset_root
+from trainer_utils.dataset.files import read_manifest
+from trainer_utils.format import DatasetError, InputError
 from trainer_utils.storage import (
-    exists,
     is_folder,
     join,
     list_names,
@@ -31,17 +37,22 @@ from trainer_utils.storage import (
 
 __all__ = [
     "RECORD_FOLDER",
+    "RECORD_VARIABLE",
     "VERSION_KEY",
     "DatasetRecord",
     "current_version",
+    "find_version",
     "is_whole",
     "joined_versions",
     "record_dataset",
+    "record_stored",
     "records_by_span",
+    "records_root",
     "split_versions",
 ]
 
 RECORD_FOLDER = "dataset_records"
+RECORD_VARIABLE = "TFX_SHARDS_RECORD_ROOT"
 VERSION_KEY = "input_version"
 """The parameter of a step, and the metadata of an artifact, that has the inputs' versions."""
 
@@ -120,12 +131,11 @@ def split_versions(texts: Iterable[str]) -> list[str]:
 
 def is_whole(uri: str) -> bool:
     """Whether a dataset of ours has its manifest and each of its shards."""
-    path = join(uri, MANIFEST_FILE)
-    if not exists(path):
-        return False
     try:
-        manifest = Manifest.from_json(read_text(path), path=path)
+        manifest = read_manifest(uri)
     except DatasetError:
+        return False
+    if manifest is None:
         return False
     sizes = {file.path: file.size for file in walk_files(uri)}
     return all(sizes.get(shard.path) == shard.bytes for shard in manifest.shards)
@@ -144,3 +154,62 @@ def _names(folder: str) -> Sequence[str]:
 def _name(text: str) -> str:
     """A file's name for any text."""
     return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def records_root(dataset_root: str) -> str:
+    """Where records are: below a `dataset_root`, else where the variable says, else nowhere.
+
+    Raises:
+        ConfigError: the place is relative, or a url of no object store.
+    """
+    check_dataset_root(dataset_root)
+    given = os.environ.get(RECORD_VARIABLE, "")
+    check_dataset_root(given, RECORD_VARIABLE)
+    return dataset_root or given
+
+
+def record_stored(uri: str, *, versions: Sequence[str]) -> None:
+    """Records a dataset that the launcher is about to copy to Kubeflow's store.
+
+    Args:
+        uri: where it will be.
+        versions: of the inputs, on which its cache key hangs.
+
+    Raises:
+        ConfigError: the place of the records is not allowed.
+        InputError: it cannot be written to.
+    """
+    root = records_root("")
+    if not root or not versions:
+        return
+    try:
+        record_dataset(root, DatasetRecord(uri=uri), input_versions=versions)
+    except OSError as error:
+        raise _unreachable(root, error) from error
+
+
+def find_version(dataset_root: str, fingerprint: str) -> str:
+    """The version of inputs, another one where a dataset that was made of them is gone.
+
+    Args:
+        dataset_root: of the datasets; may be empty.
+        fingerprint: of the inputs.
+
+    Raises:
+        ConfigError: the place of the records is not allowed.
+        InputError: records or datasets cannot be looked at.
+    """
+    root = records_root(dataset_root)
+    if not root:
+        return fingerprint
+    try:
+        return current_version(root, fingerprint)
+    except OSError as error:
+        raise _unreachable(root, error) from error
+
+
+def _unreachable(root: str, error: OSError) -> InputError:
+    return InputError(
+        f"records of datasets in {root!r}: {error}. Give the steps the rights of the store, as by "
+        f"--secret, or leave {RECORD_VARIABLE} out."
+    )

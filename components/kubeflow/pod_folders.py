@@ -20,6 +20,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json
+from trainer_utils.storage import write_text
 
 __all__ = ["hand_over", "hand_over_value", "temporary_folder", "writable_file", "write_json"]
 
@@ -137,8 +138,5 @@ def hand_over_value(path: str, name: str, text: str) -> None:
 
 def write_json(path: str, document: Mapping[str, Json]) -> None:
     """Writes a file in one go, and the folder that it is in."""
-    folder = os.path.dirname(path)
-    os.makedirs(folder, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as stream:
-        json.dump(document, stream, sort_keys=True)
-    os.replace(stream.name, path)
+    text = json.dumps(document, sort_keys=True)
+    write_text(path, text, temporary_folder=os.path.dirname(path))

@@ -32,20 +32,22 @@ from components.kubeflow.dataset_location import (
 from components.kubeflow.dataset_records import (
     VERSION_KEY,
     DatasetRecord,
+    find_version,
     joined_versions,
     record_dataset,
+    record_stored,
+    records_root,
     split_versions,
 )
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from components.kubeflow.images import ENVIRONMENT_FLAG
 from components.kubeflow.pages import page_folder
 from components.kubeflow.pod_folders import temporary_folder
-from components.kubeflow.stored_records import find_version, record_stored, records_root
 from components.kubeflow.training_runtime import DATASET_VARIABLE, train_job_manifest
-from trainer_utils.format import ConfigError, DatasetError, Manifest
+from trainer_utils.dataset.files import read_manifest
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import Json, JsonObject
-from trainer_utils.format.naming import MANIFEST_FILE
-from trainer_utils.storage import is_object_store, is_remote, join, read_text
+from trainer_utils.storage import is_object_store, is_remote
 
 if TYPE_CHECKING:
     from tfx.types import Artifact
@@ -117,12 +119,12 @@ def _latest_spans(step: ExecutorInput) -> dict[str, JsonObject]:
     check_dataset_root(root)
     window = latest_window(root, **given)
     write_reference(step.outputs["datasets"].path, window.uris)
-    records = sum(_manifest(uri).total.written for uri in window.uris)
+    manifests = filter(None, map(read_manifest, window.uris))
     return {
         "datasets": {
             "dataset_uris": json.dumps(window.uris),
             "spans": json.dumps(window.spans),
-            "records": records,
+            "records": sum(manifest.total.written for manifest in manifests),
         }
     }
 
@@ -289,7 +291,8 @@ def _fill_dataset(
     place = place_dataset(output.path, output.uri, root)
     artifact = _artifact_at(standard_artifacts.Examples, place)
     fill({name: [artifact]})
-    manifest = _manifest(artifact.uri)
+    manifest = read_manifest(artifact.uri)
+    assert manifest is not None  # it has just been written
     metadata = {
         **_metadata(artifact),
         "records": manifest.total.written,
@@ -308,11 +311,6 @@ def _fill_dataset(
     else:
         record_stored(output.uri, versions=versions)
     return {name: metadata}
-
-
-def _manifest(uri: str) -> Manifest:
-    path = join(uri, MANIFEST_FILE)
-    return Manifest.from_json(read_text(path), path=path)
 
 
 def _input_versions(step: ExecutorInput) -> list[str]:

@@ -29,6 +29,7 @@ from components.kubeflow.dataset_records import (
     DatasetRecord,
     joined_versions,
     record_dataset,
+    record_stored,
     split_versions,
 )
 from components.kubeflow.executor_input import (
@@ -39,7 +40,6 @@ from components.kubeflow.executor_input import (
 from components.kubeflow.images import ENVIRONMENT_FLAG
 from components.kubeflow.pages import PAGE_OUTPUT, page_folder
 from components.kubeflow.pod_folders import hand_over, temporary_folder, writable_file
-from components.kubeflow.stored_records import record_stored
 from trainer_utils.format import DatasetError
 from trainer_utils.format.json_text import Json, JsonObject
 

@@ -8,21 +8,20 @@ import re
 from collections.abc import Mapping
 
 from absl import logging
-from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
-from components.common.publish import write_feature_files, write_schema
+from components.common.publish import write_artifact
 from components.common.settings import ExecProperties
 from components.common.statistics import read_statistics
-from components.common.summaries import working_folder
 from components.common.tfmd import (
     adopt_shapes,
     check_agreement,
     features_from_schema,
     merge_schema,
     parse_schema,
+    render_schema,
     schema_from_features,
 )
 from components.schema_export.agreement import check_facts, check_statistics
@@ -40,7 +39,8 @@ from trainer_utils.format.tfds import (
     render_tfds_features,
     render_tfds_info,
 )
-from trainer_utils.storage import is_remote, join, read_text, remove_tree
+from trainer_utils.storage import is_remote, join, read_text
+from trainer_utils.writing.publishing import describing_texts
 
 __all__ = ["Executor"]
 
@@ -77,7 +77,7 @@ class Executor(base_executor.BaseExecutor):
         dataset = artifact_utils.get_single_instance(given_place) if given_place else artifact
         source, facts, is_whole = _look(open_dataset(examples.uri, inspect=False))
         features = dict(source.features)
-        schema = _own_schema(source, features, facts)
+        schema = schema_from_features(features, vocabularies=source.vocabularies, texts=facts.texts)
         if input_dict.get("schema"):
             path = join(artifact_utils.get_single_uri(input_dict["schema"]), SCHEMA_FILE)
             given = parse_schema(read_text(path), path=path)
@@ -95,20 +95,18 @@ class Executor(base_executor.BaseExecutor):
         }
         if SchemaExportSettings.from_properties(exec_properties).tfds:
             others |= _tfds_files(source, features, dataset.uri)
-        write_feature_files(
-            dataset.uri,
+        texts = describing_texts(
             features,
             _records_seen_from(dataset.uri, source),
             vocabularies=source.vocabularies,
-            schema=schema,
-            others=others,
+            schema=render_schema(schema),
         )
-        remove_tree(working_folder(dataset.uri))
+        files = {path: text.encode() for path, text in (texts | others).items()}
+        write_artifact(dataset.uri, files)
         notes = datum_limits(features, [shard.path for shard in source.shard_files])
         _describe(artifact, features, notes)
         if dataset is not artifact:
-            write_schema(artifact.uri, schema)
-            remove_tree(working_folder(artifact.uri))
+            write_artifact(artifact.uri, {SCHEMA_FILE: files[SCHEMA_FILE]})
             _describe(dataset, features, notes)
         for note in notes:
             logging.warning("SchemaExport: %s", note)
@@ -128,20 +126,6 @@ def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
         for block in itertools.islice(read_shard_blocks(shard.path), 1):
             facts.add(block, path=shard.path, takes_lists=False)
     return source, facts, False
-
-
-def _own_schema(
-    source: Dataset, features: Mapping[str, Feature], facts: DatasetFacts
-) -> schema_pb2.Schema:
-    classes = {
-        name: len(values)
-        for name, values in source.vocabularies.items()
-        if name in features and features[name].type == "int"
-    }
-    schema = schema_from_features(features, num_classes=classes, texts=facts.texts)
-    for name, values in source.vocabularies.items():
-        schema.string_domain.add(name=name, value=values)
-    return schema
 
 
 def _with_schema(

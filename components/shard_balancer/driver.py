@@ -8,13 +8,9 @@ import hashlib
 import json
 from typing import Any
 
-from tfx.dsl.components.base import base_driver
-from tfx.orchestration import data_types as orchestration_types
-from tfx.orchestration import metadata
-from tfx.orchestration.portable import base_driver as portable_driver
-from tfx.orchestration.portable import data_types
-from tfx.proto.orchestration import driver_output_pb2
+from tfx.orchestration import data_types
 
+from components.common.driver import PropertiesDriver
 from components.common.settings import ExecProperties
 from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.dataset import open_dataset
@@ -26,39 +22,17 @@ __all__ = ["FINGERPRINT", "ChangesDriver", "fingerprint_of_changes"]
 FINGERPRINT = "changes_fingerprint"
 
 
-class ChangesDriver(base_driver.BaseDriver, portable_driver.BaseDriver):
-    """Adds the fingerprint of what the settings name to the execution properties.
-
-    It serves both of TFX's ways to run a component: `run` that of pipelines, the other that of
-    notebooks.
-    """
-
-    def __init__(self, metadata_handle: metadata.Metadata) -> None:
-        base_driver.BaseDriver.__init__(self, metadata_handle)
-        portable_driver.BaseDriver.__init__(self, metadata_handle)
+class ChangesDriver(PropertiesDriver):
+    """Adds the fingerprint of what the settings name to the execution properties."""
 
     def resolve_exec_properties(  # noqa: D102
         self,
         exec_properties: ExecProperties,
-        pipeline_info: orchestration_types.PipelineInfo,
-        component_info: orchestration_types.ComponentInfo,
+        pipeline_info: data_types.PipelineInfo,
+        component_info: data_types.ComponentInfo,
     ) -> ExecProperties:
-        fingerprint = fingerprint_of_changes(BalancerSettings.from_properties(exec_properties))
-        return (
-            exec_properties
-            if fingerprint is None
-            else {**exec_properties, FINGERPRINT: fingerprint}
-        )
-
-    def run(  # noqa: D102
-        self, execution_info: data_types.ExecutionInfo
-    ) -> driver_output_pb2.DriverOutput:
-        output = driver_output_pb2.DriverOutput()
-        settings = BalancerSettings.from_properties(execution_info.exec_properties)
-        fingerprint = fingerprint_of_changes(settings)
-        if fingerprint is not None:
-            output.exec_properties[FINGERPRINT].string_value = fingerprint
-        return output
+        found = fingerprint_of_changes(BalancerSettings.from_properties(exec_properties))
+        return exec_properties if found is None else {**exec_properties, FINGERPRINT: found}
 
 
 def fingerprint_of_changes(settings: BalancerSettings) -> str | None:

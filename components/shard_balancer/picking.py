@@ -21,7 +21,6 @@ import numpy.typing as npt
 
 from components.common.summaries import working_folder, write_summary
 from trainer_utils.format import ShardName, ShardWriter, combine_checksums, multiset_checksum
-from trainer_utils.format.crc32c import extend_crc32c, mask_crc32c
 from trainer_utils.format.framing import (
     FOOTER_BYTES,
     HEADER_BYTES,
@@ -29,6 +28,7 @@ from trainer_utils.format.framing import (
     footers_of,
     frame_headers,
     headers_of,
+    payload_crcs,
 )
 from trainer_utils.storage import naming_file, open_for_reading
 from trainer_utils.writing.shards import verify_shard, write_shard
@@ -178,9 +178,8 @@ def _checked(
     ends = np.cumsum(lengths + RECORD_OVERHEAD_BYTES)
     starts = ends - lengths - RECORD_OVERHEAD_BYTES
     footers = footers_of(frames, ends)
-    bounds = zip((starts + HEADER_BYTES).tolist(), (ends - FOOTER_BYTES).tolist(), strict=True)
-    sums = np.array([extend_crc32c(0, frames[begin:end]) for begin, end in bounds], np.uint32)
+    crcs = payload_crcs(frames, starts + HEADER_BYTES, ends - FOOTER_BYTES)
     are_headers_good = np.array_equal(headers_of(frames, starts), headers)
-    if not are_headers_good or (mask_crc32c(sums) != footers).any():
+    if not are_headers_good or (crcs != footers).any():
         raise UnlikeIndexError("a sum differs")
     return footers

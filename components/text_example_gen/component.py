@@ -11,8 +11,8 @@ from tfx.types import component_spec
 from components.common.component import examples_channel, parameters_of, takes_settings
 from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen
 from components.example_gen.driver import FileTreeDriver
+from components.text_example_gen.conversion import TextConversion
 from components.text_example_gen.executor import Executor
-from components.text_example_gen.layouts import is_source_file
 from components.text_example_gen.settings import TextSettings
 
 __all__ = ["TextExampleGen"]
@@ -27,13 +27,7 @@ class TextExampleGenSpec(types.ComponentSpec):
 
 
 class _Driver(FileTreeDriver):
-    unit, settings_class = "texts", TextSettings
-
-    def is_source_file(self, path: str) -> bool:
-        return is_source_file(path)
-
-    def sees_siblings(self, settings: TextSettings) -> bool:
-        return settings.names_files
+    conversion_class = TextConversion
 
 
 class TextExampleGen(FilesExampleGen):

@@ -21,6 +21,7 @@ from components.kubeflow.images import using_image
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.spelling import misspelt
+from trainer_utils.storage import write_text
 
 __all__ = ["compile_pipeline"]
 
@@ -130,7 +131,9 @@ def compile_pipeline(
     documents = options.apply(documents)
     documents = cache_keys.add_input_fingerprints(documents, cached, mode=input_fingerprint)
     documents = cache_keys.add_environments(documents)
-    _write(output, yaml.safe_dump_all(documents, sort_keys=True, width=_LINE_WIDTH))
+    text = yaml.safe_dump_all(documents, sort_keys=True, width=_LINE_WIDTH)
+    output = os.path.abspath(output)
+    write_text(output, text, temporary_folder=os.path.dirname(output))
 
 
 def _check(output: str, image: str, pipeline_root: str, name: str | None) -> None:
@@ -272,18 +275,3 @@ def _compile_native(made: Any, name: str | None, pipeline_root: str) -> list[Jso
             spec, *platform = yaml.safe_load_all(stream)
     spec["defaultPipelineRoot"] = pipeline_root
     return [spec, *platform]
-
-
-def _write(output: str, text: str) -> None:
-    """Writes the file in one go, so that no reader sees half of it."""
-    folder = os.path.dirname(os.path.abspath(output))
-    os.makedirs(folder, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=folder, suffix=_SUFFIXES[0])
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            stream.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, output)
-    except BaseException:
-        os.unlink(temporary)
-        raise

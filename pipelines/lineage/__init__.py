@@ -11,6 +11,7 @@ nor TensorFlow is imported, unless something lies on `gs://` and the like.
 """
 
 from pipelines.lineage.description import Lineage, describe_artifact, find_lineage
-from pipelines.lineage.run_list import Run, Runs, list_runs
+from pipelines.lineage.lookup import list_runs
+from pipelines.lineage.run_list import Run, Runs
 
 __all__ = ["Lineage", "Run", "Runs", "describe_artifact", "find_lineage", "list_runs"]

@@ -9,12 +9,12 @@ import dataclasses
 import os
 from collections.abc import Iterator
 
-from trainer_utils.format import Manifest
+from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format.naming import LINEAGE_FILE, MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.format.origin import DatasetSummary, Origin, Step
 from trainer_utils.storage import exists, is_remote, join, list_files, read_text
 
-__all__ = ["FoundDataset", "dataset_folders", "read_dataset", "read_manifest"]
+__all__ = ["FoundDataset", "dataset_folders", "read_dataset"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,17 +53,6 @@ def read_dataset(uri: str) -> FoundDataset | None:
     return FoundDataset(
         uri=uri, digest=manifest.digest, summary=DatasetSummary.of(manifest), origin=origin
     )
-
-
-def read_manifest(uri: str) -> Manifest | None:
-    """The manifest of a dataset, where there is one.
-
-    Raises:
-        DatasetError: it is damaged, or somebody else's.
-        OSError: it cannot be read.
-    """
-    path = join(uri, MANIFEST_FILE)
-    return Manifest.from_json(read_text(path), path=path) if exists(path) else None
 
 
 def dataset_folders(root: str) -> Iterator[str]:

@@ -1,7 +1,7 @@
 """Where lineage is looked up: a store of ML Metadata, Kubeflow's API, or the datasets themselves.
 
 found = look_up("out/latest", metadata=None)     # graph, location, summaries
-all_executions("out/").executions
+print(list_runs("out/"))
 """
 
 import contextlib
@@ -12,10 +12,9 @@ import os
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from pipelines.lineage.dataset_files import read_manifest
 from pipelines.lineage.facts import LineageFacts
 from pipelines.lineage.grafting import with_datasets
-from pipelines.lineage.graph import Execution, Graph
+from pipelines.lineage.graph import Graph
 from pipelines.lineage.kubeflow_access import KubeflowAccess
 from pipelines.lineage.kubeflow_api import KubeflowApi
 from pipelines.lineage.kubeflow_graph import KubeflowArtifacts, load_graph, read_tasks
@@ -23,31 +22,18 @@ from pipelines.lineage.location import Location, dataset_folder, locate
 from pipelines.lineage.manifests import load_datasets
 from pipelines.lineage.metadata_address import METADATA_FORMS, is_kubeflow, without_password
 from pipelines.lineage.metadata_files import stores_above, stores_in
+from pipelines.lineage.run_list import Runs
 from pipelines.tools.conversion.outputs import METADATA_FILE
+from trainer_utils.dataset.files import read_manifest
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.naming import MANIFEST_FILE
 from trainer_utils.format.origin import DatasetSummary
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote, join
 
-__all__ = ["FoundExecutions", "all_executions", "look_up"]
+__all__ = ["list_runs", "look_up"]
 
 _DATASET = "Examples"
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FoundExecutions:
-    """What ran.
-
-    Args:
-        metadata: where it was looked up, without a password.
-        executions: in the order of their ids.
-        knows_runs: as in `LineageFacts`.
-    """
-
-    metadata: str
-    executions: Sequence[Execution]
-    knows_runs: bool = True
 
 
 def look_up(uri: str, *, metadata: str | None) -> LineageFacts:
@@ -169,16 +155,20 @@ def _summaries(graph: Graph, location: Location) -> dict[int, DatasetSummary]:
     return found
 
 
-def all_executions(metadata: str) -> FoundExecutions:
-    """All that ran, in the order of their ids.
+def list_runs(metadata: str) -> Runs:
+    """All runs of a store.
+
+    Args:
+        metadata: a sqlite file, `mysql://user:password@host:port/database`, `grpc://host:port` or
+            `kfp+https://host/path`; a folder with such a file, else one below which datasets are.
 
     Raises:
         ConfigError: `metadata` is not allowed, or leaves open which store is meant.
-        InputError: there is neither a store nor a dataset.
+        InputError: there is no such store and no dataset, or it cannot be read.
     """
     if is_kubeflow(metadata):
         with _kubeflow(metadata) as api:
-            return FoundExecutions(metadata=api.shown, executions=read_tasks(api))
+            return Runs(metadata=api.shown, executions=read_tasks(api))
     if not _is_root(metadata):
         return _executions_in(metadata)
     stores = [] if is_remote(metadata) else stores_in(metadata)
@@ -195,18 +185,18 @@ def all_executions(metadata: str) -> FoundExecutions:
             f"metadata {metadata!r}: expected {METADATA_FORMS}, or a folder with a "
             f"{METADATA_FILE} or with datasets, found no such file"
         )
-    return FoundExecutions(
+    return Runs(
         metadata=f"manifests in {metadata}",
         executions=[executions[number] for number in sorted(executions)],
         knows_runs=False,
     )
 
 
-def _executions_in(metadata: str) -> FoundExecutions:
+def _executions_in(metadata: str) -> Runs:
     reading, store_module = _store_modules()
     with store_module.open_store(metadata) as store:
         found = reading.read_executions(store, [node.id for node in store.get_executions()])
-    return FoundExecutions(metadata=without_password(metadata), executions=list(found))
+    return Runs(metadata=without_password(metadata), executions=list(found))
 
 
 def _is_root(metadata: str) -> bool:

@@ -1,19 +1,18 @@
 """The runs of all pipelines in a store of ML Metadata, or those that datasets tell of.
 
-runs = list_runs("runs/metadata.sqlite")
-print(runs)
+print(Runs(metadata="runs/metadata.sqlite", executions=executions))
 """
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 
 from pipelines.lineage.graph import Execution
-from pipelines.lineage.lookup import all_executions
 from pipelines.lineage.manifests import RUN_UNKNOWN
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import as_text
 
-__all__ = ["Run", "Runs", "list_runs"]
+__all__ = ["Run", "Runs"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -78,13 +77,24 @@ class Runs:
 
     Args:
         metadata: where they were looked up, without a password.
-        runs: those of pipelines, then executions that belong to none.
+        executions: all that ran, in the order of their ids.
         knows_runs: whether they were looked up where runs are known, which datasets do not.
     """
 
     metadata: str
-    runs: Sequence[Run]
+    executions: Sequence[Execution]
     knows_runs: bool = True
+
+    @functools.cached_property
+    def runs(self) -> list[Run]:
+        """Those of pipelines, then executions that belong to none."""
+        grouped: dict[tuple[str | None, str | None], list[Execution]] = {}
+        for execution in self.executions:
+            pipeline = execution.pipeline if execution.run else None
+            grouped.setdefault((execution.run, pipeline), []).append(execution)
+        runs = [Run(name=n, pipeline=p, executions=some) for (n, p), some in grouped.items()]
+        runs.sort(key=lambda run: (run.name is not None, run.executions[0].id), reverse=True)
+        return runs
 
     def to_json(self) -> JsonObject:
         """Plain JSON types."""
@@ -105,24 +115,3 @@ class Runs:
                 for execution in run.executions
             ]
         return as_text(lines)
-
-
-def list_runs(metadata: str) -> Runs:
-    """All runs of a store.
-
-    Args:
-        metadata: a sqlite file, `mysql://user:password@host:port/database`, `grpc://host:port` or
-            `kfp+https://host/path`; a folder with such a file, else one below which datasets are.
-
-    Raises:
-        ConfigError: `metadata` is not allowed.
-        InputError: there is no such store and no dataset, or it cannot be read.
-    """
-    found = all_executions(metadata)
-    grouped: dict[tuple[str | None, str | None], list[Execution]] = {}
-    for execution in found.executions:
-        pipeline = execution.pipeline if execution.run else None
-        grouped.setdefault((execution.run, pipeline), []).append(execution)
-    runs = [Run(name=n, pipeline=p, executions=some) for (n, p), some in grouped.items()]
-    runs.sort(key=lambda run: (run.name is not None, run.executions[0].id), reverse=True)
-    return Runs(metadata=found.metadata, runs=runs, knows_runs=found.knows_runs)

@@ -5,10 +5,11 @@ facts.splits["train"].records, facts.features["image"], facts.labels["train"]
 print(facts)
 """
 
+import collections
 import dataclasses
 from collections.abc import Mapping, Sequence
 
-from trainer_utils.dataset import Dataset, open_dataset
+from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.location import Place
 from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.json_text import JsonObject, parse_json_object
@@ -23,31 +24,22 @@ from trainer_utils.text_output import (
     quantity,
 )
 
-__all__ = ["DatasetFacts", "ShardFacts", "SplitFacts", "feature_row", "inspect_dataset"]
+__all__ = ["DatasetFacts", "SplitFacts", "feature_row", "inspect_dataset"]
 
 _MOST_LABELS = 20  # that are shown as text
 _WRITERS = {DATUM_SHARDS_FILE: "Datum", TFDS_INFO_FILE: "TFDS"}
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ShardFacts:
-    """A shard: its path as the dataset names it, its records, and its bytes on disk."""
-
-    path: str
-    records: int
-    bytes: int
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitFacts:
     """The shards of a split, in order."""
 
-    shards: Sequence[ShardFacts]
+    shards: Sequence[ShardFile]
 
     @property
     def records(self) -> int:
         """Of all shards."""
-        return sum(shard.records for shard in self.shards)
+        return sum(shard.num_records for shard in self.shards)
 
     @property
     def bytes(self) -> int:
@@ -86,9 +78,17 @@ class DatasetFacts(Shown):
         return self.manifest.label_counts if self.manifest else {}
 
     @property
+    def label_totals(self) -> Mapping[str, int]:
+        """How often each label occurs in all splits together."""
+        totals = collections.Counter[str]()
+        for counts in self.labels.values():
+            totals.update(counts)
+        return totals
+
+    @property
     def is_gzip(self) -> bool:
         """Whether any shard is compressed."""
-        return any(s.path.endswith(".gz") for split in self.splits.values() for s in split.shards)
+        return any(shard.is_gzip for split in self.splits.values() for shard in split.shards)
 
     def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
@@ -100,7 +100,10 @@ class DatasetFacts(Shown):
                     "records": split.records,
                     "bytes": split.bytes,
                     "num_shards": split.num_shards,
-                    "shards": [dataclasses.asdict(shard) for shard in split.shards],
+                    "shards": [
+                        {"path": shard.name, "records": shard.num_records, "bytes": shard.bytes}
+                        for shard in split.shards
+                    ],
                     "labels": dict(self.labels.get(name, {})),
                 }
                 for name, split in self.splits.items()
@@ -146,7 +149,7 @@ class DatasetFacts(Shown):
     def _split_table(self) -> Part:
         rows = []
         for name, split in self.splits.items():
-            records = [s.records for s in split.shards]
+            records = [s.num_records for s in split.shards]
             sizes = [s.bytes for s in split.shards]
             rows.append(
                 [
@@ -162,10 +165,7 @@ class DatasetFacts(Shown):
         return make_table(header, rows)
 
     def _label_parts(self) -> list[Part]:
-        totals: dict[str, int] = {}
-        for counts in self.labels.values():
-            for label, number in counts.items():
-                totals[label] = totals.get(label, 0) + number
+        totals = self.label_totals
         shown = sorted(totals, key=lambda label: (-totals[label], label))[:_MOST_LABELS]
         names = [name for name in self.splits if name in self.labels]
         rows = [[label, *(self.labels[n].get(label, 0) for n in names)] for label in shown]
@@ -205,14 +205,7 @@ def inspect_dataset(place: Place) -> DatasetFacts:
     return DatasetFacts(
         uri=dataset.uri,
         writer=_writer(dataset),
-        splits={
-            split: SplitFacts(
-                shards=[
-                    ShardFacts(path=s.name, records=s.num_records, bytes=s.bytes) for s in shards
-                ]
-            )
-            for split, shards in dataset.shards.items()
-        },
+        splits={split: SplitFacts(shards=shards) for split, shards in dataset.shards.items()},
         features=dataset.features,
         classes={name: len(values) for name, values in dataset.vocabularies.items()},
         manifest=dataset.manifest,

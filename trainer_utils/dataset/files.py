@@ -12,12 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
-import numpy as np
-
 from trainer_utils.dataset.location import Place, is_pattern
 from trainer_utils.dataset.named_files import find_named_files
-from trainer_utils.format import DatasetError
-from trainer_utils.format.framing import HEADER_BYTES, bad_headers, headers_of
+from trainer_utils.format import DatasetError, Manifest
+from trainer_utils.format.framing import HEADER_BYTES, begins_with_frame
 from trainer_utils.format.json_text import text_of
 from trainer_utils.format.layouts import (
     DESCRIPTIONS,
@@ -26,7 +24,7 @@ from trainer_utils.format.layouts import (
     is_named_as_records,
     layout_of_files,
 )
-from trainer_utils.format.naming import FORGET_PLAN, SPLIT_PREFIX, WORKING_FOLDER
+from trainer_utils.format.naming import FORGET_PLAN, MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
 from trainer_utils.storage import (
     FolderEntry,
     exists,
@@ -39,9 +37,10 @@ from trainer_utils.storage import (
     open_for_reading,
     read_bytes,
     read_range,
+    read_text,
 )
 
-__all__ = ["DatasetFiles", "list_dataset"]
+__all__ = ["DatasetFiles", "list_dataset", "read_manifest"]
 
 _GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16
@@ -164,6 +163,17 @@ def list_dataset(place: Place) -> DatasetFiles:
     return DatasetFiles(uri, sizes, versions)
 
 
+def read_manifest(uri: str) -> Manifest | None:
+    """The manifest of a dataset, where there is one; whether the rest is whole is not looked at.
+
+    Raises:
+        DatasetError: it is damaged, or somebody else's.
+        OSError: it cannot be read.
+    """
+    path = join(uri, MANIFEST_FILE)
+    return Manifest.from_json(read_text(path), path=path) if exists(path) else None
+
+
 def _list_each(uri: str, folders: Sequence[str]) -> Iterable[list[FolderEntry]]:
     """What is in each folder of a dataset; of remote ones listed at the same time."""
     paths = [join(uri, folder) for folder in folders]
@@ -190,8 +200,7 @@ def _check_records(path: str) -> None:
     head = read_range(path, start=0, stop=HEADER_BYTES)
     if not head or head.startswith(_GZIP):
         return
-    is_whole = len(head) == HEADER_BYTES
-    if not is_whole or bad_headers(headers_of(head, np.zeros(1, np.int64))).any():
+    if not begins_with_frame(head):
         raise DatasetError(
             f"{path!r}: expected the folder of a dataset, or a file of TFRecords, found one that "
             "does not begin as one. tfx-shards convert makes a dataset of raw files.",

@@ -164,23 +164,18 @@ class Dataset:
         ]
         return cut(files, wanted.start, wanted.stop)
 
-    def inspected(self, *, advance: Callable[[int, int], None] | None = None) -> "Dataset":
+    def inspected(self) -> "Dataset":
         """The same with all counts and features, for which records are read where nothing says it.
-
-        Args:
-            advance: called after each shard that was read with its bytes, and those of all.
 
         Raises:
             CorruptShardError: a shard is damaged.
             DatasetError: a record is no example, or a feature has two types.
         """
         if self.says_features:
-            return self._counted(_count, advance)
-        return self.with_facts(advance=advance)[0]
+            return self._counted(_count)
+        return self.with_facts()[0]
 
-    def with_facts(
-        self, *, takes_lists: bool = True, advance: Callable[[int, int], None] | None = None
-    ) -> tuple["Dataset", DatasetFacts]:
+    def with_facts(self, *, takes_lists: bool = True) -> tuple["Dataset", DatasetFacts]:
         """As `inspected`, but reads every record in any case, for the facts of all features.
 
         Raises:
@@ -195,23 +190,16 @@ class Dataset:
                 facts.add(block, path=path, takes_lists=takes_lists)
             return facts.records - before
 
-        dataset = self._counted(read, advance, reads_all=True)
+        dataset = self._counted(read, reads_all=True)
         if not self.says_features:
             features = features_of_facts(facts)
             dataset = dataclasses.replace(dataset, features=features, says_features=True)
         return dataset, facts
 
-    def _counted(
-        self,
-        read: Callable[[str], int],
-        advance: Callable[[int, int], None] | None,
-        *,
-        reads_all: bool = False,
-    ) -> "Dataset":
+    def _counted(self, read: Callable[[str], int], *, reads_all: bool = False) -> "Dataset":
         """The same with the records that `read` finds in shards: in those not counted, or all."""
         if self.is_counted and not reads_all:
             return self
-        num_bytes = sum(shard.bytes for shard in self.shard_files)
         shards: dict[str, list[ShardFile]] = {}
         for split, group in self.shards.items():
             shards[split] = []
@@ -221,8 +209,6 @@ class Dataset:
                     records = read(shard.path)
                     check_count(shard, records)
                 shards[split].append(dataclasses.replace(shard, records=records))
-                if advance is not None:
-                    advance(shard.bytes, num_bytes)
         return dataclasses.replace(self, shards=shards)
 
 

@@ -14,7 +14,7 @@ from trainer_utils.format import CorruptShardError, RecordBlock, RecordIndex, re
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import file_size, open_for_reading, read_range
 
-__all__ = ["gzip_content_bytes", "is_gzip", "open_records", "read_shard_blocks"]
+__all__ = ["gzip_content_bytes", "is_gzip", "open_records", "read_shard_blocks", "unpacked"]
 
 
 def is_gzip(path: str) -> bool:
@@ -39,25 +39,35 @@ def read_shard_blocks(
 
 @contextlib.contextmanager
 def open_records(path: str) -> Iterator[BinaryIO]:
-    """The framed records of a shard, decompressed where its name says so.
+    """The framed records of a shard, decompressed where its name says so; errors as `unpacked`."""
+    with open_for_reading(path) as stream, unpacked(stream, path=path) as records:
+        yield records
+
+
+@contextlib.contextmanager
+def unpacked(stream: BinaryIO, *, path: str) -> Iterator[BinaryIO]:
+    """The framed records in a shard's own bytes.
+
+    Args:
+        stream: of the shard.
+        path: of it; its name says whether it is compressed.
 
     Raises:
         CorruptShardError: it is no whole gzip stream; the message names the file.
     """
-    with open_for_reading(path) as stream:
-        if not is_gzip(path):
-            yield stream
-            return
-        try:
-            with gzip.GzipFile(fileobj=stream, mode="rb") as unzipped:
-                yield cast(BinaryIO, unzipped)
-        except (EOFError, zlib.error, OSError) as error:
-            raise CorruptShardError(
-                f"{path!r}: expected a whole gzip stream: {error} "
-                f"(near byte {stream.tell()}). The file is damaged: write it again.",
-                path=path,
-                offset=stream.tell(),
-            ) from error
+    if not is_gzip(path):
+        yield stream
+        return
+    try:
+        with gzip.GzipFile(fileobj=stream, mode="rb") as records:
+            yield cast(BinaryIO, records)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise CorruptShardError(
+            f"{path!r}: expected a whole gzip stream: {error} "
+            f"(near byte {stream.tell()}). The file is damaged: write it again.",
+            path=path,
+            offset=stream.tell(),
+        ) from error
 
 
 def gzip_content_bytes(path: str) -> int:

@@ -14,6 +14,7 @@ import struct
 from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO, NoReturn
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
@@ -26,6 +27,7 @@ __all__ = [
     "RECORD_OVERHEAD_BYTES",
     "Lengths",
     "bad_headers",
+    "begins_with_frame",
     "check_header",
     "footers_of",
     "frame_footers",
@@ -34,6 +36,7 @@ __all__ = [
     "frame_records",
     "headers_of",
     "lengths_in",
+    "payload_crcs",
     "raise_bad_checksum",
     "read_record_at",
     "unframe",
@@ -43,6 +46,8 @@ LENGTH_BYTES = 8
 HEADER_BYTES = LENGTH_BYTES + 4
 FOOTER_BYTES = 4
 RECORD_OVERHEAD_BYTES = HEADER_BYTES + FOOTER_BYTES
+
+_VIEWED_FROM_BYTES = 4 << 10  # a record: a view of a shorter one costs more than its copy
 
 _LENGTH = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
@@ -95,10 +100,26 @@ def bad_headers(headers: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
     return np.not_equal(masked_crc32c_of_rows(headers[:, :LENGTH_BYTES]), sums)
 
 
+def begins_with_frame(data: bytes) -> bool:
+    """Whether there is a record's length at the beginning, with its checksum."""
+    header = np.frombuffer(data[:HEADER_BYTES], np.uint8)[None]
+    return header.shape[1] == HEADER_BYTES and not bad_headers(header)[0]
+
+
 def footers_of(data: Any, ends: npt.NDArray[np.int64]) -> npt.NDArray[np.uint32]:
     """The masked CRC-32C of the payloads whose frames end at `ends`: `(n,) uint32`."""
     octets = np.frombuffer(data, np.uint8)
     return octets[ends[:, None] + np.arange(-FOOTER_BYTES, 0)].view("<u4")[:, 0]
+
+
+def payload_crcs(
+    data: Buffer, begins: npt.NDArray[np.int64], ends: npt.NDArray[np.int64]
+) -> npt.NDArray[np.uint32]:
+    """The masked CRC-32C of the payloads `[begins, ends)` themselves: `(records,) uint32`."""
+    is_large = len(data) > _VIEWED_FROM_BYTES * len(begins)
+    given: Any = np.frombuffer(data, np.uint8) if is_large else data
+    crc, bounds = google_crc32c.value, zip(begins.tolist(), ends.tolist(), strict=True)
+    return mask_crc32c(np.array([crc(given[begin:end]) for begin, end in bounds], np.uint32))
 
 
 def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) -> bytes:

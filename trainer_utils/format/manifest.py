@@ -339,7 +339,7 @@ class Manifest:
             files=digests,
         )
 
-    def check_text(self, name: str, text: str, *, path: str) -> None:
+    def check_text(self, name: str, text: str | bytes, *, path: str) -> None:
         """Compares the content of a small file with its checksum, where the manifest has one.
 
         Args:
@@ -351,7 +351,7 @@ class Manifest:
             DatasetError: it is another.
         """
         digest = (self.files or {}).get(name)
-        found = FileDigest.of(text.encode())
+        found = FileDigest.of(text.encode() if isinstance(text, str) else text)
         if digest is not None and digest != found:
             raise DatasetError.at(
                 path,

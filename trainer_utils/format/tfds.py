@@ -247,16 +247,13 @@ def _of_kind(python_class: str, **content: Any) -> JsonObject:
     return {"pythonClassName": f"{_FEATURES}.{python_class}", **content}
 
 
-def render_tfds_info(
-    name: str, splits: Mapping[str, tuple[str, Sequence[int], int]], *, version: str = "1.0.0"
-) -> str:
+def render_tfds_info(name: str, splits: Mapping[str, tuple[str, Sequence[int], int]]) -> str:
     """`dataset_info.json` as text.
 
     Args:
         name: of the dataset, as an identifier.
         splits: for each the template of its shards' paths, relative to the JSON's folder, such as
             `Split-train/data_tfrecord-{SHARD_X_OF_Y}`; the shards' records; and their bytes.
-        version: of the dataset, as TFDS counts.
     """
     entries = [
         {
@@ -268,5 +265,5 @@ def render_tfds_info(
         for split, (template, records, num_bytes) in splits.items()
     ]
     return render_json(
-        {"fileFormat": "tfrecord", "name": name, "splits": entries, "version": version}
+        {"fileFormat": "tfrecord", "name": name, "splits": entries, "version": "1.0.0"}
     )

@@ -12,13 +12,11 @@ import dataclasses
 import mmap
 import struct
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import BinaryIO
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format.crc32c import mask_crc32c
 from trainer_utils.format.errors import CorruptShardError
 from trainer_utils.format.framing import (
     FOOTER_BYTES,
@@ -30,6 +28,7 @@ from trainer_utils.format.framing import (
     footers_of,
     headers_of,
     lengths_in,
+    payload_crcs,
     raise_bad_checksum,
 )
 
@@ -266,16 +265,8 @@ def _verified_block(
     frame_ends = np.append(starts[1:], end)
     footers, ends = footers_of(data, frame_ends), frame_ends - FOOTER_BYTES
     trusted = len(starts) if not bad.any() else int(bad.argmax())
-    crc = google_crc32c.value
-    begins_list = (starts[:trusted] + HEADER_BYTES).tolist()
-    # Views of large records, whose copies would cost as much as their sums.
-    is_large = len(data) > _VIEWED_FROM_BYTES * len(starts)
-    payloads: Any = np.frombuffer(data, np.uint8) if is_large else data
-    sums = np.array(
-        [crc(payloads[b:e]) for b, e in zip(begins_list, ends[:trusted].tolist(), strict=True)],
-        np.uint32,
-    )
-    wrong = mask_crc32c(sums) != footers[:trusted]
+    crcs = payload_crcs(data, starts[:trusted] + HEADER_BYTES, ends[:trusted])
+    wrong = crcs != footers[:trusted]
     if wrong.any():
         index = int(wrong.argmax())
         raise_bad_checksum("payload", path, record_number + index, offset + int(starts[index]))

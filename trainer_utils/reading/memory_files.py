@@ -19,7 +19,7 @@ from trainer_utils.storage import (
 __all__ = ["TensorFlowFiles"]
 
 
-class TensorFlowFiles:
+class TensorFlowFiles(FileSystem):
     """Any file system of `tf.io.gfile`; see `trainer_utils.storage.FileSystem`."""
 
     appears_whole = False
@@ -35,10 +35,6 @@ class TensorFlowFiles:
         with self.open(path) as stream:
             stream.seek(start)
             return stream.read(-1 if stop is None else max(stop - start, 0))
-
-    def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
-        """A whole file: in memory it does not change by itself."""
-        return self.read(path)
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
@@ -81,9 +77,6 @@ class TensorFlowFiles:
     def create(self, path: str) -> BinaryIO:
         """A stream to a new file."""
         return cast(BinaryIO, _File(path, "wb"))
-
-    def sync(self, stream: BinaryIO) -> None:
-        """Nothing: it is gone with the process."""
 
     def rename(self, source: str, target: str) -> None:
         """Gives a file its final name."""

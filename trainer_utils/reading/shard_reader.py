@@ -7,32 +7,25 @@ Every checksum is checked. A record that cannot be read is an error with file an
 damage is to be skipped, `UNREADABLE`; then it is counted, and reported once an epoch.
 """
 
-import copy
-import gzip
-import io
 import logging
 import threading
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.dataset.record_index import indexed_offsets
-from trainer_utils.format import CorruptShardError, RecordIndex, Shard
+from trainer_utils.dataset.open_shard import OpenShard
+from trainer_utils.dataset.shards import is_gzip
+from trainer_utils.format import CorruptShardError, Shard
 from trainer_utils.format.file_ranges import FileRange
-from trainer_utils.format.framing import unframe
-from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.reading.raw_ops import map_elements
 
 __all__ = ["UNREADABLE", "ShardReader", "read_past_damage"]
 
 UNREADABLE = b"\xff unreadable"  # no serialized example begins so: field 31 has no wire type 7
-_MOST_OPEN = 64  # files
-_SALVAGED_AT_ONCE = 4 << 10  # bytes of a damaged gzip file
+_MOST_OPEN, _MOST_UNPACKED = 64, 2  # files
 
 _logger = logging.getLogger(__name__)
 
@@ -58,7 +51,7 @@ class ShardReader:
         self._entries = entries
         self._skips = skips
         self._lock = threading.Lock()
-        self._shards: dict[str, _Shard] = {}
+        self._shards: dict[str, OpenShard] = {}
         self.unreadable: dict[tuple[str, int], str] = {}
         """Why each record that could not be read could not, by path and number."""
 
@@ -93,7 +86,7 @@ class ShardReader:
                 "; …" if len(bad) > 3 else "",
             )
 
-    def _record(self, path: str, shard: "_Shard", number: int) -> bytes:
+    def _record(self, path: str, shard: OpenShard, number: int) -> bytes:
         try:
             return shard.record(number)
         except CorruptShardError as error:
@@ -103,13 +96,13 @@ class ShardReader:
                 self.unreadable[path, number] = str(error)
             return UNREADABLE
 
-    def _shard(self, path: str) -> "_Shard":
+    def _shard(self, path: str) -> OpenShard:
         with self._lock:
             shard = self._shards.pop(path, None)
             if shard is None:
-                shard = _Shard(path, self._locate(path), self._entries.get(path))
+                shard = OpenShard(path, self._locate(path), self._entries.get(path))
             self._shards[path] = shard  # the last used is the last
-            while len(self._shards) > (_MOST_OPEN if not path.endswith(".gz") else 2):
+            while len(self._shards) > (_MOST_UNPACKED if is_gzip(path) else _MOST_OPEN):
                 self._shards.pop(next(iter(self._shards)))
             return shard
 
@@ -138,95 +131,3 @@ def read_past_damage(
         return map_elements(tf.data.Dataset.range(0, piece["take"], at_once), read)
 
     return read_piece
-
-
-class _Shard:
-    """One open file and its offsets. A gzip file, which cannot seek, is held whole."""
-
-    def __init__(self, path: str, location: str, entry: Shard | None) -> None:
-        self._path = path
-        self._lock = threading.Lock()
-        damage = None
-        if path.endswith(".gz"):
-            data, damage = _decompressed(location, path)
-            self._stream: Any = io.BytesIO(data)
-        elif "://" in location:
-            self._stream = _SeekableFile(location)
-        else:
-            self._stream = open(location, "rb")  # noqa: SIM115 closed by `__del__`
-        offsets = indexed_offsets(path, size=self._stream.seek(0, 2), entry=entry)
-        found = None
-        if offsets is None:
-            self._stream.seek(0)
-            lengths, found = scan_until_damage(self._stream, path=path)
-            offsets = RecordIndex(lengths).offsets
-        self._offsets = offsets
-        self.damage = damage or found
-
-    def __del__(self) -> None:
-        if hasattr(self, "_stream"):
-            self._stream.close()
-
-    def record(self, number: int) -> bytes:
-        if number + 1 >= len(self._offsets):
-            # A copy: each time that it is raised, an error's traceback grows.
-            raise copy.copy(self.damage) or CorruptShardError.at(
-                self._path,
-                expected="more records",
-                got="the end of the file",
-                record=number,
-                offset=int(self._offsets[-1]),
-            )
-        begin, end = int(self._offsets[number]), int(self._offsets[number + 1])
-        with self._lock:
-            self._stream.seek(begin)
-            data = self._stream.read(end - begin)
-        return unframe(data, path=self._path, record=number, offset=begin)
-
-
-class _SeekableFile:
-    """A file of `tf.io.gfile`, with `seek` as Python has it."""
-
-    def __init__(self, path: str) -> None:
-        self._file = tf.io.gfile.GFile(path, "rb")
-        self._size = int(tf.io.gfile.stat(path).length)
-
-    def seek(self, offset: int, whence: int = 0) -> int:
-        self._file.seek(offset + (self._size if whence == 2 else 0))
-        return int(self._file.tell())
-
-    def read(self, size: int) -> bytes:
-        return bytes(self._file.read(size))
-
-    def close(self) -> None:
-        self._file.close()
-
-
-def _decompressed(location: str, path: str) -> tuple[bytes, CorruptShardError | None]:
-    """As much of a gzip file as can be read, and what is wrong where that is not all of it."""
-    with tf.io.gfile.GFile(location, "rb") as stream:
-        data = stream.read()
-    try:
-        return gzip.decompress(data), None
-    except (EOFError, zlib.error, OSError) as error:
-        found, end = _salvaged(data)
-        message = f"{path!r}: expected a whole gzip stream: {error} (byte {end} of {len(data)})."
-        message += " The file is damaged: write it again."
-        return found, CorruptShardError(message, path=path, offset=end)
-
-
-def _salvaged(data: bytes) -> tuple[bytes, int]:
-    """What can be unpacked before the first byte that cannot, and where that is."""
-    unpacker = zlib.decompressobj(wbits=31)
-    parts = []
-    for start in range(0, len(data), _SALVAGED_AT_ONCE):
-        before = unpacker.copy()
-        try:
-            parts.append(unpacker.decompress(data[start : start + _SALVAGED_AT_ONCE]))
-        except zlib.error:
-            for place in range(start, len(data)):  # what one call found is lost if it fails
-                try:
-                    parts.append(before.decompress(data[place : place + 1]))
-                except zlib.error:
-                    return b"".join(parts), place
-    return b"".join(parts), len(data)

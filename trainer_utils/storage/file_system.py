@@ -1,6 +1,6 @@
 """What a place where files lie must be able to do, what it lists, and how it refuses a file.
 
-class MyFiles:      # a FileSystem, for `register_file_system("mine", MyFiles())`
+class MyFiles(FileSystem):      # for `register_file_system("mine", MyFiles())`
     def open(self, path, *, root=None): ...
 """
 
@@ -101,6 +101,10 @@ class FileSystem(Protocol):
 
     def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
         """A whole file that was listed with `size` bytes, else a `FileRefusedError`."""
+        data = self.read(path, stop=size + 1)
+        if data and len(data) != size:
+            raise changed_size(size, len(data))
+        return data
 
     def exists(self, path: str) -> bool:
         """Whether there is a file or folder."""
@@ -127,7 +131,8 @@ class FileSystem(Protocol):
         """A stream to a new file, whole once it is closed."""
 
     def sync(self, stream: BinaryIO) -> None:
-        """Waits until what was written is kept through a loss of power."""
+        """Waits until what was written is kept through a loss of power; of stores it is at once."""
+        return
 
     def rename(self, source: str, target: str) -> None:
         """Gives a file its final name, over whatever has that name."""
@@ -139,7 +144,8 @@ class FileSystem(Protocol):
         """
 
     def make_folder(self, path: str) -> None:
-        """Makes a folder and those above it, if there is no such thing."""
+        """Makes a folder and those above it, where there are such things as folders."""
+        return
 
     def remove(self, path: str) -> None:
         """Removes a file."""

@@ -2,10 +2,11 @@
 
     OBJECT_STORES.read("s3://bucket/photos/1.jpg", start=0, stop=64)
 
-Every request is tried again, with growing and random pauses, where the store or the network fails;
-a body that is cut goes on where it was cut. An object that changes while it is read is an error:
-later requests ask for the very version that the first one found. A new object is there once its
-stream is closed, in parts that are sent as they are written, and not at all where that fails.
+Every request is tried again, with growing and random pauses, where the store or the network fails
+(`store_settings` says how often); a body that is cut goes on where it was cut. An object that
+changes while it is read is an error: later requests ask for the very version that the first one
+found. A new object is there once its stream is closed, in parts that are sent as they are written,
+and not at all where that fails.
 
 Source: https://developmentseed.org/obstore/latest/, https://docs.rs/object_store
 """
@@ -53,7 +54,7 @@ def has_object_stores() -> bool:
     return True
 
 
-class _ObjectStores:
+class _ObjectStores(FileSystem):
     appears_whole = True
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
@@ -134,9 +135,6 @@ class _ObjectStores:
             )
             return cast(BinaryIO, _ObjectWriter(path, writer))
 
-    def sync(self, stream: BinaryIO) -> None:
-        """Nothing: a store keeps an object once it is closed."""
-
     def rename(self, source: str, target: str) -> None:
         with _os_errors(target):
             store, key = _find(source)
@@ -154,9 +152,6 @@ class _ObjectStores:
                 return None
             store.copy(key, new)
             return False
-
-    def make_folder(self, path: str) -> None:
-        """Nothing: stores have objects, and no folders."""
 
     def remove(self, path: str) -> None:
         self._info(path)  # stores are content with an object that is not there

@@ -51,7 +51,7 @@ _VERSIONS = (
 )
 
 
-class _FsspecFileSystem:
+class _FsspecFileSystem(FileSystem):
     appears_whole = False
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
@@ -76,12 +76,6 @@ class _FsspecFileSystem:
                 if not _may_be_past_the_end(error) or start < int(files.info(inner)["size"] or 0):
                     raise
                 return b""
-
-    def read_of_size(self, path: str, size: int, *, root: str | None = None) -> bytes:
-        data = self.read(path, stop=size + 1)
-        if data and len(data) != size:
-            raise changed_size(size, len(data))
-        return data
 
     def exists(self, path: str) -> bool:
         with _os_errors(path):
@@ -130,9 +124,6 @@ class _FsspecFileSystem:
         with _os_errors(path):
             files, inner = _find(path)
             return cast(BinaryIO, files.open(inner, "wb"))
-
-    def sync(self, stream: BinaryIO) -> None:
-        """Nothing: an object store keeps an object whole once it is closed."""
 
     def rename(self, source: str, target: str) -> None:
         with _os_errors(target):

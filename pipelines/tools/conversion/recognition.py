@@ -12,15 +12,13 @@ import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 
-import numpy as np
-
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.image_example_gen.layouts.webdataset import is_archive
 from components.tables.reading import SUFFIXES
 from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
-from trainer_utils.format.framing import HEADER_BYTES, bad_headers
+from trainer_utils.format.framing import begins_with_frame
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage.files import exists, is_folder, list_folder, open_for_reading
 from trainer_utils.storage.paths import is_remote, join
@@ -226,13 +224,7 @@ def _sniffed(path: str) -> str:
             head = stream.read(512)
     except OSError:
         return "other"
-    return kind_of_bytes(head) or ("records" if _is_record(head) else "other")
-
-
-def _is_record(head: bytes) -> bool:
-    """Whether a file begins with a record's length and the checksum of that."""
-    header = np.frombuffer(head[:HEADER_BYTES], np.uint8)[None]
-    return header.shape[1] == HEADER_BYTES and not bad_headers(header)[0]
+    return kind_of_bytes(head) or ("records" if begins_with_frame(head) else "other")
 
 
 def _describe(found: Mapping[str, list[str]], is_all: bool) -> str:

@@ -5,30 +5,35 @@ cluster_checks(8, "multi-worker")
 """
 
 import glob
-import json
 import os
 import re
 from collections.abc import Iterator
 
 from pipelines.tools.doctor.checks import Check, bad, ok, warn
 from pipelines.tools.doctor.packages import version_of
+from trainer_utils.cluster import Cluster, cluster_from_environment
 from trainer_utils.format import ConfigError
 from trainer_utils.format.spelling import misspelt
 
 __all__ = ["STRATEGIES", "cluster_checks", "workers_of"]
 
 STRATEGIES = ("mirrored", "multi-worker", "parameter-server", "tpu", "one-device")
+_TF_CONFIG = "TF_CONFIG"
 _LEGACY = "TF_USE_LEGACY_KERAS"
 _NEW_KERAS = 3
 
 
 def workers_of() -> int:
-    """How many workers `TF_CONFIG` names; 1 where it is not set, or no JSON."""
+    """How many workers `TF_CONFIG` names; 1 where it is not set, or says nothing of them."""
     try:
-        cluster = json.loads(os.environ.get("TF_CONFIG", "{}")).get("cluster", {})
-        return max(1, sum(len(cluster.get(role, ())) for role in ("chief", "worker")))
-    except (ValueError, AttributeError, TypeError):
+        found = _cluster()
+    except ConfigError:
         return 1
+    return 1 if found is None else len(found.workers)
+
+
+def _cluster() -> Cluster | None:
+    return cluster_from_environment({_TF_CONFIG: os.environ.get(_TF_CONFIG, "")})
 
 
 def cluster_checks(workers: int, strategy: str | None) -> Iterator[Check]:
@@ -37,7 +42,7 @@ def cluster_checks(workers: int, strategy: str | None) -> Iterator[Check]:
     Raises:
         ConfigError: there is no such strategy.
     """
-    yield from _tf_config(workers)
+    yield from _tf_config()
     yield _keras_with(_canonical(strategy), workers)
     yield _gpus()
 
@@ -56,23 +61,15 @@ def _canonical(strategy: str | None) -> str | None:
     )
 
 
-def _tf_config(workers: int) -> Iterator[Check]:
-    text = os.environ.get("TF_CONFIG")
-    if not text:
-        return
+def _tf_config() -> Iterator[Check]:
     try:
-        config = json.loads(text)
-        task = config["task"]["type"], config["task"]["index"]
-        address = config["cluster"][task[0]][int(task[1])]
-    except (ValueError, KeyError, IndexError, TypeError, AttributeError) as error:
-        yield bad(
-            "TF_CONFIG",
-            f"expected a cluster with the task in it: {type(error).__name__}: {error}",
-            'Set it as {"cluster": {"worker": ["host:port", …]}, '
-            '"task": {"type": "worker", "index": 0}}.',
-        )
+        found = _cluster()
+    except ConfigError as error:
+        yield bad(_TF_CONFIG, str(error), "Set it so, or have trainer_utils.cluster set it.")
         return
-    yield ok("TF_CONFIG", f"{task[0]} {task[1]} of {workers_of()}, at {address}")
+    if found is not None:
+        address = found.workers[found.index]
+        yield ok(_TF_CONFIG, f"worker {found.index} of {len(found.workers)}, at {address}")
 
 
 def _keras_with(strategy: str | None, workers: int) -> Check:

@@ -75,7 +75,7 @@ def _shards(facts: DatasetFacts, workers: int) -> Iterator[Check]:
         if split.records == 0 or not split.shards:
             yield warn(what, "no record in it", "Set splits, or leave it out.")
             continue
-        sizes = [shard.bytes or 0 for shard in split.shards]
+        sizes = [shard.bytes for shard in split.shards]
         message = f"{split.num_shards} of {human_bytes(max(sizes))} at the most"
         if split.num_shards < workers:
             yield warn(
@@ -97,7 +97,7 @@ def _shards(facts: DatasetFacts, workers: int) -> Iterator[Check]:
 
 
 def _size_advice(split: SplitFacts) -> tuple[str, str] | None:
-    sizes = [shard.bytes or 0 for shard in split.shards]
+    sizes = [shard.bytes for shard in split.shards]
     mean = split.bytes / len(sizes)
     if split.bytes >= _LARGE_BYTES and not _LEAST_SHARD <= mean <= _MOST_SHARD:
         return (
@@ -130,10 +130,7 @@ def _rejects(facts: DatasetFacts) -> Iterator[Check]:
 def _classes(facts: DatasetFacts) -> Iterator[Check]:
     if not facts.labels:
         return
-    totals: dict[str, int] = {}
-    for counts in facts.labels.values():
-        for label, count in counts.items():
-            totals[label] = totals.get(label, 0) + count
+    totals = facts.label_totals
     rarest = min(totals, key=lambda label: (totals[label], label))
     commonest = max(totals, key=lambda label: (totals[label], label))
     missing = _missing(facts.labels, totals)

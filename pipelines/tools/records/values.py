@@ -7,15 +7,17 @@ value.kind, value.format, value.shape       # 'image', 'JPEG', (375, 500, 3)
 import base64
 import dataclasses
 import functools
-import io
 from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from trainer_utils.format import Feature
 from trainer_utils.format.base64_pixels import decode_base64_pixels, is_base64_of
 from trainer_utils.format.image_size import image_size
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.media_formats import FORMATS, format_of
+from trainer_utils.format.png import encode_png
 
 __all__ = ["Value", "value_of"]
 
@@ -54,7 +56,9 @@ class Value:
     def content(self) -> bytes:
         """The file's content; of pixels a PNG."""
         data: bytes = self.values[0]
-        return _png(data, self.shape) if self.format == "RAW" else data
+        if self.format != "RAW":
+            return data
+        return encode_png(np.frombuffer(data, np.uint8).reshape(self.shape))
 
     @property
     def suffix(self) -> str:
@@ -112,16 +116,6 @@ def _are_texts(contents: Sequence[bytes]) -> bool:
     except UnicodeDecodeError:
         return False
     return True
-
-
-def _png(pixels: bytes, shape: Sequence[int]) -> bytes:
-    from PIL import Image
-
-    height, width, channels = shape
-    mode = {1: "L", 3: "RGB", 4: "RGBA"}[channels]
-    stream = io.BytesIO()
-    Image.frombytes(mode, (width, height), pixels).save(stream, "PNG")
-    return stream.getvalue()
 
 
 def _plain(value: object) -> Json:

@@ -87,7 +87,7 @@ def render_report(
         facts=facts,
         name=_name(facts.uri),
         splits=splits,
-        total_records=sum(split.records or 0 for split in facts.splits.values()),
+        total_records=sum(split.records for split in facts.splits.values()),
         total_bytes=sum(split.bytes for split in facts.splits.values()),
         shards={name: _shard_bars(facts, name) for name in splits},
         labels=labels,
@@ -124,7 +124,7 @@ def _name(uri: str) -> str:
 
 
 def _shard_bars(facts: DatasetFacts, split: str) -> dict[str, object]:
-    sizes = [shard.bytes or 0 for shard in facts.splits[split].shards]
+    sizes = [shard.bytes for shard in facts.splits[split].shards]
     most = max(sizes, default=0) or 1
     return {
         "shown": [(size, size / most) for size in sizes[:_MOST_SHARDS]],

@@ -37,7 +37,6 @@ from trainer_utils.format.naming import (
     vocabulary_of,
 )
 from trainer_utils.format.origin import Origin
-from trainer_utils.format.sealing import FileDigest
 from trainer_utils.format.tfds import TFDS_FEATURES_FILE, TFDS_INFO_FILE
 
 __all__ = [
@@ -105,9 +104,7 @@ def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
 
 def _sums(files: DatasetFiles, manifest: Manifest, *, known: set[str]) -> Iterator[Problem]:
     """Compares the content of small files with their checksums."""
-    for path, digest in (manifest.files or {}).items():
-        if path in known:
-            continue
+    for path in sorted(set(manifest.files or ()) - known):
         where = files.path(path)
         if path not in files.sizes:
             yield Problem(
@@ -115,17 +112,11 @@ def _sums(files: DatasetFiles, manifest: Manifest, *, known: set[str]) -> Iterat
             )
             continue
         try:
-            found = FileDigest.of(files.read_bytes(path))
+            manifest.check_text(path, files.read_bytes(path), path=where)
         except OSError as error:
             yield Problem(path, f"{where!r}: cannot be read: {error.strerror or error}")
-            continue
-        if found != digest:
-            yield Problem(
-                path,
-                f"{where!r}: expected {digest.size} bytes with checksum {digest.crc32c:08x} as the "
-                f"manifest says, got {found.size} with {found.crc32c:08x}. It was changed: write "
-                "the dataset again.",
-            )
+        except DatasetError as error:
+            yield Problem.of(error, path)
 
 
 def _lineage(files: DatasetFiles) -> Iterator[Problem]:

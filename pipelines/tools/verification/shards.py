@@ -6,16 +6,15 @@ outcome.problems, outcome.records, outcome.labels
 
 import collections
 import dataclasses
-import gzip
 import os
-import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO, TypeVar, cast
+from typing import Any, BinaryIO, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from pipelines.tools.verification.problems import Problem
+from trainer_utils.dataset.shards import unpacked
 from trainer_utils.format import (
     CorruptShardError,
     DatasetError,
@@ -114,6 +113,9 @@ class _Summed:
         self.crc = extend_crc32c(self.crc, data)
         return data
 
+    def tell(self) -> int:
+        return self.size
+
 
 def check_shard(task: ShardCheck) -> ShardOutcome:
     """Reads a shard to its end, or to the first record that is damaged; raises nothing."""
@@ -121,11 +123,12 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
     problems, content = outcome.problems, _Content()
     try:
         with open_for_reading(task.path) as stream:
-            summed = _Summed(stream)
-            for block in _blocks(summed, task.path):
-                content.add(block)
-                _count_labels(block, task, outcome)
-                outcome.records += len(block)
+            summed: Any = _Summed(stream)
+            with unpacked(summed, path=task.path) as records:
+                for block in read_blocks(records, path=task.path):
+                    content.add(block)
+                    _count_labels(block, task, outcome)
+                    outcome.records += len(block)
             while summed.read(BLOCK_BYTES):
                 pass  # what may stand behind the end of a gzip stream
         problems += _file_problems(task, outcome.records, summed, content)
@@ -149,22 +152,6 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
 
 def _unreadable(error: OSError, path: str) -> str:
     return f"{path!r}: cannot be read: {error.strerror or error}"
-
-
-def _blocks(stream: _Summed, path: str) -> Iterator[RecordBlock]:
-    if not path.endswith(".gz"):
-        yield from read_blocks(cast(BinaryIO, stream), path=path)
-        return
-    try:
-        with gzip.GzipFile(fileobj=cast(Any, stream), mode="rb") as unzipped:
-            yield from read_blocks(cast(BinaryIO, unzipped), path=path)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise CorruptShardError(
-            f"{path!r}: expected a whole gzip stream: {error} (near byte {stream.size}). "
-            "The file is damaged: write it again.",
-            path=path,
-            offset=stream.size,
-        ) from error
 
 
 def _count_labels(block: RecordBlock, task: ShardCheck, outcome: ShardOutcome) -> None:

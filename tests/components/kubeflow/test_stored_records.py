@@ -8,14 +8,15 @@ from typing import Any
 import pytest
 
 from components.kubeflow import tfx_step
-from components.kubeflow.dataset_records import DatasetRecord, record_dataset
-from components.kubeflow.run import main
-from components.kubeflow.stored_records import (
+from components.kubeflow.dataset_records import (
     RECORD_VARIABLE,
+    DatasetRecord,
     find_version,
+    record_dataset,
     record_stored,
     records_root,
 )
+from components.kubeflow.run import main
 from trainer_utils import DatasetWriter
 from trainer_utils.format import ConfigError, InputError
 

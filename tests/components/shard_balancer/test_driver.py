@@ -46,5 +46,5 @@ def test_in_a_notebook_it_is_among_the_properties(tmp_path):
     (tmp_path / "names.txt").write_text("a\n")
     given = {"exclude": str(tmp_path / "names.txt"), "num_shards": 3}
     driver = ShardBalancer.DRIVER_CLASS(metadata_handle=None)
-    (fingerprint,) = drive(**given).values()
+    fingerprint = drive(**given)[FINGERPRINT]
     assert driver.resolve_exec_properties(given, None, None) == {**given, FINGERPRINT: fingerprint}

@@ -1,0 +1,58 @@
+"""Single records of an open shard: those that TensorFlow reads, however it is kept and damaged."""
+
+import gzip
+
+import pytest
+import tensorflow as tf
+
+from trainer_utils.dataset.open_shard import OpenShard
+from trainer_utils.format import CorruptShardError
+
+PAYLOADS = [bytes([n]) * (n * 997) for n in range(12)]
+
+
+def write(path, compression=""):
+    with tf.io.TFRecordWriter(str(path), compression) as writer:
+        for payload in PAYLOADS:
+            writer.write(payload)
+    return str(path)
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_records_by_number_are_those_that_tensorflow_wrote(tmp_path, compression, is_mapped):
+    path = write(tmp_path / ("a.gz" if compression else "a"), compression)
+    shard = OpenShard(path, is_mapped=is_mapped)
+    assert shard.damage is None
+    for number in (11, 0, 5, 5):
+        assert shard.record(number) == PAYLOADS[number]
+    with pytest.raises(CorruptShardError, match="record 12, byte") as caught:
+        shard.frame(12)
+    assert caught.value.offset == sum(map(len, PAYLOADS)) + 16 * len(PAYLOADS)
+
+
+def test_records_before_the_damage_of_a_gzip_file_are_there(tmp_path):
+    path = tmp_path / "a.gz"
+    write(tmp_path / "a")
+    whole = (tmp_path / "a").read_bytes()
+    zipped = gzip.compress(whole, compresslevel=0)  # stored: damage is where it looks
+    path.write_bytes(zipped[: len(zipped) // 2])
+    shard = OpenShard(str(path), is_mapped=True)
+    readable = next(n for n in range(12) if shard.offset(n + 1) == shard.offset(n))
+    assert 0 < readable < 12
+    assert [shard.record(n) for n in range(readable)] == PAYLOADS[:readable]
+    assert "expected a whole gzip stream" in str(shard.damage)
+    with pytest.raises(CorruptShardError, match="whole gzip stream"):
+        shard.frame(readable)
+
+
+def test_a_full_disk_is_no_damage(tmp_path, monkeypatch):
+    path = write(tmp_path / "a.gz", "GZIP")
+
+    class Full:
+        def write(self, data):
+            raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("tempfile.TemporaryFile", Full)
+    with pytest.raises(OSError, match="No space left"):
+        OpenShard(path)
