@@ -4,8 +4,8 @@
     search.places[0].shard              # 'Split-train/data_tfrecord-00002-of-00008'
 
 Records are known by `filename` (images, sounds) or by `id` (texts). Their names are looked up in
-the dataset's index. Where it has none every shard is read, since a record may be there twice; only a
-record whose bytes hold the name is parsed.
+the dataset's index. Where it has none every shard is read, since a record may be there twice; only
+a record whose bytes hold the name is parsed.
 """
 
 import dataclasses
