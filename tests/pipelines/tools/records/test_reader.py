@@ -10,7 +10,6 @@ import tensorflow as tf
 from click.testing import CliRunner
 from PIL import Image
 
-import trainer_utils
 from pipelines.cli.app import app
 from pipelines.tools.records import export_examples, read_examples
 from trainer_utils.format import DatasetError
@@ -87,8 +86,6 @@ def test_a_folder_with_something_in_it_is_left_alone(dataset, tmp_path):
     [
         (["--split", "nothing"], 1, "split 'nothing': expected one of train, eval"),
         (["--split", "train[:"], 1, "expected a name, or a slice"),
-        (["--record", "5.jpg"], 1, "record '5.jpg': expected the filename or id of a record of"),
-        (["--split", "train", "--record", "5.jpg"], 2, "--split, --record: expected one of them"),
         (["-n", "0"], 2, "0 is not in the range"),
     ],
 )
@@ -103,19 +100,3 @@ def test_the_command_prints_json(dataset):
     assert example["values"]["label"] == 0
     assert example["values"]["many"] == list(range(20))
     assert set(example["values"]["image"]) == {"base64"}
-
-
-@pytest.mark.parametrize("count", ["20", "3"])
-def test_the_command_shows_the_records_of_a_name(tmp_path, count):
-    with trainer_utils.DatasetWriter(str(tmp_path / "out"), num_shards=2) as writer:
-        for number in range(40):
-            name, split = f"{number % 10}.jpg", "train" if number < 30 else "eval"
-            writer.write(split, {"filename": name, "n": number})
-    arguments = ["show", str(tmp_path / "out"), "--record", "7.jpg", "-n", count, "--json"]
-    found = json.loads(CliRunner().invoke(app, arguments).stdout)
-    shown = {(each["split"], each["values"]["n"], each["values"]["filename"]) for each in found}
-    of_name = [("train", 7, "7.jpg"), ("train", 17, "7.jpg"), ("train", 27, "7.jpg")]
-    of_name += [("eval", 37, "7.jpg")]
-    assert len(found) == len(shown) == min(int(count), 4)
-    assert shown <= {*of_name}
-    assert [each["split"] for each in found] == [split for split, _, _ in of_name][: len(found)]
