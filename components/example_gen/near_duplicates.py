@@ -6,7 +6,7 @@ find_similar_texts(lambda piece: texts[piece], 2)     # array([0, 1, 0])
 
 All threads of this machine look at them, whatever runner writes the shards: what is found depends
 on the images, sounds and texts alone. Three kilobytes an image, 600 bytes and 500 a second a sound,
-and 144 bytes and 4 a word a text lie in temporary files meanwhile.
+and 224 bytes and 4 a word a text lie in temporary files meanwhile.
 """
 
 import concurrent.futures
@@ -34,7 +34,7 @@ from trainer_utils.auditing.sound_sketch import (
     SoundSketches,
     sketch_sound,
 )
-from trainer_utils.auditing.text_sketch import SketchedTexts, TextSketches, sketch_texts
+from trainer_utils.auditing.text_sketch import TextSketches, sketch_texts
 from trainer_utils.machine import usable_cores
 
 __all__ = ["find_near_duplicates", "find_similar_texts"]
@@ -150,14 +150,11 @@ def find_similar_texts(
         num_pieces: of the inputs, whose texts are numbered on from one to the next.
     """
 
-    def sketch(number: int) -> list[SketchedTexts]:
-        return [*sketch_texts(texts_of(number))]
-
     cores = usable_cores()
     with TextSketches() as sketches, concurrent.futures.ThreadPoolExecutor(cores) as pool:
         for start in range(0, num_pieces, cores):
-            for parts in pool.map(sketch, range(start, min(start + cores, num_pieces))):
-                for part in parts:
+            for texts in pool.map(texts_of, range(start, min(start + cores, num_pieces))):
+                for part in sketch_texts(texts, pool.map):
                     sketches.append(part)
         sets = DisjointSets(len(sketches))
         unite_similar_texts(sketches, sets)

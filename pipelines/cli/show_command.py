@@ -11,6 +11,7 @@ __all__ = ["show"]
 @click.command()
 @files_argument
 @click.option("--split", help="A split or a slice: 'train[100:]'. Default: the first split.")
+@click.option("--record", metavar="NAME", help="Those of this filename or id, in any split.")
 @click.option(
     "-n",
     "--number",
@@ -30,7 +31,12 @@ __all__ = ["show"]
 @json_option
 @verbose_option
 def show(
-    place: str | tuple[str, ...], split: str | None, count: int, folder: str | None, as_json: bool
+    place: str | tuple[str, ...],
+    split: str | None,
+    record: str | None,
+    count: int,
+    folder: str | None,
+    as_json: bool,
 ) -> None:
     """Show records: numbers, texts, names of labels, what images and sounds are.
 
@@ -40,19 +46,26 @@ def show(
     \b
     tfx-shards show out/
     tfx-shards show out/ --split 'eval[100:]' -n 5
+    tfx-shards show out/ --record cat/1.jpg
     tfx-shards show out/ -n 100 --export looked-at/
     """
-    from pipelines.tools.records import as_text, export_examples, read_examples
+    from pipelines.tools.records import as_text, export_examples, read_examples, read_named
     from pipelines.tools.records.display import EXAMPLES_FILE
     from trainer_utils.text_output import quantity
 
+    if split is not None and record is not None:
+        raise click.UsageError("--split, --record: expected one of them")
+    if record is not None:
+        found = read_named(place, record, count=count)
+    else:
+        found = read_examples(place, split, count=count)
     if folder is not None:
         with show_progress("Writing"):
-            written = export_examples(read_examples(place, split, count=count), folder)
+            written = export_examples(found, folder)
         print_messages(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")
         return
     with show_progress("Reading"):
-        examples = list(read_examples(place, split, count=count))
+        examples = list(found)
     print_facts(
         lambda: [example.to_json() for example in examples],
         lambda: as_text(examples),

@@ -2,14 +2,14 @@
 
     with TextSketches() as sketches:
         sketches.add(["The cat sat on the mat.", "…"])
-        sketches.keys.shape                    # (2, 36)
+        sketches.keys.shape                    # (2, 56)
         sketches.words[: sketches.ends[1]]     # hashes of the first one's six words
 
 A text is the set of its words and of its pairs of words, without case and punctuation; in scripts
-without spaces between words each letter is one. Of each set 128 values are kept for a moment: its
-members are shared out by a hash to 128 bins, and of each bin the least hash value counts; an empty
+without spaces between words each letter is one. Of each set 64 values are kept for a moment: its
+members are shared out by a hash to 64 bins, and of each bin the least hash value counts; an empty
 bin takes that of another one. The share of equal values estimates how much of two sets is common
-(Jaccard's index). What stays are keys of four values each, by which similar texts are found; a bit
+(Jaccard's index). What stays are keys of four values each, by which similar texts are found; a byte
 of each value; and the words' hashes, by which they are compared.
 
 All is worked out for many texts at once, without a Python object for a word.
@@ -23,7 +23,7 @@ import functools
 import hashlib
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import numpy.typing as npt
@@ -32,7 +32,7 @@ from trainer_utils.auditing.sketch_files import SketchFiles
 
 __all__ = [
     "BANDS",
-    "SIGN_BITS",
+    "BINS",
     "SketchedTexts",
     "TextSketches",
     "jaccard",
@@ -40,12 +40,12 @@ __all__ = [
     "split_words",
 ]
 
-BANDS, _ROWS = 32, 4
-SIGN_BITS = BANDS * _ROWS
-_BIN_BITS = 7
+BANDS, _ROWS = 40, 4
+_BIN_BITS = 6
+BINS = 1 << _BIN_BITS
 _EMPTY = np.uint64((1 << 32) - 1)
 _MOST_CHARACTERS = 100_000  # of a text that are looked at, so that a book takes no longer
-_AT_ONCE = 1 << 18  # characters
+_AT_ONCE, _MOST_TEXTS_AT_ONCE = 1 << 18, 1 << 12  # characters, texts
 _MULTIPLIER = 0x9E3779B97F4A7C15
 _MIXER = np.uint64(0xBF58476D1CE4E5B9)
 _SPLITMIX = (np.uint64(_MULTIPLIER), np.uint64(30), np.uint64(27))
@@ -65,7 +65,7 @@ class SketchedTexts:
     """Some texts, as they are compared.
 
     Args:
-        keys: `(texts, 36) uint32`: 32 keys, by which similar texts are found, and 128 bits.
+        keys: `(texts, 56) uint32`: 40 keys, by which similar texts are found, and 64 bytes.
         words: `(words,) uint32`, the hashes of all texts' words in their order.
         counts: `(texts,) int64`, how many each text has. Those of 0 are like no other.
     """
@@ -75,7 +75,7 @@ class SketchedTexts:
 
 
 class TextSketches(SketchFiles):
-    """Sketches of many texts, in temporary files: 144 bytes a text, and 4 a word."""
+    """Sketches of many texts, in temporary files: 224 bytes a text, and 4 a word."""
 
     def __init__(self) -> None:
         super().__init__("texts", num_files=2)
@@ -94,8 +94,8 @@ class TextSketches(SketchFiles):
 
     @property
     def keys(self) -> Keys:
-        """`(texts, 36) uint32`, mapped from the disk."""
-        return self._mapped(0, "<u4", len(self), BANDS + SIGN_BITS // 32)
+        """`(texts, 56) uint32`, mapped from the disk."""
+        return self._mapped(0, "<u4", len(self), BANDS + BINS // 4)
 
     @property
     def words(self) -> Words:
@@ -112,41 +112,56 @@ def _folded(text: str) -> str:
     return text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
 
 
-def sketch_texts(texts: Sequence[str]) -> Iterator[SketchedTexts]:
-    """The sketches of some texts, those of a few hundred at a time."""
-    folded: list[str] = []
+def sketch_texts(
+    texts: Sequence[str], each: Callable[..., Iterator[SketchedTexts]] = map
+) -> Iterator[SketchedTexts]:
+    """The sketches of some texts, those of a few thousand at a time.
+
+    Args:
+        texts: in order.
+        each: `map`, or that of an executor whose threads do it.
+    """
+    return each(_sketch, _parts(texts))
+
+
+def _parts(texts: Sequence[str]) -> Iterator[list[str]]:
+    part: list[str] = []
     size = 0
     for text in texts:
-        folded.append(_folded(text[:_MOST_CHARACTERS])[:_MOST_CHARACTERS])
-        size += len(folded[-1]) + 1
-        if size >= _AT_ONCE:
-            yield _sketch(folded)
-            folded, size = [], 0
-    if folded:
-        yield _sketch(folded)
+        part.append(text[:_MOST_CHARACTERS])
+        size += len(part[-1])
+        if size >= _AT_ONCE or len(part) == _MOST_TEXTS_AT_ONCE:
+            yield part
+            part, size = [], 0
+    if part:
+        yield part
 
 
-def _sketch(folded: Sequence[str]) -> SketchedTexts:
-    joined = "\n".join(folded) + "\n"
-    ends_of_texts = np.cumsum([len(text) + 1 for text in folded])
-    words, ends_of_words = _hash_words(joined)
+def _sketch(texts: Sequence[str]) -> SketchedTexts:
+    joined = "\n".join(texts)
+    if joined.isascii():
+        joined = joined.lower()
+    else:
+        texts = [_folded(text)[:_MOST_CHARACTERS] for text in texts]
+        joined = "\n".join(texts)
+    ends_of_texts = np.cumsum([len(text) + 1 for text in texts])
+    words, ends_of_words = _hash_words(joined + "\n")
     counts = np.diff(np.searchsorted(ends_of_words, ends_of_texts), prepend=0)
-    values = _least_values(words, np.repeat(np.arange(len(folded)), counts), len(folded))
+    values = _least_values(words, np.repeat(np.arange(len(texts)), counts), len(texts))
     return SketchedTexts(_keys(values), words.astype(np.uint32), counts)
 
 
 def _hash_words(joined: str) -> tuple[Hashes, Numbers]:
     """The 32-bit hash of each word, and where it ends."""
     if joined.isascii():
-        characters = np.frombuffer(joined.encode("ascii"), np.uint8)
-        kinds, values = _kinds(128)[characters], _letter_values(128)[characters]
+        count, characters = 128, np.frombuffer(joined.encode("ascii"), np.uint8)
     else:
         encoded = joined.encode("utf-32-le", "surrogatepass")
-        characters = np.frombuffer(encoded, "<u4").astype(np.uint32)
-        kinds = _kinds(0x110000)[characters]
-        values = _mix(characters.astype(np.uint64))
-    before = np.concatenate([[_BETWEEN], kinds[:-1]])
-    after = np.concatenate([kinds[1:], [_BETWEEN]])
+        count, characters = 0x110000, np.frombuffer(encoded, "<u4")
+    values = _letter_values(count)[characters]
+    around = np.full(len(joined) + 2, _BETWEEN, np.uint8)
+    around[1:-1] = kinds = _kinds(count)[characters]
+    before, after = around[:-2], around[2:]
     alone, joins = kinds == _A_WORD, kinds == _OF_A_WORD
     starts = np.flatnonzero(alone | joins & (before != _OF_A_WORD))
     stops = np.flatnonzero(alone | joins & (after != _OF_A_WORD)) + 1
@@ -162,8 +177,9 @@ def _hash_words(joined: str) -> tuple[Hashes, Numbers]:
 def _kinds(count: int) -> npt.NDArray[np.uint8]:
     """What each of the first characters of Unicode is."""
     kinds = np.zeros(count, np.uint8)
-    for match in re.finditer(r"\w", "".join(map(chr, range(count)))):
-        kinds[match.start()] = _OF_A_WORD
+    characters = np.arange(count, dtype="<u4").tobytes().decode("utf-32-le", "surrogatepass")
+    for match in re.finditer(r"\w+", characters):
+        kinds[match.start() : match.end()] = _OF_A_WORD
     for first, last in re.findall("(.)-(.)", _UNSPACED):
         letters = kinds[ord(first) : ord(last) + 1]
         letters[letters == _OF_A_WORD] = _A_WORD
@@ -203,7 +219,7 @@ def _members(words: Hashes, together: npt.NDArray[np.bool_]) -> tuple[Hashes, Ha
 
 
 def _least_values(words: Hashes, owners: Numbers, count: int) -> Hashes:
-    """`(texts, 128)`, the least value of each bin; that of another one where it is empty."""
+    """`(texts, 64)`, the least value of each bin; that of another one where it is empty."""
     together = owners[:-1] == owners[1:]
     members = np.concatenate(_members(words, together))
     owners = np.concatenate([owners, owners[1:][together]])
@@ -214,7 +230,7 @@ def _least_values(words: Hashes, owners: Numbers, count: int) -> Hashes:
         least[places] = values
         lower = values < least[places]
         places, values = places[lower], values[lower]
-    least = least.reshape(count, SIGN_BITS)
+    least = least.reshape(count, BINS)
     _fill_empty(least)
     return least
 
@@ -227,28 +243,36 @@ def _fill_empty(least: Hashes) -> None:
     for sources in _orders_of_bins():
         if not len(places):
             return
-        values = found[places & -SIGN_BITS | sources[places & SIGN_BITS - 1]]
+        values = found[places & -BINS | sources[places & BINS - 1]]
         filled[places] = values
         places = places[values == _EMPTY]
 
 
 @functools.cache
 def _orders_of_bins() -> Numbers:
-    """`(128, 128)`: which bin each bin asks first, and so on."""
-    orders = []
-    for number in range(SIGN_BITS):
-        noise = hashlib.shake_128(f"tfx-shards texts {number}".encode()).digest(8 * SIGN_BITS)
-        orders.append(np.argsort(np.frombuffer(noise, "<u8"), kind="stable"))
+    """`(64, 64)`: which bin each bin asks first, and so on."""
+    orders = [np.argsort(_noise(number), kind="stable") for number in range(BINS)]
     return np.stack(orders, axis=1)
 
 
+def _noise(number: int) -> Hashes:
+    noise = hashlib.shake_128(f"tfx-shards texts {number}".encode()).digest(8 * BINS)
+    return np.frombuffer(noise, "<u8")
+
+
 def _keys(values: Hashes) -> Keys:
-    bands = values.reshape(-1, BANDS, _ROWS)
     mixed = np.arange(BANDS, dtype=np.uint64)
-    for row in range(_ROWS):
-        mixed = _mix(mixed ^ bands[:, :, row])
-    bits = np.packbits((values & np.uint64(1)).astype(np.uint8), axis=1)
-    return np.concatenate([(mixed >> np.uint64(32)).astype(np.uint32), bits.view("<u4")], axis=1)
+    for bins in _bins_of_bands():
+        mixed = _mix(mixed ^ values[:, bins])
+    octets = values.astype(np.uint8).view("<u4")
+    return np.concatenate([(mixed >> np.uint64(32)).astype(np.uint32), octets], axis=1)
+
+
+@functools.cache
+def _bins_of_bands() -> Numbers:
+    """`(4, bands)`: the bins whose values make the key of each band."""
+    orders = [np.argsort(_noise(BINS + n), kind="stable") for n in range(-(-BANDS * _ROWS // BINS))]
+    return np.concatenate(orders)[: BANDS * _ROWS].reshape(BANDS, _ROWS).T
 
 
 def jaccard(words: Words, ends: Numbers, pairs: Numbers) -> npt.NDArray[np.float64]:

@@ -3,6 +3,7 @@ without being read.
 
     digests = RecordDigests.from_bytes(data, path=…, shard=shard)    # compared with the manifest
     digests.name(17)                                                 # b'cat/1.jpg'
+    digests.numbers_of([b"cat/1.jpg"])                               # [17]
 
 A record's content is its fold (`folding.py`) and the CRC-32C that its frame has, 96 bits in all.
 On disk these are four NumPy arrays (`.npy`) one after the other: folds, CRCs, lengths of names, and
@@ -11,7 +12,7 @@ the names end to end.
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -37,6 +38,7 @@ __all__ = ["DigestCollector", "Names", "RecordDigests", "name_of_features"]
 
 _WHAT = "names and sums of records"
 _MOST_NAME_BYTES = 4096  # as of a path; a longer `id` is content, which shards may be full of
+_TAIL_BYTES = 8  # of names that are compared at once
 _FEW = 32  # records that are looked at one by one sooner than all together
 
 
@@ -87,6 +89,20 @@ class RecordDigests:
     def name(self, number: int) -> bytes:
         """What a record is called."""
         return self.names.data[self.name_bounds[number] : self.name_bounds[number + 1]]
+
+    def numbers_of(self, names: Collection[bytes]) -> list[int]:
+        """The numbers of the records that have one of some names, in order."""
+        wanted = frozenset(names)
+        lengths = np.array([len(name) for name in wanted], np.int64)
+        places = np.flatnonzero(np.isin(self.names.lengths, lengths))
+        # Names differ in their last bytes first of all: most others are ruled out at once by them.
+        tail = min(_TAIL_BYTES, int(lengths.min(initial=_TAIL_BYTES)))
+        octets = np.frombuffer(self.names.data, np.uint8)
+        tails = np.zeros((len(places), _TAIL_BYTES), np.uint8)
+        tails[:, :tail] = octets[self.name_bounds[places + 1][:, np.newaxis] + np.arange(-tail, 0)]
+        ends = b"".join(name[len(name) - tail :].ljust(_TAIL_BYTES, b"\0") for name in wanted)
+        places = places[np.isin(tails.view("<u8")[:, 0], np.frombuffer(ends, "<u8"))]
+        return [number for number in places.tolist() if self.name(number) in wanted]
 
     def to_bytes(self) -> bytes:
         """As they lie on disk."""

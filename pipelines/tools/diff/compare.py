@@ -331,11 +331,19 @@ class _Found:
         for kept in self._kept.values():
             self._drop_later(kept)
         changes = [change for kept in self._kept.values() for change in kept]
+        shown = [_shown(change) for change in changes]
+        names = [
+            _names(reader, [place for of, place in shown if of == side], self._splits)
+            for side, reader in enumerate(self._readers)
+        ]
         return Difference(
             uris=uris,
             counts=self._counts,
             features=dict(self._features.most_common()),
-            changes=[dataclasses.replace(c, name=self._name_of(c)) for c in changes],
+            changes=[
+                dataclasses.replace(change, name=names[side][place])
+                for change, (side, place) in zip(changes, shown, strict=True)
+            ],
         )
 
     def _place(self, row: Row) -> Place:
@@ -346,17 +354,16 @@ class _Found:
         del changes[self._most :]
 
     def _order(self, change: Change) -> tuple[int, int]:
-        place = change.after or change.before
-        assert place is not None
+        _, place = _shown(change)
         return self._splits.index(place.split), place.number
 
-    def _name_of(self, change: Change) -> str:
-        """As the second dataset has it, where it does."""
-        side = 0 if change.after is None else 1
-        place = (change.before, change.after)[side]
-        assert place is not None
-        (example,) = self._readers[side].read(place.split, [place.number])
-        return example.name
+
+def _shown(change: Change) -> tuple[int, Place]:
+    """The side that a change is shown of, and where it is there: the second, where it has it."""
+    if change.after is not None:
+        return 1, change.after
+    assert change.before is not None
+    return 0, change.before
 
 
 def _kind(old: Row | None, new: Row | None) -> str:
@@ -373,10 +380,27 @@ def _feature_sums(
     reader: ExampleReader, places: Sequence[Place], splits: Sequence[str]
 ) -> dict[Place, dict[str, bytes]]:
     """The sums of each feature of some records, which are read in the order that they have."""
-    found = {}
+    return {
+        Place(split, number): feature_sums(record)
+        for split, numbers in _numbers(places, splits)
+        for number, _, record in reader.payloads(split, numbers)
+    }
+
+
+def _names(
+    reader: ExampleReader, places: Sequence[Place], splits: Sequence[str]
+) -> dict[Place, str]:
+    """What some records are called, which are read as those of `_feature_sums` are."""
+    return {
+        Place(split, example.number): example.name
+        for split, numbers in _numbers(places, splits)
+        for example in reader.read(split, numbers)
+    }
+
+
+def _numbers(places: Sequence[Place], splits: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
+    """The splits of some records, and the numbers of these in rising order."""
     for split in splits:
         numbers = sorted(place.number for place in places if place.split == split)
         if numbers:
-            for number, _, record in reader.payloads(split, numbers):
-                found[Place(split, number)] = feature_sums(record)
-    return found
+            yield split, numbers

@@ -4,7 +4,8 @@
     run.at_step(1234).to_json()
     run.of_record("cat/1.jpg").sightings
 
-No record is read but those whose names are shown, and, to find one by name, those of the run.
+No record is read but those whose names are shown. To find one by name the datasets' indices are
+asked, and where there is none all records are read.
 """
 
 import dataclasses
@@ -221,7 +222,7 @@ class RunLedger:
         return RunStep(**batch.at._asdict(), rows=rows, skipped=skipped)
 
     def of_record(self, name: str) -> RunRecord:
-        """The steps that saw the records of a name; reads all records to find them.
+        """The steps that saw the records of a name.
 
         Args:
             name: their `filename` or `id`.

@@ -3,6 +3,7 @@
     reader = ExampleReader("datasets/photos")
     for example in reader.read("train", [0, 17, 40_000]): ...
     examples = read_examples("datasets/photos", "train[100:]", count=20)
+    examples = read_named("datasets/photos", "cat/1.jpg")
 
 Where there is a record index, any of a million records comes at once.
 """
@@ -19,10 +20,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pipelines.tools.records.search import find_places
 from pipelines.tools.records.values import Value, value_of
 from trainer_utils.dataset import ShardFile, open_dataset, open_records, read_index
 from trainer_utils.dataset.location import Place
-from trainer_utils.format import RecordIndex, resolve_slices
+from trainer_utils.format import DatasetError, RecordIndex, resolve_slices
 from trainer_utils.format.base64_pixels import base64_size
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES
@@ -30,7 +32,7 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.storage.paths import is_remote
 
-__all__ = ["Example", "ExampleReader", "Glance", "read_examples"]
+__all__ = ["Example", "ExampleReader", "Glance", "read_examples", "read_named"]
 
 
 _REQUEST_BYTES = 1 << 20  # of a store, that take as long as to ask for one record
@@ -95,6 +97,33 @@ def read_examples(place: Place, split: str | None = None, *, count: int = 20) ->
         yield from reader.read(wanted.split, range(wanted.start, stop))
 
 
+def read_named(place: Place, name: str, *, count: int = 20) -> Iterator[Example]:
+    """The records of a name.
+
+    Args:
+        place: any dataset that `inspect_dataset` reads.
+        name: their `filename` or `id`.
+        count: how many at the most.
+
+    Yields:
+        Examples in the order of the splits and shards.
+
+    Raises:
+        DatasetError: there is no such dataset or record.
+        CorruptShardError: a record is damaged, or any where no index says the names.
+    """
+    reader = ExampleReader(place)
+    found = find_places(reader.dataset, name)
+    if not found:
+        raise DatasetError(
+            f"record {name!r}: expected the filename or id of a record of "
+            f"{reader.dataset.uri!r}, found none"
+        )
+    for split, group in itertools.groupby(found[:count], key=lambda each: each.split):
+        firsts = {shard.name: first for first, shard in reader.shards(split)}
+        yield from reader.read(split, [firsts[each.shard] + each.record for each in group])
+
+
 class ExampleReader:
     """Reads any records of a dataset, wherever they are; what was opened once is remembered.
 
@@ -106,18 +135,18 @@ class ExampleReader:
     """
 
     def __init__(self, place: Place) -> None:
-        self._dataset = open_dataset(place, inspect=False)
-        self.splits = list(self._dataset.shards)
-        self.labels = self._dataset.vocabularies
+        self.dataset = open_dataset(place, inspect=False)
+        self.splits = list(self.dataset.shards)
+        self.labels = self.dataset.vocabularies
         self._indexes: dict[str, RecordIndex] = {}
 
     def read_lines(self, name: str) -> list[str]:
         """The lines of one of its small files."""
-        return self._dataset.read_lines(name)
+        return self.dataset.read_lines(name)
 
     def count(self, split: str) -> int:
         """Records of a split."""
-        return sum(map(self._records, self._dataset.shards[split]))
+        return sum(map(self._records, self.dataset.shards[split]))
 
     def read(self, split: str, numbers: Sequence[int]) -> Iterator[Example]:
         """Some records of a split.
@@ -137,7 +166,7 @@ class ExampleReader:
     ) -> Iterator[tuple[int, ShardFile, bytes]]:
         """The same as they are stored, each with its number and shard; verified."""
         first = done = 0
-        for shard in self._dataset.shards[split]:
+        for shard in self.dataset.shards[split]:
             after = first + self._records(shard)
             here = [n - first for n in numbers[done : bisect.bisect_left(numbers, after)]]
             if here:
@@ -181,7 +210,7 @@ class ExampleReader:
     def shards(self, split: str) -> Iterator[tuple[int, ShardFile]]:
         """The shards of a split, each with the number of its first record in the split."""
         first = 0
-        for shard in self._dataset.shards[split]:
+        for shard in self.dataset.shards[split]:
             yield first, shard
             first += self._records(shard)
 
@@ -189,7 +218,7 @@ class ExampleReader:
         self, name: str, values: Sequence[Any], size: tuple[int, int, int] | None = None
     ) -> Value:
         """What some values of a feature are; `size` is as of `value_of`."""
-        feature = self._dataset.features.get(name)
+        feature = self.dataset.features.get(name)
         return value_of(values, feature, self.labels.get(name, ()), size)
 
     @contextlib.contextmanager
@@ -205,7 +234,7 @@ class ExampleReader:
             yield memoryview(mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)), offsets
 
     def _values(self, record: bytes) -> dict[str, Value]:
-        found, features = decode_example(record), self._dataset.features
+        found, features = decode_example(record), self.dataset.features
         ordered = sorted(found, key=lambda name: (name not in features, name))
         return {n: self.value(n, found[n], base64_size(n, found)) for n in ordered}
 

@@ -3,15 +3,17 @@
     search = search_dataset("runs/…/examples/1", "cat/1.jpg")
     search.places[0].shard              # 'Split-train/data_tfrecord-00002-of-00008'
 
-Records are known by `filename` (images, sounds) or by `id` (texts). Every shard is read, since a
-record may be there twice. Only a record whose bytes hold the name is parsed.
+Records are known by `filename` (images, sounds) or by `id` (texts). Their names are looked up in
+the dataset's index. Where it has none every shard is read, since a record may be there twice; only
+a record whose bytes hold the name is parsed.
 """
 
 import dataclasses
 import json
 from collections.abc import Iterator, Mapping, Sequence
 
-from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
+from trainer_utils.dataset import Dataset, ShardFile, open_dataset, read_index, read_shard_blocks
+from trainer_utils.dataset.record_digests import find_numbers
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import HEADER_BYTES
@@ -107,10 +109,12 @@ def search_dataset(uri: str, name: str) -> Search:
 
 
 def find_places(dataset: Dataset, name: str) -> list[Place]:
-    """The records of a name in a dataset, each once; all its records are read.
+    """The records of a name in a dataset, each once.
+
+    Shards of which no index says the names are read.
 
     Raises:
-        CorruptShardError: one of them is damaged.
+        CorruptShardError: a record of such a shard is damaged.
     """
     features = _lineage_features(dataset)
     return _distinct([found for feature in features for found in _places(dataset, feature, name)])
@@ -158,20 +162,36 @@ def _places(dataset: Dataset, feature: str, name: str) -> Iterator[Place]:
     wanted = name.encode("utf-8", "surrogateescape")
     for split, shards in dataset.shards.items():
         for shard in shards:
-            first = 0
-            for block in read_shard_blocks(shard.path):
-                for number in _holding(block, wanted):
-                    record = _payload(block, number)
-                    if wanted in decode_example(record, {feature}).get(feature, ()):
-                        yield Place(
-                            split=split,
-                            shard=shard.name,
-                            record=first + number,
-                            byte_offset=block.file_offset + int(block.starts[number]),
-                            bytes=len(record),
-                            feature=feature,
-                        )
-                first += len(block)
+            numbers = find_numbers(dataset, shard, [wanted])
+            known = None if numbers is None else _indexed(shard, numbers)
+            for record, offset, size in _read(shard, feature, wanted) if known is None else known:
+                yield Place(
+                    split=split,
+                    shard=shard.name,
+                    record=record,
+                    byte_offset=offset,
+                    bytes=size,
+                    feature=feature,
+                )
+
+
+def _indexed(shard: ShardFile, numbers: Sequence[int]) -> Iterator[tuple[int, int, int]]:
+    """The numbers of records, the bytes where their frames begin, and the records' sizes."""
+    if numbers:
+        index = read_index(shard, is_strict=False)
+        for number in numbers:
+            yield number, int(index.offsets[number]), int(index.lengths[number])
+
+
+def _read(shard: ShardFile, feature: str, wanted: bytes) -> Iterator[tuple[int, int, int]]:
+    """The same of the records of a name in a shard, which is read."""
+    first = 0
+    for block in read_shard_blocks(shard.path):
+        for number in _holding(block, wanted):
+            record = _payload(block, number)
+            if wanted in decode_example(record, {feature}).get(feature, ()):
+                yield first + number, block.file_offset + int(block.starts[number]), len(record)
+        first += len(block)
 
 
 def _holding(block: RecordBlock, wanted: bytes) -> Iterator[int]:

@@ -1,10 +1,10 @@
-"""Pairs of equal keys, against all pairs; bits, against Python's own count."""
+"""Pairs of equal keys, against all pairs."""
 
 import itertools
 
 import numpy as np
 
-from trainer_utils.auditing.neighbours import count_bits, neighbours_of_equals
+from trainer_utils.auditing.neighbours import neighbours_of_equals
 
 
 def pairs_of(keys: list[int], most: int) -> set[tuple[int, int]]:
@@ -24,11 +24,7 @@ def test_a_key_of_many_gives_no_square_of_them():
     assert pairs_of([], 2) == set()
 
 
-def test_bits_are_counted_over_a_row():
-    rows = np.random.default_rng(1).integers(0, 2**32, (50, 4), np.uint32)
-    expected = [sum(value.bit_count() for value in row) for row in rows.tolist()]
-    assert count_bits(rows).tolist() == expected
-    assert count_bits(rows[:0]).tolist() == count_bits(rows[:0, 0]).tolist() == []
-    assert count_bits(rows[:, 0].astype(np.uint64)).tolist() == [
-        value.bit_count() for value in rows[:, 0].tolist()
-    ]
+def test_all_pairs_of_equals_among_many_that_are_alone():
+    keys = np.random.default_rng(1).permutation(2**31 - np.arange(20_000)).astype(np.uint32)
+    keys[[5, 700, 19_999]] = keys[[800, 6, 6]]
+    assert pairs_of(keys.tolist(), 8) == {(5, 800), (6, 700), (6, 19_999), (700, 19_999)}

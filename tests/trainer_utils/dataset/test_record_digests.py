@@ -1,8 +1,10 @@
 """Names and sums are taken from where the manifest says, if they are what it says."""
 
+import pytest
+
 import trainer_utils
 from trainer_utils.dataset import open_dataset
-from trainer_utils.dataset.record_digests import read_record_digests
+from trainer_utils.dataset.record_digests import find_numbers, read_record_digests
 
 
 def test_they_are_read_or_one_warning_says_why_not(tmp_path, our_messages):
@@ -26,3 +28,23 @@ def test_they_are_read_or_one_warning_says_why_not(tmp_path, our_messages):
     told = our_messages()
     assert len(told) == 4
     assert all("names.npy' is not used, the shard is read through instead" in t for t in told)
+
+
+@pytest.mark.parametrize(
+    ("values", "says"),
+    [
+        ({}, [1, 2]),
+        ({"record_id": "a"}, None),  # by which the index has it, and not by the other name
+        ({"filename": ["a", "b"]}, None),
+        ({"id": 5}, None),
+    ],
+)
+def test_records_are_found_by_name_where_each_has_one_name(tmp_path, values, says):
+    with trainer_utils.DatasetWriter(str(tmp_path / "out"), num_shards=1) as writer:
+        for name in ("a", "b", "b"):
+            writer.write("train", {"filename": name, **values})
+    dataset = open_dataset(str(tmp_path / "out"))
+    (shard,) = dataset.shards["train"]
+    assert find_numbers(dataset, shard, [b"b", b"c"]) == says
+    (tmp_path / "out/index/train-00000-of-00001.names.npy").unlink()
+    assert find_numbers(dataset, shard, [b"b"]) is None

@@ -168,3 +168,20 @@ def test_files_of_no_such_form_are_refused():
     ):
         with pytest.raises(CorruptShardError, match="names and sums of records, of"):
             RecordDigests.from_bytes(other.to_bytes(), path="x")
+
+
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        *([name] for name in {*NAMES, b"cat/2.jpg", b"dog/1.jpg", b"at/1.jpg", b"n"}),
+        [],
+        [b"cat/1.jpg", b"cat/2.jpg", b"n" * 300],
+        [b"", b"n" * 299, b"caf\xc3\xa9"],
+        [b"%d" % number for number in range(1000)],
+    ],
+)
+def test_records_are_found_by_their_names(wanted):
+    names = [*NAMES, b"1", b"17", b"m" + b"n" * 299, b"cat/1.jpg\0"]
+    digests = written(by_parts, [{"filename": name} for name in names])
+    truth = [number for number, name in enumerate(names) if name in wanted]
+    assert digests.numbers_of(wanted) == truth

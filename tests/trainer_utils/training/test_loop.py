@@ -244,6 +244,17 @@ def test_two_workers_have_the_losses_of_one_also_after_a_kill(vectors, tmp_path,
     assert_ledger_is_exact(vectors, together / "backup")
 
 
+@pytest.mark.slow
+def test_the_ledger_of_two_workers_goes_on_with_one(vectors, tmp_path):
+    given = ("train", vectors, str(tmp_path / "backup"))
+    two = [{**env, "NO_NORM": "1"} for env in cluster_environments(2)]
+    run_until_killed(__file__, tmp_path, two, *given, "9")
+    run_all(__file__, tmp_path, [{"NO_NORM": "1"}], *given)
+    stretches = RunLedger(str(tmp_path / "backup")).summary().stretches
+    assert [stretch.num_workers for stretch in stretches] == [2, 1]
+    assert_ledger_is_exact(vectors, tmp_path / "backup")
+
+
 if __name__ == "__main__":
     _, report_path, program, *arguments = sys.argv
     seen = {"compare": compare, "train": train_here}[program](*arguments)

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
+import trainer_utils
+from pipelines.tools.records import search as search_module
 from pipelines.tools.records.search import search_dataset
 from trainer_utils.format import Feature
 
@@ -141,6 +143,22 @@ def test_a_flipped_bit_is_found_before_the_record(tmp_path, write_dataset):
     search = search_dataset(str(tmp_path), "abd")
     assert search.outcome == "unknown"
     assert "byte 0" in search.detail
+
+
+def test_names_are_looked_up_in_the_index_and_without_it_in_the_shards(tmp_path, monkeypatch):
+    uri = str(tmp_path / "out")
+    with trainer_utils.DatasetWriter(uri, num_shards={"train": 3, "eval": 1}) as writer:
+        for number in range(60):
+            split = "eval" if number % 4 == 0 else "train"
+            writer.write(split, {"id": f"{number % 50}", "text": f"{number} 7 8"})
+    names = ["0", "7", "8", "49", "50"]
+    with monkeypatch.context() as patch:
+        patch.setattr(search_module, "read_shard_blocks", None)
+        found = [search_dataset(uri, name) for name in names]
+    for path in (tmp_path / "out/index").glob("*.names.npy"):
+        path.write_bytes(path.read_bytes()[:-1])
+    assert [search_dataset(uri, name) for name in names] == found
+    assert [len(each.places) for each in found] == [2, 2, 2, 1, 0]
 
 
 def test_a_dataset_whose_files_are_gone_says_so(tmp_path):
