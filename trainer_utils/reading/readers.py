@@ -35,6 +35,8 @@ class Readers(NamedTuple):
     """Where files are, what reads single records, and what compares files with their sums.
 
     `cached` reads all records where the files are elsewhere, and is told in which order.
+    `are_indexed` says that they are local files, not compressed, whose indices say where each
+    record lies.
     """
 
     locate: Callable[[str], str]
@@ -43,6 +45,7 @@ class Readers(NamedTuple):
     mean_bytes: float
     skips: bool = False
     cached: CachedRecords | None = None
+    are_indexed: bool = False
 
 
 class WorkerReading(NamedTuple):
@@ -103,4 +106,5 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
         refuse_made_up_lengths(path, location, entries.get(path))
         return location
 
-    return Readers(locate_checked, shards, sums, mean)
+    are_indexed = copy is None and all(s.index_path and not s.is_gzip for s in files)
+    return Readers(locate_checked, shards, sums, mean, are_indexed=are_indexed)

@@ -7,10 +7,12 @@ Every checksum is checked. A record that cannot be read is an error with file an
 damage is to be skipped, `UNREADABLE`; then it is counted, and reported once an epoch.
 """
 
+import contextlib
 import copy
 import gzip
 import io
 import logging
+import os
 import threading
 import zlib
 from collections.abc import Callable, Mapping, Sequence
@@ -31,7 +33,7 @@ from trainer_utils.reading.raw_ops import map_elements
 __all__ = ["UNREADABLE", "ShardReader", "read_past_damage"]
 
 UNREADABLE = b"\xff unreadable"  # no serialized example begins so: field 31 has no wire type 7
-_MOST_OPEN = 64  # files
+_MOST_OPEN = 256  # files; more than the lanes of a windowed shuffle have at a time
 _SALVAGED_AT_ONCE = 4 << 10  # bytes of a damaged gzip file
 
 _logger = logging.getLogger(__name__)
@@ -66,6 +68,10 @@ class ShardReader:
         """The payloads of records of one shard."""
         shard = self._shard(path)
         return [self._record(path, shard, number) for number in numbers]
+
+    def read_ahead(self, path: str, first: int, count: int) -> None:
+        """Asks the system to have records in memory soon; returns at once."""
+        self._shard(path).read_ahead(first, count)
 
     def damage_of(self, path: str) -> CorruptShardError | None:
         """What is wrong with a shard beside its records; None where nothing is."""
@@ -147,6 +153,7 @@ class _Shard:
         self._path = path
         self._lock = threading.Lock()
         damage = None
+        self._descriptor: int | None = None  # of a local file
         if path.endswith(".gz"):
             data, damage = _decompressed(location, path)
             self._stream: Any = io.BytesIO(data)
@@ -154,6 +161,7 @@ class _Shard:
             self._stream = _SeekableFile(location)
         else:
             self._stream = open(location, "rb")  # noqa: SIM115 closed by `__del__`
+            self._descriptor = self._stream.fileno() if hasattr(os, "pread") else None
         offsets = indexed_offsets(path, size=self._stream.seek(0, 2), entry=entry)
         found = None
         if offsets is None:
@@ -167,6 +175,13 @@ class _Shard:
         if hasattr(self, "_stream"):
             self._stream.close()
 
+    def read_ahead(self, first: int, count: int) -> None:
+        if self._descriptor is None or not hasattr(os, "posix_fadvise"):
+            return
+        begin, end = self._offsets[[first, min(first + count, len(self._offsets) - 1)]].tolist()
+        with contextlib.suppress(OSError):  # a file system that takes no advice
+            os.posix_fadvise(self._descriptor, begin, end - begin, os.POSIX_FADV_WILLNEED)
+
     def record(self, number: int) -> bytes:
         if number + 1 >= len(self._offsets):
             # A copy: each time that it is raised, an error's traceback grows.
@@ -178,9 +193,12 @@ class _Shard:
                 offset=int(self._offsets[-1]),
             )
         begin, end = int(self._offsets[number]), int(self._offsets[number + 1])
-        with self._lock:
-            self._stream.seek(begin)
-            data = self._stream.read(end - begin)
+        if self._descriptor is not None:
+            data = os.pread(self._descriptor, end - begin, begin)
+        else:
+            with self._lock:
+                self._stream.seek(begin)
+                data = self._stream.read(end - begin)
         return unframe(data, path=self._path, record=number, offset=begin)
 
 
