@@ -8,6 +8,7 @@ read = piece_reader(Remade(lambda: WorkerReading(strategy, readers)))
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainer_utils.dataset.opening import ShardFile
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
 from trainer_utils.order.strategy import ShuffleStrategy
 from trainer_utils.reading import memory_files as memory_files  # serves ram:// for `cache="memory"`
@@ -106,5 +107,10 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
         refuse_made_up_lengths(path, location, entries.get(path))
         return location
 
-    are_indexed = copy is None and all(s.index_path and not s.is_gzip for s in files)
+    are_indexed = copy is None and _are_indexed(files)
     return Readers(locate_checked, shards, sums, mean, are_indexed=are_indexed)
+
+
+def _are_indexed(files: Sequence[ShardFile]) -> bool:
+    """Whether indices say where each record lies, which of gzip files serves nothing."""
+    return all(shard.index_path and not shard.is_gzip for shard in files)
