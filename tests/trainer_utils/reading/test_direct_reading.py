@@ -1,4 +1,4 @@
-"""Records read as they are decoded: batch for batch what comes by TensorFlow's reader and parser."""
+"""Records read as they are decoded: batch for batch what TensorFlow's reader and parser make."""
 
 import shutil
 from collections.abc import Callable, Iterator
