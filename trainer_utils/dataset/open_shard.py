@@ -5,9 +5,11 @@ shard.record(5)                      # its payload, verified
 shard.frame(5), shard.offset(5)      # its framed bytes, unchecked, and where they begin
 """
 
+import contextlib
 import copy
 import io
 import mmap
+import os
 import tempfile
 import threading
 import zlib
@@ -24,7 +26,7 @@ from trainer_utils.storage.paths import is_remote
 
 __all__ = ["OpenShard"]
 
-_VIEWED_FROM_BYTES = 4 << 10  # a record: of short ones a copy costs less than a view
+_LARGE_BYTES = 4 << 10  # a record: of shorter ones a copy costs less than a view
 _COPIED_BYTES = 8 << 20
 _BUFFER_BYTES = 4 << 10  # as `open` has it: short records in order come several at a time
 _SALVAGED_AT_ONCE = 4 << 10  # bytes of a damaged gzip file
@@ -71,10 +73,12 @@ class OpenShard:
             self.damage = self.damage or found
             offsets = RecordIndex(lengths).offsets
         self._offsets = offsets
+        self._descriptor = None if is_remote(location) else self._stream.fileno()
         self._memory: Any = None
         if is_mapped and size and not is_remote(location):
             self._memory = mmap.mmap(self._stream.fileno(), 0, access=mmap.ACCESS_READ)
             self._stream.close()  # a mapping needs no descriptor
+            self._descriptor = None
 
     def __del__(self) -> None:
         if hasattr(self, "_stream"):
@@ -98,6 +102,13 @@ class OpenShard:
         """
         return self._bytes(*self._bounds(number))
 
+    def read_ahead(self, first: int, count: int) -> None:
+        """Asks the system to have some records of a local file in memory soon; returns at once."""
+        if self._descriptor is not None and hasattr(os, "posix_fadvise"):
+            begin, end = self.offset(first), self.offset(first + count)
+            with contextlib.suppress(OSError):  # a file system that takes no advice
+                os.posix_fadvise(self._descriptor, begin, end - begin, os.POSIX_FADV_WILLNEED)
+
     def _bounds(self, number: int) -> tuple[int, int]:
         if number + 1 < len(self._offsets):
             return int(self._offsets[number]), int(self._offsets[number + 1])
@@ -111,11 +122,13 @@ class OpenShard:
         )
 
     def _bytes(self, begin: int, end: int) -> bytes | memoryview:
+        is_large = end - begin > _LARGE_BYTES
+        if is_large and self._descriptor is not None:
+            return os.pread(self._descriptor, end - begin, begin)
         if self._memory is None:
             with self._lock:
                 self._stream.seek(begin)
                 return self._stream.read(end - begin)
-        is_large = end - begin > _VIEWED_FROM_BYTES
         found: bytes | memoryview = (memoryview(self._memory) if is_large else self._memory)[
             begin:end
         ]

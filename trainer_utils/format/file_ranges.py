@@ -106,6 +106,20 @@ class RecordPositions:
             parts.setdefault(path, []).append(index)
         return parts
 
+    def runs(self, positions: npt.NDArray[np.int64]) -> list[tuple[str, int, int]]:
+        """Records of rising positions as parts of files: path, first record, and how many."""
+        indices = np.searchsorted(self._starts, positions, side="right") - 1
+        numbers = positions + self._shifts[indices]
+        is_new = (np.diff(indices, prepend=-1) != 0) | (np.diff(numbers, prepend=-2) != 1)
+        begins = np.flatnonzero(is_new)
+        counts = np.diff(begins, append=len(positions))
+        return [
+            (self._paths[index], number, count)
+            for index, number, count in zip(
+                indices[begins].tolist(), numbers[begins].tolist(), counts.tolist(), strict=True
+            )
+        ]
+
     def locate(self, positions: npt.NDArray[np.int64]) -> list[RecordName]:
         """Which file, and which record in it, each of `(n,) int64` positions is."""
         indices = np.searchsorted(self._starts, positions, side="right") - 1

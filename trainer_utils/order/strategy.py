@@ -48,6 +48,13 @@ class ShuffleStrategy(abc.ABC):
     def positions(self, epoch: int, step: int) -> Positions:
         """The records in this worker's rows of a step, in the order of these rows."""
 
+    def read_together(self, epoch: int, step: int) -> Positions:
+        """The records to have at hand from a step on that were not before: those of its rows.
+
+        Where more are shuffled at a time, all of these come with the first step of them.
+        """
+        return self.positions(epoch, step)
+
     @abc.abstractmethod
     def step_of(self, epoch: int, position: int) -> int | None:
         """The step that a record comes at, on whichever worker; None: the epoch drops it.

@@ -100,6 +100,12 @@ class Windowed(ShuffleStrategy):
         index = step - int(self.starts[window])
         return rows[ends[index - 1] if index else 0 : ends[index]]
 
+    def read_together(self, epoch: int, step: int) -> Positions:
+        """As of `ShuffleStrategy`: those of a window with its first step."""
+        window = self.window_of(step)
+        rows, _ = self._rows_of_window(epoch, window)
+        return rows if step == self.starts[window] else rows[:0]
+
     def step_of(self, epoch: int, position: int) -> int | None:
         """As of `ShuffleStrategy`; at the cost of one lane's records in a window."""
         layout = self.layout

@@ -16,6 +16,7 @@ from trainer_utils.machine import usable_cores
 from trainer_utils.options import hook_of_split
 from trainer_utils.reading.augmentation.mixing import KEYS
 from trainer_utils.reading.decoding_threads import batches_at_once
+from trainer_utils.reading.direct_reading import DirectReading
 from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import Element, map_elements, unbatch
 
@@ -38,6 +39,7 @@ def make_batches(
     spare: bytes | None = None,
     epoch_seed: tf.Tensor | None = None,
     finish: Callable[[dict[str, tf.Tensor]], Element],
+    direct: DirectReading | None = None,
 ) -> tf.data.Dataset:
     """Parses an epoch's records and batches them.
 
@@ -51,6 +53,7 @@ def make_batches(
         spare: a record, needed where elements may have no rows at all.
         epoch_seed: `() int64`, of what is random in an epoch; None: nothing repeats.
         finish: what each batch's dict of tensors is turned into.
+        direct: what makes a batch of records' positions; `elements` are those, of int64, then.
 
     Returns:
         Batches; single examples where `batch_size` is None.
@@ -60,6 +63,8 @@ def make_batches(
 
     def parse_batch(records: tf.Tensor, *mask: tf.Tensor) -> Element:
         seed = _seed_of(parser, epoch_seed)
+        if direct is not None:
+            return finish(_with_mask(direct.batch(records, seed), mask, options.mask))
         parsed = _with_keys(parser.batch(records, seed), parser, records, seed)
         return finish(_with_mask(parsed, mask, options.mask))
 

@@ -20,6 +20,7 @@ from trainer_utils.machine import usable_cores
 from trainer_utils.reading.arrangement import Arrangement
 from trainer_utils.reading.batching import callback_of, make_batches, repeat_batches
 from trainer_utils.reading.damage import without_unreadable
+from trainer_utils.reading.direct_reading import DirectReading, first_position
 from trainer_utils.reading.labels import LabelEncoding
 from trainer_utils.reading.ordered_records import ordered_records, rebatch_to_shares
 from trainer_utils.reading.parsing import ExampleParser
@@ -79,24 +80,23 @@ class EpochBatches:
 
     def read(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The batches of an epoch from a step on, before hooks on batches and prefetching."""
-        return self.batch(self.serialized(epoch, step), epoch, step)
+        if self._direct is None:
+            return self.batch(self.serialized(epoch, step), epoch, step)
+        elements = self._elements(self._direct.positions(epoch, step), step, first_position)
+        return self.batch(elements, epoch, step, direct=self._direct)
+
+    @functools.cached_property
+    def _direct(self) -> DirectReading | None:
+        """What reads records as they are decoded, where that serves."""
+        return DirectReading.of(self.parser, self._options, self._reading)
 
     def serialized(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The records of each element: `(rows,) string`, with `pad` beside `(rows,) float32`."""
-        layout, options = self._strategy.layout, self._options
+        layout = self._strategy.layout
         vectors = self._read_records(epoch, step)
         if self._skips_damage:
             vectors = vectors.concatenate(self._report_skipped(epoch))
-        elements = rebatch_to_shares(
-            vectors,
-            layout=layout,
-            padded=layout.share(self._strategy.worker).padded,
-            is_static=self._is_static,
-            filler=self._any_record if options.remainder == "pad" else None,
-        )
-        if self._readers.sums:
-            last = (layout.steps - step) * self.elements_per_step - 1
-            elements = self._checked_at_end(elements, last)
+        elements = self._elements(vectors, step, self._any_record)
         if self._skips_damage and self._spare is not None:
             elements = without_unreadable(
                 elements,
@@ -108,6 +108,23 @@ class EpochBatches:
             )
         return elements
 
+    def _elements(
+        self, vectors: tf.data.Dataset, step: tf.Tensor, filler: Callable[[], tf.data.Dataset]
+    ) -> tf.data.Dataset:
+        """Each batch's rows as one element for each replica; the last once all files are good."""
+        layout = self._strategy.layout
+        elements = rebatch_to_shares(
+            vectors,
+            layout=layout,
+            padded=layout.share(self._strategy.worker).padded,
+            is_static=self._is_static,
+            filler=filler if self._options.remainder == "pad" else None,
+        )
+        if not self._readers.sums:
+            return elements
+        last = (layout.steps - step) * self.elements_per_step - 1
+        return self._checked_at_end(elements, last)
+
     def batch(
         self,
         elements: tf.data.Dataset,
@@ -115,6 +132,7 @@ class EpochBatches:
         step: tf.Tensor | None = None,
         *,
         has_own_order: bool = True,
+        direct: DirectReading | None = None,
     ) -> tf.data.Dataset:
         """Parses records and batches them.
 
@@ -123,6 +141,7 @@ class EpochBatches:
             epoch: `() int64`, of what is random; None: nothing repeats.
             step: `() int64`, of the first element, where they are in this worker's order.
             has_own_order: whether elements are this worker's in its order; else anybody's.
+            direct: what reads them, where they are only positions.
         """
         layout, options = self._strategy.layout, self._options
         own: dict[str, Any] = {"rows": options.batch_size or 1}
@@ -137,6 +156,7 @@ class EpochBatches:
             split_names=self._split_names,
             epoch_seed=None if epoch is None else _epoch_seed(options.seed, epoch),
             finish=self._encoded(_unchanged if self._mixer else last),
+            direct=direct,
             **own,
         )
         return batches if self._mixer is None else self._mixed(batches, step, last)

@@ -146,8 +146,13 @@ class ExampleParser:
         if not self.is_random:
             return None
         assert epoch_seed is not None
-        hashed = tf.strings.to_hash_bucket_fast(serialized, 2**62)
+        hashed = self.hashes(serialized)
         return tf.stack([hashed, tf.broadcast_to(epoch_seed, tf.shape(hashed))], axis=-1)
+
+    @staticmethod
+    def hashes(serialized: tf.Tensor | bytes) -> tf.Tensor:
+        """What of a key follows from the bytes of a record: int64, of the shape given."""
+        return tf.strings.to_hash_bucket_fast(serialized, 2**62)
 
     def undecoded(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:
         """Parses `(batch,) string` and decodes nothing, to see what parsing alone costs."""
@@ -214,7 +219,7 @@ class ExampleParser:
             is_ragged = isinstance(value, tf.RaggedTensor) and not self.options.ragged
             return value.to_tensor() if is_ragged else value
         if feature.is_image:
-            return self._augment(feature, self._decode(feature, value, seed), seed)
+            return self.finish_image(name, self._decode(name, value, seed), seed)
         if feature.is_raw_image or feature.is_base64_image:
             if feature.is_base64_image:
                 value = tf.io.decode_base64(value)
@@ -225,8 +230,7 @@ class ExampleParser:
             pixels = tf.reshape(tf.io.decode_raw(value, tf.uint8), shape)
             if "image_shape" not in feature.extra:
                 pixels = _with_channels(pixels, max(feature.extra["channels"]))
-            pixels = self._images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
-            return self._augment(feature, pixels, seed)
+            return self.finish_pixels(name, pixels, seed)
         if feature.tensor is not None:
             decode = decode_equal if has_equal_bytes(feature) else decode_each
             return decode(value, feature.tensor, name=name)
@@ -246,25 +250,45 @@ class ExampleParser:
         restored = tf.reshape(dense, tf.cond(tf.size(shape) > 0, lambda: shape, lambda: fixed))
         return tf.ensure_shape(restored, [None] * len(feature.shape))
 
-    def _decode(self, feature: Feature, encoded: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
-        """One channel for rank 2, three for rank 3, where the reading does not say."""
-        reading, size = self._images, feature.shape[:2]
-        if feature.is_fixed_size and reading.size == size and not reading.augment:
+    def image_reading(self, name: str) -> tuple[ImageReading, int]:
+        """How an encoded image is decoded, and its channels where the reading does not say.
+
+        These are one for rank 2, three for rank 3.
+        """
+        feature, reading = self.features[name], self._images
+        if feature.is_fixed_size and reading.size == feature.shape[:2] and not reading.augment:
             reading = dataclasses.replace(reading, image_size=None, resize="stretch")
-        pixels = reading.decode(
+        return reading, 1 if len(feature.shape) == 2 else 3
+
+    def _decode(self, name: str, encoded: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        feature = self.features[name]
+        reading, channels = self.image_reading(name)
+        return reading.decode(
             encoded,
-            channels=1 if len(feature.shape) == 2 else 3,
+            channels=channels,
             seed=seed,
             formats=feature.extra.get("formats", ()),
             label_map=_is_label_map(feature),
         )
+
+    def finish_image(self, name: str, pixels: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        """What becomes of decoded images: `(…, height, width, channels)`."""
+        feature = self.features[name]
+        reading, _ = self.image_reading(name)
         if feature.is_fixed_size and reading.size is None:
-            channels = pixels.shape[-1]
-            if encoded.shape.rank:  # where there are no images, none says of what size
+            *before, _, _, channels = pixels.shape
+            size = feature.shape[:2]
+            if before:  # where there are no images, none says of what size
                 none = [0, *size, channels]
-                pixels = tf.reshape(pixels, tf.where(tf.size(encoded) > 0, tf.shape(pixels), none))
-            return tf.ensure_shape(pixels, (*encoded.shape, *size, channels))
-        return pixels
+                pixels = tf.reshape(pixels, tf.where(tf.size(pixels) > 0, tf.shape(pixels), none))
+            pixels = tf.ensure_shape(pixels, (*before, *size, channels))
+        return self._augment(feature, pixels, seed)
+
+    def finish_pixels(self, name: str, pixels: tf.Tensor, seed: tf.Tensor | None) -> tf.Tensor:
+        """What becomes of pixels that are stored as they are: `(…, height, width, channels)`."""
+        feature = self.features[name]
+        pixels = self._images.convert(pixels, seed=seed, label_map=_is_label_map(feature))
+        return self._augment(feature, pixels, seed)
 
     def _augment(self, feature: Feature, pixels: tf.Tensor, keys: tf.Tensor | None) -> tf.Tensor:
         """What the chain makes of decoded images, then normalised."""

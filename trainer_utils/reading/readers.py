@@ -8,6 +8,7 @@ read = piece_reader(Remade(lambda: WorkerReading(strategy, readers)))
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
+from trainer_utils.dataset.opening import ShardFile
 from trainer_utils.dataset.selection import Source, digest_of, mean_bytes
 from trainer_utils.order.strategy import ShuffleStrategy
 from trainer_utils.reading import memory_files as memory_files  # serves ram:// for `cache="memory"`
@@ -35,6 +36,8 @@ class Readers(NamedTuple):
     """Where files are, what reads single records, and what compares files with their sums.
 
     `cached` reads all records where the files are elsewhere, and is told in which order.
+    `are_indexed` says that they are local files, not compressed, whose indices say where each
+    record lies.
     """
 
     locate: Callable[[str], str]
@@ -43,6 +46,7 @@ class Readers(NamedTuple):
     mean_bytes: float
     skips: bool = False
     cached: CachedRecords | None = None
+    are_indexed: bool = False
 
 
 class WorkerReading(NamedTuple):
@@ -103,4 +107,10 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
         refuse_made_up_lengths(path, location, entries.get(path))
         return location
 
-    return Readers(locate_checked, shards, sums, mean)
+    are_indexed = copy is None and _are_indexed(files)
+    return Readers(locate_checked, shards, sums, mean, are_indexed=are_indexed)
+
+
+def _are_indexed(files: Sequence[ShardFile]) -> bool:
+    """Whether indices say where each record lies, which of gzip files serves nothing."""
+    return all(shard.index_path and not shard.is_gzip for shard in files)

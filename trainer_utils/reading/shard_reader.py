@@ -25,7 +25,10 @@ from trainer_utils.reading.raw_ops import map_elements
 __all__ = ["UNREADABLE", "ShardReader", "read_past_damage"]
 
 UNREADABLE = b"\xff unreadable"  # no serialized example begins so: field 31 has no wire type 7
-_MOST_OPEN, _MOST_UNPACKED = 64, 2  # files
+_MOST_OPEN, _MOST_UNPACKED = (
+    256,
+    2,
+)  # files; more than the lanes of a windowed shuffle read at a time
 
 _logger = logging.getLogger(__name__)
 
@@ -59,6 +62,10 @@ class ShardReader:
         """The payloads of records of one shard."""
         shard = self._shard(path)
         return [self._record(path, shard, number) for number in numbers]
+
+    def read_ahead(self, path: str, first: int, count: int) -> None:
+        """Asks the system to have records in memory soon; returns at once."""
+        self._shard(path).read_ahead(first, count)
 
     def damage_of(self, path: str) -> CorruptShardError | None:
         """What is wrong with a shard beside its records; None where nothing is."""

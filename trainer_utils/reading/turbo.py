@@ -63,7 +63,8 @@ class TurboDecoder:
         return pixels
 
     @property
-    def _dtype(self) -> tf.DType:
+    def dtype(self) -> tf.DType:
+        """Of the pixels."""
         return tf.as_dtype("uint8" if self._normalization is None else self._normalization.dtype)
 
     def decode(self, encoded: tf.Tensor, seeds: tf.Tensor | None) -> tf.Tensor:
@@ -77,18 +78,31 @@ class TurboDecoder:
             `(batch, height, width, channels)`, of the dtype that the reading says.
         """
         arguments = [encoded] if seeds is None else [encoded, seeds]
-        pixels = tf.numpy_function(self._decoded, arguments, self._dtype)
-        size = self._reading.size or (None, None)
-        return tf.ensure_shape(pixels, [encoded.shape[0], *size, self._channels])
+        pixels = tf.numpy_function(self._decoded, arguments, self.dtype)
+        return tf.ensure_shape(pixels, [encoded.shape[0], *self.shape])
+
+    @property
+    def shape(self) -> list[int | None]:
+        """Of one image, as far as is known."""
+        return [*(self._reading.size or (None, None)), self._channels]
 
     def _decoded(
         self, encoded: npt.NDArray[np.object_], seeds: npt.NDArray[np.int64] | None = None
     ) -> npt.NDArray[np.generic]:
-        images = encoded.tolist()
+        return self.decode_images(encoded.tolist(), seeds)
+
+    def decode_images(
+        self, images: list[bytes], seeds: npt.NDArray[np.int64] | None = None
+    ) -> npt.NDArray[np.generic]:
+        """As `decode`, outside of a graph.
+
+        Raises:
+            ValueError: one cannot be decoded.
+        """
         plans = self._planner.of(images, seeds)
         if seeds is None:
             seeds = np.zeros((len(images), 2), np.int64)
-        dtype = self._dtype.as_numpy_dtype
+        dtype = self.dtype.as_numpy_dtype
         if not images:  # some replicas get none of the last batch
             return np.zeros((0, *(self._reading.size or (0, 0)), self._channels), dtype)
         size = self._reading.size or _common_size(plans)

@@ -43,3 +43,10 @@ def test_only_a_part_that_reaches_the_end_of_its_file_says_so(parts, stop):
 def test_positions_are_found_in_their_files(parts):
     numbers = np.arange(len(records(parts)))
     assert RecordPositions(parts).locate(numbers) == records(parts)
+
+
+def test_runs_are_the_neighbours_of_each_file():
+    ranges = [FileRange("a", 2, 3, False), FileRange("b", 0, 4, True)]
+    runs = RecordPositions(ranges).runs(np.array([0, 1, 2, 3, 5, 6]))
+    assert runs == [("a", 2, 3), ("b", 0, 1), ("b", 2, 2)]
+    assert RecordPositions(ranges).runs(np.zeros(0, np.int64)) == []

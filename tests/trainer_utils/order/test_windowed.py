@@ -104,3 +104,15 @@ def test_every_window_of_an_epoch_has_an_order_of_its_own():
     assert alike
     for one, other in alike:
         assert sum(a == b for a, b in zip(one, other, strict=True)) < len(one) / 4
+
+
+def test_what_is_read_together_has_all_rows_up_to_the_next_time():
+    layout = BatchLayout(num_records=RECORDS, batch_size=24, num_workers=1, remainder=None)
+    strategy = Windowed(RANGES, layout=layout, worker=0, window_records=192, seed=0)
+    at_hand: set[int] = set()
+    for step in range(layout.steps):
+        together = strategy.read_together(1, step).tolist()
+        assert not at_hand.intersection(together)
+        at_hand.update(together)
+        assert at_hand.issuperset(strategy.positions(1, step).tolist())
+    assert at_hand == {*range(RECORDS)}
