@@ -1,4 +1,4 @@
-"""What stands for no value in numpy, pandas and Arrow is missing or refused; nothing is made of it."""
+"""What stands for no value in numpy, pandas and Arrow is missing or refused, never made up."""
 
 from typing import Any
 
@@ -33,7 +33,7 @@ PARTS_MISSING: dict[str, Any] = {
 
 @pytest.mark.parametrize("name", PARTS_MISSING)
 def test_no_value_is_made_up_for_one_that_is_missing_in_an_array(name: str) -> None:
-    with pytest.raises(InputError, match="some are missing|got object"):
+    with pytest.raises(InputError, match=r"some are missing|got object"):
         stored_value(PARTS_MISSING[name])
 
 
