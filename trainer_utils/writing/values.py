@@ -131,7 +131,8 @@ def _is_missing(value: Any) -> bool:
 def _lacks_values(array: Any) -> bool:
     """Whether numpy would make values of what stands for none."""
     if isinstance(array, np.ma.MaskedArray):
-        return bool(np.ma.getmaskarray(array).ravel().view(np.bool_).any())
+        mask = np.asarray(array.mask)  # of records a flag a field
+        return bool(np.ascontiguousarray(mask).view(np.bool_).any())
     if hasattr(getattr(array, "dtype", None), "na_value"):  # of pandas' own, not numpy's
         return bool(array.isna().any())
     nulls = getattr(array, "null_count", 0)  # of Arrow; of Polars it is a method
