@@ -41,7 +41,9 @@ __all__ = ["JpegStructure", "scan_jpeg"]
 _BASELINE_TO_PROGRESSIVE = (BASELINE, EXTENDED, PROGRESSIVE)
 _PROGRESSIVE = (PROGRESSIVE, 0xCA)
 _UNREAD = (0xC5, 0xC6, 0xC7, 0xCB, 0xCD, 0xCE, 0xCF)  # hierarchical, and lossless arithmetic
-_SKIPPED = frozenset([DNL, DRI, DAC, COM, *range(0xE0, 0xF0)])
+_ARITHMETIC = (0xC9, 0xCA)
+_SKIPPED = frozenset([DNL, DRI, COM, *range(0xE0, 0xF0)])
+_CONDITIONING = 0x200  # of arithmetic coding, among the tables
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
 _EXIF = b"Exif\0\0"
 _METADATA = (_EXIF, b"http://ns.adobe.com/xap/1.0/\0")
@@ -107,7 +109,8 @@ def scan_jpeg(data: bytes) -> JpegStructure:
             read it, or not as its header says.
     """
     frame: _Frame | None = None
-    tables: set[int] = set()  # Huffman tables by class and number, quantizers from 0x100
+    # Huffman tables by class and number, quantizers from 0x100, and _CONDITIONING.
+    tables: set[int] = set()
     doubts: list[str | None] = []
     has_metadata = has_exif = False
     is_complete = False  # whether the last scan had all there is
@@ -138,6 +141,8 @@ def scan_jpeg(data: bytes) -> JpegStructure:
             found, doubt = _tables(marker, segment)
             tables.update(found)
             doubts.append(doubt)
+        elif marker == DAC:
+            tables.add(_CONDITIONING)
         elif marker in FRAMES and frame is None:
             frame = _frame(marker, segment)
         elif marker == SOS and frame is not None:
@@ -160,6 +165,7 @@ def scan_jpeg(data: bytes) -> JpegStructure:
                 "DAMAGED_IMAGE", f"the marker {marker:#04x} out of place (byte {start})"
             )
     assert frame is not None
+    _check_coding(frame.process, tables)
     return JpegStructure(
         frame.width,
         frame.height,
@@ -168,6 +174,20 @@ def scan_jpeg(data: bytes) -> JpegStructure:
         next(filter(None, doubts), None) or frame.doubt,
         has_metadata,
     )
+
+
+def _check_coding(process: int, tables: set[int]) -> None:
+    """Refuses a frame whose coding is not that of its tables: libjpeg makes noise of its pixels.
+
+    It only warns then, which neither Pillow nor TensorFlow passes on.
+    """
+    is_arithmetic = process in _ARITHMETIC
+    if _CONDITIONING in tables if not is_arithmetic else min(tables, default=0x100) < 0x100:
+        found = ("arithmetic", "Huffman") if is_arithmetic else ("Huffman", "arithmetic")
+        raise RejectedInputError(
+            "DAMAGED_IMAGE",
+            "its header says {} coding, its tables are of {} coding".format(*found),
+        )
 
 
 def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:

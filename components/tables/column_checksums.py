@@ -45,7 +45,15 @@ def _streams(array: pa.Array, within: str) -> Iterator[_Stream]:
         yield f"{within}valid", array.is_valid().to_numpy(zero_copy_only=False).tobytes()
         yield f"{within}values", array.drop_null().to_numpy(zero_copy_only=False).tobytes()
     else:  # times, structs: rare, so that Python may write them down
-        yield f"{within}values", "".join(f"{value!r}\n" for value in array.to_pylist()).encode()
+        yield f"{within}values", "".join(f"{_value(scalar)!r}\n" for scalar in array).encode()
+
+
+def _value(scalar: pa.Scalar) -> object:
+    """Of a time that is none to Python the number by which Arrow holds it."""
+    try:
+        return scalar.as_py()
+    except (OverflowError, ValueError):
+        return scalar.cast(pa.int64()).as_py()
 
 
 _TEXTS = (

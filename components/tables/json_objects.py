@@ -5,6 +5,7 @@ columns["a"], mixed        # ["1", "x"], ['a']
 """
 
 import json
+import math
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
 import pyarrow as pa
@@ -121,6 +122,13 @@ def _kind(
             f"({place(row)}). Leave the column out: columns={{{name!r}: 'ignore'}}."
         )
     if str in kinds:
+        for row, part in zip(rows, parts, strict=True):
+            if isinstance(part, float) and not math.isfinite(part):
+                raise InputError(
+                    f"column {name!r}: expected texts, or numbers that JSON has, got {part} among "
+                    f"texts ({place(row)}). Write null for a text that is missing, or leave the "
+                    f"column out: columns={{{name!r}: 'ignore'}}."
+                )
         return "string"
     if float in kinds:
         return "float"

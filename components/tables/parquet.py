@@ -1,7 +1,13 @@
-"""Parquet: a piece is a row group or more, read with its types."""
+"""Parquet: a piece is a row group or more, read with its types.
+
+Arrow writes its own types beside Parquet's. Some of them it does not read again (lists of fixed
+size with nulls; views, before Arrow 16; dictionaries in lists, of several row groups), so that
+columns of these are read by Parquet's types alone, which hold the same values.
+"""
 
 import datetime
-from collections.abc import Iterator
+import io
+from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
 import numpy as np
@@ -19,6 +25,7 @@ from trainer_utils.format import InputError
 
 __all__ = ["find_pieces", "read"]
 
+_TAIL_BYTES = 8
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 
 
@@ -51,9 +58,40 @@ def find_pieces(
 
 def _open(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
     try:
-        return pyarrow.parquet.ParquetFile(stream)
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{source!r}: expected a Parquet file: {error}", path=source) from error
+        try:
+            return pyarrow.parquet.ParquetFile(stream)
+        except pa.ArrowException:  # it may be for a type of a later Arrow
+            return _open_plainly(stream)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise InputError(
+            f"{source!r}: expected a Parquet file that Arrow {pa.__version__} reads: {error}",
+            path=source,
+        ) from error
+
+
+def _open_plainly(stream: BinaryIO) -> pa.parquet.ParquetFile:
+    """Without Arrow's own types: its schema is in the footer, by a key that is made another one."""
+    stream.seek(-_TAIL_BYTES, io.SEEK_END)
+    tail = stream.read(_TAIL_BYTES)  # the footer's length, and Parquet's mark
+    size = int.from_bytes(tail[:4], "little")
+    stream.seek(-_TAIL_BYTES - size, io.SEEK_END)
+    footer = stream.read(size).replace(b"ARROW:schema", b"arrow:schema")
+    metadata = pyarrow.parquet.read_metadata(pa.BufferReader(b"PAR1" + footer + tail))
+    stream.seek(0)
+    return pyarrow.parquet.ParquetFile(stream, metadata=metadata)
+
+
+def _is_read_plainly(kind: pa.DataType, *, is_inner: bool = False) -> bool:
+    """Whether a type is one of those of the module's text."""
+    is_own = isinstance(kind, pa.BaseExtensionType) or pa.types.is_fixed_size_list(kind)
+    if is_own or "view" in str(kind) or (is_inner and pa.types.is_dictionary(kind)):
+        return True
+    fields = (kind.field(n).type for n in range(kind.num_fields)) if _is_nested(kind) else ()
+    return any(_is_read_plainly(inner, is_inner=True) for inner in fields)
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    return _is_list(kind) or pa.types.is_struct(kind)
 
 
 def read(
@@ -74,15 +112,11 @@ def read(
     Raises:
         InputError: the file is damaged, or a column is of a type that no example can hold.
     """
-    file = _open(stream, piece.source)
-    names = [name for name in file.schema_arrow.names if name not in unread]
+    whole = _read_columns(stream, piece, ignored=ignored, unread=unread)
     try:
-        whole = file.read_row_groups(range(piece.start, piece.stop), columns=names)
-        table = flatten(whole.select([name for name in names if name not in ignored]))
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(
-            f"{piece.source!r}: expected a whole Parquet file: {error}", path=piece.source
-        ) from error
+        table = flatten(whole.select([n for n in whole.column_names if n not in ignored]))
+    except pa.ArrowInvalid as error:
+        raise InputError(f"{piece.source!r}: {error}. Rename one.", path=piece.source) from error
     columns = {
         name: _plain(one_array(table[name]), name, piece.source)
         for name in table.column_names
@@ -91,6 +125,59 @@ def read(
     return Rows(
         columns, found=len(table), records=np.arange(len(table)), sums=column_checksums(whole)
     )
+
+
+def _read_columns(
+    stream: BinaryIO, piece: Piece, *, ignored: frozenset[str], unread: frozenset[str]
+) -> pa.Table:
+    """All columns that can be read; of those that cannot, ignored ones are left out."""
+    file = _open(stream, piece.source)
+    schema = file.schema_arrow
+    if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
+        raise InputError(
+            f"{piece.source!r}: expected columns of different names, got two called {twice[0]!r}. "
+            "Rename one.",
+            path=piece.source,
+        )
+    names = [name for name in schema.names if name not in unread]
+    plainly = [name for name in names if _is_read_plainly(schema.field(name).type)]
+    groups = range(piece.start, piece.stop)
+    usual = _read_some(file, groups, [n for n in names if n not in plainly], ignored, piece.source)
+    if not plainly:
+        return usual
+    others = _read_some(_open_plainly(stream), groups, plainly, ignored, piece.source)
+    found = {t.column_names[n]: t.column(n) for t in (usual, others) for n in range(t.num_columns)}
+    return pa.table({name: found[name] for name in names if name in found})
+
+
+def _read_some(
+    file: pa.parquet.ParquetFile,
+    groups: Sequence[int],
+    names: Sequence[str],
+    ignored: frozenset[str],
+    source: str,
+) -> pa.Table:
+    # Without threads: one that still reads after another's error would share the stream with what
+    # is read next. Pieces are read side by side by processes.
+    try:
+        return file.read_row_groups(groups, columns=names, use_threads=False)
+    except (pa.ArrowException, OSError):  # of one column: found out by reading each alone
+        good = []
+        for name in names:
+            try:
+                file.read_row_groups(groups, columns=[name], use_threads=False)
+            except (pa.ArrowException, OSError) as error:
+                if name not in ignored:
+                    raise InputError(
+                        f"column {name!r}: cannot be read: {error}, of type "
+                        f"{file.schema_arrow.field(name).type} ({source}). The file is damaged, or "
+                        f"Arrow {pa.__version__} does not read the type; leave the column out: "
+                        f"columns={{{name!r}: 'ignore'}}.",
+                        path=source,
+                    ) from error
+            else:
+                good.append(name)
+        return file.read_row_groups(groups, columns=good, use_threads=False)
 
 
 def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
@@ -102,7 +189,8 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
         lists = _variable(array)
         if lists.flatten().null_count:
             raise InputError(
-                f"column {name!r}: expected lists without missing values ({source}). "
+                f"column {name!r}: expected lists without missing values, got some in {kind} "
+                f"({source}). "
                 f"Leave the column out: columns={{{name!r}: 'ignore'}}."
             )
         values = _plain(lists.values, name, source)
@@ -115,13 +203,14 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
             return array.cast(pa.int64())
         except pa.ArrowInvalid as error:
             raise InputError(
-                f"column {name!r}: expected numbers of 64 bits: {error} ({source}). "
+                f"column {name!r}: expected numbers of 64 bits, signed, got {kind}: {error} "
+                f"({source}). "
                 f"Leave the column out: columns={{{name!r}: 'ignore'}}."
             ) from error
     elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
         return array.cast(pa.float64())
     elif pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
-        return pa.array([_iso(value) for value in array.to_pylist()], pa.string())
+        return _times(array, name, source)
     elif pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return array.cast(pa.string())
     elif any(is_kind(kind) for is_kind in _BINARY):
@@ -135,19 +224,11 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
 
 
 def _is_list(kind: pa.DataType) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _variable(array: pa.Array) -> pa.Array:
-    """Lists of any form as lists of variable length, which Arrow does not cast all into."""
     kind = array.type
-    if pa.types.is_fixed_size_list(kind):
-        if array.null_count:
-            return pa.array(array.to_pylist(), pa.list_(kind.value_type))
-        offsets = np.arange(len(array) + 1, dtype=np.int32) * np.int32(kind.list_size)
-        return pa.ListArray.from_arrays(pa.array(offsets), array.flatten())
     return array if pa.types.is_list(kind) else array.cast(pa.list_(kind.value_type))
 
 
@@ -162,6 +243,19 @@ def _with_values(lists: pa.Array, values: pa.Array) -> pa.Array:
         )
         return pa.ListArray.from_arrays(marks, values)
     return pa.ListArray.from_arrays(offsets, values)
+
+
+def _times(array: pa.Array, name: str, source: str) -> pa.Array:
+    """Times as texts, none of which says another time than it was."""
+    try:
+        exact = array.cast(pa.time64("us")) if pa.types.is_time64(array.type) else array
+        return pa.array([_iso(value) for value in exact.to_pylist()], pa.string())
+    except (pa.ArrowInvalid, OverflowError, ValueError) as error:
+        raise InputError(
+            f"column {name!r}: expected times of the years 1 to 9999, those of a day in "
+            f"microseconds, got {array.type}: {error} ({source}). Cast it to text or number, or "
+            f"leave the column out: columns={{{name!r}: 'ignore'}}."
+        ) from error
 
 
 def _iso(value: object) -> str | None:

@@ -16,7 +16,9 @@
 | of an image: bytes | these, as they are |
 | of an image: `(h, w[, 1, 3 or 4]) uint8`, or a PIL image | a PNG file |
 
-None is a value that is missing. Tensors of TensorFlow, Torch or JAX are arrays.
+None is a value that is missing; so are Arrow's null, pandas' NA and NaT, and a single value under
+numpy's mask. An array some of whose values are missing is refused: it has no way to say so.
+Tensors of TensorFlow, Torch or JAX are arrays, scalars of Arrow what they hold.
 """
 
 import dataclasses
@@ -78,7 +80,9 @@ def stored_value(value: Any, *, is_image: bool = False) -> Stored:
     Raises:
         InputError: nothing of the kind can be stored; the message says what can.
     """
-    if value is None:
+    if hasattr(value, "as_py"):  # a scalar of Arrow
+        value = value.as_py()
+    if _is_missing(value):
         return None
     if is_image:
         return Plain("string", (_image(value),), is_list=False)
@@ -99,22 +103,52 @@ def stored_value(value: Any, *, is_image: bool = False) -> Stored:
 
 
 def as_array(value: Any) -> npt.NDArray[Any]:
-    """An array of what is one in another library."""
+    """An array of what is one in another library.
+
+    Raises:
+        InputError: it is none, or some of its values are missing.
+    """
+    if _lacks_values(value):
+        raise InputError(
+            "expected an array with all of its values, got one in which some are missing (masked, "
+            f"null or NA), {_shown(value)}. Fill or drop these first; None is a feature without any"
+        )
     try:
         return np.asarray(value)
     except (TypeError, ValueError, RuntimeError) as error:
         raise InputError(f"expected an array, got {_shown(value)}: {error}") from error
 
 
+def _is_missing(value: Any) -> bool:
+    """Whether a value stands for none."""
+    if isinstance(value, np.ma.MaskedArray):
+        return not value.ndim and _lacks_values(value)
+    kind = type(value)  # by name, so that nobody without pandas imports it
+    is_na = kind.__name__ in ("NAType", "NaTType") and kind.__module__.startswith("pandas.")
+    return value is None or is_na
+
+
+def _lacks_values(array: Any) -> bool:
+    """Whether numpy would make values of what stands for none."""
+    if isinstance(array, np.ma.MaskedArray):
+        mask = np.asarray(array.mask)  # of records a flag a field
+        return bool(np.ascontiguousarray(mask).view(np.bool_).any())
+    if hasattr(getattr(array, "dtype", None), "na_value"):  # of pandas' own, not numpy's
+        return bool(array.isna().any())
+    nulls = getattr(array, "null_count", 0)  # of Arrow; of Polars it is a method
+    nulls = nulls() if callable(nulls) else nulls
+    return isinstance(nulls, int) and nulls > 0
+
+
 def _of_array(array: npt.NDArray[Any]) -> Plain | Tensor:
     try:
         spec = TensorSpec.of(array)
-    except DatasetError as error:
+        if spec.dtype not in _PLAIN_DTYPES or array.ndim > 1:
+            return Tensor(spec, encode_tensor(array))
+    except (DatasetError, UnicodeEncodeError) as error:  # the latter of half a surrogate pair
         raise InputError(str(error)) from error
-    if spec.dtype in _PLAIN_DTYPES and array.ndim < 2:
-        kind, values = _one_kind(array.reshape(-1).tolist())
-        return Plain(kind, values, is_list=array.ndim == 1)
-    return Tensor(spec, encode_tensor(array))
+    kind, values = _one_kind(array.reshape(-1).tolist())
+    return Plain(kind, values, is_list=array.ndim == 1)
 
 
 def _steps(parts: Sequence[Any]) -> Steps:
@@ -156,7 +190,9 @@ def _one_kind(values: Sequence[Any]) -> tuple[str | None, tuple[Scalar, ...]]:
 
 def _scalar(value: Any) -> Scalar | None:
     """A single value as it is stored; None where it is none."""
-    if isinstance(value, (bool, int, np.integer, np.bool_)):
+    # To numpy a time difference is an integer, of a unit that would be lost.
+    is_integer = isinstance(value, (bool, int, np.integer, np.bool_))
+    if is_integer and not isinstance(value, np.timedelta64):
         number = int(value)
         if not -(2**63) <= number < 2**63:
             raise InputError(f"expected an integer of 64 bits, signed, got {number}")
@@ -171,7 +207,9 @@ def _scalar(value: Any) -> Scalar | None:
             return value.encode()
         except UnicodeEncodeError as error:
             raise InputError(f"expected a text that UTF-8 holds, got {value[:40]!r}") from error
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if isinstance(value, (bytes, bytearray)):
+        return bytes(value)
+    if isinstance(value, memoryview) and value.itemsize == 1:  # else of numbers
         return bytes(value)
     return None
 

@@ -12,6 +12,8 @@ import numpy as np
 from PIL import Image, ImageFilter
 from sklearn.datasets import load_sample_images
 
+from tests.components.media.arithmetic_jpeg import miscoded_jpegs
+
 WIDTH, HEIGHT = 45, 30  # so that rows of BMP and of bits are padded
 RGB = (
     Image.fromarray(load_sample_images().images[0][100:160, 200:290])
@@ -480,14 +482,15 @@ def jpegs() -> Iterator[tuple[str, bytes]]:
     grey = encode(GREY, "JPEG", quality=95)
     for subsampling in (0, 1, 2):
         yield f"JPEG {subsampling}", encode(RGB, "JPEG", quality=95, subsampling=subsampling)
-    yield "JPEG, progressive", encode(RGB, "JPEG", quality=95, progressive=True)
+    progressive = encode(RGB, "JPEG", quality=95, progressive=True)
+    yield "JPEG, progressive", progressive
     yield "JPEG, grey, progressive", encode(GREY, "JPEG", quality=95, progressive=True)
     yield "JPEG, own tables", encode(RGB, "JPEG", quality=95, optimize=True)
     yield "JPEG, restarts", encode(RGB, "JPEG", quality=95, restart_marker_blocks=1)
     yield "JPEG, grey", grey
     yield "JPEG, grey, sampled oddly", patched(grey, 0xC0, 11, b"\x22")
     yield "JPEG, extended", patched(plain, 0xC0, 1, b"\xc1")
-    yield "JPEG, arithmetic", patched(plain, 0xC0, 1, b"\xc9")
+    yield from miscoded_jpegs(plain, progressive)
     yield "JPEG, lossless", lossless_jpeg(PIXELS)
     yield "JPEG, lossless grey", lossless_jpeg(np.asarray(GREY)[:, :, np.newaxis])
     yield "JPEG, 12 bits", patched(plain, 0xC0, 4, b"\x0c")

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from trainer_utils.format import InputError
+
 REPOSITORY = Path(__file__).parents[3]
 
 # What Arrow's reader of JSON does not survive is read in a process of its own.
@@ -42,3 +44,12 @@ def test_a_line_of_json_that_arrow_does_not_survive_is_rejected(data, expected):
     )
     assert done.returncode == 0, done.stderr[-2000:].decode()
     assert json.loads(done.stdout) == expected
+
+
+@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity"])
+@pytest.mark.parametrize("value", ["{}", "[{}]", '[{}, "b"]'])
+def test_no_text_is_made_of_what_is_no_number(convert, word, value):
+    first = '["a"]' if "[" in value else '"a"'
+    data = f'{{"text": "t", "x": {first}}}\n{{"text": "u", "x": {value.format(word)}}}\n'
+    with pytest.raises(InputError, match=r"column 'x'.*(nan|inf) among texts.*line 2"):
+        convert({"t.jsonl": data})

@@ -1,6 +1,8 @@
 """Columns of Parquet files keep their types."""
 
+import base64
 import datetime
+import io
 import json
 from typing import Any
 
@@ -9,6 +11,8 @@ import pyarrow as pa
 import pyarrow.parquet
 import pytest
 
+from components.tables import parquet
+from components.tables.pieces import Piece
 from tests.components.tables.table_files import in_order, parquet_of
 from trainer_utils.format import InputError
 
@@ -60,3 +64,82 @@ def test_a_value_that_is_missing_in_a_list_is_an_error_that_names_the_column(
     }
     with pytest.raises(InputError, match="column 'x'"):
         convert({f"t.{layout}": data[layout]})
+
+
+def read(data: bytes, ignored: str = "") -> dict[str, list[Any]]:
+    piece = Piece(path="t", source="t.parquet", layout="parquet", split=None, start=0, stop=GROUPS)
+    rows = parquet.read(io.BytesIO(data), piece, ignored=frozenset([ignored]))
+    return {name: array.to_pylist() for name, array in rows.columns.items()}
+
+
+GROUPS = 3
+# An Arrow schema of one column `x` of texts as views, from Arrow 24: its type is new to Arrow 10.
+VIEWS = base64.b64decode(
+    "/////3AAAAAQAAAAAAAKAAwABgAFAAgACgAAAAABBAAMAAAACAAIAAAABAAIAAAABAAAAAEAAAAUAAAAEAAUAAgA"
+    "BgAHAAwAAAAQABAAAAAAAAEYEAAAABgAAAAEAAAAAAAAAAEAAAB4AAAABAAEAAQAAAAAAAAA"
+)
+
+
+def with_arrow_schema(column: pa.Array, schema: bytes) -> bytes:
+    """A file of a row a group that says by itself which Arrow types it was written of."""
+    table = pa.table({"x": column})
+    table = table.replace_schema_metadata({"arrow:SCHEMA": base64.b64encode(schema)})
+    stream = io.BytesIO()
+    pa.parquet.write_table(table, stream, row_group_size=1)
+    data = stream.getvalue().replace(b"ARROW:schema", b"ARROW:SCHEMA")  # the true one
+    return data.replace(b"arrow:SCHEMA", b"ARROW:schema")
+
+
+def schema_of(kind: pa.DataType) -> bytes:
+    return bytes(pa.schema([("x", kind)]).serialize().to_pybytes())
+
+
+@pytest.mark.parametrize(
+    ("values", "schema"),
+    [
+        ([[1, 2], None, [3, 4]], schema_of(pa.list_(pa.int64(), 2))),
+        ([None, None, [0.5, 1.5]], schema_of(pa.list_(pa.float64(), 2))),
+        ([["a", "b"], ["a"], None], schema_of(pa.list_(pa.dictionary(pa.int32(), pa.string())))),
+        (["a", None, "b"], VIEWS),
+    ],
+    ids=["fixed lists", "fixed lists of floats", "dictionaries in lists", "views"],
+)
+def test_what_arrow_does_not_read_by_its_own_types_is_read_by_those_of_parquet(values, schema):
+    data = with_arrow_schema(pa.array(values), schema)
+    assert read(data) == {"x": values}
+    assert read(data, "x") == {}
+
+
+TIMES = {
+    "before year 1": (pa.array([-(2**50)] * 3, pa.timestamp("ms")), "timestamp"),
+    "after year 9999": (pa.array([2**50] * 3, pa.timestamp("ms")), "timestamp"),
+    "of a nanosecond": (pa.array([1] * 3, pa.time64("ns")), "time64"),
+}
+
+
+@pytest.mark.parametrize("name", TIMES)
+def test_a_time_that_would_be_another_is_an_error_and_may_be_left_out(name):
+    times, kind = TIMES[name]
+    data = parquet_of({"k": [1, 2, 3], "x": times}, row_group_size=1, version="2.6")
+    with pytest.raises(InputError, match=rf"column 'x'.*{kind}.*'ignore'"):
+        read(data)
+    assert read(data, "x") == {"k": [1, 2, 3]}
+
+
+def test_a_damaged_column_is_named_and_may_be_left_out():
+    kept = {"k": np.arange(3000), "x": np.random.default_rng(0).random(3000)}
+    data = bytearray(parquet_of(kept, row_group_size=1000, use_dictionary=False))
+    chunk = pa.parquet.ParquetFile(io.BytesIO(data)).metadata.row_group(1).column(1)
+    start = chunk.data_page_offset
+    data[start : start + 20] = bytes(20)
+    with pytest.raises(InputError, match=r"column 'x': cannot be read.*double.*'ignore'"):
+        read(bytes(data))
+    assert read(bytes(data), "x") == {"k": [*range(3000)]}
+
+
+def test_two_columns_of_one_name_are_an_error_that_says_which():
+    table = pa.Table.from_arrays([pa.array([1] * 3), pa.array([2] * 3)], ["x", "x"])
+    stream = io.BytesIO()
+    pa.parquet.write_table(table, stream, row_group_size=1)
+    with pytest.raises(InputError, match="two called 'x'"):
+        read(stream.getvalue())

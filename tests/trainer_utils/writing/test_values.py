@@ -30,6 +30,7 @@ from trainer_utils.writing.values import Plain, Steps, Tensor, stored_value
         (np.array(5), "int", (5,)),
         (tf.constant([1, 2], tf.int64), "int", (1, 2)),
         (tf.constant("x"), "string", (b"x",)),
+        (np.ma.masked_array([1, 2], mask=[0, 0]), "int", (1, 2)),
     ],
 )
 def test_plain_values(value: Any, kind: str | None, values: tuple[Any, ...]) -> None:
@@ -87,6 +88,10 @@ def test_lists_of_lists_are_steps(value: Any, expected: Steps) -> None:
         (np.array(["2020"], "datetime64[Y]"), "datetime64"),
         ([np.eye(2), np.eye(3)], "one shape"),
         (np.array([object()]), "got object"),
+        (np.timedelta64(3, "s"), "timedelta64"),
+        (np.timedelta64(3, "ns"), "timedelta64"),
+        (np.array([["\ud800"]]), "surrogates not allowed"),
+        (memoryview(np.arange(3)), "got memoryview"),
     ],
 )
 def test_what_cannot_be_stored_is_refused(value: Any, message: str) -> None:

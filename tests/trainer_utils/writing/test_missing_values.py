@@ -1,0 +1,81 @@
+"""What stands for no value in numpy, pandas and Arrow is missing or refused, never made up."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from trainer_utils.format import InputError
+from trainer_utils.writing.values import Plain, stored_value
+
+pd = pytest.importorskip("pandas")
+pa = pytest.importorskip("pyarrow")
+
+ONE_HIDDEN = [False, True, False]
+PARTS_MISSING: dict[str, Any] = {
+    "numpy, ints": np.ma.masked_array([1, 2, 3], ONE_HIDDEN),
+    "numpy, rank 2": np.ma.masked_array(np.ones((3, 3), np.uint8), [ONE_HIDDEN] * 3),
+    "numpy, all": np.ma.masked_all(3),
+    "numpy, fields": np.ma.masked_array([(1, 2)], mask=[(0, 1)], dtype=[("a", int), ("b", int)]),
+    "numpy, texts": np.ma.masked_array(["a", "b", "c"], ONE_HIDDEN),
+    "steps": [np.ma.masked_array([1, 2, 3], ONE_HIDDEN), np.arange(3)],
+    "pandas, ints": pd.Series([1, None], dtype="Int64"),
+    "pandas, floats": pd.array([0.5, None], dtype="Float64"),
+    "pandas, booleans": pd.array([True, None], dtype="boolean"),
+    "pandas, texts": pd.array(["a", None], dtype="string"),
+    "pandas, categories": pd.Categorical(["a", None]),
+    "arrow, ints": pa.array([1, None]),
+    "arrow, texts": pa.array(["a", None]),
+    "arrow, chunks": pa.chunked_array([[1], [None]]),
+    "objects": np.array([1, None], object),
+}
+
+
+@pytest.mark.parametrize("name", PARTS_MISSING)
+def test_no_value_is_made_up_for_one_that_is_missing_in_an_array(name: str) -> None:
+    with pytest.raises(InputError, match=r"some are missing|got object"):
+        stored_value(PARTS_MISSING[name])
+
+
+@pytest.mark.parametrize(
+    ("value", "values"),
+    [
+        (pa.scalar(3), (3,)),
+        (pa.scalar("a"), (b"a",)),
+        (pa.array([1, 2]), (1, 2)),
+        (pd.Series([1, 2]), (1, 2)),
+        (pd.array(["a", "b"], dtype="string"), (b"a", b"b")),
+        (pd.Categorical(["a", "b"]), (b"a", b"b")),
+    ],
+    ids=repr,
+)
+def test_values_of_other_libraries_that_are_all_there_are_stored(
+    value: Any, values: tuple[Any, ...]
+) -> None:
+    found = stored_value(value)
+    assert isinstance(found, Plain)
+    assert found.values == values
+
+
+def test_an_image_with_hidden_pixels_is_refused(photos: list[Any]) -> None:
+    hidden = np.ma.masked_array(photos[0], photos[0] > 200)
+    with pytest.raises(InputError, match="some are missing"):
+        stored_value(hidden, is_image=True)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None,
+        pd.NA,
+        pd.NaT,
+        np.ma.masked,
+        np.ma.masked_array(3, True),
+        np.ma.masked_array([1, 2, 3], ONE_HIDDEN)[1],
+        pa.scalar(None, pa.int64()),
+    ],
+    ids=repr,
+)
+@pytest.mark.parametrize("is_image", [False, True])
+def test_what_stands_for_no_value_is_missing(value: Any, is_image: bool) -> None:
+    assert stored_value(value, is_image=is_image) is None
