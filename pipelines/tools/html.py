@@ -5,11 +5,11 @@ page = load_template("report/page.html").render(name="<script>")
 
 import functools
 import os
-import uuid
 
 import jinja2
 
 from trainer_utils.format.printable import printable
+from trainer_utils.storage import write_text
 from trainer_utils.text_output import human_bytes, quantity
 
 __all__ = ["CONTENT_SECURITY_POLICY", "load_template", "write_page"]
@@ -48,15 +48,8 @@ def _environment() -> jinja2.Environment:
 
 
 def write_page(path: str, page: str) -> None:
-    """Writes a page, whole or not at all."""
-    temporary = f"{path}.{uuid.uuid4().hex}"
-    try:
-        with open(temporary, "w", encoding="utf-8") as stream:
-            stream.write(page)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.remove(temporary)
+    """Writes a page, whole or not at all, and the folder that it is in."""
+    write_text(path, page, temporary_folder=os.path.dirname(path) or ".")
 
 
 def _visible(text: object) -> str:

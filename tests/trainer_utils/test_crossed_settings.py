@@ -80,11 +80,14 @@ def _has_spec(spec: object, element: object) -> bool:
 
 def _read(uri: str, settings: dict[str, object]) -> int | None:
     """How many elements there are; None where the settings are refused."""
+    refusal = ""
     try:
         dataset = input_fn(uri, "train", **settings)
-    except (ConfigError, DatasetError) as error:
-        assert "expected" in str(error), settings
-        assert any(name in str(error) for name in settings), (settings, error)
+    except DatasetError as error:
+        refusal = str(error)
+    if refusal:
+        assert "expected" in refusal, settings
+        assert any(name in refusal for name in settings), (settings, refusal)
         return None
     elements = list(dataset)
     assert all(_has_spec(dataset.element_spec, element) for element in elements), settings
@@ -105,11 +108,18 @@ def _check_pairs(uri: str, pairs: list[tuple[str, str]]) -> None:
         assert arrays == elements, settings
 
 
-@pytest.mark.parametrize("part", range(3))
-def test_pairs_that_found_something(uri, part):
-    """Those of batches and rows, which go together least."""
-    names = {"batch_size", "remainder", "drop_remainder", "ragged", "augment", "mask", "echoing"}
-    _check_pairs(uri, [pair for pair in PAIRS if names.issuperset(pair)][part::3])
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("batch_size", "drop_remainder"),
+        ("batch_size", "remainder"),
+        ("augment", "ragged"),
+        ("remainder", "mask"),
+    ],
+    ids=" x ".join,
+)
+def test_pairs_that_go_together_least(uri, pair):
+    _check_pairs(uri, [pair])
 
 
 @pytest.mark.slow

@@ -206,7 +206,11 @@ def _rows(
         for record in part:
             if not damage.has(record):
                 yield BatchRow(worker, worker * each + number, record)
-            elif order.options.keeps_rows and order.options.remainder != "pad" and stand_in is not None:
+            elif (
+                order.options.keeps_rows
+                and order.options.remainder != "pad"
+                and stand_in is not None
+            ):
                 yield BatchRow(worker, worker * each + number, stand_in, True)
         is_empty = part and not good and not order.options.keeps_rows
         if is_empty and order.layout.num_replicas > 1 and stand_in is not None:

@@ -127,7 +127,9 @@ class EpochBatches:
         layout, options = self._strategy.layout, self._options
         own: dict[str, Any] = {"rows": options.batch_size or 1}
         if has_own_order:
-            is_full = self._options.keeps_rows or not (self._skips_damage or self._has_short_elements)
+            is_full = self._options.keeps_rows or not (
+                self._skips_damage or self._has_short_elements
+            )
             own = {"rows": layout.rows_per_replica, "are_full": is_full, "spare": self._spare}
         last = _unchanged if self._has_batch_hook else self._arrange
         batches = make_batches(

@@ -224,7 +224,9 @@ def write_atomically(
             if is_durable:
                 files.sync(stream)
         rename(temporary, path)
-    except BaseException:
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename == temporary:
+            error.filename = path  # which is the one that was asked for
         if files.exists(temporary):
             files.remove(temporary)
         raise
