@@ -37,8 +37,8 @@ SETTINGS = {
     "mask": ["text"],
     "cache": ["memory"],
     "prefetch": [0],
-    "pre_batching_callback": [dict],
-    "post_batching_callback": [dict],
+    "pre_batching_callback": [lambda example: dict(example)],
+    "post_batching_callback": [lambda batch: dict(batch)],
 }
 BASE = {"batch_size": 4, "image_size": (8, 8), "label": "label"}
 RECORDS = 11
