@@ -55,9 +55,7 @@ def test_an_empty_split_has_no_steps(three_shards):
 
 
 @pytest.mark.parametrize("read", [trainer_utils.input_fn, trainer_utils.iterate])
-def test_an_empty_input_is_told_of_and_cannot_be_repeated_without_end(
-    three_shards, read, our_messages
-):
+def test_an_empty_input_is_told_of_and_cannot_be_repeated_without_end(three_shards, read, our_messages):
     for split in ("empty", "train[:0]", "empty+train[:0]"):
         assert list(read(three_shards, split, batch_size=2, repeat=3)) == []
         assert f"split {split!r} has no records" in our_messages()[-1]

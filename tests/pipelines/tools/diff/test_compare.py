@@ -256,7 +256,9 @@ def test_a_damaged_index_is_told_and_the_records_are_read(two, our_messages):
     path = next(Path(before).glob("index/train-*.names.npy"))
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     assert compare_datasets(*two).counts == COUNTS
-    assert [message.split(" is not used")[0] for message in our_messages()] == [repr(str(path))]
+    assert [message.split(" is not used")[0] for message in our_messages()] == [
+        repr(str(path))
+    ]
     (problem,) = verify_dataset(before).problems
     assert problem.path == f"index/{path.name}"
 
