@@ -61,7 +61,8 @@ def input_fn(
         settings: fields of `InputOptions`, which go before those of `options`.
 
     Returns:
-        A dataset of known cardinality. Images are `(batch, height, width, channels) uint8`; other
+        A dataset of known cardinality, but with `on_corrupt="skip"`, with a `device`, and where it
+        begins later than at step 0. Images are `(batch, height, width, channels) uint8`; other
         features are `(batch, *shape)`: int64, float32 or string. Variable lengths are padded with
         zeros or empty strings. Iterated over again, it is in its next epoch. Its `state(step)`
         gives the token to go on from, its `resumed_at(token)` the same input from there on.

@@ -4,6 +4,7 @@ app.main(["inspect", "out/"], prog_name="tfx-shards")
 """
 
 import importlib
+import re
 import sys
 import traceback
 from typing import Any
@@ -112,9 +113,18 @@ def _failure(error: Exception) -> click.ClickException:
         where = f"{error.filename!r}: " if error.filename else ""
         return _BadData(f"{where}{error.strerror}")
     if type(error).__module__.startswith("tensorflow."):  # of its file systems
-        return _BadData(printable(str(error)))
+        return _BadData(printable(_raised_in_tensorflow(str(error))))
     what = printable(f"{type(error).__name__}: {error}")
     return _BadData(f"unexpected {what}. Run it with --verbose to see where.")
+
+
+def _raised_in_tensorflow(message: str) -> str:
+    """The sentence of an error of ours in what TensorFlow makes of it: node, class and traceback.
+
+    There is no other way: of what a function of ours raises, TensorFlow hands on the text alone.
+    """
+    sentence = re.split(r"\n+(?:Traceback \(most recent|\s*\[\[)| \[Op:", message)[0]
+    return re.sub(r"^(?:\{\{.*?\}\} )?(?:[A-Za-z.]+Error: )?", "", sentence).strip() or message
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:

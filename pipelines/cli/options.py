@@ -49,10 +49,14 @@ def dataset_argument(command: Command | None = None, *, required: bool = True) -
     return decorate if command is None else decorate(command)
 
 
-def _find_dataset(ctx: click.Context, _: click.Parameter, uri: str | None) -> str | None:
+def _find_dataset(ctx: click.Context, param: click.Parameter, uri: str | None) -> str | None:
     from trainer_utils.dataset.location import newest_dataset
 
-    return None if uri is None or ctx.resilient_parsing else newest_dataset(uri)
+    if uri is None or ctx.resilient_parsing:
+        return None
+    if not uri:
+        raise click.BadParameter("expected a folder or a url, got an empty text", ctx, param)
+    return newest_dataset(uri)
 
 
 def files_argument(command: Command) -> Command:

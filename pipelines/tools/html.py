@@ -9,7 +9,7 @@ import os
 import jinja2
 
 from trainer_utils.format.printable import printable
-from trainer_utils.storage import write_atomically
+from trainer_utils.storage import write_text
 from trainer_utils.text_output import human_bytes, quantity
 
 __all__ = ["CONTENT_SECURITY_POLICY", "load_template", "write_page"]
@@ -48,9 +48,8 @@ def _environment() -> jinja2.Environment:
 
 
 def write_page(path: str, page: str) -> None:
-    """Writes a page, whole or not at all."""
-    with write_atomically(path, temporary_folder=os.path.dirname(path)) as stream:
-        stream.write(page.encode())
+    """Writes a page, whole or not at all, and the folder that it is in."""
+    write_text(path, page, temporary_folder=os.path.dirname(path) or ".")
 
 
 def _visible(text: object) -> str:

@@ -107,7 +107,7 @@ class NumpyBatches:
         self._reader = RecordReader(sources, options)
         self.unreadable = self._reader.unreadable
         self._files = RecordPositions(self.order.ranges)
-        self._arrange = Arrangement.of(options).arrange
+        self._arrange = Arrangement.of(options, features).arrange
         splits = [name for source in sources for name in source.split_names]
         self._before = _hook("pre_batching_callback", options.pre_batching_callback, splits)
         self._after = _hook("post_batching_callback", options.post_batching_callback, splits)
@@ -177,14 +177,13 @@ class NumpyBatches:
         if self._options.batch_size is None:
             return [self._examples(rows)]
         good = [self._is_good(positions) for positions in rows_of]
-        has_same_rows = self._options.drop_remainder or self._options.remainder in ("drop", "pad")
         if self._before is not None:
             parsed = [self._stacked(self._examples(rows))]
         else:
             parsed = self._features.batches(rows, [int(some.sum()) for some in good])
         batches: list[Any] = []
         for batch, some in zip(parsed, good, strict=True):
-            if has_same_rows:
+            if self._options.keeps_rows:
                 batches.append(self._filled(batch, some))
             elif some.any():
                 batches.append(batch)

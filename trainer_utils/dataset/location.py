@@ -10,7 +10,7 @@ import re
 from collections.abc import Sequence
 from typing import Protocol, TypeAlias, cast
 
-from trainer_utils.format import DatasetError
+from trainer_utils.format import ConfigError
 from trainer_utils.format.layouts import is_named_as_records
 from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFIX
 from trainer_utils.storage import is_remote
@@ -57,11 +57,11 @@ def uri_of(artifact: str | Artifact) -> str:
     """The uri of a TFX artifact, of a str, or of a pattern in TFX's `fn_args.train_files`.
 
     Raises:
-        DatasetError: it is none of these.
+        ConfigError: it is none of these.
     """
     uri = artifact if isinstance(artifact, str) else getattr(artifact, "uri", None)
     if not isinstance(uri, str) or not uri:
-        raise DatasetError(f"artifact_uri: expected a uri or an artifact, got {artifact!r}")
+        raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
     folder = _SPLIT_PATTERN.sub("", uri.rstrip("/"))
     return uri.rstrip("/") if is_pattern(folder) else folder or "/"
 
@@ -85,7 +85,7 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[Place]
         apart: whether each is a dataset of its own, as `weights` have it.
 
     Raises:
-        DatasetError: one is neither a uri nor an artifact.
+        ConfigError: one is neither a uri nor an artifact.
     """
     is_list = isinstance(artifacts, (list, tuple))
     places: list[Place] = []

@@ -105,12 +105,12 @@ def open_sources(
     wanted: list[tuple[Place, str | None]] = []
     for place in group_artifacts(artifacts, apart=apart):
         by_pattern = named[place].pop(0) if isinstance(place, str) else None
-        entry = place, split or by_pattern
+        entry = place, by_pattern if split is None else split
         if by_pattern is None or entry not in wanted:
             wanted.append(entry)
     datasets = {place: open_dataset(place) for place in dict(wanted)}
     return [
-        source_of(datasets[place], spec or _default_split(datasets[place]))
+        source_of(datasets[place], _default_split(datasets[place]) if spec is None else spec)
         for place, spec in wanted
     ]
 

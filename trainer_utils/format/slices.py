@@ -11,7 +11,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 
-from trainer_utils.format.errors import DatasetError
+from trainer_utils.format.errors import ConfigError, DatasetError
 from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.spelling import did_you_mean
 
@@ -47,7 +47,8 @@ def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
         One range a slice, in the order of the spec.
 
     Raises:
-        DatasetError: the spec does not parse, names an unknown split, or reaches past its end.
+        ConfigError: the spec does not parse, or has more than 100%.
+        DatasetError: it names an unknown split, or reaches past its end.
     """
     return [_resolve(part.strip(), records) for part in spec.split("+")]
 
@@ -55,8 +56,8 @@ def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
 def _resolve(part: str, records: Mapping[str, int]) -> SplitRange:
     match = _SLICE.fullmatch(part)
     if match is None:
-        raise DatasetError(
-            f"split {part!r}: expected a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
+        raise ConfigError.of(
+            "split", part, allowed="a name, or a slice such as 'train[:80%]' or 'train[100:200]'"
         )
     split = _find_split(match["split"], records)
     size = records[split]
@@ -89,6 +90,8 @@ def _find_split(name: str, records: Mapping[str, int]) -> str:
 def _bound(text: str | None, default: int, size: int, percent: bool, part: str) -> int:
     if text is None:
         return default
+    if percent and abs(int(text)) > 100:  # whatever it is rounded to
+        raise ConfigError.of("split", part, allowed="percentages from -100 to 100")
     bound = round(int(text) * size / 100) if percent else int(text)
     if abs(bound) > size:
         raise DatasetError(f"split {part!r}: expected bounds within its {size} records, got {text}")

@@ -206,9 +206,13 @@ def _rows(
         for record in part:
             if not damage.has(record):
                 yield BatchRow(worker, worker * each + number, record)
-            elif _keeps_rows(order) and order.options.remainder != "pad" and stand_in is not None:
+            elif (
+                order.options.keeps_rows
+                and order.options.remainder != "pad"
+                and stand_in is not None
+            ):
                 yield BatchRow(worker, worker * each + number, stand_in, True)
-        is_empty = part and not good and not _keeps_rows(order)
+        is_empty = part and not good and not order.options.keeps_rows
         if is_empty and order.layout.num_replicas > 1 and stand_in is not None:
             yield BatchRow(worker, worker * each + number, stand_in, True)
 
@@ -220,14 +224,9 @@ def _parts(records: Sequence[RecordName], order: InputOrder) -> list[Sequence[Re
     if order.options.batch_size is None or each == 1:
         return [records]
     bounds = [number * rows // each for number in range(each + 1)]
-    if _keeps_rows(order):
+    if order.options.keeps_rows:
         bounds = [min(number * layout.rows_per_replica, rows) for number in range(each + 1)]
     return [records[first:last] for first, last in itertools.pairwise(bounds)]
-
-
-def _keeps_rows(order: InputOrder) -> bool:
-    """Whether all batches have the same number of rows, so that others stand in for bad ones."""
-    return order.options.drop_remainder or order.options.remainder in ("drop", "pad")
 
 
 def _check_known(stretch: Stretch, order: InputOrder) -> None:

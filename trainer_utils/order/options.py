@@ -123,6 +123,13 @@ class OrderOptions(Settings):
         check_setting(self, "state", has_one_start, "None with a start_step")
 
     @property
+    def keeps_rows(self) -> bool:
+        """Whether all batches have the same number of rows."""
+        return self.batch_size is not None and (
+            self.drop_remainder or self.remainder in ("drop", "pad")
+        )
+
+    @property
     def keeps_pairs(self) -> bool:
         """Whether rows 0 and 1, 2 and 3, … of a full batch stay together, to be mixed later."""
         return False

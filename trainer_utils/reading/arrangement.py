@@ -1,15 +1,18 @@
 """What one element looks like: features, or these with a label, weights and a mask.
 
-    Arrangement.of(InputOptions(features="image", label="label")).arrange({"image": …, "label": …})
+    options = InputOptions(features="image", label="label")
+    Arrangement.of(options, ["image", "label"]).arrange({"image": …, "label": …})
 
 Of tensors tensors, and of arrays of numpy arrays: the same for `input_fn` and `iterate`.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from trainer_utils.format import ConfigError
 
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
@@ -32,9 +35,19 @@ class Arrangement:
     mask: str | None
 
     @classmethod
-    def of(cls, options: "InputOptions") -> "Arrangement":
-        """That of these options."""
+    def of(cls, options: "InputOptions", features: Collection[str]) -> "Arrangement":
+        """That of these options.
+
+        Args:
+            options: all settings.
+            features: the names of those that are read.
+
+        Raises:
+            ConfigError: the mask would take the place of one of them.
+        """
         mask = options.mask if options.remainder == "pad" else None
+        if mask in features:
+            raise ConfigError.of("mask", mask, allowed="a name that no feature has")
         return cls(
             features=options.features,
             label=options.label,

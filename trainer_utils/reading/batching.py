@@ -91,7 +91,7 @@ def make_batches(
     if not are_full:
         elements = map_elements(elements, lambda records: _filled_up(records, rows, spare))
     examples = change(unbatch(elements), parse_example, parallel=parallel)
-    is_static = not are_full or options.drop_remainder or options.remainder in ("drop", "pad")
+    is_static = not are_full or options.keeps_rows
     if not parser.has_variable_length:
         return map_elements(examples.batch(rows, drop_remainder=is_static), finish_batch)
     if parser.options.ragged:

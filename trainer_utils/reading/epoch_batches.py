@@ -67,7 +67,7 @@ class EpochBatches:
         self._strategy, self._readers = reading.get()
         self._read_records = ordered_records(reading)
         self._split_names = [name for source in sources for name in source.split_names]
-        self._arrange = Arrangement.of(options).arrange
+        self._arrange = Arrangement.of(options, features).arrange
         self._mixer = self.parser.mixer(options.label)
         self._encoding = LabelEncoding.of(options, features, sources)
         self.unreadable = self._readers.shards.unreadable
@@ -100,7 +100,7 @@ class EpochBatches:
         if self._skips_damage and self._spare is not None:
             elements = without_unreadable(
                 elements,
-                keeps_rows=self._is_static,
+                keeps_rows=self._options.keeps_rows,
                 keeps_elements=layout.num_replicas > 1,
                 spare=self._spare,
                 first=epoch * layout.steps + step,
@@ -117,7 +117,7 @@ class EpochBatches:
             vectors,
             layout=layout,
             padded=layout.share(self._strategy.worker).padded,
-            is_static=self._is_static,
+            is_static=self._options.keeps_rows,
             filler=filler if self._options.remainder == "pad" else None,
         )
         if not self._readers.sums:
@@ -146,7 +146,9 @@ class EpochBatches:
         layout, options = self._strategy.layout, self._options
         own: dict[str, Any] = {"rows": options.batch_size or 1}
         if has_own_order:
-            is_full = self._is_static or not (self._skips_damage or self._has_short_elements)
+            is_full = self._options.keeps_rows or not (
+                self._skips_damage or self._has_short_elements
+            )
             own = {"rows": layout.rows_per_replica, "are_full": is_full, "spare": self._spare}
         last = _unchanged if self._has_batch_hook else self._arrange
         batches = make_batches(
@@ -185,8 +187,7 @@ class EpochBatches:
             mixed = tf.cond(
                 is_full, lambda: mixer.mix(tensors), lambda: mixer.without_keys(tensors)
             )
-            shaped = {n: tf.ensure_shape(value, tensors[n].shape) for n, value in mixed.items()}
-            return finish(shaped)
+            return finish({n: _shaped(value, tensors[n].shape) for n, value in mixed.items()})
 
         numbered = tf.data.Dataset.zip((tf.data.Dataset.range(tf.int64.max), batches))
         return map_elements(numbered, change, parallel=usable_cores())
@@ -211,11 +212,6 @@ class EpochBatches:
     @property
     def _skips_damage(self) -> bool:
         return self._options.on_corrupt == "skip"
-
-    @property
-    def _is_static(self) -> bool:
-        """Whether all elements have the same number of rows."""
-        return self._options.drop_remainder or self._options.remainder in ("drop", "pad")
 
     @property
     def _has_short_elements(self) -> bool:
@@ -283,6 +279,11 @@ class EpochBatches:
 
 def _unchanged(tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
     return tensors
+
+
+def _shaped(values: tf.Tensor | tf.RaggedTensor, shape: tf.TensorShape) -> Any:
+    """With what is known of its shape; a ragged tensor's row splits say that of theirs."""
+    return values if isinstance(values, tf.RaggedTensor) else tf.ensure_shape(values, shape)
 
 
 def _epoch_seed(seed: int, epoch: tf.Tensor) -> tf.Tensor:

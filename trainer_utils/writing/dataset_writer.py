@@ -37,28 +37,16 @@ from trainer_utils.format.record_digests import name_of_features
 from trainer_utils.format.schema_text import render_schema_text
 from trainer_utils.format.settings import settings_of
 from trainer_utils.format.spelling import check_names, did_you_mean
-from trainer_utils.storage import (
-    exists,
-    is_folder,
-    is_remote,
-    join,
-    list_files,
-    list_names,
-    make_folder,
-    open_for_reading,
-    remove_tree,
-    sync_folder,
-    write_atomically,
-)
+from trainer_utils.storage import is_remote, sync_folder
 from trainer_utils.writing.feature_record import FeatureRecord
 from trainer_utils.writing.open_shards import OpenShards
 from trainer_utils.writing.publishing import (
     publish_manifest,
     texts_of_dataset,
-    working_folder,
     write_texts,
 )
 from trainer_utils.writing.settings import WriterSettings
+from trainer_utils.writing.uploading import check_is_free, upload_dataset
 from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
 
 __all__ = ["DatasetWriter"]
@@ -67,7 +55,6 @@ _PRODUCER = "DatasetWriter"
 _LABEL = "label"
 _MOST_CLASSES = 1 << 16  # beyond these, numbers of a feature called so are no classes
 _BUFFER_BYTES = 64 << 20  # of all shards of a split together
-_BLOCK_BYTES = 8 << 20
 
 
 class DatasetWriter:
@@ -90,7 +77,7 @@ class DatasetWriter:
         self.uri = os.fspath(uri)
         if not isinstance(self.uri, str) or not self.uri or "\0" in self.uri:
             raise ConfigError.of("uri", uri, allowed="a path or url")
-        self._check_place()
+        check_is_free(self.uri)
         self._folder = self._make_folder()
         self._splits: dict[str, OpenShards] = {}
         self._record = FeatureRecord()
@@ -106,17 +93,6 @@ class DatasetWriter:
         vocabulary = self._settings.vocabulary
         assert isinstance(vocabulary, Mapping)
         return vocabulary
-
-    def _check_place(self) -> None:
-        if not exists(self.uri):
-            return
-        if not is_folder(self.uri) or list_names(self.uri):
-            raise ConfigError.of(
-                "uri",
-                self.uri,
-                allowed="a place where nothing is",
-                advice="Remove what is there, or name another",
-            )
 
     def _make_folder(self) -> str:
         """A folder for what is being written: beside `uri`, so that a rename makes it whole."""
@@ -307,7 +283,7 @@ class DatasetWriter:
 
     def _publish(self) -> None:
         if is_remote(self.uri):
-            self._upload()
+            upload_dataset(self._folder, self.uri)
             return
         whole = os.path.abspath(self.uri)
         try:
@@ -315,30 +291,9 @@ class DatasetWriter:
         except OSError as error:
             if error.errno not in (errno.ENOTEMPTY, errno.EEXIST, errno.ENOTDIR):
                 raise
-            self._check_place()
+            check_is_free(self.uri)
             raise
         sync_folder(os.path.dirname(whole))
-
-    def _upload(self) -> None:
-        """All files to where they are to be, the manifest last; nothing of them, if one fails."""
-        self._check_place()
-        paths = sorted(file.path for file in list_files(self._folder))
-        paths.sort(key=lambda path: path == "manifest.json")
-        working = working_folder(self.uri)
-        make_folder(working)
-        try:
-            for path in paths:
-                target = join(self.uri, path)
-                make_folder(target.rpartition("/")[0])
-                with (
-                    open_for_reading(join(self._folder, path)) as source,
-                    write_atomically(target, temporary_folder=working) as stream,
-                ):
-                    shutil.copyfileobj(source, stream, _BLOCK_BYTES)
-        except BaseException:
-            remove_tree(self.uri)
-            raise
-        remove_tree(working)
 
 
 def _versions() -> dict[str, str]:

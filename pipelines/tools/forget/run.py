@@ -26,7 +26,7 @@ from pipelines.tools.forget.search import Found, FoundDataset, search
 from pipelines.tools.forget.wanted import Content, Names, name_digest
 from pipelines.tools.ledger import RunLedger
 from trainer_utils.dataset.location import newest_dataset
-from trainer_utils.format import ConfigError, Manifest
+from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import INDEX_FOLDER, MANIFEST_FILE, SPLIT_PREFIX, VOCABULARY_FOLDER
 from trainer_utils.recording import read_ledger
@@ -105,8 +105,9 @@ def forget(
         advance: called with the bytes that were looked at, and all of them.
 
     Raises:
-        ConfigError: a setting is not allowed, or nothing has any of the names.
-        DatasetError: a dataset is not whole, or damaged; all others are rewritten by the next run.
+        ConfigError: a setting is not allowed.
+        DatasetError: nothing has any of the names, or a folder is not there; or a dataset is not
+            whole, or damaged, and all others are rewritten by the next run.
     """
     wanted = Names(name for name in names if name)
     _check(wanted, roots)
@@ -119,11 +120,10 @@ def forget(
         before = Found(contents=[Content(key, size, b"") for key, size in known.items()])
         found = task.search(caches, before, advance)
         if found.is_nothing and earlier is None:
-            raise ConfigError(
+            raise DatasetError(
                 f"names: expected names of records as filename, id or record_id have them, found "
                 f"none of {len(wanted.names)} in {', '.join(map(repr, roots))}, such as "
-                f"{wanted.names[0]!r}. `tfx-shards show` lists records with their names",
-                setting="names",
+                f"{wanted.names[0]!r}. `tfx-shards show` lists records with their names"
             )
         certificate = task.certificate(found, earlier)
         certificate = _traced(certificate, found, wanted, roots, trace)
@@ -146,7 +146,7 @@ def _check(wanted: Names, roots: Sequence[str]) -> None:
         raise ConfigError.of("names", [], allowed="one name of a record or more")
     for root in roots:
         if not is_folder(root):
-            raise ConfigError.of("in", root, allowed="a folder that is there")
+            raise DatasetError.at(root, expected="a folder to search", got="none")
     if not roots:
         raise ConfigError.of("in", [], allowed="a folder or more")
 

@@ -164,6 +164,64 @@ def test_verify_exits_1_and_names_the_place(invoke, dataset):
     assert facts["problems"][0]["record"] == 4
 
 
+@pytest.mark.parametrize(
+    ("arguments", "status"),
+    [
+        (["show", "URI", "--split", "nonsense"], 1),
+        (["plan", "URI", "--split", "train[:9999]"], 1),
+        (["bench", "URI", "--split", "nonsense"], 1),
+        (["diff", "URI", "none"], 1),
+        (["audit", "none"], 1),
+        (["forget", "nobody.jpg", "--in", "URI", "--dry-run"], 1),
+        (["forget", "nobody.jpg", "--in", "none"], 1),
+        (["show", "URI", "--split", "train["], 2),
+        (["bench", "URI", "--split", ""], 2),
+        (["show", "URI", "--split", ""], 2),
+        (["show", "URI", "--split", "train[:101%]"], 2),
+        (["forget", "--in", "URI"], 2),
+        *(([command, ""], 2) for command in ("inspect", "show", "verify", "plan", "audit")),
+        (["lineage", ""], 2),
+    ],
+)
+def test_what_the_data_has_not_is_1_and_what_is_wrong_anywhere_2(
+    invoke, whole_dataset, tmp_path, arguments, status
+):
+    places = {"URI": whole_dataset, "none": tmp_path / "none"}
+    result = invoke(*(places.get(argument, argument) for argument in arguments))
+    assert (result.exit_code, result.stdout) == (status, ""), result.stderr
+    assert "Error: " in result.stderr
+    assert "unexpected" not in result.stderr
+
+
+def test_damage_that_tensorflow_reports_is_one_sentence(invoke, dataset):
+    shard = dataset / "Split-train/data_tfrecord-00000-of-00002"
+    data = bytearray(shard.read_bytes())
+    data[20] ^= 1
+    shard.write_bytes(data)
+    result = invoke("bench", dataset, "--seconds", 0.02)
+    assert result.exit_code == 1
+    line = result.stderr.splitlines()[-1]
+    assert line.startswith(f"Error: '{shard}': expected the payload's checksum to agree")
+    assert line.endswith("The file is damaged: write it again.")
+
+
+@pytest.mark.parametrize("command", ["diff", "report"])
+def test_a_page_is_written_with_its_folder_or_its_own_name_is_in_the_error(
+    invoke, whole_dataset, tmp_path, command
+):
+    pytest.importorskip("tfx")
+    uris = [whole_dataset] * (2 if command == "diff" else 1)
+    page = tmp_path / "new" / "page.html"
+    assert invoke(command, *uris, "-o", page).exit_code == 0
+    assert page.read_text().startswith("<!DOCTYPE html>") or "<html" in page.read_text()
+    assert [file.name for file in page.parent.iterdir()] == [page.name]
+    (tmp_path / "file").write_text("")
+    result = invoke(command, *uris, "-o", tmp_path / "file" / "page.html")
+    assert result.exit_code == 1
+    assert "Error: " in result.stderr
+    assert f"'{tmp_path}/file" in result.stderr
+
+
 def test_plan_is_that_of_trainer_utils(invoke, whole_dataset):
     import trainer_utils
 

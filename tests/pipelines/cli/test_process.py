@@ -81,6 +81,15 @@ def test_a_reader_that_goes_away_is_no_error(whole_dataset):
     assert process.wait() == 0
 
 
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+@pytest.mark.parametrize("command", ["inspect", "verify"])
+def test_streams_that_a_daemon_closed_are_no_error(whole_dataset, command, closed):
+    line = f'"{sys.executable}" -m pipelines.cli {command} "{whole_dataset}" {closed}'
+    done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert ("25" in done.stdout or "good" in done.stdout) == (not closed.startswith(">"))
+
+
 def test_a_pipe_gets_no_colours_and_any_name_can_be_shown(run_cli, dataset, tmp_path):
     strange = dataset.rename(tmp_path / os.fsdecode(b"caf\xe9 \xc3\xa9"))
     done = run_cli("doctor", str(strange), cwd=tmp_path, PYTHONIOENCODING="ascii")

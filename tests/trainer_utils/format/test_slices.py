@@ -1,10 +1,11 @@
 """Slices against Datum's own."""
 
 import itertools
+import re
 
 import pytest
 
-from trainer_utils.format import DatasetError, SplitRange, resolve_slices
+from trainer_utils.format import ConfigError, DatasetError, SplitRange, resolve_slices
 
 BOUNDS = [None, 0, 1, 5, 10, -1, -5, -10]
 PERCENTS = [None, 0, 1, 33, 50, 66, 99, 100, -1, -50]
@@ -70,6 +71,14 @@ def test_another_spelling_finds_the_split(asked, there):
 def test_a_wrong_slice_is_refused_as_it_is_written(wrong, sentence):
     with pytest.raises(DatasetError, match=sentence):
         resolve_slices(wrong, {"train": 100, "eval": 20})
+
+
+@pytest.mark.parametrize("size", [0, 1, 10, 1000])
+@pytest.mark.parametrize("wrong", ["train[:103%]", "train[-101%:]", "train[200%:]", "train["])
+def test_what_is_wrong_in_any_split_is_a_wrong_setting(wrong, size):
+    """Not only where a percentage too large is rounded to more records than there are."""
+    with pytest.raises(ConfigError, match=re.escape(f"got {wrong!r}")):
+        resolve_slices(wrong, {"train": size})
 
 
 @pytest.mark.parametrize("asked", ["val", "valid", "validation", "dev", "evaluation"])

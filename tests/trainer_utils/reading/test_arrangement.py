@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
+from trainer_utils import ConfigError
 from trainer_utils.options import InputOptions
 from trainer_utils.reading.arrangement import Arrangement
 
@@ -44,7 +45,13 @@ IMAGE, LABEL, MASK = [0, 1, 2, 3], [0, 1, 2, 3], [1.0, 1.0, 1.0, 0.0]
     ],
 )
 def test_elements_of_arrays_and_of_tensors(settings, expected):
-    arrangement = Arrangement.of(InputOptions(**settings))
+    arrangement = Arrangement.of(InputOptions(**settings), ["image", "label", "weight"])
     tensors = {name: tf.constant(values) for name, values in ARRAYS.items()}
     for given in (dict(ARRAYS), tensors):
         assert shape(arrangement.arrange(given)) == expected
+
+
+def test_a_mask_takes_no_features_place():
+    with pytest.raises(ConfigError, match="mask: expected a name that no feature has, got 'label'"):
+        Arrangement.of(InputOptions(mask="label", **PAD), ["image", "label"])
+    Arrangement.of(InputOptions(mask="label"), ["image", "label"])  # there is none

@@ -483,3 +483,14 @@ def test_a_file_gets_another_name_whatever_had_it_before(tmp_path, scheme, other
     copy_file(source, target, temporary_folder=f"{other}{tmp_path}")  # a retry
     assert read_bytes(target) == read_bytes(source) == b"new"
     assert {path.name for path in tmp_path.iterdir()} <= {"a", "b"}
+
+
+def test_what_cannot_be_written_is_named_as_it_was_asked_for(tmp_path):
+    """Not by the temporary name, which nobody knows."""
+    path = str(tmp_path / "none" / "file")
+    with (
+        pytest.raises(FileNotFoundError) as caught,
+        write_atomically(path, temporary_folder=os.path.dirname(path)),
+    ):
+        pass
+    assert caught.value.filename == path

@@ -400,10 +400,10 @@ def test_the_command(tmp_path, chance):
     assert NAME in shown
     assert TWIN in shown
     unknown = invoke("none.jpg", "--in", root)
-    assert (unknown.exit_code, everything(root)) == (2, before)
+    assert (unknown.exit_code, everything(root)) == (1, before)
     assert "found none of 1" in unknown.stderr
     assert invoke("--in", root).exit_code == 2
-    assert invoke(NAME, "--in", tmp_path / "nowhere").exit_code == 2
+    assert invoke(NAME, "--in", tmp_path / "nowhere").exit_code == 1
     (tmp_path / "names.txt").write_text(f"{NAME}\nnobody.jpg\n")
     (root / "raw/cat").mkdir(parents=True)
     (root / "raw" / NAME).write_bytes(SECRET)

@@ -1,0 +1,135 @@
+"""Every two settings of the input together: batches as their spec says, or an error that names one.
+
+A pair that TensorFlow refuses, in its own words, is a defect.
+"""
+
+import itertools
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from trainer_utils import ConfigError, DatasetError, DatasetWriter, input_fn, iterate
+
+SETTINGS = {
+    "batch_size": [None, 1, 100],
+    "shuffle": [False, "global"],
+    "repeat": [2],
+    "remainder": ["drop", "pad", "balance"],
+    "drop_remainder": [True],
+    "echoing": [2],
+    "on_corrupt": ["skip"],
+    "start_step": [2],
+    "image_size": [None],
+    "resize": ["crop", "pad"],
+    "channels": [1],
+    "flip": [True],
+    "normalize": ["unit"],
+    "image_dtype": ["bfloat16"],
+    "augment": ["random_resized_crop", ["colour", "cutout"], ["mixup"], ["cutmix"]],
+    "decoder": ["tensorflow"],
+    "ragged": [True],
+    "features": ["image", ["tokens", "label"], "text"],
+    "label": [None, "weight", "text"],
+    "sample_weight": ["weight"],
+    "one_hot": [True],
+    "num_classes": [5],
+    "mask": ["text"],
+    "cache": ["memory"],
+    "prefetch": [0],
+    "pre_batching_callback": [lambda example: dict(example)],
+    "post_batching_callback": [lambda batch: dict(batch)],
+}
+BASE = {"batch_size": 4, "image_size": (8, 8), "label": "label"}
+RECORDS = 11
+PAIRS = list(itertools.combinations(SETTINGS, 2))
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory, photos) -> str:
+    uri = str(tmp_path_factory.mktemp("crossed") / "dataset")
+    with DatasetWriter(uri, num_shards=2, vocabulary=["a", "b", "c"]) as writer:
+        for number in range(RECORDS):
+            example = {
+                "image": photos[number][: 20 + number],  # sizes differ
+                "label": "abc"[number % 3],
+                "weight": number / 10,
+                "text": f"text {number}",
+                "tokens": list(range(number % 3)),
+            }
+            writer.write("train", example)
+    return uri
+
+
+def _crossed(one: str, other: str) -> list[dict[str, object]]:
+    return [
+        {**BASE, one: mine, other: theirs}
+        for mine, theirs in itertools.product(SETTINGS[one], SETTINGS[other])
+    ]
+
+
+def _has_spec(spec: object, element: object) -> bool:
+    tf.nest.assert_same_structure(spec, element, expand_composites=True)
+    pairs = zip(
+        tf.nest.flatten(spec, expand_composites=True),
+        tf.nest.flatten(element, expand_composites=True),
+        strict=True,
+    )
+    return all(s.dtype == t.dtype and s.shape.is_compatible_with(t.shape) for s, t in pairs)
+
+
+def _read(uri: str, settings: dict[str, object]) -> int | None:
+    """How many elements there are; None where the settings are refused."""
+    refusal = ""
+    try:
+        dataset = input_fn(uri, "train", **settings)
+    except DatasetError as error:
+        refusal = str(error)
+    if refusal:
+        assert "expected" in refusal, settings
+        assert any(name in refusal for name in settings), (settings, refusal)
+        return None
+    elements = list(dataset)
+    assert all(_has_spec(dataset.element_spec, element) for element in elements), settings
+    known = int(dataset.cardinality())
+    assert known in (len(elements), tf.data.UNKNOWN_CARDINALITY), settings
+    return len(elements)
+
+
+def _check_pairs(uri: str, pairs: list[tuple[str, str]]) -> None:
+    for settings in itertools.chain.from_iterable(_crossed(*pair) for pair in pairs):
+        elements = _read(uri, settings)
+        if elements is None or settings.get("augment") or "flip" in settings:
+            continue
+        try:
+            arrays = sum(1 for _ in iterate(uri, "train", **settings))
+        except ConfigError:
+            continue  # what only TensorFlow does
+        assert arrays == elements, settings
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("batch_size", "drop_remainder"),
+        ("batch_size", "remainder"),
+        ("augment", "ragged"),
+        ("remainder", "mask"),
+    ],
+    ids=" x ".join,
+)
+def test_pairs_that_go_together_least(uri, pair):
+    _check_pairs(uri, [pair])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("part", range(6))
+def test_every_pair(uri, part):
+    _check_pairs(uri, PAIRS[part::6])
+
+
+def test_single_examples_have_no_remainder(uri):
+    for settings in ({"drop_remainder": True}, {"remainder": "drop"}):
+        dataset = input_fn(uri, "train", batch_size=None, features="weight", **settings)
+        found = sorted(np.float32(value) for value in dataset.as_numpy_iterator())
+        np.testing.assert_allclose(found, np.arange(RECORDS) / 10, rtol=1e-6)

@@ -1,0 +1,133 @@
+"""Writers of one place in an object store: one of them gets it, and its dataset is its own."""
+
+import itertools
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from pipelines.tools.verification import verify_dataset
+from trainer_utils import ConfigError, DatasetWriter, storage
+from trainer_utils.format.naming import MANIFEST_FILE
+from trainer_utils.writing import uploading
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(params=["memory", "s3"])
+def uri(request, monkeypatch) -> str:
+    place = f"uploading-{os.getpid()}-{next(_numbers)}/dataset"
+    if request.param == "memory":
+        return f"memory://{place}"
+    pytest.importorskip("obstore")
+    store = request.getfixturevalue("s3_store")
+    for name, value in store.environment.items():
+        monkeypatch.setenv(name, value)
+    return f"{store.base}/{place}"
+
+
+def _writer(uri: str, number: int) -> DatasetWriter:
+    writer = DatasetWriter(uri, num_shards=3)
+    for _ in range(30):
+        writer.write("train", {"writer": number})
+    return writer
+
+
+def _close_all(writers: list[DatasetWriter]) -> list[int]:
+    """Closes them at once; which of them were not refused."""
+    done, refused, start = [], [], threading.Barrier(len(writers))
+
+    def close(number: int) -> None:
+        start.wait()
+        try:
+            writers[number].close()
+        except ConfigError as error:
+            refused.append(error.setting)
+        else:
+            done.append(number)
+
+    threads = [threading.Thread(target=close, args=(n,)) for n in range(len(writers))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert refused == ["uri"] * (len(writers) - len(done))
+    return done
+
+
+def _writers_in(uri: str) -> set[int]:
+    from trainer_utils import iterate
+
+    return {int(n) for b in iterate(uri, "train", batch_size=7) for n in b["writer"]}
+
+
+@pytest.mark.parametrize("count", [2, 5])
+def test_one_of_several_at_once_gets_the_place(uri, count):
+    done = _close_all([_writer(uri, number) for number in range(count)])
+    assert len(done) == 1
+    assert _writers_in(uri) == set(done)
+    assert verify_dataset(uri).is_good
+    assert not any(".tfx-shards" in file.path for file in storage.list_files(uri))
+
+
+def test_one_that_comes_while_another_uploads_is_refused_and_touches_nothing(uri, monkeypatch):
+    """At each file that the first writes, a second writer tries, and the first goes on."""
+    first, seconds = _writer(uri, 1), [_writer(uri, 100 + number) for number in range(20)]
+    monkeypatch.setattr(uploading, "check_is_free", lambda uri: None)
+    monkeypatch.setattr(uploading, "_MOST_SECONDS", 0.1)
+    refusals = []
+    really = uploading.write_atomically
+
+    def write(path, **settings):
+        second = seconds.pop()
+        with pytest.raises(ConfigError, match=rf"no other writer is \(process {os.getpid()} on"):
+            second.close()
+        refusals.append(path)
+        return really(path, **settings)
+
+    monkeypatch.setattr(uploading, "write_atomically", write)
+    first.close()
+    assert refusals[-1].endswith(MANIFEST_FILE)
+    assert _writers_in(uri) == {1}
+    assert verify_dataset(uri).is_good
+    with pytest.raises(ConfigError, match="no other writer is, got"):
+        seconds.pop().close()
+    assert verify_dataset(uri).is_good
+
+
+def test_after_a_failed_upload_the_place_is_free(uri, monkeypatch):
+    really = uploading.write_atomically
+
+    def fail(path, **settings):
+        if path.endswith(MANIFEST_FILE):
+            raise OSError("no more")
+        return really(path, **settings)
+
+    writer = _writer(uri, 1)
+    monkeypatch.setattr(uploading, "write_atomically", fail)
+    with pytest.raises(OSError, match="no more"):
+        writer.close()
+    monkeypatch.setattr(uploading, "write_atomically", really)
+    assert [file.path for file in storage.list_files(uri)] == []
+    _writer(uri, 2).close()
+    assert _writers_in(uri) == {2}
+
+
+def test_a_killed_writers_claim_is_named_before_anything_is_written(uri):
+    claims = storage.join(uri, ".tfx-shards-tmp/writers")
+    storage.make_folder(claims)
+    storage.write_text(storage.join(claims, "0"), "process 7 on there", temporary_folder=claims)
+    with pytest.raises(ConfigError, match=r"process 7 on there.*if that writer was killed, remove"):
+        DatasetWriter(uri)
+    storage.remove_tree(uri)
+    _writer(uri, 3).close()
+    assert _writers_in(uri) == {3}
+
+
+def test_a_file_and_a_full_folder_are_no_free_places(tmp_path: Path):
+    (tmp_path / "file").write_text("x")
+    for place in (tmp_path, tmp_path / "file"):
+        with pytest.raises(ConfigError, match="a place where nothing is"):
+            uploading.check_is_free(str(place))
+    uploading.check_is_free(str(tmp_path / "none"))

@@ -1,0 +1,151 @@
+"""A dataset's folder put into an object store: by one writer at a time, the manifest last.
+
+upload_dataset(folder, "s3://bucket/photos")
+
+Stores have neither locks nor a rename of folders, and not all of them refuse to write over an
+object. What they have is that whoever lists sees all that was put before. So a writer puts an
+object of its own name first, a claim, and lists then: of two, the one that came second sees the
+first; of two that see each other, the one whose claim's name is the smaller goes on once the other
+has left. Nobody writes anything else before it was alone.
+"""
+
+import os
+import shutil
+import socket
+import time
+import uuid
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.naming import MANIFEST_FILE, WORKING_FOLDER
+from trainer_utils.storage import (
+    exists,
+    is_folder,
+    is_remote,
+    join,
+    list_files,
+    list_folder,
+    list_names,
+    make_folder,
+    open_for_reading,
+    read_text,
+    remove_file,
+    remove_tree,
+    write_atomically,
+    write_text,
+)
+from trainer_utils.writing.publishing import working_folder
+
+__all__ = ["check_is_free", "upload_dataset"]
+
+_MOST_SECONDS = 10.0  # in which one that saw another leaves
+_PAUSE_SECONDS = 0.05
+_BLOCK_BYTES = 8 << 20
+
+
+def check_is_free(uri: str) -> None:
+    """Refuses a place where something is.
+
+    Raises:
+        ConfigError: it is a file, or a folder that is not empty; a claim is named with its owner.
+    """
+    if not exists(uri):
+        return
+    if is_folder(uri):
+        names = list_names(uri)
+        if not names:
+            return
+        if names == [WORKING_FOLDER] and is_remote(uri):
+            if claims := _claims_at(uri):
+                raise _refusal(uri, claims[0])
+            if not list_files(uri):  # what a failed upload leaves where folders are real
+                return
+    raise ConfigError.of(
+        "uri",
+        uri,
+        allowed="a place where nothing is",
+        advice="Remove what is there, or name another",
+    )
+
+
+def upload_dataset(folder: str, uri: str) -> None:
+    """Copies all files of a folder, the manifest last; nothing of them stays if one fails.
+
+    Args:
+        folder: on this machine.
+        uri: where nothing is.
+
+    Raises:
+        ConfigError: something is there, or another writer is writing there.
+    """
+    check_is_free(uri)
+    claim = _claim(uri)
+    working = working_folder(uri)
+    paths = sorted(file.path for file in list_files(folder))
+    paths.sort(key=lambda path: path == MANIFEST_FILE)
+    try:
+        for path in paths:
+            target = join(uri, path)
+            make_folder(target.rpartition("/")[0])
+            with (
+                open_for_reading(join(folder, path)) as source,
+                write_atomically(target, temporary_folder=working) as stream,
+            ):
+                shutil.copyfileobj(source, stream, _BLOCK_BYTES)
+    except BaseException:
+        _remove_files(uri)
+        remove_file(claim)  # last: whoever waits may begin now
+        raise
+    remove_tree(working)
+
+
+def _claim(uri: str) -> str:
+    """Puts a claim there, and returns its path when it is the only thing there is.
+
+    Raises:
+        ConfigError: another was there first; the claim is removed.
+    """
+    folder, own = _claims_folder(uri), uuid.uuid4().hex
+    make_folder(folder)
+    owner = f"process {os.getpid()} on {socket.gethostname()}"
+    write_text(join(folder, own), owner, temporary_folder=folder)
+    try:
+        until = time.monotonic() + _MOST_SECONDS
+        while others := [name for name in _claims_at(uri) if name != own]:
+            if others[0] < own or time.monotonic() > until:
+                raise _refusal(uri, others[0])
+            time.sleep(_PAUSE_SECONDS)
+        if list_names(uri) != [WORKING_FOLDER]:  # one that came before is through
+            raise _refusal(uri)
+    except BaseException:
+        remove_file(join(folder, own))
+        raise
+    return join(folder, own)
+
+
+def _remove_files(uri: str) -> None:
+    """All but claims."""
+    for entry in list_folder(uri):
+        if entry.name != WORKING_FOLDER:
+            (remove_tree if entry.is_folder else remove_file)(join(uri, entry.name))
+
+
+def _claims_folder(uri: str) -> str:
+    return join(working_folder(uri), "writers")
+
+
+def _claims_at(uri: str) -> list[str]:
+    folder = _claims_folder(uri)
+    return sorted(list_names(folder)) if exists(folder) else []
+
+
+def _refusal(uri: str, claim: str = "") -> ConfigError:
+    try:
+        owner = f" ({read_text(join(_claims_folder(uri), claim))})" if claim else ""
+    except FileNotFoundError:  # it has ended meanwhile
+        owner = ""
+    return ConfigError.of(
+        "uri",
+        uri,
+        allowed=f"a place where no other writer is{owner}",
+        advice="Name another place; if that writer was killed, remove what it left there first",
+    )
