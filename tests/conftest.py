@@ -5,6 +5,7 @@ import gc
 import itertools
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -43,6 +44,8 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Leaves out the long part, unless `-m` asks for it as `make test-faults` does."""
+    if unlike := [item.nodeid for item in items if re.search("0x[0-9a-f]{6}", item.nodeid)]:
+        raise pytest.UsageError(f"an address is another one in each process: {unlike}")
     if "faults" in config.getoption("-m"):
         return
     long = [item for item in items if item.get_closest_marker("faults")]

@@ -47,7 +47,7 @@ def test_no_value_is_made_up_for_one_that_is_missing_in_an_array(name: str) -> N
         (pd.array(["a", "b"], dtype="string"), (b"a", b"b")),
         (pd.Categorical(["a", "b"]), (b"a", b"b")),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__,
 )
 def test_values_of_other_libraries_that_are_all_there_are_stored(
     value: Any, values: tuple[Any, ...]
