@@ -159,6 +159,38 @@ def test_images_of_one_size_keep_it(tmp_path, made, by_strings):
     assert_equal(found, by_strings(str(tmp_path / "d")))
 
 
+def test_features_of_any_fixed_shape_and_two_images(tmp_path, made, by_strings, write_dataset):
+    shapes = {"none": (0,), "grid": (2, 3), "one": (), "few": (1,)}
+    features = {
+        **{
+            f"{kind} {name}": Feature(type=kind, shape=shape)
+            for kind in ("int", "float", "string")
+            for name, shape in shapes.items()
+        },
+        "image": Feature(type="string", shape=(90, 120, 3), extra={"encoding": "JPEG"}),
+        "other": Feature(type="string", shape=(90, 120, 3), extra={"encoding": "JPEG"}),
+    }
+    values = {"int": -(1 << 40), "float": 1.5, "string": b"\xff\0"}
+    examples = [
+        {
+            name: [LARGE[number]]
+            if feature.is_image
+            else [values[feature.type]] * int(np.prod(feature.shape))
+            for name, feature in features.items()
+        }
+        for number in range(3)
+    ]
+    uri = write_dataset(tmp_path, {"train": [examples]}, features)
+    with pytest.MonkeyPatch.context() as context:
+        context.setattr(readers, "_are_indexed", lambda files: True)
+        for wanted in (None, ["image"]):
+            for workers in (None, (2, 3, 3)):  # of the last batch, that one has no rows
+                options = {"features": wanted, "label": None, "batch_size": 3, "worker": workers}
+                found = batches(uri, **options, **SIZE)
+                assert made
+                assert_equal(found, by_strings(uri, **options, **SIZE))
+
+
 def test_a_resumed_epoch_goes_on_where_it_was(photos, made):
     whole = input_fn(photos, batch_size=4, features="image", label="label", **SIZE, repeat=2)
     expected = list(whole.as_numpy_iterator())
@@ -208,16 +240,60 @@ def test_a_damaged_record_is_named(tmp_path, photos, made, shuffle):
         batches(str(uri), shuffle=shuffle, **SIZE)
 
 
-def test_a_shard_of_another_run_is_found_before_the_epoch_ends(tmp_path, photos, made):
-    """Its records are whole, and their lengths the same: only the file's sum differs."""
+@pytest.mark.parametrize("shuffle", [False, True, "global"])
+@pytest.mark.parametrize("image", [b"", b"no image at all"])
+def test_what_is_no_image_is_named(tmp_path, made, image, shuffle):
+    with DatasetWriter(str(tmp_path / "d"), num_shards={"train": 1}, checks_images=False) as writer:
+        for number in range(9):
+            writer.write("train", {"image": image if number == 6 else LARGE[0], "label": number})
+    with pytest.raises(tf.errors.OpError, match=r"data_tfrecord-00000-of-00001', record 6: "):
+        batches(str(tmp_path / "d"), shuffle=shuffle, **SIZE)
+    assert made
+
+
+def test_a_shard_cut_short_meanwhile_is_an_error_that_names_the_record(tmp_path, photos, made):
     uri = tmp_path / "copy"
     shutil.copytree(photos, uri)
-    shard = sorted(Path(uri, "Split-train").iterdir())[0]
+    dataset = input_fn(str(uri), batch_size=2, features="image", shuffle=False, repeat=9, **SIZE)
+    iterator = iter(dataset)
+    next(iterator)
+    shard = sorted(Path(uri, "Split-train").iterdir())[-1]
+    with shard.open("r+b") as file:
+        file.truncate(shard.stat().st_size - 7)
+    with pytest.raises(tf.errors.OpError, match=rf"{shard.name}.*record \d+, byte \d+"):
+        list(iterator)
+    assert made
+
+
+@pytest.mark.parametrize("shuffle", [False, True, "global"])
+@pytest.mark.parametrize("in_place", [False, True])
+def test_a_shard_replaced_between_epochs_is_found(tmp_path, photos, made, shuffle, in_place):
+    uri = tmp_path / "copy"
+    shutil.copytree(photos, uri)
+    dataset = input_fn(str(uri), batch_size=4, features="image", shuffle=shuffle, **SIZE)
+    list(dataset)
+    of_another_run(sorted(Path(uri, "Split-train").iterdir())[0], in_place=in_place)
+    with pytest.raises(tf.errors.OpError, match="CRC-32C"):
+        list(dataset)
+    assert made
+
+
+def of_another_run(shard: Path, *, in_place: bool = True) -> None:
+    """Makes its first record another, whole and of the same length."""
     data = shard.read_bytes()
     length = int.from_bytes(data[:8], "little") + 16
     record = bytearray(unframe(data[:length], path="", offset=0))
     record[-5] ^= 1
-    shard.write_bytes(frame_records([bytes(record)]) + data[length:])
+    target = shard if in_place else shard.with_suffix(".other")
+    target.write_bytes(frame_records([bytes(record)]) + data[length:])
+    target.replace(shard)
+
+
+def test_a_shard_of_another_run_is_found_before_the_epoch_ends(tmp_path, photos, made):
+    """Its records are whole, and their lengths the same: only the file's sum differs."""
+    uri = tmp_path / "copy"
+    shutil.copytree(photos, uri)
+    of_another_run(sorted(Path(uri, "Split-train").iterdir())[0])
     with pytest.raises(tf.errors.OpError, match="CRC-32C"):
         batches(str(uri), **SIZE)
 
