@@ -159,36 +159,20 @@ def test_images_of_one_size_keep_it(tmp_path, made, by_strings):
     assert_equal(found, by_strings(str(tmp_path / "d")))
 
 
-def test_features_of_any_fixed_shape_and_two_images(tmp_path, made, by_strings, write_dataset):
-    shapes = {"none": (0,), "grid": (2, 3), "one": (), "few": (1,)}
-    features = {
-        **{
-            f"{kind} {name}": Feature(type=kind, shape=shape)
-            for kind in ("int", "float", "string")
-            for name, shape in shapes.items()
-        },
-        "image": Feature(type="string", shape=(90, 120, 3), extra={"encoding": "JPEG"}),
-        "other": Feature(type="string", shape=(90, 120, 3), extra={"encoding": "JPEG"}),
-    }
-    values = {"int": -(1 << 40), "float": 1.5, "string": b"\xff\0"}
-    examples = [
-        {
-            name: [LARGE[number]]
-            if feature.is_image
-            else [values[feature.type]] * int(np.prod(feature.shape))
-            for name, feature in features.items()
-        }
-        for number in range(3)
-    ]
-    uri = write_dataset(tmp_path, {"train": [examples]}, features)
-    with pytest.MonkeyPatch.context() as context:
-        context.setattr(readers, "_are_indexed", lambda files: True)
-        for wanted in (None, ["image"]):
-            for workers in (None, (2, 3, 3)):  # of the last batch, that one has no rows
-                options = {"features": wanted, "label": None, "batch_size": 3, "worker": workers}
-                found = batches(uri, **options, **SIZE)
-                assert made
-                assert_equal(found, by_strings(uri, **options, **SIZE))
+def test_features_of_any_fixed_shape_and_two_images(tmp_path, made, by_strings):
+    with DatasetWriter(str(tmp_path / "d")) as writer:
+        for number in range(3):
+            example = {"image": LARGE[number], "other": LARGE[number + 1], "text": b"\xff\0"}
+            for shape in ((1,), (3,)):
+                for dtype in (np.int64, np.float32):
+                    example[f"{dtype.__name__} {shape}"] = np.full(shape, number - 1.5, dtype)
+            writer.write("train", example)
+    for wanted in (None, ["image"]):
+        for worker in (None, (1, 2, 4)):  # which has no rows of the second batch
+            options = {"features": wanted, "label": None, "batch_size": 4, "worker": worker}
+            found = batches(str(tmp_path / "d"), **options, **SIZE)
+            assert made
+            assert_equal(found, by_strings(str(tmp_path / "d"), **options, **SIZE))
 
 
 def test_a_resumed_epoch_goes_on_where_it_was(photos, made):
@@ -242,12 +226,13 @@ def test_a_damaged_record_is_named(tmp_path, photos, made, shuffle):
 
 @pytest.mark.parametrize("shuffle", [False, True, "global"])
 @pytest.mark.parametrize("image", [b"", b"no image at all"])
-def test_what_is_no_image_is_named(tmp_path, made, image, shuffle):
-    with DatasetWriter(str(tmp_path / "d"), num_shards={"train": 1}, checks_images=False) as writer:
-        for number in range(9):
-            writer.write("train", {"image": image if number == 6 else LARGE[0], "label": number})
-    with pytest.raises(tf.errors.OpError, match=r"data_tfrecord-00000-of-00001', record 6: "):
-        batches(str(tmp_path / "d"), shuffle=shuffle, **SIZE)
+def test_what_is_no_image_is_named(tmp_path, made, write_dataset, monkeypatch, image, shuffle):
+    features = {"image": Feature(type="string", shape=(90, 120, 3), extra={"encoding": "JPEG"})}
+    examples = [{"image": [image if number == 6 else LARGE[0]]} for number in range(9)]
+    uri = write_dataset(tmp_path, {"train": [examples]}, features)
+    monkeypatch.setattr(readers, "_are_indexed", lambda files: True)
+    with pytest.raises(tf.errors.OpError, match=r"-00000-of-00001', record 6: "):
+        batches(uri, label=None, shuffle=shuffle, **SIZE)
     assert made
 
 
