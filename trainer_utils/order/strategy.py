@@ -48,14 +48,13 @@ class ShuffleStrategy(abc.ABC):
     def positions(self, epoch: int, step: int) -> Positions:
         """The records in this worker's rows of a step, in the order of these rows."""
 
-    def read_ahead(self, epoch: int, step: int, *, is_first: bool = False) -> Positions:
+    def read_ahead(self, epoch: int, step: int, *, first: int = 0) -> Positions:
         """The records to have at hand soon, a part with each step: here, those of its rows.
 
         Where more are shuffled at a time, it is a part of those that are shuffled next.
 
         Args:
-            is_first: whether no step before it was asked for; then what its own rows and those of
-                the steps after it need comes too.
+            first: the step that this epoch is read from; all since then were asked for.
         """
         return self.positions(epoch, step)
 

@@ -100,21 +100,22 @@ class Windowed(ShuffleStrategy):
         index = step - int(self.starts[window])
         return rows[ends[index - 1] if index else 0 : ends[index]]
 
-    def read_ahead(self, epoch: int, step: int, *, is_first: bool = False) -> Positions:
+    def read_ahead(self, epoch: int, step: int, *, first: int = 0) -> Positions:
         """As of `ShuffleStrategy`: of the next window as much as this step is of its own.
 
         So a disk is asked for all of it one after the other while the window before it is used up.
+        In the first window, which nobody asked for before, the step's own rows come too.
         """
         window = self.window_of(step)
         start, stop = self.starts[window : window + 2].tolist()
         is_last = window == len(self.starts) - 2
         following = (epoch + 1, 0) if is_last else (epoch, window + 1)
         rows = np.sort(self._rows_of_window(*following).rows)
+        is_asked_for, start = first < start, max(first, start)
         begin, end = (len(rows) * (n - start) // (stop - start) for n in (step, step + 1))
-        if not is_first:
+        if is_asked_for:
             return rows[begin:end]
-        own, ends = self._rows_of_window(epoch, window)
-        return np.concatenate([own[ends[step - start - 1] if step > start else 0 :], rows[:end]])
+        return np.concatenate([self.positions(epoch, step), rows[begin:end]])
 
     def step_of(self, epoch: int, position: int) -> int | None:
         """As of `ShuffleStrategy`; at the cost of one lane's records in a window."""

@@ -84,20 +84,18 @@ class DirectReading:
     def positions(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The records of the worker's rows of each step, some steps ahead of their use."""
 
-        def of_step(step: tf.Tensor) -> tf.Tensor:
-            found = tf.numpy_function(self._positions, [epoch, step, first], tf.int64)
+        def of_step(number: tf.Tensor) -> tf.Tensor:
+            found = tf.numpy_function(self._positions, [epoch, number, step], tf.int64)
             return tf.ensure_shape(found, [None])
 
-        first = step
         steps = tf.data.Dataset.range(step, self._reading.get().strategy.layout.steps)
         return map_elements(steps, of_step).prefetch(_STEPS_AHEAD)
 
     def _positions(self, epoch: np.int64, step: np.int64, first: np.int64) -> npt.NDArray[np.int64]:
         strategy, readers = self._reading.get()
-        is_first = bool(step == first)
-        if is_first:  # a shard may have been replaced since the epoch before
+        if step == first:  # a shard may have been replaced since the epoch before
             readers.shards.look_again()
-        soon = np.unique(strategy.read_ahead(int(epoch), int(step), is_first=is_first))
+        soon = np.unique(strategy.read_ahead(int(epoch), int(step), first=int(first)))
         for path, number, count in self._records.get().runs(soon):
             readers.shards.read_ahead(path, number, count)
         return strategy.positions(int(epoch), int(step))

@@ -113,7 +113,7 @@ def test_every_row_is_read_ahead_in_time_and_once(first):
     last = int(strategy.starts[-2])
     at_hand: set[int] = set()
     for step in range(first, layout.steps):
-        ahead = strategy.read_ahead(1, step, is_first=step == first).tolist()
+        ahead = strategy.read_ahead(1, step, first=first).tolist()
         if step < last:  # then come those of the next epoch
             assert not at_hand.intersection(ahead)
         at_hand.update(ahead)
