@@ -251,8 +251,13 @@ def test_a_shard_cut_short_meanwhile_is_an_error_that_names_the_record(tmp_path,
 
 
 @pytest.mark.parametrize("shuffle", [False, True, "global"])
-@pytest.mark.parametrize("in_place", [False, True])
-def test_a_shard_replaced_between_epochs_is_found(tmp_path, photos, made, shuffle, in_place):
+@pytest.mark.parametrize(
+    ("in_place", "least"), [(False, 0), (True, 0), (False, float("inf")), (True, float("inf"))]
+)
+def test_a_shard_replaced_between_epochs_is_found(
+    tmp_path, photos, made, shuffle, in_place, least, monkeypatch
+):
+    monkeypatch.setattr(direct_reading, "LEAST_BYTES", least)
     uri = tmp_path / "copy"
     shutil.copytree(photos, uri)
     dataset = input_fn(str(uri), batch_size=4, features="image", shuffle=shuffle, **SIZE)
@@ -260,7 +265,7 @@ def test_a_shard_replaced_between_epochs_is_found(tmp_path, photos, made, shuffl
     of_another_run(sorted(Path(uri, "Split-train").iterdir())[0], in_place=in_place)
     with pytest.raises(tf.errors.OpError, match="CRC-32C"):
         list(dataset)
-    assert made
+    assert bool(made) == (least == 0)
 
 
 def of_another_run(shard: Path, *, in_place: bool = True) -> None:
