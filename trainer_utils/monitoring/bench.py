@@ -23,6 +23,7 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.input_pipeline import InputPipeline
 from trainer_utils.machine import cpu_seconds, usable_cores
 from trainer_utils.options import choose_options
+from trainer_utils.reading.decoding_threads import batches_at_once
 from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import flat_map, map_elements, unbatch
 from trainer_utils.text_output import Part, as_text, make_table, quantity
@@ -192,24 +193,37 @@ def report_of(
 
 def _stages(pipeline: InputPipeline) -> dict[str, tf.data.Dataset]:
     """The work of an input without end, up to each stage: an element a step."""
-    parser, serialized = pipeline.batches.parser, _serialized(pipeline)
+    batches, rows = pipeline.batches, _rows(pipeline)
+    parser, direct = batches.parser, batches.direct
+    if direct is not None:  # one call does it all, as many at a time as there
+        size = pipeline.order.layout.rows_per_replica
+        works = {
+            "read": lambda _, positions: direct.read(positions),
+            "parse": lambda _, positions: direct.undecoded(positions),
+            "decode": lambda epoch, positions: direct.batch(positions, epoch),
+        }
+        stages = {
+            name: map_elements(rows, _nothing_of(work), parallel=batches_at_once(size))
+            for name, work in works.items()
+        }
+        return {**stages, "batch": pipeline.dataset}
     return {
-        "read": serialized,
+        "read": rows,
         "parse": map_elements(
-            serialized,
+            rows,
             _nothing_of(lambda _, records: parser.undecoded(records)),
             parallel=usable_cores(),
         ),
-        "decode": _decoded(serialized, parser, pipeline.order.layout.batch_size),
+        "decode": _decoded(rows, parser, pipeline.order.layout.batch_size),
         "batch": pipeline.dataset,
     }
 
 
-def _serialized(pipeline: InputPipeline) -> tf.data.Dataset:
-    """`(() int64, (rows,) string)`: the epoch, and the records of a step."""
+def _rows(pipeline: InputPipeline) -> tf.data.Dataset:
+    """The epoch, `() int64`, and the records of a step, or their positions where that is read."""
 
     def of_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
-        elements = pipeline.batches.serialized(epoch, tf.constant(0, tf.int64))
+        elements = pipeline.batches.rows(epoch, tf.constant(0, tf.int64))
         if isinstance(elements.element_spec, tuple):  # a mask beside them
             elements = map_elements(elements, lambda records, mask: records)
         return map_elements(elements, lambda records: (epoch, records))

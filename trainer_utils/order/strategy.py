@@ -48,10 +48,13 @@ class ShuffleStrategy(abc.ABC):
     def positions(self, epoch: int, step: int) -> Positions:
         """The records in this worker's rows of a step, in the order of these rows."""
 
-    def read_together(self, epoch: int, step: int) -> Positions:
-        """The records to have at hand from a step on that were not before: those of its rows.
+    def read_ahead(self, epoch: int, step: int, *, first: int = 0) -> Positions:
+        """The records to have at hand soon, a part with each step: here, those of its rows.
 
-        Where more are shuffled at a time, all of these come with the first step of them.
+        Where more are shuffled at a time, it is a part of those that are shuffled next.
+
+        Args:
+            first: the step that this epoch is read from; all since then were asked for.
         """
         return self.positions(epoch, step)
 

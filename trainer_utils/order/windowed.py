@@ -89,8 +89,8 @@ class Windowed(ShuffleStrategy):
         """The first step of each window, and the one after the last; `(windows + 1,) int64`."""
         self._seed = seed
         self._of_lanes = self._cut_to_lanes(ranges)
-        nothing = np.zeros(0, np.int64)
-        self._kept = (-1, -1, WindowPlaces(nothing, nothing))  # epoch, window, its rows
+        # Rows by epoch and window. It is replaced, never changed: iterators share it.
+        self._kept: dict[tuple[int, int], WindowPlaces] = {}
         self._lanes_asked: dict[int, list[FileRange]] = {}
 
     def positions(self, epoch: int, step: int) -> Positions:
@@ -100,11 +100,22 @@ class Windowed(ShuffleStrategy):
         index = step - int(self.starts[window])
         return rows[ends[index - 1] if index else 0 : ends[index]]
 
-    def read_together(self, epoch: int, step: int) -> Positions:
-        """As of `ShuffleStrategy`: those of a window with its first step."""
+    def read_ahead(self, epoch: int, step: int, *, first: int = 0) -> Positions:
+        """As of `ShuffleStrategy`: of the next window as much as this step is of its own.
+
+        So a disk is asked for all of it one after the other while the window before it is used up.
+        In the first window, which nobody asked for before, the step's own rows come too.
+        """
         window = self.window_of(step)
-        rows, _ = self._rows_of_window(epoch, window)
-        return rows if step == self.starts[window] else rows[:0]
+        start, stop = self.starts[window : window + 2].tolist()
+        is_last = window == len(self.starts) - 2
+        following = (epoch + 1, 0) if is_last else (epoch, window + 1)
+        rows = np.sort(self._rows_of_window(*following).rows)
+        is_asked_for, start = first < start, max(first, start)
+        begin, end = (len(rows) * (n - start) // (stop - start) for n in (step, step + 1))
+        if is_asked_for:
+            return rows[begin:end]
+        return np.concatenate([self.positions(epoch, step), rows[begin:end]])
 
     def step_of(self, epoch: int, position: int) -> int | None:
         """As of `ShuffleStrategy`; at the cost of one lane's records in a window."""
@@ -145,9 +156,10 @@ class Windowed(ShuffleStrategy):
         return full * self.block + sum(int(rows[0]) for rows in of_rest)
 
     def _rows_of_window(self, epoch: int, window: int) -> WindowPlaces:
-        """The positions of all rows of a window, and where each step's end; the last is kept."""
-        if self._kept[:2] == (epoch, window):
-            return self._kept[2]
+        """The positions of all rows of a window, and where each step's end; two are kept."""
+        kept = self._kept
+        if (epoch, window) in kept:
+            return kept[epoch, window]
         lanes = self._reads_of_lanes(self._positions_of_lanes, epoch, window)
         counts = self._taken(int(self.starts[window + 1])) - self._taken(int(self.starts[window]))
         held = np.empty(counts.sum(), np.int64)
@@ -157,7 +169,7 @@ class Windowed(ShuffleStrategy):
             held[own] = np.concatenate([np.zeros(0, np.int64), *parts])
         rows, ends = self.places(epoch, window)
         found = WindowPlaces(held[rows], ends)
-        self._kept = epoch, window, found
+        self._kept = dict([*kept.items()][-1:]) | {(epoch, window): found}
         return found
 
     @functools.cached_property

@@ -13,7 +13,7 @@ ahead, in the order of the files.
 
 import functools
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Optional
 
 import numpy as np
@@ -84,19 +84,36 @@ class DirectReading:
     def positions(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The records of the worker's rows of each step, some steps ahead of their use."""
 
-        def of_step(step: tf.Tensor) -> tf.Tensor:
-            found = tf.numpy_function(self._positions, [epoch, step], tf.int64)
+        def of_step(number: tf.Tensor) -> tf.Tensor:
+            found = tf.numpy_function(self._positions, [epoch, number, step], tf.int64)
             return tf.ensure_shape(found, [None])
 
         steps = tf.data.Dataset.range(step, self._reading.get().strategy.layout.steps)
         return map_elements(steps, of_step).prefetch(_STEPS_AHEAD)
 
-    def _positions(self, epoch: np.int64, step: np.int64) -> npt.NDArray[np.int64]:
+    def _positions(self, epoch: np.int64, step: np.int64, first: np.int64) -> npt.NDArray[np.int64]:
         strategy, readers = self._reading.get()
-        soon = np.sort(strategy.read_together(int(epoch), int(step)))
-        for path, first, count in self._records.get().runs(soon):
-            readers.shards.read_ahead(path, first, count)
+        if step == first:  # a shard may have been replaced since the epoch before
+            readers.shards.look_again()
+        soon = np.unique(strategy.read_ahead(int(epoch), int(step), first=int(first)))
+        for path, number, count in self._records.get().runs(soon):
+            readers.shards.read_ahead(path, number, count)
         return strategy.positions(int(epoch), int(step))
+
+    def read(self, positions: tf.Tensor) -> tf.Tensor:
+        """How many of `(rows,) int64` records there are, once read, to see what that costs."""
+        return tf.numpy_function(
+            lambda records: sum(1 for _ in self._records_at(records)), [positions], tf.int64
+        )
+
+    def undecoded(self, positions: tf.Tensor) -> tf.Tensor:
+        """The same, once they are parsed too."""
+
+        def count(records: npt.NDArray[np.int64]) -> int:
+            self._parsed(records)
+            return len(records)
+
+        return tf.numpy_function(count, [positions], tf.int64)
 
     def batch(self, positions: tf.Tensor, epoch_seed: tf.Tensor | None) -> dict[str, tf.Tensor]:
         """A batch of records: see `ExampleParser.batch`.
@@ -142,26 +159,48 @@ class DirectReading:
         self, positions: npt.NDArray[np.int64], epoch_seed: np.int64 | None = None
     ) -> list[npt.NDArray[Any]]:
         """The values of all features, encoded images decoded; and the records' keys."""
-        shards, features = self._reading.get().readers.shards, self._parser.features
-        columns = [self._column(feature, len(positions)) for feature in features.values()]
-        hashes = np.zeros(len(positions), np.int64)
-        for row, record in enumerate(self._records.get().locate(positions)):
-            (data,) = shards.read(record.path, [record.number])
-            if epoch_seed is not None:
-                hashes[row] = ExampleParser.hashes(data)
-            found = _decoded(data, record, features)
-            for (name, feature), column in zip(features.items(), columns, strict=True):
-                _put(column, row, found.get(name, []), feature=(name, feature), record=record)
-        seeds = None
-        if epoch_seed is not None:
-            seeds = np.stack([hashes, np.full_like(hashes, epoch_seed)], axis=-1)
+        columns, seeds = self._parsed(positions, epoch_seed)
+
+        def name_of(row: int) -> str:
+            (record,) = self._records.get().locate(positions[row : row + 1])
+            return f"{record.path!r}, record {record.number}"
+
         made = [
-            self._images[name].decode_images(column.tolist(), seeds)
+            self._images[name].decode_images(column.tolist(), seeds, name_of=name_of)
             if name in self._images
             else column
-            for name, column in zip(features, columns, strict=True)
+            for name, column in columns.items()
         ]
         return made if seeds is None else [*made, seeds]
+
+    def _parsed(
+        self, positions: npt.NDArray[np.int64], epoch_seed: np.int64 | None = None
+    ) -> tuple[dict[str, npt.NDArray[Any]], npt.NDArray[np.int64] | None]:
+        """The values of all features, encoded images as bytes; and the records' keys."""
+        features = self._parser.features
+        columns = {
+            name: self._column(feature, len(positions)) for name, feature in features.items()
+        }
+        hashed = []
+        for row, (record, data) in enumerate(self._records_at(positions)):
+            if epoch_seed is not None:
+                hashed.append(data)
+            found = _decoded(data, record, features)
+            for name, feature in features.items():
+                values = found.get(name, [])
+                _put(columns[name], row, values, feature=(name, feature), record=record)
+        if epoch_seed is None:
+            return columns, None
+        # At once: a call costs 50 us. An array of objects keeps zeros at the end of bytes.
+        hashes = ExampleParser.hashes(_shaped(hashed, (len(hashed),), object)).numpy()
+        return columns, np.stack([hashes, np.full_like(hashes, epoch_seed)], axis=-1)
+
+    def _records_at(self, positions: npt.NDArray[np.int64]) -> Iterator[tuple[RecordName, bytes]]:
+        """Each record, verified, with its name."""
+        shards = self._reading.get().readers.shards
+        for record in self._records.get().locate(positions):
+            (data,) = shards.read(record.path, [record.number])
+            yield record, data
 
     def _column(self, feature: Feature, rows: int) -> npt.NDArray[Any]:
         """Room for the values of a batch."""
@@ -232,7 +271,9 @@ def _put(
     else:
         if len(values) == count and all(type(value) is kind for value in values):
             found = [bytes(value) for value in values] if kind is memoryview else values
-            column[row] = found[0] if column.ndim == 1 else _shaped(found, column)
+            column[row] = (
+                found[0] if column.ndim == 1 else _shaped(found, column.shape[1:], column.dtype)
+            )
             return
         wanted = f"{count} {said.type} value{'s' * (count != 1)}"
         got = f"{len(values)} values, or of another type"
@@ -245,7 +286,7 @@ def _put(
     )
 
 
-def _shaped(values: list[Any], column: npt.NDArray[Any]) -> npt.NDArray[Any]:
-    flat = np.empty(len(values), column.dtype)
+def _shaped(values: list[Any], shape: tuple[int, ...], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
+    flat = np.empty(len(values), dtype)
     flat[:] = values
-    return flat.reshape(column.shape[1:])
+    return flat.reshape(shape)

@@ -80,13 +80,16 @@ class EpochBatches:
 
     def read(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
         """The batches of an epoch from a step on, before hooks on batches and prefetching."""
-        if self._direct is None:
-            return self.batch(self.serialized(epoch, step), epoch, step)
-        elements = self._elements(self._direct.positions(epoch, step), step, first_position)
-        return self.batch(elements, epoch, step, direct=self._direct)
+        return self.batch(self.rows(epoch, step), epoch, step, direct=self.direct)
+
+    def rows(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
+        """What batches are made of: as of `serialized`, or, with `direct`, records' positions."""
+        if self.direct is None:
+            return self.serialized(epoch, step)
+        return self._elements(self.direct.positions(epoch, step), step, first_position)
 
     @functools.cached_property
-    def _direct(self) -> DirectReading | None:
+    def direct(self) -> DirectReading | None:
         """What reads records as they are decoded, where that serves."""
         return DirectReading.of(self.parser, self._options, self._reading)
 

@@ -159,15 +159,17 @@ class _GlobalReading(_OrderedReading[GlobalShuffle]):
     strategy = GlobalShuffle
 
     def __call__(self, epoch: tf.Tensor, step: tf.Tensor) -> tf.data.Dataset:
-        def rows(step: tf.Tensor) -> tf.Tensor:
-            records = tf.numpy_function(self._read, [epoch, step], tf.string)
+        def rows(number: tf.Tensor) -> tf.Tensor:
+            records = tf.numpy_function(self._read, [epoch, number, step], tf.string)
             return tf.ensure_shape(records, [None])
 
         steps = tf.data.Dataset.range(step, self._strategy.layout.steps)
         return map_elements(steps, rows, parallel=usable_cores())
 
-    def _read(self, epoch: np.int64, step: np.int64) -> npt.NDArray[np.object_]:
+    def _read(self, epoch: np.int64, step: np.int64, first: np.int64) -> npt.NDArray[np.object_]:
         readers = self._readers
+        if step == first:  # a shard may have been replaced since the epoch before
+            readers.shards.look_again()
         names = self._strategy.records(int(epoch), int(step))
         records = np.empty(len(names), object)
         if readers.cached is not None:

@@ -150,8 +150,8 @@ class ExampleParser:
         return tf.stack([hashed, tf.broadcast_to(epoch_seed, tf.shape(hashed))], axis=-1)
 
     @staticmethod
-    def hashes(serialized: tf.Tensor | bytes) -> tf.Tensor:
-        """What of a key follows from the bytes of a record: int64, of the shape given."""
+    def hashes(serialized: Any) -> tf.Tensor:
+        """What of a key follows from the bytes of records: int64, of the shape given."""
         return tf.strings.to_hash_bucket_fast(serialized, 2**62)
 
     def undecoded(self, serialized: tf.Tensor) -> dict[str, tf.Tensor]:

@@ -8,6 +8,7 @@ damage is to be skipped, `UNREADABLE`; then it is counted, and reported once an 
 """
 
 import logging
+import resource
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
@@ -25,10 +26,7 @@ from trainer_utils.reading.raw_ops import map_elements
 __all__ = ["UNREADABLE", "ShardReader", "read_past_damage"]
 
 UNREADABLE = b"\xff unreadable"  # no serialized example begins so: field 31 has no wire type 7
-_MOST_OPEN, _MOST_UNPACKED = (
-    256,
-    2,
-)  # files; more than the lanes of a windowed shuffle read at a time
+_MOST_OPEN, _MOST_UNPACKED = 256, 2  # files; more than a windowed shuffle reads at a time
 
 _logger = logging.getLogger(__name__)
 
@@ -55,6 +53,7 @@ class ShardReader:
         self._skips = skips
         self._lock = threading.Lock()
         self._shards: dict[str, OpenShard] = {}
+        self._most_open = _most_open()
         self.unreadable: dict[tuple[str, int], str] = {}
         """Why each record that could not be read could not, by path and number."""
 
@@ -66,6 +65,11 @@ class ShardReader:
     def read_ahead(self, path: str, first: int, count: int) -> None:
         """Asks the system to have records in memory soon; returns at once."""
         self._shard(path).read_ahead(first, count)
+
+    def look_again(self) -> None:
+        """Has every shard opened anew: whoever locates it may find that it was changed."""
+        with self._lock:
+            self._shards.clear()
 
     def damage_of(self, path: str) -> CorruptShardError | None:
         """What is wrong with a shard beside its records; None where nothing is."""
@@ -109,9 +113,15 @@ class ShardReader:
             if shard is None:
                 shard = OpenShard(path, self._locate(path), self._entries.get(path))
             self._shards[path] = shard  # the last used is the last
-            while len(self._shards) > (_MOST_UNPACKED if is_gzip(path) else _MOST_OPEN):
+            while len(self._shards) > (_MOST_UNPACKED if is_gzip(path) else self._most_open):
                 self._shards.pop(next(iter(self._shards)))
             return shard
+
+
+def _most_open() -> int:
+    """How many files to hold open: a part of what the process may, which others need too."""
+    allowed, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST_OPEN if allowed < 0 else max(min(_MOST_OPEN, allowed // 8), 1)
 
 
 def read_past_damage(

@@ -11,7 +11,7 @@ no plain JPEG (other formats, CMYK, damage) is decoded by TensorFlow, with its r
 import dataclasses
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TurboDecoder", "normalize_images"]
 
+T = TypeVar("T")
 Pixels = npt.NDArray[np.uint8]
 
 
@@ -92,13 +93,28 @@ class TurboDecoder:
         return self.decode_images(encoded.tolist(), seeds)
 
     def decode_images(
-        self, images: list[bytes], seeds: npt.NDArray[np.int64] | None = None
+        self,
+        images: list[bytes],
+        seeds: npt.NDArray[np.int64] | None = None,
+        *,
+        name_of: Callable[[int], str] = "image {} of the batch".format,
     ) -> npt.NDArray[np.generic]:
         """As `decode`, outside of a graph.
+
+        Args:
+            images, seeds: as of `decode`.
+            name_of: what an error says that one of them is, by its row.
 
         Raises:
             ValueError: one cannot be decoded.
         """
+
+        def named(row: int, work: Callable[[], T]) -> T:
+            try:
+                return work()
+            except ValueError as error:
+                raise ValueError(f"{name_of(row)}: {error}") from error
+
         plans = self._planner.of(images, seeds)
         if seeds is None:
             seeds = np.zeros((len(images), 2), np.int64)
@@ -107,7 +123,10 @@ class TurboDecoder:
             return np.zeros((0, *(self._reading.size or (0, 0)), self._channels), dtype)
         size = self._reading.size or _common_size(plans)
         if size is None:  # of images whose size only TensorFlow's decoder knows
-            made = [self.by_tensorflow(*one) for one in zip(images, seeds, strict=True)]
+            made = [
+                named(row, functools.partial(self.by_tensorflow, *one))
+                for row, one in enumerate(zip(images, seeds, strict=True))
+            ]
             batch = self._buffers.get().take((len(images), *made[0].shape), dtype)
             for row, pixels in zip(batch, made, strict=True):
                 self.finish(pixels, row)
@@ -116,7 +135,9 @@ class TurboDecoder:
 
         def make_work() -> Callable[[int], None]:
             worker = _Worker(self, (*size, self._channels))
-            return lambda n: worker.decode(images[n], plans[n], seeds[n], batch[n])
+            return lambda n: named(
+                n, lambda: worker.decode(images[n], plans[n], seeds[n], batch[n])
+            )
 
         run_in_threads(make_work, len(images))
         return batch

@@ -105,7 +105,7 @@ class _LocalFileSystem:
         return True
 
     def make_folder(self, path: str) -> None:
-        os.makedirs(path, exist_ok=True)
+        os.makedirs(path or os.curdir, exist_ok=True)  # that of a bare file name
 
     def remove(self, path: str) -> None:
         os.remove(path)

@@ -6,6 +6,8 @@ import pytest
 
 from trainer_utils import ConfigError, DatasetError, measure_input
 from trainer_utils.monitoring.bench import report_of
+from trainer_utils.reading import direct_reading, readers
+from trainer_utils.reading.epoch_batches import EpochBatches
 
 
 def stages(read, parse, decode, batch, busy=0.4):
@@ -61,6 +63,22 @@ def test_every_stage_of_a_dataset_is_measured(datum_photos, options):
     assert [stage.name for stage in report.stages] == ["read", "parse", "decode", "batch"]
     assert all(stage.records_per_second > 0 for stage in report.stages)
     assert all(0 <= stage.busy <= 1 for stage in report.stages)
+
+
+def test_photos_that_are_read_directly_are_measured_so(datum_photos, monkeypatch):
+    pytest.importorskip("cv2")
+
+    def never(*_):
+        raise AssertionError("read as strings")
+
+    monkeypatch.setattr(readers, "_are_indexed", lambda files: True)
+    monkeypatch.setattr(direct_reading, "LEAST_BYTES", 0)
+    monkeypatch.setattr(EpochBatches, "serialized", never)
+    report = measure_input(
+        datum_photos, batch_size=4, seconds=0.05, features="image", image_size=(8, 8), flip=True
+    )
+    assert [stage.name for stage in report.stages] == ["read", "parse", "decode", "batch"]
+    assert all(stage.records_per_second > 0 for stage in report.stages)
 
 
 def test_several_datasets_are_measured_together(datum_photos):

@@ -106,13 +106,30 @@ def test_every_window_of_an_epoch_has_an_order_of_its_own():
         assert sum(a == b for a, b in zip(one, other, strict=True)) < len(one) / 4
 
 
-def test_what_is_read_together_has_all_rows_up_to_the_next_time():
+@pytest.mark.parametrize("first", [0, 5, 11])
+def test_every_row_is_read_ahead_in_time_and_once(first):
     layout = BatchLayout(num_records=RECORDS, batch_size=24, num_workers=1, remainder=None)
     strategy = Windowed(RANGES, layout=layout, worker=0, window_records=192, seed=0)
+    last = int(strategy.starts[-2])
     at_hand: set[int] = set()
-    for step in range(layout.steps):
-        together = strategy.read_together(1, step).tolist()
-        assert not at_hand.intersection(together)
-        at_hand.update(together)
+    for step in range(first, layout.steps):
+        ahead = strategy.read_ahead(1, step, first=first).tolist()
+        if step < last:  # then come those of the next epoch
+            assert not at_hand.intersection(ahead)
+        at_hand.update(ahead)
         assert at_hand.issuperset(strategy.positions(1, step).tolist())
-    assert at_hand == {*range(RECORDS)}
+    begun = int(strategy.starts[1])
+    following = [n for step in range(begun) for n in strategy.positions(2, step).tolist()]
+    left = [n for step in range(first, layout.steps) for n in strategy.positions(1, step).tolist()]
+    assert at_hand == {*left, *following}
+
+
+def test_what_is_read_ahead_with_a_step_is_a_part_of_the_next_window_in_the_order_of_the_files():
+    layout = BatchLayout(num_records=3000, batch_size=10, num_workers=1, remainder=None)
+    ranges = [FileRange("a", 0, 3000, True)]
+    strategy = Windowed(ranges, layout=layout, worker=0, window_records=600, seed=0)
+    start, stop, end = strategy.starts[4:7].tolist()
+    parts = [strategy.read_ahead(0, step).tolist() for step in range(start, stop)]
+    assert max(map(len, parts)) - min(map(len, parts)) <= 1
+    following = [n for step in range(stop, end) for n in strategy.positions(0, step).tolist()]
+    assert [n for part in parts for n in part] == sorted(following)

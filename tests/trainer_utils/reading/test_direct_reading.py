@@ -159,6 +159,22 @@ def test_images_of_one_size_keep_it(tmp_path, made, by_strings):
     assert_equal(found, by_strings(str(tmp_path / "d")))
 
 
+def test_features_of_any_fixed_shape_and_two_images(tmp_path, made, by_strings):
+    with DatasetWriter(str(tmp_path / "d")) as writer:
+        for number in range(3):
+            example = {"image": LARGE[number], "other": LARGE[number + 1], "text": b"\xff\0"}
+            for shape in ((1,), (3,)):
+                for dtype in (np.int64, np.float32):
+                    example[f"{dtype.__name__} {shape}"] = np.full(shape, number - 1.5, dtype)
+            writer.write("train", example)
+    for wanted in (None, ["image"]):
+        for worker in (None, (1, 2, 4)):  # which has no rows of the second batch
+            options = {"features": wanted, "label": None, "batch_size": 4, "worker": worker}
+            found = batches(str(tmp_path / "d"), **options, **SIZE)
+            assert made
+            assert_equal(found, by_strings(str(tmp_path / "d"), **options, **SIZE))
+
+
 def test_a_resumed_epoch_goes_on_where_it_was(photos, made):
     whole = input_fn(photos, batch_size=4, features="image", label="label", **SIZE, repeat=2)
     expected = list(whole.as_numpy_iterator())
@@ -208,16 +224,66 @@ def test_a_damaged_record_is_named(tmp_path, photos, made, shuffle):
         batches(str(uri), shuffle=shuffle, **SIZE)
 
 
-def test_a_shard_of_another_run_is_found_before_the_epoch_ends(tmp_path, photos, made):
-    """Its records are whole, and their lengths the same: only the file's sum differs."""
+@pytest.mark.parametrize("shuffle", [False, True, "global"])
+@pytest.mark.parametrize("image", [b"", b"no image at all"])
+def test_what_is_no_image_is_named(tmp_path, made, write_dataset, monkeypatch, image, shuffle):
+    features = {"image": Feature(type="string", shape=(90, 120, 3), extra={"encoding": "JPEG"})}
+    examples = [{"image": [image if number == 6 else LARGE[0]]} for number in range(9)]
+    uri = write_dataset(tmp_path, {"train": [examples]}, features)
+    monkeypatch.setattr(readers, "_are_indexed", lambda files: True)
+    with pytest.raises(tf.errors.OpError, match=r"-00000-of-00001', record 6: "):
+        batches(uri, label=None, shuffle=shuffle, **SIZE)
+    assert made
+
+
+def test_a_shard_cut_short_meanwhile_is_an_error_that_names_the_record(tmp_path, photos, made):
     uri = tmp_path / "copy"
     shutil.copytree(photos, uri)
-    shard = sorted(Path(uri, "Split-train").iterdir())[0]
+    dataset = input_fn(str(uri), batch_size=2, features="image", shuffle=False, repeat=9, **SIZE)
+    iterator = iter(dataset)
+    next(iterator)
+    shard = sorted(Path(uri, "Split-train").iterdir())[-1]
+    with shard.open("r+b") as file:
+        file.truncate(shard.stat().st_size - 7)
+    with pytest.raises(tf.errors.OpError, match=rf"{shard.name}.*record \d+, byte \d+"):
+        list(iterator)
+    assert made
+
+
+@pytest.mark.parametrize("shuffle", [False, True, "global"])
+@pytest.mark.parametrize(
+    ("in_place", "least"), [(False, 0), (True, 0), (False, float("inf")), (True, float("inf"))]
+)
+def test_a_shard_replaced_between_epochs_is_found(
+    tmp_path, photos, made, shuffle, in_place, least, monkeypatch
+):
+    monkeypatch.setattr(direct_reading, "LEAST_BYTES", least)
+    uri = tmp_path / "copy"
+    shutil.copytree(photos, uri)
+    dataset = input_fn(str(uri), batch_size=4, features="image", shuffle=shuffle, **SIZE)
+    list(dataset)
+    of_another_run(sorted(Path(uri, "Split-train").iterdir())[0], in_place=in_place)
+    with pytest.raises(tf.errors.OpError, match="CRC-32C"):
+        list(dataset)
+    assert bool(made) == (least == 0)
+
+
+def of_another_run(shard: Path, *, in_place: bool = True) -> None:
+    """Makes its first record another, whole and of the same length."""
     data = shard.read_bytes()
     length = int.from_bytes(data[:8], "little") + 16
     record = bytearray(unframe(data[:length], path="", offset=0))
     record[-5] ^= 1
-    shard.write_bytes(frame_records([bytes(record)]) + data[length:])
+    target = shard if in_place else shard.with_suffix(".other")
+    target.write_bytes(frame_records([bytes(record)]) + data[length:])
+    target.replace(shard)
+
+
+def test_a_shard_of_another_run_is_found_before_the_epoch_ends(tmp_path, photos, made):
+    """Its records are whole, and their lengths the same: only the file's sum differs."""
+    uri = tmp_path / "copy"
+    shutil.copytree(photos, uri)
+    of_another_run(sorted(Path(uri, "Split-train").iterdir())[0])
     with pytest.raises(tf.errors.OpError, match="CRC-32C"):
         batches(str(uri), **SIZE)
 

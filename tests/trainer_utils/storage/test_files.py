@@ -494,3 +494,9 @@ def test_what_cannot_be_written_is_named_as_it_was_asked_for(tmp_path):
     ):
         pass
     assert caught.value.filename == path
+
+
+def test_a_bare_name_is_written_where_one_is(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    write_text("report.html", "page", temporary_folder=str(tmp_path))
+    assert (tmp_path / "report.html").read_text() == "page"
