@@ -70,13 +70,15 @@ def _facts_of(file: pa.parquet.ParquetFile, field: pa.Field, stream: BinaryIO) -
         if group.column(place).path_in_schema == bytes_column
     )
     row_bytes = -(-size // max(1, len(paths)))
-    return Embedded(field.name, bytes_column, row_bytes, paths, _heads(stream, bytes_column))
+    return Embedded(field.name, bytes_column, row_bytes, paths, _heads(file, stream, bytes_column))
 
 
-def _heads(stream: BinaryIO, column: str) -> tuple[bytes, ...]:
+def _heads(file: pa.parquet.ParquetFile, stream: BinaryIO, column: str) -> tuple[bytes, ...]:
     """How the first values of a column begin, read without its row group."""
-    file = pyarrow.parquet.ParquetFile(stream, buffer_size=_BUFFER_BYTES)
-    for batch in file.iter_batches(batch_size=_HEADS, columns=[column]):
+    buffered = pyarrow.parquet.ParquetFile(
+        stream, metadata=file.metadata, buffer_size=_BUFFER_BYTES
+    )
+    for batch in buffered.iter_batches(batch_size=_HEADS, columns=[column]):
         values = batch.column(0)
         while pa.types.is_struct(values.type):
             values = values.field(0)

@@ -5,17 +5,24 @@
 Hidden files and what operating systems leave behind are skipped and counted.
 """
 
+import itertools
+import posixpath
 from collections.abc import Collection, Iterable, Iterator
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Blob, BlobColumn, Column, Entry, ExcludedInput, Listing
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.layouts import sign_of_dataset
+from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.storage import display_path
 
-__all__ = ["is_clutter", "read", "refuse_dataset"]
+__all__ = ["is_clutter", "read", "refuse_dataset", "refuse_plain_list"]
 
-_CLUTTER = frozenset({"Thumbs.db", "desktop.ini", "__MACOSX"})
+_CLUTTER = frozenset(
+    {"Thumbs.db", "desktop.ini", "__MACOSX", "@eaDir", "$RECYCLE.BIN", "System Volume Information"}
+)
+
+_PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
 def read(inputs: LayoutInputs) -> Listing:
@@ -63,6 +70,37 @@ def _visible_folders(inputs: LayoutInputs) -> tuple[set[str], int]:
             if len(parts) > 1:
                 tops.add(parts[0])
     return tops, depth
+
+
+def refuse_plain_list(inputs: LayoutInputs) -> None:
+    """Refuses a list in plain text, as ImageNet's are, whose labels the folders do not have.
+
+    Raises:
+        InputError: a text beside the folders begins with the name of one of the files.
+    """
+    found = (
+        path
+        for parts, path in inputs.paths_below_root(endings=_PLAIN_LISTS)
+        if len(parts) == 1 and not is_clutter(parts) and inputs.files[path].problem is None
+    )
+    for path in itertools.islice(found, _MOST_LISTS):
+        with inputs.open(path) as stream:
+            words = stream.read(_LINE_BYTES).decode("utf-8", "replace").split("\n", 1)[0].split()
+        if len(words) > 1 and _is_named(words[0], inputs):
+            raise InputError(
+                f"{display_path(path)!r}: expected folders alone, or a list as a table, got a list "
+                f"in plain text: {' '.join(words)!r} (line 1). Make it a CSV whose first row is "
+                "filename,label; or set layout='folder', and labels are the folders' names.",
+                path=path,
+            )
+
+
+def _is_named(name: str, inputs: LayoutInputs) -> bool:
+    """Whether it looks like the name of a file, and one has it, or a path that ends so."""
+    if posixpath.splitext(name)[1].lower() not in EXTENSIONS[inputs.media]:
+        return False
+    end = "/" + name.removeprefix("./").strip("/")
+    return any(f"/{path}".endswith(end) for path in inputs.files)
 
 
 def is_clutter(parts: Iterable[str]) -> bool:

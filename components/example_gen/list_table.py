@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Column, Value
@@ -24,6 +23,7 @@ from components.example_gen.embedded import Embedded, find_embedded
 from components.tables.casting import cast_column
 from components.tables.kinds import column_facts, decide_column
 from components.tables.options import TableOptions
+from components.tables.parquet import open_file, read_columns
 from components.tables.pieces import Piece, row_starts
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from components.tables.rows import NAMED_ENCODING, Rows, lines_of
@@ -253,22 +253,25 @@ def _row_hash(row: bytes) -> int:
 
 
 def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
-    try:
-        with inputs.open(path) as stream:
-            file = pyarrow.parquet.ParquetFile(stream)
+    options = TableOptions(columns=inputs.columns)
+    with inputs.open(path) as stream:
+        file = open_file(stream, path)
+        try:
             embedded = {
                 name: found
                 for name, found in find_embedded(file, stream).items()
                 if inputs.columns.get(name) != "string"  # bytes that are a value
             }
-            names = [name for name in file.schema_arrow.names if name not in embedded]
-            raw = file.read(columns=names).to_pylist() if names else []
-            number = file.metadata.num_rows
-    except (pa.ArrowException, OSError) as error:
-        raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
+        except (pa.ArrowException, OSError) as error:
+            raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
+        names = [name for name in file.schema_arrow.names if name not in embedded]
+        raw: list[dict[str, Any]] = []
+        if names:
+            unread = frozenset(embedded)
+            raw = read_columns(stream, path, ignored=options.ignored, unread=unread).to_pylist()
+        number = file.metadata.num_rows
     hashes = (_row_hash(repr(sorted(row.items())).encode()) for row in raw)
     inputs.contents[path] = (sum(hashes) + number) % 2**128
-    options = TableOptions(columns=inputs.columns)
     parts: list[Rows] = []
     if names:
         pieces = _pieces(inputs, path, "parquet", options)

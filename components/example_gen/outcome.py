@@ -48,7 +48,7 @@ def check_outcome(
         if not written:
             raise InputError(
                 f"input_base {base!r}: expected {conversion.unit}, found none that can be read"
-                f"{'' if plan.found else ' (a table that has a header alone has none)'}.",
+                f"{_why_none(plan, rejects)}.",
                 path=base,
             )
     except InputError as error:
@@ -56,3 +56,10 @@ def check_outcome(
         if settings.layout == "auto" and not written:
             raise InputError(f"{error} {conversion.describe_search(list_names(base))}") from None
         raise
+
+
+def _why_none(plan: Plan, rejects: Sequence[Reject]) -> str:
+    if rejects:
+        first = rejects[0]
+        return f" ({len(rejects)} rejected, first {first.source!r}: {first.code}, {first.detail})"
+    return "" if plan.found else " (a table that has a header alone has none)"

@@ -26,7 +26,7 @@ from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partitio
 from components.example_gen.row_columns import count_before, own_split_column
 from components.example_gen.row_inspection import PieceReport, read_columns, read_digests
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.casting import cast_column
+from components.tables.casting import cast_column, texts_of
 from components.tables.pieces import Piece
 from components.tables.splits import refuse_word, split_of_word
 from components.tables.texts import text_columns
@@ -103,7 +103,7 @@ class RowAssignment:
         columns, records = read_columns(self._folder, number, [column])
         if column not in columns or pa.types.is_null(columns[column].type):
             return [own] * len(records)
-        encoded = columns[column].cast(pa.string()).dictionary_encode()
+        encoded = texts_of(columns[column]).dictionary_encode()
         names: list[str | None] = []
         for place, value in enumerate(encoded.dictionary.to_pylist()):
             try:
@@ -182,7 +182,7 @@ class RowAssignment:
         if self._shared is not None:
             hashes = self._shared[number]
         elif values is not None and not pa.types.is_null(values.type):
-            encoded = values.cast(pa.string()).dictionary_encode()
+            encoded = texts_of(values).dictionary_encode()
             keys = self._digests(map(str.encode, encoded.dictionary.to_pylist()))
             # A row without a value has nothing to share a split for.
             places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
@@ -202,7 +202,7 @@ class RowAssignment:
     def _texts_of(self, number: int) -> list[str]:
         """The text of each row of a piece, of all columns that hold one."""
         columns, records = read_columns(self._folder, number, self._texts)
-        arrays = [pc.fill_null(columns[name].cast(pa.string()), "") for name in columns]
+        arrays = [pc.fill_null(texts_of(columns[name]), "") for name in columns]
         if not arrays:
             return [""] * len(records)
         texts: list[str] = pc.binary_join_element_wise(*arrays, "\n").to_pylist()

@@ -17,7 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts
+from components.tables.casting import no_text, texts_of
+from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
 from components.tables.options import TableOptions
 from components.tables.pieces import Piece
 from components.tables.reading import read_piece
@@ -89,6 +90,9 @@ def inspect_piece(
     rows = read_piece(base, piece, options)
     texts = text_columns(list(rows.columns), options.columns)
     rows.bad = [_named(bad, options.encoding) for bad in rows.bad]
+    for name in texts:  # before they are made texts
+        if (found := not_finite(rows.columns[name], cast(Any, rows.records))) is not None:
+            raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
     skipped = [*rows.skipped, *rules.apply(rows, texts)]
     records = cast(npt.NDArray[np.int64], rows.records)
     _write_columns(folder, number, rows.columns, records)
@@ -131,7 +135,7 @@ def _values(array: pa.Array) -> list[str]:
         array = array.flatten()
     if pa.types.is_null(array.type):
         return []
-    unique = pc.unique(array.cast(pa.string()))
+    unique = pc.unique(texts_of(array))
     return [value for value in unique.to_pylist() if value is not None]
 
 

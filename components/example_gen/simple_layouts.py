@@ -44,6 +44,8 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
     if layout not in ("auto", "folder"):
         refuse_layout(inputs, layout, f"a {layout.upper()} file")
     check_no_columns(inputs, "folder")
+    if layout == "auto":
+        folder.refuse_plain_list(inputs)
     return folder.read(inputs)
 
 

@@ -91,6 +91,8 @@ def _not_opened(data: bytes, error: Exception) -> RejectedInputError:
     known = format_of(data)
     if known is not None and known.name == "BMP" and _is_bmp_header_whole(data, error):
         return RejectedInputError("UNSUPPORTED_FORMAT", str(error))
+    if known is not None and known.name == "TIFF" and (variant := _unknown_tiff(data)):
+        return RejectedInputError("UNSUPPORTED_FORMAT", variant)
     if is_other_image(data):
         return RejectedInputError(
             "UNSUPPORTED_FORMAT", f"expected {', '.join(_FORMATS)}, begins {data[:8]!r}"
@@ -108,3 +110,24 @@ def _is_bmp_header_whole(data: bytes, error: Exception) -> bool:
     size = int.from_bytes(data[14:18], "little")
     is_known = isinstance(error, OSError) and not isinstance(error, UnidentifiedImageError)
     return is_known and len(data) >= 14 + size
+
+
+def _unknown_tiff(data: bytes) -> str | None:
+    """What a TIFF is whose header is whole, but not known to Pillow; None of any other.
+
+    Pillow looks up its compression and its samples in tables, and says only which key is missing.
+    """
+    try:
+        TiffImagePlugin.TiffImageFile(ImageBytes(data))
+    except SyntaxError as error:
+        if not isinstance(error.__cause__, KeyError):
+            return None
+    except Exception:  # as above
+        return None
+    stream = ImageBytes(data)
+    tags = TiffImagePlugin.ImageFileDirectory_v2(stream.read(16 if data[2:3] == b"+" else 8))
+    stream.seek(tags.next)
+    tags.load(stream)
+    facts = {"bits a sample": 258, "compression": 259, "samples a pixel": 277, "sample format": 339}
+    found = ", ".join(f"{name} {tags[tag]}" for name, tag in facts.items() if tag in tags)
+    return f"a TIFF of a kind that Pillow does not read: {found}"

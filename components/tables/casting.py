@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.listing import Column
+from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json
 
 __all__ = [
@@ -19,7 +20,10 @@ __all__ = [
     "INT_TEXT",
     "cast_column",
     "lists_of_texts",
+    "no_text",
     "numbers_of_texts",
+    "text_of_number",
+    "texts_of",
 ]
 
 # Numbers as programs write them: no zeros before them, no plus sign, no spaces.
@@ -31,6 +35,7 @@ FLOAT_TEXT = (
 # Floats beside such floats, else words and codes: `12e3` is the name of many things.
 DOUBTFUL_TEXT = r"nan|-?inf|-?(0|[1-9][0-9]*)[eE][0-9]+"
 _IN_LIST = re.compile(rf"{INT_TEXT}|{FLOAT_TEXT}|NaN|-?Infinity")  # the last two as JSON has them
+_EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
 _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}
 
 
@@ -68,9 +73,38 @@ def _scalars(array: pa.Array, kind: pa.DataType) -> pa.Array:
         return pa.nulls(len(array), kind)
     if pa.types.is_string(array.type) and not pa.types.is_string(kind):
         return numbers_of_texts(array, kind)
+    if pa.types.is_string(kind):
+        return texts_of(array)
     if pa.types.is_integer(array.type) and pa.types.is_floating(kind):
         array = array.cast(pa.float64(), safe=False)
     return array.cast(kind, safe=False)
+
+
+def texts_of(array: pa.Array) -> pa.Array:
+    """Values of a column of texts: numbers become such as `text_of_number` makes of each."""
+    if pa.types.is_floating(array.type):
+        texts = [None if value is None else text_of_number(value) for value in array.to_pylist()]
+        return pa.array(texts, pa.string())
+    return array.cast(pa.string())
+
+
+def no_text(name: str, value: object, place: str) -> InputError:
+    """The error of a number among texts that no text stands for: `nan`, `inf`."""
+    return InputError(
+        f"column {name!r}: expected texts, or numbers that JSON has, got {value} among texts "
+        f"({place}). Write null for a text that is missing, or leave the column out: "
+        f"columns={{{name!r}: 'ignore'}}."
+    )
+
+
+def text_of_number(value: float) -> str:
+    """The text that stands for a number among texts: `1` of 1, 1.0 and True.
+
+    Which of these it was is forgotten where all other values of a piece are numbers.
+    """
+    if isinstance(value, int):
+        return str(int(value))
+    return str(int(value)) if value.is_integer() and abs(value) < _EXACT else str(value)
 
 
 def numbers_of_texts(texts: pa.Array, kind: pa.DataType) -> pa.Array:

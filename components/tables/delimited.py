@@ -39,6 +39,7 @@ __all__ = ["find_pieces", "read"]
 _BLOCK_BYTES = 1 << 20  # read in blocks of that size, Arrow keeps to the processor's cache
 _HEAD_BYTES = 1 << 20  # that the header must fit into
 _DELIMITERS = ",;\t|"  # that tables are found with
+_HINT = re.compile(rb'"?sep=([^\r\n"])"?[,;\t]*\r?\n', re.IGNORECASE)
 _NAME = re.compile(r'"?[^\W\d]\w*"?')
 
 
@@ -60,6 +61,7 @@ def find_pieces(
     with inputs.open(path) as stream:
         head = stream.read(_HEAD_BYTES)
         start = len(codecs.BOM_UTF8) if head.startswith(codecs.BOM_UTF8) else 0
+        start += _hint_bytes(head[start:], delimiter, source)
         names, start, header = _names(head, start, delimiter, source, options)
         details = {
             "names": names,
@@ -82,6 +84,27 @@ def find_pieces(
                 got=f"a row in which one is not (from line {line})",
                 advice="Double the quotes inside of quoted fields.",
             ) from error
+
+
+def _hint_bytes(head: bytes, delimiter: str, source: str) -> int:
+    """The length of the line by which Excel is told the delimiter, `sep=;`; 0 where there is none.
+
+    Raises:
+        InputError: it names another one.
+    """
+    hint = _HINT.match(head)
+    if hint is None:
+        return 0
+    named = hint[1].decode("latin-1")
+    if named != delimiter:
+        raise InputError.at(
+            source,
+            expected=f"fields divided by {delimiter!r}",
+            got=f"a first line that says {named!r}: {hint[0].decode('latin-1').strip()!r} (line 1)",
+            advice=f"Say so as well: delimiter={named!r} (tfx-shards convert … --delimiter "
+            f"{shlex.quote(named)}), or remove that line.",
+        )
+    return hint.end()
 
 
 def _count_lines(stream: BinaryIO, stop: int) -> int:

@@ -11,6 +11,7 @@ name that is found again below it. All tables of a run must agree. Where there i
 is asked: a wrong guess would lose a row of each file, or take the names for one.
 """
 
+import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 
@@ -141,7 +142,8 @@ def refuse_doubtful(
     more = more_flags = ""
     stripped = _stripped(first)
     if "" in stripped or len(set(stripped)) < len(stripped):  # they cannot be the features' names
-        more, more_flags = f", column_names={setting}", f" --columns {flags}"
+        mended = _without_gaps(stripped)
+        more, more_flags = f", column_names={mended!r}", f" --columns {','.join(mended)}"
     raise InputError(
         f"{source!r}: expected the columns' names in the first row, got {_row(first)}{below} "
         f"(line 1): {reason}. If there is no header, name the columns: column_names={setting} "
@@ -186,6 +188,16 @@ def _suggested(first: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]
     label = min(others, key=lambda number: (len(set(columns[number])), number))
     names = {text: "text", label: "label"}
     return [names.get(number, f"column_{number + 1}") for number in range(width)]
+
+
+def _without_gaps(names: Sequence[str]) -> list[str]:
+    """The names, and others for those that are not there or stand there before."""
+    mended: list[str] = []
+    for number, name in enumerate(names, 1):
+        free = (f"column_{n}" for n in itertools.count(number))
+        is_good = name and name not in mended
+        mended.append(name if is_good else next(n for n in free if n not in (*names, *mended)))
+    return mended
 
 
 def _row(fields: Sequence[str]) -> str:

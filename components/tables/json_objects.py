@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 
 import pyarrow as pa
 
+from components.tables.casting import no_text, text_of_number
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json, JsonObject
 
@@ -98,7 +99,7 @@ def _array(name: str, values: list[Json], place: Callable[[int], str]) -> pa.Arr
 
 
 def _text(part: Json) -> str:
-    return part if isinstance(part, str) else json.dumps(part)
+    return text_of_number(part) if isinstance(part, (bool, int, float)) else str(part)
 
 
 _TYPES = {"null": pa.null(), "int": pa.int64(), "float": pa.float64(), "string": pa.string()}
@@ -124,11 +125,7 @@ def _kind(
     if str in kinds:
         for row, part in zip(rows, parts, strict=True):
             if isinstance(part, float) and not math.isfinite(part):
-                raise InputError(
-                    f"column {name!r}: expected texts, or numbers that JSON has, got {part} among "
-                    f"texts ({place(row)}). Write null for a text that is missing, or leave the "
-                    f"column out: columns={{{name!r}: 'ignore'}}."
-                )
+                raise no_text(name, part, place(row))
         return "string"
     if float in kinds:
         return "float"

@@ -25,11 +25,12 @@ from components.tables.casting import (
     FLOAT_TEXT,
     INT_TEXT,
     lists_of_texts,
+    no_text,
     numbers_of_texts,
 )
 from trainer_utils.format import InputError
 
-__all__ = ["LABEL_NAMES", "ColumnFacts", "column_facts", "decide_column"]
+__all__ = ["LABEL_NAMES", "ColumnFacts", "column_facts", "decide_column", "not_finite"]
 
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
 
@@ -67,6 +68,7 @@ class ColumnFacts:
         has_codes: whether a text looks like a number that would be written in another way.
         first_float, first_text: the first that is no int, and the first that is no number.
         too_large: the first int that 64 bits do not hold.
+        not_finite: the first number, no text, that is infinite or none.
     """
 
     values: int = 0
@@ -80,6 +82,7 @@ class ColumnFacts:
     first_float: Place | None = None
     first_text: Place | None = None
     too_large: Place | None = None
+    not_finite: Place | None = None
 
 
 def column_facts(
@@ -112,6 +115,7 @@ def column_facts(
     elif pa.types.is_floating(kind):
         facts.numbers, facts.has_floats = values, True
         facts.first_float = _place(array, array.is_valid(), records)
+        facts.not_finite = not_finite(array, records)
     else:
         facts.first_text = _place(array, array.is_valid(), records)
     return facts
@@ -141,6 +145,16 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
     facts.too_large = _too_large(array, is_int, records)
     facts.has_codes |= facts.too_large is not None
     return facts
+
+
+def not_finite(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
+    """The first of floats, or of lists of them, that is infinite or no number."""
+    if pa.types.is_list(array.type):
+        parents, array = pc.list_parent_indices(array), array.flatten()
+        records = records[parents.to_numpy(zero_copy_only=False)]
+    if not pa.types.is_floating(array.type):
+        return None
+    return _place(array, pc.invert(pc.is_finite(array)), records)
 
 
 def _count(mask: pa.Array) -> int:
@@ -196,13 +210,15 @@ def decide_column(
     # Texts that look like lists are lists only where all of them do.
     if is_list and all(f.are_texts for _, f in facts) and any(f.lists < f.values for _, f in facts):
         is_list, numbers = False, 0
-    if is_text or given in ("string", "text"):
-        return Column(name, "string", is_list=is_list and not is_text)
-    if given == "label":
-        return Column(name, "label", is_list=is_list)
-    kind = given or _kind_by_values(facts, values, numbers)
-    if kind is None:
-        return Column(name, "label" if name.lower() in LABEL_NAMES else "string", is_list=is_list)
+    kind = "string" if is_text else given or _kind_by_values(facts, values, numbers)
+    if kind in (None, "string", "text", "label"):
+        for piece, fact in facts:
+            if fact.not_finite is not None:
+                row, value = fact.not_finite
+                raise no_text(name, value, place(piece, row))
+        is_label = kind == "label" or (kind is None and name.lower() in LABEL_NAMES)
+        return Column(name, "label" if is_label else "string", is_list=is_list and not is_text)
+    assert kind is not None
     wrong = [(piece, _wrong(fact, kind)) for piece, fact in facts]
     for piece, found in wrong:
         if found is not None:

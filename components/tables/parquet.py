@@ -23,7 +23,7 @@ from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.rows import Rows, one_array
 from trainer_utils.format import InputError
 
-__all__ = ["find_pieces", "read"]
+__all__ = ["find_pieces", "open_file", "read", "read_columns"]
 
 _TAIL_BYTES = 8
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
@@ -38,7 +38,7 @@ def find_pieces(
         InputError: it is no Parquet file.
     """
     with inputs.open(path) as stream:
-        metadata = _open(stream, source).metadata
+        metadata = open_file(stream, source).metadata
         sizes = [metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups)]
     start = size = 0
     for stop, group_bytes in enumerate([*sizes, PIECE_BYTES]):
@@ -56,7 +56,12 @@ def find_pieces(
         size += group_bytes
 
 
-def _open(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
+def open_file(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
+    """Opens a file, one of a later Arrow's types as well.
+
+    Raises:
+        InputError: it is no Parquet file.
+    """
     try:
         try:
             return pyarrow.parquet.ParquetFile(stream)
@@ -112,7 +117,8 @@ def read(
     Raises:
         InputError: the file is damaged, or a column is of a type that no example can hold.
     """
-    whole = _read_columns(stream, piece, ignored=ignored, unread=unread)
+    groups = range(piece.start, piece.stop)
+    whole = read_columns(stream, piece.source, groups=groups, ignored=ignored, unread=unread)
     try:
         table = flatten(whole.select([n for n in whole.column_names if n not in ignored]))
     except pa.ArrowInvalid as error:
@@ -127,25 +133,40 @@ def read(
     )
 
 
-def _read_columns(
-    stream: BinaryIO, piece: Piece, *, ignored: frozenset[str], unread: frozenset[str]
+def read_columns(
+    stream: BinaryIO,
+    source: str,
+    *,
+    groups: Sequence[int] | None = None,
+    ignored: frozenset[str] = frozenset(),
+    unread: frozenset[str] = frozenset(),
 ) -> pa.Table:
-    """All columns that can be read; of those that cannot, ignored ones are left out."""
-    file = _open(stream, piece.source)
+    """All columns that can be read; of those that cannot, ignored ones are left out.
+
+    Args:
+        stream: the file.
+        source: its name, for messages.
+        groups: numbers of the row groups; None for all.
+        ignored, unread: as `read` takes them.
+
+    Raises:
+        InputError: the file is damaged, or two columns have one name.
+    """
+    file = open_file(stream, source)
+    groups = range(file.metadata.num_row_groups) if groups is None else groups
     schema = file.schema_arrow
     if twice := sorted({name for name in schema.names if schema.names.count(name) > 1}):
         raise InputError(
-            f"{piece.source!r}: expected columns of different names, got two called {twice[0]!r}. "
+            f"{source!r}: expected columns of different names, got two called {twice[0]!r}. "
             "Rename one.",
-            path=piece.source,
+            path=source,
         )
     names = [name for name in schema.names if name not in unread]
     plainly = [name for name in names if _is_read_plainly(schema.field(name).type)]
-    groups = range(piece.start, piece.stop)
-    usual = _read_some(file, groups, [n for n in names if n not in plainly], ignored, piece.source)
+    usual = _read_some(file, groups, [n for n in names if n not in plainly], ignored, source)
     if not plainly:
         return usual
-    others = _read_some(_open_plainly(stream), groups, plainly, ignored, piece.source)
+    others = _read_some(_open_plainly(stream), groups, plainly, ignored, source)
     found = {t.column_names[n]: t.column(n) for t in (usual, others) for n in range(t.num_columns)}
     return pa.table({name: found[name] for name in names if name in found})
 

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.tables.casting import texts_of
 from components.tables.rows import Rows
 from trainer_utils.format import ConfigError
 
@@ -67,7 +68,7 @@ class TextRules:
         for name in texts:
             array = rows.columns[name]
             if not pa.types.is_string(array.type):
-                array = array.cast(pa.string())
+                array = texts_of(array)
             if self.normalize:
                 array = _normalized(array, self.normalize)
             if self.lowercase:

@@ -5,6 +5,7 @@ label_ids(pa.array(["dog", None]), vocabularies["label"])               # [1, nu
 """
 
 import os
+import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 
 import pyarrow as pa
@@ -29,7 +30,7 @@ def make_vocabularies(
 
     Raises:
         ConfigError: one is given for no such feature.
-        InputError: a label cannot be a line of a file.
+        InputError: a label cannot be a line of a file, or two that were not given look alike.
     """
     for name in given:
         if name not in labels:
@@ -43,6 +44,8 @@ def make_vocabularies(
     }
     for name, values in vocabularies.items():
         _check_vocabulary(name, values)
+        if name not in given:
+            _check_forms(name, values)
     return vocabularies
 
 
@@ -58,6 +61,19 @@ def _check_vocabulary(name: str, labels: Sequence[str]) -> None:
             raise InputError(
                 f"{printable(name)} {display_path(label)!r}: expected a name in UTF-8. "
                 "Rename that folder."
+            )
+
+
+def _check_forms(name: str, labels: Sequence[str]) -> None:
+    """Refuses a label in two of Unicode's forms, as copies from a Mac and others' have it."""
+    forms: dict[str, str] = {}
+    for label in labels:
+        other = forms.setdefault(unicodedata.normalize("NFC", label), label)
+        if other != label:
+            raise InputError(
+                f"{printable(name)} {label!r}: expected one spelling of it, got {other!a} and "
+                f"{label!a}, which look alike (Unicode normal forms). Rename one, or say that "
+                "they are two classes: name both in the setting vocabulary."
             )
 
 

@@ -1,5 +1,6 @@
 """Lists of files are read and typed as all tables are; what stands where is told by line."""
 
+import base64
 import csv
 import io
 import json
@@ -151,3 +152,19 @@ def test_a_row_begins_where_the_one_before_ends_by_pythons_reader(rows, blanks):
     assert [*csv.reader(io.StringIO(data.decode(), newline=""))].count([]) == sum(
         blanks[: len(rows)]
     )
+
+
+def test_a_list_has_the_types_that_parquet_has_where_arrow_does_not_read_its_own(tmp_path):
+    columns = {"image": ["1.jpg", "2.jpg", "3.jpg"], "box": [[1, 2], None, [3, 4]]}
+    types = pa.schema([("image", pa.string()), ("box", pa.list_(pa.int64(), 2))])
+    stated = base64.b64encode(types.serialize().to_pybytes())
+    stream = io.BytesIO()
+    pa.parquet.write_table(
+        pa.table(columns).replace_schema_metadata({"arrow:SCHEMA": stated}), stream
+    )
+    data = stream.getvalue().replace(b"ARROW:schema", b"other:schema")
+    data = data.replace(b"arrow:SCHEMA", b"ARROW:schema")
+    with pytest.raises(pa.ArrowException):  # Arrow itself
+        pa.parquet.read_table(io.BytesIO(data))
+    table = table_of(tmp_path, "list.parquet", data)
+    assert {name: table.values(name) for name in table.names} == columns

@@ -83,7 +83,23 @@ def patterns_that_overlap(base: Path) -> dict[str, object]:
     return {"input_config": input_config(train="*", test="b/*")}
 
 
+def plain_list(name: str, line: str) -> Callable[[Path], dict[str, object]]:
+    """A list in plain text beside the folders of its photos, as of ImageNet."""
+
+    def make(base: Path) -> dict[str, object]:
+        write_photos(base, "val/1.jpg", "val/2.jpg", "train/cat/3.jpg", "train/dog/4.jpg")
+        (base / name).write_text(f"{line}\n")
+        return {"max_reject_fraction": 1}
+
+    return make
+
+
 NO_DATASET = {
+    "a plain list": (plain_list("val.txt", "1.jpg 65"), ["'val.txt'", "'1.jpg 65'", "CSV"]),
+    "a plain list of paths": (
+        plain_list("train.lst", "./train/cat/3.jpg\t0"),
+        ["'train.lst'", "filename,label", "layout='folder'"],
+    ),
     "no folder": (no_folder, ["{base}", "found none"]),
     "an empty folder": (empty_folder, ["{base}", "empty"]),
     "empty folders": (empty_folders, ["{base}", "empty"]),
@@ -193,3 +209,14 @@ def test_a_setting_at_its_bound_is_allowed(tmp_path, settings):
     manifest = convert(base, tmp_path / "out", **settings)
     assert manifest["total"]["written"] == 2
     assert manifest["config"].items() >= settings.items()
+
+
+@pytest.mark.parametrize(
+    ("settings", "line"),
+    [({"layout": "folder"}, "1.jpg 65"), ({}, "1.jpg"), ({}, "no.jpg of these")],
+)
+def test_a_text_beside_folders_is_one_more_stray_file_where_it_is_no_list(tmp_path, settings, line):
+    base = tmp_path / "in"
+    base.mkdir()
+    settings = {**plain_list("val.txt", line)(base), **settings}
+    assert convert(base, tmp_path / "out", **settings)["total"]["written"] == 2

@@ -83,6 +83,8 @@ CLUTTER = [
     "cat/Thumbs.db",
     "desktop.ini",
     "__MACOSX/cat/1.jpg",
+    "@eaDir/cat/1.jpg",
+    "$RECYCLE.BIN/1.jpg",
 ]
 
 

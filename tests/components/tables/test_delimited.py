@@ -124,3 +124,15 @@ def test_rows_that_are_wrong_in_several_ways_are_bad_rows_and_the_others_are_rea
         good = [row.decode().replace('"', "").split(",") for row in some if not kinds[row]]
         texts = zip(rows.columns["x"].to_pylist(), rows.columns["y"].to_pylist(), strict=True)
         assert [list(text) for text in texts] == good, some
+
+
+@pytest.mark.parametrize("mark", ["", "\ufeff"])
+@pytest.mark.parametrize("hint", ["sep=;", '"sep=;"', "SEP=;", "sep=;;"])
+def test_the_line_that_tells_excel_the_delimiter_is_no_header(convert, hint, mark):
+    text = f"{mark}{hint}\r\ntext;n\r\nwell, well;1\r\nbad;2\r\n"
+    with pytest.raises(InputError, match=r"delimiter=';' .*--delimiter ';'"):
+        convert({"t.csv": text})
+    for settings in ({}, {"column_names": ["text", "n"]}):
+        rows = convert({"t.csv": text}, delimiter=";", **settings).by_id()
+        assert rows["t.csv:1"] == {"text": [b"well, well"], "n": [1]}
+        assert len(rows) == 2

@@ -157,3 +157,14 @@ def test_the_flags_that_are_named_can_be_pasted(convert):
     command = str(error.value).partition("(tfx-shards convert … ")[2].partition(")")[0]
     assert shlex.split(command)[0] == "--columns"
     assert len(shlex.split(command)[1].split(",")) == 3
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [(",text,stars", ["column_1", "text", "stars"]), ("text,stars,", ["text", "stars", "column_3"]),
+     ("text,text,column_2", ["text", "column_3", "column_2"])],
+)  # fmt: skip
+def test_names_that_are_there_stay_where_others_are_missing(convert, header, expected):
+    with pytest.raises(InputError) as caught:
+        convert({"t.csv": f"{header}\n1,2,3\n"})
+    assert f"header=True, column_names={expected!r}" in str(caught.value)

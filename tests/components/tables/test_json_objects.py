@@ -61,3 +61,34 @@ def test_an_entry_of_json_that_is_too_long_is_rejected_and_the_others_are_read(
     dataset = convert({"t.json": data}, max_reject_fraction=0.5)
     assert dataset.texts() == {"t.json:a": "x", "t.json:c": "z"}
     assert [line["code"] for line in dataset.rejects] == ["TOO_LARGE"]
+
+
+MIXTURES = {
+    "whole and not": ["1", "2.5", '"x"', '"y"', '"z"'],
+    "written as floats": ["1.0", "1", "-0.0", '"x"', '"y"', '"z"', '"w"'],
+    "truths": ["true", "2", "false", '"x"', '"y"', '"z"', '"w"'],
+    "large": ["1e20", "1e-7", "9007199254740991", '"x"', '"y"', '"z"', '"w"'],
+}
+
+
+@pytest.mark.parametrize("values", MIXTURES.values(), ids=MIXTURES)
+def test_numbers_among_texts_are_the_same_texts_wherever_a_file_is_cut(convert, values):
+    lines = [f'{{"text": {v}, "x": {v}, "label": {v}}}\n' for v in values]
+    numbers = sum('"' not in value for value in values)
+    together = convert({"t.jsonl": "".join(lines)})
+    apart = convert({f"{place:02}.jsonl": line for place, line in enumerate(lines)})
+    halves = convert({"a.jsonl": "".join(lines[:numbers]), "b.jsonl": "".join(lines[numbers:])})
+
+    def found(dataset):
+        return [row for _, row in sorted(dataset.by_id().items(), key=lambda pair: pair[0])]
+
+    assert found(together) == found(apart) == found(halves)
+
+
+@pytest.mark.parametrize("word", ["NaN", "-Infinity"])
+@pytest.mark.parametrize("column", ["text", "x"])
+def test_no_text_is_made_of_nan_where_a_file_holds_nothing_else(convert, word, column):
+    row = f'{{"{column}": {word}}}\n'
+    words = "".join(f'{{"{column}": "{text}"}}\n' for text in "abc")
+    with pytest.raises(InputError, match=rf"column '{column}'.*(nan|inf) among texts.*b\.jsonl"):
+        convert({"a.jsonl": words, "b.jsonl": row})

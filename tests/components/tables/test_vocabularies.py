@@ -1,5 +1,7 @@
 """Labels, and the ids that they become."""
 
+import unicodedata
+
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -8,7 +10,8 @@ from hypothesis import strategies as st
 from components.tables.vocabularies import label_ids, make_vocabularies
 from trainer_utils.format import ConfigError, InputError
 
-LABELS = st.lists(st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1), min_size=1)
+TEXTS = st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1)
+LABELS = st.lists(TEXTS.map(lambda text: unicodedata.normalize("NFC", text)), min_size=1)
 
 
 @given(LABELS)
@@ -34,3 +37,11 @@ def test_what_no_vocabulary_can_hold_is_refused():
         make_vocabularies({"label": {"a\nb"}}, given={})
     with pytest.raises(InputError, match="expected a name in UTF-8"):
         make_vocabularies({"label": {"caf\udce9"}}, given={})
+
+
+@pytest.mark.parametrize("form", ["NFD", "NFKD"])
+def test_a_label_in_two_forms_of_unicode_is_two_classes_only_where_the_user_says_so(form):
+    labels = ("caf\u00e9", unicodedata.normalize(form, "caf\u00e9"))
+    with pytest.raises(InputError, match=r"'cafe\\u0301' and 'caf\\xe9', which look alike"):
+        make_vocabularies({"label": {*labels, "dog"}}, given={})
+    assert make_vocabularies({"label": {*labels}}, given={"label": labels}) == {"label": labels}
