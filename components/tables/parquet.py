@@ -191,9 +191,9 @@ def _read_some(
                 if name not in ignored:
                     raise InputError(
                         f"column {name!r}: cannot be read: {error}, of type "
-                        f"{file.schema_arrow.field(name).type} ({source}). The file is damaged, or "
-                        f"Arrow {pa.__version__} does not read the type; leave the column out: "
-                        f"columns={{{name!r}: 'ignore'}}.",
+                        f"{file.schema_arrow.field(name).type} ({source!r}). The file is "
+                        f"damaged, or Arrow {pa.__version__} does not read the type; leave the "
+                        f"column out: columns={{{name!r}: 'ignore'}}.",
                         path=source,
                     ) from error
             else:

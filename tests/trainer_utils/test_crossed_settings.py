@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils import ConfigError, DatasetError, DatasetWriter, input_fn, iterate
+from trainer_utils import DatasetError, DatasetWriter, input_fn, iterate
 
 SETTINGS = {
     "batch_size": [None, 1, 100],
@@ -96,16 +96,24 @@ def _read(uri: str, settings: dict[str, object]) -> int | None:
     return len(elements)
 
 
+def _read_arrays(uri: str, settings: dict[str, object]) -> int | None:
+    """As `_read`, of `iterate`, which refuses some that only TensorFlow does."""
+    refusal = ""
+    try:
+        return sum(1 for _ in iterate(uri, "train", **settings))
+    except DatasetError as error:
+        refusal = str(error)
+    assert any(name in refusal for name in settings), (settings, refusal)
+    return None
+
+
 def _check_pairs(uri: str, pairs: list[tuple[str, str]]) -> None:
     for settings in itertools.chain.from_iterable(_crossed(*pair) for pair in pairs):
         elements = _read(uri, settings)
         if elements is None or settings.get("augment") or "flip" in settings:
             continue
-        try:
-            arrays = sum(1 for _ in iterate(uri, "train", **settings))
-        except ConfigError:
-            continue  # what only TensorFlow does
-        assert arrays == elements, settings
+        arrays = _read_arrays(uri, settings)
+        assert arrays in (None, elements), settings
 
 
 @pytest.mark.parametrize(
@@ -123,9 +131,14 @@ def test_pairs_that_go_together_least(uri, pair):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("part", range(6))
-def test_every_pair(uri, part):
-    _check_pairs(uri, PAIRS[part::6])
+def test_every_tenth_pair(uri):
+    _check_pairs(uri, PAIRS[::10])
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("part", range(1, 10))
+def test_every_other_pair(uri, part):
+    _check_pairs(uri, PAIRS[part::10])
 
 
 def test_single_examples_have_no_remainder(uri):

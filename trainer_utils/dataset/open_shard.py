@@ -46,6 +46,9 @@ class OpenShard:
 
     Attributes:
         damage: what is wrong with it beside its records; None where nothing is.
+
+    Raises:
+        CorruptShardError: it is not there.
     """
 
     def __init__(
@@ -59,12 +62,20 @@ class OpenShard:
         location = location or path
         self._path, self._lock = path, threading.Lock()
         self.damage: CorruptShardError | None = None
-        if is_gzip(path):
-            self._stream, self.damage = _unpacked(location, path)
-        else:
-            self._stream = open_for_reading(location)
-            if isinstance(self._stream, io.RawIOBase):
-                self._stream = io.BufferedReader(self._stream, _BUFFER_BYTES)
+        try:
+            if is_gzip(path):
+                self._stream, self.damage = _unpacked(location, path)
+            else:
+                self._stream = open_for_reading(location)
+        except FileNotFoundError as error:
+            raise CorruptShardError.at(
+                path,
+                expected="a shard that is there as long as it is read",
+                got="no such file",
+                advice="It was removed, or the dataset is being written anew: open it again.",
+            ) from error
+        if isinstance(self._stream, io.RawIOBase):
+            self._stream = io.BufferedReader(self._stream, _BUFFER_BYTES)
         size = self._stream.seek(0, io.SEEK_END)
         offsets = indexed_offsets(path, size=size, entry=entry)
         if offsets is None:

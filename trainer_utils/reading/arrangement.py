@@ -47,7 +47,9 @@ class Arrangement:
         """
         mask = options.mask if options.remainder == "pad" else None
         if mask in features:
-            raise ConfigError.of("mask", mask, allowed="a name that no feature has")
+            raise ConfigError.of(
+                "mask", mask, allowed="a name that no feature has", advice="Choose another, mask=…"
+            )
         return cls(
             features=options.features,
             label=options.label,

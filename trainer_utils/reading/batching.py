@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import tensorflow as tf
 
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError
 from trainer_utils.machine import usable_cores
 from trainer_utils.options import hook_of_split
 from trainer_utils.reading.augmentation.mixing import KEYS
@@ -179,10 +179,4 @@ def callback_of(
 def _with_mask(
     tensors: dict[str, tf.Tensor], mask: tuple[tf.Tensor, ...], name: str
 ) -> dict[str, tf.Tensor]:
-    if not mask:
-        return tensors
-    if name in tensors:
-        raise DatasetError(
-            f"mask: expected a name that no feature has, got {name!r}. Choose another, mask=…"
-        )
-    return {**tensors, name: mask[0]}
+    return {**tensors, name: mask[0]} if mask else tensors

@@ -56,3 +56,9 @@ def test_a_full_disk_is_no_damage(tmp_path, monkeypatch):
     monkeypatch.setattr("tempfile.TemporaryFile", Full)
     with pytest.raises(OSError, match="No space left"):
         OpenShard(path)
+
+
+@pytest.mark.parametrize("name", ["a", "a.gz"])
+def test_a_shard_that_went_meanwhile_is_an_error_of_ours(tmp_path, name):
+    with pytest.raises(CorruptShardError, match=rf"{name}'.*got no such file.*open it again"):
+        OpenShard(str(tmp_path / name))

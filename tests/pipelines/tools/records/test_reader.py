@@ -85,7 +85,7 @@ def test_a_folder_with_something_in_it_is_left_alone(dataset, tmp_path):
     ("arguments", "status", "said"),
     [
         (["--split", "nothing"], 1, "split 'nothing': expected one of train, eval"),
-        (["--split", "train[:"], 1, "expected a name, or a slice"),
+        (["--split", "train[:"], 2, "expected a name, or a slice"),
         (["-n", "0"], 2, "0 is not in the range"),
     ],
 )

@@ -133,9 +133,15 @@ def test_a_damaged_record_is_a_finding(dataset, tmp_path):
 def test_a_page_is_written_whole_or_not_at_all(dataset, tmp_path):
     with pytest.raises(DatasetError):
         write_report(str(tmp_path / "none"), str(tmp_path / "r.html"))
-    with pytest.raises(OSError, match=r"r\.html"):
-        write_report(dataset, str(tmp_path / "no/r.html"))
-    assert not list(tmp_path.glob("*.html*"))
+    (tmp_path / "r.html").mkdir()
+    with pytest.raises(OSError, match=r"r\.html'$"):
+        write_report(dataset, str(tmp_path / "r.html"))
+    assert not list(tmp_path.rglob("*.html?*"))
+
+
+def test_the_folder_of_a_page_is_made(dataset, tmp_path):
+    write_report(dataset, str(tmp_path / "new/r.html"))
+    assert [path.name for path in (tmp_path / "new").iterdir()] == ["r.html"]
 
 
 def test_the_command_writes_the_file(dataset, tmp_path):
