@@ -124,8 +124,9 @@ def _raised_in_tensorflow(message: str) -> str:
     There is no other way: of what a function of ours raises, TensorFlow hands on the text alone.
     """
     sentence = re.split(r"\n+(?:Traceback \(most recent|\s*\[\[)| \[Op:", message)[0]
-    where = r"(?:Error in user-defined function passed to \S+ transformation with iterator: \S+ )?"
-    return re.sub(rf"^{where}(?:{{{{.*?}}}} )*(?:[\w.]+Error: )?", "", sentence).strip() or message
+    where = r"Error in user-defined function passed to \S+ transformation with iterator: \S+ "
+    before = rf"^(?:{{{{.*?}}}} |{where})*(?:[\w.]+Error: )?"
+    return re.sub(before, "", sentence).strip() or message
 
 
 def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
