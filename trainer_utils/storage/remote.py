@@ -97,7 +97,11 @@ class _FsspecFileSystem(FileSystem):
         with _os_errors(path):
             files, inner = _find(path, is_fresh=True)
             entries = []
-            for info in files.ls(inner, detail=True):
+            try:
+                found = files.ls(inner, detail=True)
+            except KeyError as error:  # of fsspec's memory: a file went while it was listed
+                raise FileNotFoundError(f"{path!r}: {error} is not there any more") from error
+            for info in found:
                 name = posixpath.basename(info["name"].rstrip("/"))
                 if info["name"].strip("/") == inner.strip("/"):
                     continue  # an empty object that stands for the folder itself

@@ -9,8 +9,8 @@ first; of two that see each other, the one whose claim's name is the smaller goe
 has left. Nobody writes anything else before it was alone.
 """
 
+import contextlib
 import os
-import shutil
 import socket
 import time
 import uuid
@@ -18,6 +18,7 @@ import uuid
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import MANIFEST_FILE, WORKING_FOLDER
 from trainer_utils.storage import (
+    copy_file,
     exists,
     is_folder,
     is_remote,
@@ -26,11 +27,9 @@ from trainer_utils.storage import (
     list_folder,
     list_names,
     make_folder,
-    open_for_reading,
     read_text,
     remove_file,
     remove_tree,
-    write_atomically,
     write_text,
 )
 from trainer_utils.writing.publishing import working_folder
@@ -39,7 +38,7 @@ __all__ = ["check_is_free", "upload_dataset"]
 
 _MOST_SECONDS = 10.0  # in which one that saw another leaves
 _PAUSE_SECONDS = 0.05
-_BLOCK_BYTES = 8 << 20
+_LISTINGS = 20  # that may meet one that leaves
 
 
 def check_is_free(uri: str) -> None:
@@ -86,11 +85,7 @@ def upload_dataset(folder: str, uri: str) -> None:
         for path in paths:
             target = join(uri, path)
             make_folder(target.rpartition("/")[0])
-            with (
-                open_for_reading(join(folder, path)) as source,
-                write_atomically(target, temporary_folder=working) as stream,
-            ):
-                shutil.copyfileobj(source, stream, _BLOCK_BYTES)
+            copy_file(join(folder, path), target, temporary_folder=working)
     except BaseException:
         _remove_files(uri)
         remove_file(claim)  # last: whoever waits may begin now
@@ -117,7 +112,8 @@ def _claim(uri: str) -> str:
         if list_names(uri) != [WORKING_FOLDER]:  # one that came before is through
             raise _refusal(uri)
     except BaseException:
-        remove_file(join(folder, own))
+        with contextlib.suppress(FileNotFoundError):  # whoever is through has removed all claims
+            remove_file(join(folder, own))
         raise
     return join(folder, own)
 
@@ -135,7 +131,10 @@ def _claims_folder(uri: str) -> str:
 
 def _claims_at(uri: str) -> list[str]:
     folder = _claims_folder(uri)
-    return sorted(list_names(folder)) if exists(folder) else []
+    for _ in range(_LISTINGS):
+        with contextlib.suppress(FileNotFoundError):  # one left while they were listed
+            return sorted(list_names(folder)) if exists(folder) else []
+    return sorted(list_names(folder))
 
 
 def _refusal(uri: str, claim: str = "") -> ConfigError:

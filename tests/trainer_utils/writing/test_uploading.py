@@ -77,16 +77,16 @@ def test_one_that_comes_while_another_uploads_is_refused_and_touches_nothing(uri
     monkeypatch.setattr(uploading, "check_is_free", lambda uri: None)
     monkeypatch.setattr(uploading, "_MOST_SECONDS", 0.1)
     refusals = []
-    really = uploading.write_atomically
+    really = uploading.copy_file
 
-    def write(path, **settings):
+    def copy(source, path, **settings):
         second = seconds.pop()
         with pytest.raises(ConfigError, match=rf"no other writer is \(process {os.getpid()} on"):
             second.close()
         refusals.append(path)
-        return really(path, **settings)
+        return really(source, path, **settings)
 
-    monkeypatch.setattr(uploading, "write_atomically", write)
+    monkeypatch.setattr(uploading, "copy_file", copy)
     first.close()
     assert refusals[-1].endswith(MANIFEST_FILE)
     assert _writers_in(uri) == {1}
@@ -97,18 +97,18 @@ def test_one_that_comes_while_another_uploads_is_refused_and_touches_nothing(uri
 
 
 def test_after_a_failed_upload_the_place_is_free(uri, monkeypatch):
-    really = uploading.write_atomically
+    really = uploading.copy_file
 
-    def fail(path, **settings):
+    def fail(source, path, **settings):
         if path.endswith(MANIFEST_FILE):
             raise OSError("no more")
-        return really(path, **settings)
+        return really(source, path, **settings)
 
     writer = _writer(uri, 1)
-    monkeypatch.setattr(uploading, "write_atomically", fail)
+    monkeypatch.setattr(uploading, "copy_file", fail)
     with pytest.raises(OSError, match="no more"):
         writer.close()
-    monkeypatch.setattr(uploading, "write_atomically", really)
+    monkeypatch.setattr(uploading, "copy_file", really)
     assert [file.path for file in storage.list_files(uri)] == []
     _writer(uri, 2).close()
     assert _writers_in(uri) == {2}
