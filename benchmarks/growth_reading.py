@@ -3,7 +3,8 @@
     python benchmarks/growth.py --case plan --sizes 25000,50000,100000
 
 The datasets are whole but for their bytes: shards are sparse files of 10,000 records each, of the
-size that the manifest names, so that 100,000 of them, a billion records, take no room on the disk.
+size that the manifest names, so that 100,000 of them, a billion records, take no room on the disk;
+beside each stand its record index and the file of its names, as in datasets of ours, empty here.
 Another process makes them, whose time and memory are not counted.
 """
 
@@ -66,19 +67,30 @@ def _write(folder: Path, num_shards: int) -> None:
     from trainer_utils.dataset.selection import digest_of, open_sources
     from trainer_utils.format import Feature, Manifest, Shard, render_features
     from trainer_utils.format.manifest import Accounting
-    from trainer_utils.format.naming import DATUM_TYPES_FILE, MANIFEST_FILE, ShardName
+    from trainer_utils.format.naming import (
+        DATUM_TYPES_FILE,
+        INDEX_FOLDER,
+        MANIFEST_FILE,
+        ShardName,
+        index_file,
+        names_file,
+    )
     from trainer_utils.format.sealing import FileDigest
     from trainer_utils.order import InputOrder, OrderOptions
 
     uri = folder / "dataset"
     (uri / "Split-train").mkdir(parents=True)
+    (uri / INDEX_FOLDER).mkdir()
     shards = []
     for number in range(num_shards):
         path = ShardName(split="train", shard_index=number, num_shards=num_shards).path
         size = _RECORDS * _RECORD_BYTES
         with (uri / path).open("wb") as stream:
             stream.truncate(size)
-        sums = {"crc32c": number, "content": number << 32, "index_crc32c": number}
+        for beside in (index_file(path), names_file(path)):
+            (uri / beside).touch()
+        names = {"names_bytes": _RECORD_BYTES * _RECORDS, "names_crc32c": number}
+        sums = {"crc32c": number, "content": number << 32, "index_crc32c": number, **names}
         shards.append(Shard(path=path, split="train", records=_RECORDS, bytes=size, **sums))
     features = render_features({"label": Feature(type="int")})
     (uri / DATUM_TYPES_FILE).write_text(features)

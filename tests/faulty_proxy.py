@@ -59,6 +59,11 @@ class Proxy:
                 await _copy_body(head, reader, upstream[1], self.counts, "bytes_up")
                 if self.delay:
                     await asyncio.sleep(self.delay)
+                # The store is done before a request is lost: versitygw answers that an upload is
+                # complete while the same request, sent before, is still at it.
+                answer = await _head(upstream[0])
+                if not answer:
+                    return
                 if fate < self.drop:
                     self.counts["dropped"] += 1
                     return
@@ -66,9 +71,6 @@ class Proxy:
                     self.counts["busy"] += 1
                     writer.write(_THROTTLED)
                     await writer.drain()
-                    return
-                answer = await _head(upstream[0])
-                if not answer:
                     return
                 while answer.startswith(b"HTTP/1.1 100"):
                     writer.write(answer)

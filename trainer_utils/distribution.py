@@ -13,7 +13,7 @@ from trainer_utils.dataset.location import Artifacts
 from trainer_utils.input_pipeline import input_fn
 from trainer_utils.options import InputOptions
 
-__all__ = ["distribute"]
+__all__ = ["distribute", "is_chief", "num_workers"]
 
 
 def distribute(
@@ -70,3 +70,12 @@ def num_workers(strategy: tf.distribute.Strategy) -> int:
         return 1
     jobs = resolver.cluster_spec().as_dict()
     return sum(len(tasks) for job, tasks in jobs.items() if job in ("chief", "worker")) or 1
+
+
+def is_chief(strategy: tf.distribute.Strategy) -> bool:
+    """Whether this worker writes what all of them have alike."""
+    resolver = strategy.cluster_resolver
+    if resolver is None or num_workers(strategy) == 1:
+        return True
+    has_chief = "chief" in resolver.cluster_spec().as_dict()
+    return bool(resolver.task_type == "chief" if has_chief else resolver.task_id == 0)

@@ -4,26 +4,22 @@ sounds = AudioExampleGen(input_base="clips/", sample_rate=16_000)
 sounds.outputs["examples"]
 """
 
-from tfx import types
 from tfx.dsl.components.base import executor_spec
-from tfx.types import component_spec
 
 from components.audio_example_gen.conversion import AudioConversion
 from components.audio_example_gen.executor import Executor
 from components.audio_example_gen.settings import AudioSettings
-from components.common.component import examples_channel, parameters_of, takes_settings
-from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen
+from components.common.component import parameters_of, takes_settings
+from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen, FilesExampleGenSpec
 from components.example_gen.driver import FileTreeDriver
 
 __all__ = ["AudioExampleGen"]
 
 
-class AudioExampleGenSpec(types.ComponentSpec):
-    """The component's parameters and output."""
+class AudioExampleGenSpec(FilesExampleGenSpec):
+    """The component's parameters."""
 
     PARAMETERS = {**TFX_PARAMETERS, **parameters_of(AudioSettings)}
-    INPUTS: dict[str, component_spec.ChannelParameter] = {}
-    OUTPUTS = {"examples": examples_channel()}
 
 
 class _Driver(FileTreeDriver):

@@ -3,12 +3,9 @@
 conversion = AudioConversion.of(exec_properties, InputSelection(base="clips/"), make_pipeline)
 """
 
-from collections.abc import Iterable
-
 from components.audio_example_gen.settings import AudioSettings
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.settings import LISTS
-from components.example_gen.simple_layouts import names_at_top
 
 __all__ = ["AudioConversion"]
 
@@ -18,9 +15,4 @@ class AudioConversion(FileConversion):
 
     unit, media = "sounds", "audio"
     settings_class = AudioSettings
-
-    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
-        return (
-            f"Looked for a list of sounds ({', '.join(LISTS)}), and sounds in folders; "
-            f"at its top: {names_at_top(names)}."
-        )
+    looked_for = f"a list of sounds ({', '.join(LISTS)}), and sounds in folders"

@@ -41,9 +41,6 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
 
     That runner has one thread. What it is given to write goes to processes of this machine, one a
     core, or as many as `--direct_num_workers` says; see `side_by_side`.
-
-    Args:
-        context: as TFX gives it.
     """
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:

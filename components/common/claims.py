@@ -34,9 +34,6 @@ _current: "contextvars.ContextVar[Claim | None]" = contextvars.ContextVar("claim
 class Claim:
     """The right of a run to write at a uri.
 
-    Args:
-        uri: of the dataset.
-
     Attributes:
         may_meet_another: whether a run that has not ended was there, and could write still.
     """

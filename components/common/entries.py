@@ -40,7 +40,6 @@ class Entries(Sequence[Entry]):
     A column, or a field of one, in which there is nothing at all is of Arrow's type `null`.
 
     Args:
-        names: `(n,) large_binary`.
         splits: `(n,)` dictionary of the splits that they name, null where a hash decides.
         blobs: for each of `Listing.blobs`, `(n,)` struct of what `Blob` has.
         values: for each of `Listing.columns`, `(n,)`: labels as a dictionary, lists as lists.
@@ -73,9 +72,7 @@ class Entries(Sequence[Entry]):
         """Several as one.
 
         Args:
-            parts: in order.
             places: of each, where it has the values of each column, or None.
-            columns: of the whole.
         """
         widened = [
             dataclasses.replace(
@@ -273,7 +270,7 @@ def values_of(array: pa.Array) -> list[Any]:
         known = [word if code >= 0 else None for word, code in zip(words, used, strict=True)]
         return [known[place] for place in places.tolist()]
     if not array.null_count and kind == _TEXT:
-        return [*map(decode_path, PathColumn(array))]
+        return [*PathColumn(array).texts()]
     if not array.null_count and pa.types.is_primitive(kind):
         return cast(list[Any], array.to_numpy().tolist())
     return [_value(value) for value in array.to_pylist()]

@@ -33,7 +33,6 @@ class Column:
     """A feature that the inputs give a value for.
 
     Args:
-        name: the feature's.
         kind: `int`, `float`, `string`, or `label`: strings that become ids of a vocabulary.
         is_list: its values are tuples; else single values, or None where missing.
         length: of a list, where all have that many values by nature, as a vector has; else None.

@@ -58,11 +58,25 @@ class PathColumn(Sequence[bytes]):
         return self._data[self._offsets[place] : self._offsets[place + 1]].tobytes()
 
     def __iter__(self) -> Iterator[bytes]:
+        for data, bounds in self._chunks():
+            yield from [data[first:stop] for first, stop in itertools.pairwise(bounds)]
+
+    def texts(self) -> Iterator[str]:
+        """What `decode_path` makes of each; most are ASCII, and decoded many at a time."""
+        for data, bounds in self._chunks():
+            places = itertools.pairwise(bounds)
+            if data.isascii():
+                text = data.decode("ascii")
+                yield from [text[first:stop] for first, stop in places]
+            else:
+                yield from [decode_path(data[first:stop]) for first, stop in places]
+
+    def _chunks(self) -> Iterator[tuple[bytes, list[int]]]:
+        """The bytes of many at a time, and where each of them begins and the last one ends."""
         for start in range(0, len(self), _CHUNK):
             offsets = self._offsets[start : min(start + _CHUNK, len(self)) + 1].tolist()
-            begin, data = offsets[0], self._data[offsets[0] : offsets[-1]].tobytes()
-            for first, stop in itertools.pairwise(offsets):
-                yield data[first - begin : stop - begin]
+            begin = offsets[0]
+            yield self._data[begin : offsets[-1]].tobytes(), [at - begin for at in offsets]
 
 
 class FileTable(Mapping[str, InputFile]):
@@ -71,7 +85,6 @@ class FileTable(Mapping[str, InputFile]):
     Args:
         paths: `(n,) large_binary`, sorted.
         sizes: `(n,) int64`, in bytes.
-        versions: `(n,) large_binary`.
         problems: what cannot be read, by place: its problem, and whether it is a folder.
     """
 
@@ -119,7 +132,7 @@ class FileTable(Mapping[str, InputFile]):
         return len(self.paths)
 
     def __iter__(self) -> Iterator[str]:
-        return map(decode_path, self.paths)
+        return self.paths.texts()
 
     def __getitem__(self, path: str) -> InputFile:
         try:
@@ -129,7 +142,7 @@ class FileTable(Mapping[str, InputFile]):
         place = bisect.bisect_left(self.paths, own)
         if place == len(self) or self.paths[place] != own:
             raise KeyError(path)
-        return self._file(place, own, int(self.sizes[place]), self._versions[place])
+        return self._file(place, path, int(self.sizes[place]), self._versions[place].decode())
 
     def values(self) -> ValuesView[InputFile]:
         """The files in order, each made when it is asked for."""
@@ -146,11 +159,18 @@ class FileTable(Mapping[str, InputFile]):
 
     def in_order(self) -> Iterator[InputFile]:
         """The files in order."""
-        return map(self._file, itertools.count(), self.paths, self.sizes, self._versions)
+        columns = (self.paths.texts(), self._sizes_in_order(), self._versions.texts())
+        if not self._problems:
+            return map(InputFile, *columns)
+        return map(self._file, itertools.count(), *columns)
 
-    def _file(self, place: int, path: bytes, size: int, version: bytes) -> InputFile:
+    def _sizes_in_order(self) -> Iterator[int]:
+        for start in range(0, len(self), _CHUNK):
+            yield from self.sizes[start : start + _CHUNK].tolist()
+
+    def _file(self, place: int, path: str, size: int, version: str) -> InputFile:
         problem, is_folder = self._problems.get(place, (None, False))
-        return InputFile(decode_path(path), int(size), version.decode(), problem, is_folder)
+        return InputFile(path, size, version, problem, is_folder)
 
 
 class _Files(ValuesView[InputFile]):

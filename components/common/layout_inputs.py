@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import BinaryIO
 
-from components.common.listing import Blob, ExcludedInput
+from components.common.entry import Blob, ExcludedInput
 from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError
 from trainer_utils.format.crc32c import extend_crc32c
@@ -179,6 +179,8 @@ class LayoutInputs:
             raise RejectedInputError(
                 "UNKNOWN_SCHEME", f"expected a path or one of {', '.join(_KNOWN_SCHEMES)}"
             )
+        if not uri:
+            raise RejectedInputError("FILE_NOT_FOUND", "there is no path, where one is expected")
         uri = self._whole_if_outside(uri.removeprefix("file://"), folder)
         inside = False
         for root, files, start in self._roots(folder):
@@ -219,8 +221,6 @@ def select_readable(
     """Those files that can be opened, in order; those that are unreadable or gone are excluded.
 
     Args:
-        inputs: where they are.
-        paths: of the files.
         what: each of them is, for messages.
 
     Raises:
@@ -260,8 +260,6 @@ def decode_text(data: bytes, *, path: str, errors: str = "strict") -> str:
     """UTF-8, with or without a byte order mark.
 
     Args:
-        data: of the whole file.
-        path: of the file, for the error.
         errors: as `bytes.decode` takes it.
 
     Raises:

@@ -46,8 +46,6 @@ def make_origin(
     """How a dataset comes to be: this step, and all before it as its inputs tell them.
 
     Args:
-        producer: what the manifest calls the component.
-        exec_properties: the settings as they were given.
         output: the name of the output that the dataset is.
         inputs: the datasets that are read, by the input's name.
     """

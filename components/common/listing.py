@@ -10,30 +10,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from components.common.entries import Entries
-from components.common.entry import (
-    KINDS,
-    Blob,
-    BlobColumn,
-    Column,
-    Entry,
-    ExcludedInput,
-    Value,
-)
+from components.common.entry import BlobColumn, Column, Entry, ExcludedInput
 from trainer_utils.format import InputError
 
-__all__ = [
-    "KINDS",
-    "Blob",
-    "BlobColumn",
-    "Column",
-    "Entry",
-    "ExcludedInput",
-    "Listing",
-    "Value",
-    "join_listings",
-    "with_excluded",
-    "without_column",
-]
+__all__ = ["Listing", "join_listings", "with_excluded", "without_column"]
 
 _IMAGE = (BlobColumn("image", "image"),)
 

@@ -40,8 +40,6 @@ def show_progress(uri: str, work: Mapping[str, Work], *, unit: str) -> Iterator[
     """Shows progress until the block ends.
 
     Args:
-        uri: of the dataset that is being written.
-        work: by the name of its summary.
         unit: what records are called, such as `images`.
     """
     ended = threading.Event()

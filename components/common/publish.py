@@ -56,7 +56,6 @@ def write_artifact(uri: str, files: Mapping[str, bytes]) -> None:
     """Writes the files of an artifact that is no dataset of ours, each whole or not at all.
 
     Args:
-        uri: the folder.
         files: contents by path relative to it.
 
     Raises:
@@ -86,12 +85,9 @@ def publish_dataset(
     All of it is on the disk before the manifest gets its name, and then that name is.
 
     Args:
-        uri: of the dataset.
         manifest: of it, but for the small files.
-        features: by name.
         vocabularies: values by feature; a value's place is its id.
         rejects: inputs that were left out for what they are.
-        origin: which step makes it, of what.
 
     Raises:
         DatasetError: another run writes there by now; nothing of its own is touched.

@@ -20,7 +20,8 @@ REJECT_CODES = {
         'an image of several frames, with `frames="reject"`', 'set `frames="first"`'
     ),
     "BAD_ANNOTATION": RejectCode(
-        "an annotation that cannot be read, or boxes that are none", "mend the annotation"
+        "an annotation that cannot be read, boxes that are none, or the size of another image",
+        "mend the annotation",
     ),
     "BAD_JSON": RejectCode("a line or an entry that is no JSON object", "mend it"),
     "CHANGED_FILE": RejectCode(
@@ -99,7 +100,8 @@ REJECT_CODES = {
         "colours that neither TensorFlow nor Pillow makes RGB of", "save it as RGB"
     ),
     "UNSUPPORTED_FORMAT": RejectCode(
-        "a kind of file that is known and not read", "convert it to JPEG or PNG, WAV or FLAC"
+        "a kind of file that is known and not read",
+        "convert it to JPEG or PNG, WAV or FLAC; unpack an archive",
     ),
     "VANISHED": RejectCode(
         "the file was there when the folder was listed, and is gone",

@@ -1,20 +1,30 @@
 """Rejected inputs: each is counted, and a line of `rejects.jsonl` says why.
 
-raise RejectedInputError("TRUNCATED_IMAGE", "no end marker")
+with reject_errors():      # whatever a library raises on one input, the run goes on
+    raise RejectedInputError("TRUNCATED_IMAGE", "no end marker")
 """
 
 import collections
 import dataclasses
 import json
 from collections.abc import Iterable, Sequence
+from types import TracebackType
 
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
 from trainer_utils.storage import display_path
 
-__all__ = ["Reject", "RejectedInputError", "check_reject_fraction", "render_rejects"]
+__all__ = [
+    "Reject",
+    "RejectedInputError",
+    "check_reject_fraction",
+    "reject_errors",
+    "render_rejects",
+]
 
 _SHOWN = 10
+_MOST_SHOWN = 200  # characters of what a library says
+_PASSING = (KeyboardInterrupt, SystemExit, GeneratorExit)
 
 
 class RejectedInputError(Exception):
@@ -80,3 +90,33 @@ def check_reject_fraction(
         f"max_reject_fraction={max_reject_fraction:g} allows. The first: {first}. "
         f"All are listed in {listed_in}. Mend or remove them, or raise max_reject_fraction."
     )
+
+
+class reject_errors:
+    """Turns every error but `RejectedInputError` into one, of the code INTERNAL.
+
+    It names the exception. Those by which a user or the system ends the process pass. A class,
+    since a generator would take three times as long, and cannot take StopIteration.
+    """
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if error is None or isinstance(error, (RejectedInputError, *_PASSING)):
+            return
+        raise RejectedInputError("INTERNAL", _shown(error)) from error
+
+
+def _shown(error: BaseException) -> str:
+    name = type(error).__name__
+    try:
+        text = " ".join(str(error).split())[:_MOST_SHOWN]
+    except Exception:  # it cannot even say what it is
+        return name
+    return f"{name}: {text}" if text else name

@@ -13,7 +13,7 @@ import inspect
 import json
 import sys
 from collections.abc import Callable, Mapping
-from typing import Any, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import (
@@ -24,11 +24,17 @@ from trainer_utils.format.settings import (
     settings_of,
 )
 
+if TYPE_CHECKING:
+    from tfx import types
+
 __all__ = [
     "COMPRESSIONS",
+    "Artifacts",
     "ComponentSettings",
     "ExecProperties",
     "add_settings",
+    "are_texts",
+    "is_text",
     "without_empty",
     "without_runtime_parameters",
 ]
@@ -37,6 +43,19 @@ _Settings = TypeVar("_Settings", bound="ComponentSettings")
 COMPRESSIONS = ("none", "gzip")
 ExecProperties: TypeAlias = dict[str, Any]
 """Execution properties by name: int, float, str or None, or what only a run will fill in."""
+Artifacts: TypeAlias = "dict[str, list[types.Artifact]]"
+"""What an executor reads or writes, by the names of its inputs or outputs."""
+
+
+def is_text(value: object) -> bool:
+    """Whether a value is a text that is not empty."""
+    return isinstance(value, str) and bool(value)
+
+
+def are_texts(value: object) -> bool:
+    """Whether a value is a list of such texts."""
+    return isinstance(value, (list, tuple)) and all(map(is_text, value))
+
 
 _JSON_STARTS = ('"', "[", "{")
 
@@ -169,7 +188,6 @@ def add_settings(
         function: what gets them, for `help()`, `inspect.signature` and kfp.
         template: its parameters come first, but for `**` ones; its docstring has a section `Args`.
         settings: each is a parameter more, and an entry of that section.
-        make_parameter: a parameter from a setting.
     """
     signature = inspect.signature(template)
     own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]

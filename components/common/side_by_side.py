@@ -87,20 +87,15 @@ def call_side_by_side(
     if isinstance(pipeline, InProcessPipeline):
         run_all(work, arguments, processes=pipeline.count_processes(cost, paths))
     else:
-        run_elements(pipeline, ByElement(CallFn(work), arguments))
+        run_elements(pipeline, ByElement(work, arguments))
 
 
 class ByElement(beam.PTransform[PBegin, PCollection[None]]):
-    """Has workers process elements, each alone; all that comes of it are side effects.
+    """Has workers call `work` for each element; all that comes of it are side effects."""
 
-    Args:
-        fn: whose `process` yields nothing.
-        elements: what it is given.
-    """
-
-    def __init__(self, fn: beam.DoFn, elements: Iterable[Any]) -> None:
+    def __init__(self, work: Work, elements: Iterable[Any]) -> None:
         super().__init__()
-        self.fn, self.elements = fn, [*elements]
+        self.work, self.elements = work, [*elements]
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         """The output holds nothing."""
@@ -108,7 +103,7 @@ class ByElement(beam.PTransform[PBegin, PCollection[None]]):
             begin
             | "Create" >> beam.Create(self.elements)
             | "Spread" >> beam.Reshuffle()
-            | type(self.fn).__name__ >> beam.ParDo(self.fn)
+            | "Call" >> beam.ParDo(CallFn(self.work))
         )
         return done
 
@@ -120,7 +115,7 @@ def run_elements(pipeline: beam.Pipeline, transform: beam.PTransform[Any, Any]) 
     """
     if isinstance(pipeline, InProcessPipeline) and isinstance(transform, ByElement):
         for element in transform.elements:
-            transform.fn.process(element)
+            transform.work(element)
         return
     with pipeline:
         _ = pipeline | transform

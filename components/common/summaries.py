@@ -50,6 +50,7 @@ __all__ = [
     "check_finished",
     "check_shared",
     "finished_names",
+    "read_finished",
     "read_summaries",
     "read_summary",
     "removed_on_failure",
@@ -187,10 +188,6 @@ def check_shared(uri: str) -> None:
 def check_finished(uri: str, names: Collection[str]) -> None:
     """Refuses a run in which a part of the work is missing; for the executor, after it.
 
-    Args:
-        uri: of the dataset.
-        names: of the summaries that must be there.
-
     Raises:
         DatasetError: one is not.
     """
@@ -213,6 +210,12 @@ def read_summary(folder: str, name: str) -> JsonObject:
     """One report."""
     summary: JsonObject = json.loads(read_text(join(folder, f"summaries/{name}.json")))
     return summary
+
+
+def read_finished(uri: str, names: Collection[str]) -> list[JsonObject]:
+    """The reports of these names, in their order, of which none is missing: as `check_finished`."""
+    check_finished(uri, names)
+    return [read_summary(working_folder(uri), name) for name in names]
 
 
 def finished_names(folder: str) -> list[str]:

@@ -44,7 +44,6 @@ def schema_from_features(
     `features_from_schema` found no words for in Datum's terms is taken from `extra["tfmd"]`.
 
     Args:
-        features: by name.
         vocabularies: by feature, the values that it has; of a feature of integers in the order of
             their ids.
         texts: features that are text in a natural language.

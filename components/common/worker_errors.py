@@ -10,7 +10,7 @@ Beam would bury the message in a worker's traceback, and make another error of i
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from components.common.summaries import working_folder, write_summary
+from components.common.summaries import check_shared, working_folder, write_summary
 from trainer_utils.format import DatasetError
 from trainer_utils.format.errors import error_from_json, error_to_json
 from trainer_utils.format.json_text import Json
@@ -20,7 +20,12 @@ __all__ = ["raise_reported_error", "report_errors"]
 
 @contextlib.contextmanager
 def report_errors(uri: str, name: str) -> Iterator[None]:
-    """Keeps a `DatasetError` as the summary of that name, which begins with its step's and `-`."""
+    """Keeps a `DatasetError` as the summary of that name, which begins with its step's and `-`.
+
+    Raises:
+        ConfigError: this worker does not see what the executor does.
+    """
+    check_shared(uri)
     try:
         yield
     except DatasetError as error:
@@ -32,7 +37,6 @@ def raise_reported_error(summaries: Iterable[Mapping[str, Json]], steps: Sequenc
     """Raises what a worker sent home.
 
     Args:
-        summaries: of all workers.
         steps: in the order in which they run.
 
     Raises:

@@ -10,7 +10,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
 from components.common.publish import write_artifact
-from components.common.settings import ExecProperties
+from components.common.settings import Artifacts, ExecProperties
 from components.dataset_audit.settings import AuditSettings
 from trainer_utils.auditing import KINDS, Audit, Finding, audit_dataset
 from trainer_utils.format.naming import SPLIT_PREFIX
@@ -26,10 +26,7 @@ class Executor(base_executor.BaseExecutor):
     """Executor of DatasetAudit."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: ExecProperties,
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
         """Writes the findings, then fails where they are of the kinds that must not be.
 

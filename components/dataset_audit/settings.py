@@ -5,20 +5,12 @@ AuditSettings(fail_on=("leakage", "label_conflict"))
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any
 
-from components.common.settings import ComponentSettings
+from components.common.settings import ComponentSettings, is_text
 from trainer_utils.auditing import KINDS, check_kinds
-from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import number, setting
+from trainer_utils.format.settings import number, setting, where
 
 __all__ = ["AuditSettings"]
-
-
-def _feature_name(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise ConfigError.of(name, value, allowed="a feature's name")
-    return value
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -30,7 +22,9 @@ class AuditSettings(ComponentSettings):
         check_kinds,
         f"kinds of findings that fail the run: {', '.join(f'`{kind}`' for kind in KINDS)}.",
     )
-    label: str = setting("label", _feature_name, "the feature that has the class of a record.")
+    label: str = setting(
+        "label", where(is_text, "a feature's name"), "the feature that has the class of a record."
+    )
     most: int = setting(
         100, number(0), "findings of each kind that are listed; all of them are counted."
     )

@@ -1,12 +1,11 @@
 """Renders the page of `tfx-shards report` into an artifact."""
 
 from absl import logging
-from tfx import types
 from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
 from components.common.publish import write_artifact
-from components.common.settings import ExecProperties
+from components.common.settings import Artifacts, ExecProperties
 from components.dataset_report.settings import DatasetReportSettings
 from pipelines.report import render_report
 from trainer_utils.storage import join
@@ -20,10 +19,7 @@ class Executor(base_executor.BaseExecutor):
     """Executor of DatasetReport."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: ExecProperties,
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
         """Writes the page.
 
@@ -49,5 +45,5 @@ class Executor(base_executor.BaseExecutor):
         logging.info("DatasetReport: %s", join(target, REPORT_FILE))
 
 
-def _optional_uri(input_dict: dict[str, list[types.Artifact]], name: str) -> str | None:
+def _optional_uri(input_dict: Artifacts, name: str) -> str | None:
     return artifact_utils.get_single_uri(input_dict[name]) if input_dict.get(name) else None

@@ -9,15 +9,17 @@ known by, or class by class.
 """
 
 import collections
+import dataclasses
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 import numpy as np
 import numpy.typing as npt
 
-from components.common.listing import Column, ExcludedInput
+from components.common.entry import Column, ExcludedInput, label_column
 from components.common.rejects import Reject
-from components.example_gen.partition import Partition, check_partition, order_splits
+from components.example_gen.partition import OWN_NAME, Partition, order_splits
 from components.example_gen.settings import ExampleGenSettings
+from trainer_utils.format import ConfigError
 
 __all__ = ["EXCLUDED", "Numbers", "SplitRules"]
 
@@ -30,11 +32,8 @@ class SplitRules:
     """The splits of a dataset, and who decides.
 
     Args:
-        own: the splits that inputs name.
-        columns: that become features.
         some_have_none: whether there are inputs that name none.
         partition: the splits that output_config asks for, or None.
-        settings: of the component.
         groups: what `group_by` may name beside columns.
 
     Attributes:
@@ -55,14 +54,7 @@ class SplitRules:
         settings: ExampleGenSettings,
         groups: Sequence[str] = (),
     ) -> None:
-        self.hashed = check_partition(
-            partition,
-            own,
-            columns,
-            group_by=settings.group_by,
-            stratify=settings.stratify,
-            groups=groups,
-        )
+        self.hashed = _hashed(partition, own, columns, settings, groups)
         names = {*own, *(self.hashed.names if some_have_none or not own else ())}
         self.splits = order_splits(names, self.hashed.names)
         self.has_own = bool(own)
@@ -113,3 +105,48 @@ class SplitRules:
             else:
                 rejects.append(Reject(split, left.name, left.code, left.detail))
         return rejects, skipped
+
+
+def _hashed(
+    partition: Partition | None,
+    own: Collection[str],
+    columns: Sequence[Column],
+    settings: ExampleGenSettings,
+    groups: Sequence[str],
+) -> Partition:
+    """The splits that the hash assigns, where the inputs name none, as settings allow it."""
+    names = [OWN_NAME, *groups, *(column.name for column in columns)]
+    hashed, group_by, stratify = partition or Partition(), settings.group_by, settings.stratify
+    if group_by is not None:
+        if hashed.feature != OWN_NAME:
+            raise ConfigError.of(
+                "group_by",
+                group_by,
+                allowed=f"none beside output_config's partition_feature_name {hashed.feature!r}",
+            )
+        hashed = dataclasses.replace(hashed, feature=group_by)
+    asked = {
+        "output_config": partition and ", ".join(hashed.names),
+        "group_by": group_by,
+        "stratify": stratify or None,
+    }
+    for setting, value in asked.items():
+        if own and value is not None:
+            raise ConfigError(
+                f"{setting}: expected none, since the inputs name their own splits "
+                f"({', '.join(sorted(own))}), got {value}",
+                setting=setting,
+            )
+    if hashed.feature not in names:
+        setting = "group_by" if group_by else "output_config partition_feature_name"
+        raise ConfigError.of(setting, hashed.feature, allowed=f"one of {', '.join(names)}")
+    if stratify and hashed.feature != OWN_NAME:
+        raise ConfigError(
+            f"stratify: expected False where {hashed.feature!r} decides the split, got True",
+            setting="stratify",
+        )
+    if stratify and label_column(columns) is None:
+        raise ConfigError(
+            "stratify: expected inputs with labels, got some without", setting="stratify"
+        )
+    return hashed

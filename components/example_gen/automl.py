@@ -37,8 +37,6 @@ def automl_rows(inputs: LayoutInputs, path: str, *, known: frozenset[str]) -> li
     """The rows of a list whose first one names a file; None of any other list.
 
     Args:
-        inputs: where it is.
-        path: of the list.
         known: names that columns of files have, in lower case.
 
     Raises:

@@ -11,16 +11,30 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
-from components.common.listing import Column, Value
+from components.common.entry import Column, Value
 from components.common.rejects import RejectedInputError
 from trainer_utils.format import InputError
 
-__all__ = ["BOX_COLUMNS", "Box", "BoxRow", "are_boxes", "box_values", "read_rows", "relative_box"]
+__all__ = [
+    "BOX_COLUMNS",
+    "SIZE_COLUMNS",
+    "Box",
+    "BoxRow",
+    "are_boxes",
+    "box_values",
+    "claimed_size",
+    "read_rows",
+    "relative_box",
+]
 
 BOX_COLUMNS = (
     *(Column(name, "float", is_list=True) for name in ("xmin", "xmax", "ymin", "ymax", "area")),
     Column("labels", "label", is_list=True),
 )
+# What an annotation in pixels says of its image, where it has boxes. It is compared with the image
+# when that is read; the features of these names are the image's own.
+SIZE_COLUMNS = (Column("height", "int"), Column("width", "int"))
+_MOST_PIXELS = 1 << 31  # of an edge: beyond is no image
 _ROW_FIELDS = 11  # set, path, label, four corners
 
 
@@ -91,6 +105,11 @@ def box_values(boxes: Sequence[Box]) -> tuple[Value, ...]:
     return tuple(tuple(getattr(box, name) for box in boxes) for name in names)
 
 
+def claimed_size(*, width: float, height: float) -> tuple[int, int]:
+    """The values of `SIZE_COLUMNS`; both are None where there is no box."""
+    return min(round(height), _MOST_PIXELS), min(round(width), _MOST_PIXELS)
+
+
 def are_boxes(rows: Sequence[tuple[int, Sequence[Any]]]) -> bool:
     """Whether the rows of a CSV without a header are AutoML Vision's boxes."""
     return any(any(map(str.strip, row[3:])) for _, row in rows) and all(
@@ -102,7 +121,6 @@ def read_rows(path: str, rows: Sequence[tuple[int, Sequence[str]]]) -> list[BoxR
     """Puts the rows of each image together, in the order of their first ones.
 
     Args:
-        path: of the list.
         rows: each with its line.
 
     Raises:

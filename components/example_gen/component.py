@@ -1,8 +1,7 @@
 """What the interfaces of the ExampleGens share.
 
-class TextExampleGenSpec(types.ComponentSpec):
+class TextExampleGenSpec(FilesExampleGenSpec):
     PARAMETERS = {**TFX_PARAMETERS, **parameters_of(TextSettings)}
-    INPUTS, OUTPUTS = {}, {"examples": examples_channel()}
 
 class TextExampleGen(FilesExampleGen):
     SPEC_CLASS = TextExampleGenSpec
@@ -17,7 +16,7 @@ from tfx.dsl.components.base import base_beam_component
 from tfx.proto import example_gen_pb2, range_config_pb2
 from tfx.types import component_spec, standard_artifacts
 
-from components.common.component import Runtime
+from components.common.component import Runtime, examples_channel
 from components.common.settings import without_runtime_parameters
 from components.example_gen.partition import read_output_config
 from components.example_gen.tfx_properties import (
@@ -29,7 +28,7 @@ from components.example_gen.tfx_properties import (
 )
 from trainer_utils.format import ConfigError
 
-__all__ = ["TFX_PARAMETERS", "FilesExampleGen"]
+__all__ = ["TFX_PARAMETERS", "FilesExampleGen", "FilesExampleGenSpec"]
 
 _parameter = component_spec.ExecutionParameter
 TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
@@ -38,6 +37,14 @@ TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean wh
     OUTPUT_CONFIG: _parameter(type=example_gen_pb2.Output),
     RANGE_CONFIG: _parameter(type=range_config_pb2.RangeConfig, optional=True),
 }
+
+
+class FilesExampleGenSpec(types.ComponentSpec):
+    """The inputs and outputs of an ExampleGen over files; subclasses add their parameters."""
+
+    PARAMETERS = TFX_PARAMETERS
+    INPUTS: dict[str, component_spec.ChannelParameter] = {}
+    OUTPUTS = {"examples": examples_channel()}
 
 
 class FilesExampleGen(base_beam_component.BaseBeamComponent):

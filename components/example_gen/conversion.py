@@ -7,7 +7,7 @@ written = conversion.write(plan, uri)    # the shards, and what became of each i
 """
 
 import abc
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
 
 from components.common.settings import ExecProperties
@@ -27,8 +27,6 @@ class Conversion(abc.ABC, Generic[_Plan]):
     """From inputs to shards.
 
     Args:
-        settings: of the component.
-        selection: of inputs and splits, as it is asked for.
         make_pipeline: makes the Beam pipelines; None where nothing is to be written but a plan.
 
     Attributes:
@@ -39,6 +37,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
         settings: of the component, suited to what was found.
         unit: what the inputs are called, such as `images`.
         sees_siblings: whether a file that is an input by itself may name others, as a list does.
+        looked_for: the layouts that are recognised, for inputs that have none of them.
 
     Raises:
         InputError, ConfigError: the inputs are not there, or a setting is not allowed.
@@ -51,6 +50,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
     settings: ExampleGenSettings
     unit: ClassVar[str]
     sees_siblings: ClassVar[bool] = True
+    looked_for: ClassVar[str]
 
     def __init__(
         self, settings: Any, selection: InputSelection, make_pipeline: MakePipeline | None
@@ -105,7 +105,3 @@ class Conversion(abc.ABC, Generic[_Plan]):
     @abc.abstractmethod
     def write(self, plan: _Plan, uri: str) -> Written:
         """Writes every shard of what `plan` gave, and reads it back."""
-
-    @abc.abstractmethod
-    def describe_search(self, names: Iterable[str]) -> str:
-        """A sentence for inputs in which nothing was recognised, with what is at their top."""

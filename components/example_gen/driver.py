@@ -47,12 +47,7 @@ class FileTreeDriver(PropertiesDriver):
 
     conversion_class: ClassVar[type[Conversion[Any]]]
 
-    def resolve_exec_properties(  # noqa: D102
-        self,
-        exec_properties: ExecProperties,
-        pipeline_info: data_types.PipelineInfo,
-        component_info: data_types.ComponentInfo,
-    ) -> ExecProperties:
+    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
         selection = selection_of(exec_properties)
         located = self.conversion_class.of(exec_properties, selection, None).located
         return {**with_spans(exec_properties, located), FINGERPRINT: fingerprint(located)}

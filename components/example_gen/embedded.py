@@ -39,7 +39,6 @@ def find_embedded(file: pa.parquet.ParquetFile, stream: BinaryIO) -> dict[str, E
 
     Args:
         file: a `pyarrow.parquet.ParquetFile`.
-        stream: that it was opened from.
     """
     return {
         field.name: _facts_of(file, field, stream)

@@ -14,7 +14,7 @@ from components.common.beam import LocalFirstBeamExecutor
 from components.common.collector import spare_old_objects
 from components.common.lineage import make_origin
 from components.common.publish import describe_artifact, publish_dataset
-from components.common.settings import ExecProperties
+from components.common.settings import Artifacts, ExecProperties
 from components.common.summaries import removed_on_failure
 from components.example_gen.conversion import Conversion
 from components.example_gen.manifest import make_manifest
@@ -36,10 +36,7 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
     conversion_class: ClassVar[type[Conversion[Any]]]
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: ExecProperties,
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
         """Converts the inputs.
 

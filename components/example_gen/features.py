@@ -8,7 +8,7 @@ A feature that an example lacks is sparse, and so are lists that may differ in l
 
 from collections.abc import Sequence
 
-from components.common.listing import Column
+from components.common.entry import Column
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.file_reports import AudioFacts, ImageFacts, ShardSummary
 from components.example_gen.media import DESCRIPTIONS
@@ -25,12 +25,7 @@ _TYPES = {"int": "int", "label": "int", "float": "float", "string": "string"}
 
 
 def features_of_rows(plan: RowPlan, reports: Sequence[EncodingReport]) -> dict[str, Feature]:
-    """Every feature of examples that are rows, by name.
-
-    Args:
-        plan: what was to be written.
-        reports: of all pieces.
-    """
+    """Every feature of examples that are rows, by name."""
     features = {}
     for column in plan.columns:
         name = column.name
@@ -51,7 +46,6 @@ def features_of_files(plan: FilePlan, summaries: Sequence[ShardSummary]) -> dict
     """Every feature of examples that hold files, by name.
 
     Args:
-        plan: what was to be written.
         summaries: of all shards; those of images without any are left out.
     """
     features = {"filename": Feature(type="string")}
@@ -63,6 +57,8 @@ def features_of_files(plan: FilePlan, summaries: Sequence[ShardSummary]) -> dict
         for description in DESCRIPTIONS.get(kind, ()):
             features[description] = Feature(type="int")
     for column in plan.columns:
+        if column.name in features:
+            continue  # what an annotation says of the image, which says it itself
         features[column.name] = _value(
             column,
             plan,
@@ -123,10 +119,7 @@ def _value(
     """The feature of a column.
 
     Args:
-        column: that it is made of.
-        plan: with its vocabulary.
         length: that all of its lists have, or None.
-        longest: of its lists.
         is_missing: whether an example lacks it.
     """
     extra: JsonObject = {}

@@ -14,12 +14,7 @@ from components.common.file_table import decode_path
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing, join_listings
 from components.common.progress import Work, show_progress
-from components.common.summaries import (
-    check_finished,
-    read_summary,
-    start_working,
-    working_folder,
-)
+from components.common.summaries import read_finished, start_working
 from components.common.worker_errors import raise_reported_error
 from components.example_gen import lists
 from components.example_gen.conversion import Conversion
@@ -31,7 +26,7 @@ from components.example_gen.image_roots import check_image_roots
 from components.example_gen.inputs import layout_inputs, refuse_overlap
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.near_duplicates import find_near_duplicates
-from components.example_gen.plan import Written
+from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.settings import MEDIA
 from components.example_gen.simple_layouts import read_simple, without_reserved
 from trainer_utils.format import InputError, Shard, ShardName
@@ -132,7 +127,10 @@ class FileConversion(Conversion[FilePlan]):
         return Written(
             shards=_keep_full_shards(shards, uri),
             features=features_of_files(plan, summaries),
-            label_counts=_label_counts(shards, summaries),
+            label_counts=sum_label_counts(
+                (shard.split, summary.labels)
+                for shard, summary in zip(shards, summaries, strict=True)
+            ),
             rejects=tuple(reject for summary in summaries for reject in summary.rejects),
             conversions=dict(conversions),
             fingerprint=fingerprint_of_files(self.located, self.listing, plan, summaries),
@@ -143,22 +141,12 @@ def _read_reports(
     uri: str, splits: Sequence[str], names: Collection[str]
 ) -> tuple[list[Shard], list[ShardSummary]]:
     """What workers report of each task, in their order."""
-    check_finished(uri, names)
-    reports = [read_summary(working_folder(uri), name) for name in names]
+    reports = read_finished(uri, names)
     raise_reported_error(reports, splits)  # a name begins with its split
     return (
         [Shard(**report["shard"]) for report in reports],
         [ShardSummary.from_json(report["summary"]) for report in reports],
     )
-
-
-def _label_counts(
-    shards: Sequence[Shard], summaries: Sequence[ShardSummary]
-) -> dict[str, dict[int, int]]:
-    counts: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
-    for shard, summary in zip(shards, summaries, strict=True):
-        counts[shard.split].update(summary.labels)
-    return {split: dict(of_split) for split, of_split in counts.items()}
 
 
 def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:

@@ -8,8 +8,8 @@ import collections
 import posixpath
 from collections.abc import Callable, Iterable, Sequence
 
+from components.common.entry import Blob
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
 from trainer_utils.format.media_formats import EXTENSIONS, format_of
 from trainer_utils.storage.files import open_for_reading
@@ -62,7 +62,6 @@ def count_kinds(
     """Estimates how many files of a list's column are of each kind, from some of each ending.
 
     Args:
-        inputs: where they are.
         uris: what the column names, with the position of each row.
         find: gives the files of some of them.
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.common.entries import Entries, values_of
-from components.common.entry import label_column
+from components.common.entry import BlobColumn, Entry, ExcludedInput, Value, label_column
 from components.common.file_table import encode_path
-from components.common.listing import BlobColumn, Entry, ExcludedInput, Listing, Value
+from components.common.listing import Listing
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
 from components.example_gen.file_tasks import ShardTask
 from components.example_gen.media_settings import MediaSettings
@@ -124,14 +124,12 @@ def plan_shards(
     order = _order(entries, numbers, settings.seed)
     sizes = entries.total_bytes()
     return FilePlan(
-        split_shards=tuple(
-            lay_out_shards(
-                name,
-                num_records=int((numbers == number).sum()),
-                num_bytes=int(sizes[numbers == number].sum()),
-                target_shard_bytes=settings.target_shard_bytes,
-            )
-            for number, name in enumerate(rules.splits)
+        split_shards=lay_out_shards(
+            (
+                (name, int((numbers == n).sum()), int(sizes[numbers == n].sum()))
+                for n, name in enumerate(rules.splits)
+            ),
+            target_shard_bytes=settings.target_shard_bytes,
         ),
         found=listing.found,
         entries=entries,

@@ -16,13 +16,13 @@ from typing import Any
 
 from components.common.blobs import BlobReader
 from components.common.entry import BlobColumn, Column, Entry, Value, label_column
-from components.common.reject_errors import reject_errors
-from components.common.rejects import Reject, RejectedInputError
-from components.common.summaries import check_shared, working_folder, write_summary
+from components.common.rejects import Reject, RejectedInputError, reject_errors
+from components.common.summaries import working_folder, write_summary
 from components.common.worker_errors import report_errors
+from components.example_gen.boxes import SIZE_COLUMNS
 from components.example_gen.file_reports import ShardSummary, Stored
 from components.example_gen.file_tasks import ShardTask, read_task
-from components.example_gen.media import describe_media, store_media
+from components.example_gen.media import check_annotation, describe_media, store_media
 from components.example_gen.media_settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
@@ -63,7 +63,6 @@ class WriteMediaShard:
 
     def __call__(self, name: str) -> dict[str, int]:
         """Counts of what was done, by the name of the counter."""
-        check_shared(self.uri)
         folder = working_folder(self.uri)
         with report_errors(self.uri, name):
             shard, summary = self.write(read_task(folder, name))
@@ -79,6 +78,7 @@ class WriteMediaShard:
         """
         summary = ShardSummary()
         label_place = label_column(self.columns)
+        size_places = self._size_places()
 
         def fill(writer: ShardWriter) -> None:
             for entry, blobs, sums in _read_ahead(
@@ -88,6 +88,9 @@ class WriteMediaShard:
                 try:
                     with reject_errors():
                         media = store_media(entry, blobs, self.blobs, self.settings)
+                        size = [entry.values[place] for place in size_places]
+                        if any(size):
+                            media = check_annotation(media, blobs, size, self.settings)
                         features = _features(entry, media, self.columns)
                         example = encode_example(features)
                 except RejectedInputError as error:
@@ -108,6 +111,12 @@ class WriteMediaShard:
         verify_shard(shard, uri=self.uri)
         return shard, summary
 
+    def _size_places(self) -> list[int]:
+        """Where values have the size that an annotation gives its image, if the layout has such."""
+        names = [column.name for column in self.columns]
+        is_of_images = self.blobs[0].kind == "image"  # a sound's `height` is a feature like others
+        return [names.index(c.name) for c in SIZE_COLUMNS if is_of_images and c.name in names]
+
 
 def _features(
     entry: Entry, media: Mapping[str, Stored], columns: Sequence[Column]
@@ -126,18 +135,21 @@ def _count(labels: dict[int, int], value: Value) -> None:
 
 def encode_values(columns: Sequence[Column], values: Sequence[Value]) -> dict[str, Any]:
     """An entry's values as features: texts as UTF-8, floats as floats, missing ones left out."""
-    encode: dict[str, Callable[[Any], bytes | float]] = {"string": _text, "float": float}
     features: dict[str, Any] = {}
     for column, value in zip(columns, values, strict=True):
+        encode = _ENCODE.get(column.kind, int)
         if isinstance(value, tuple):
-            features[column.name] = tuple(map(encode.get(column.kind, int), value))
+            features[column.name] = tuple(map(encode, value))
         elif value is not None:
-            features[column.name] = encode.get(column.kind, int)(value)
+            features[column.name] = encode(value)
     return features
 
 
 def _text(value: str) -> bytes:
     return value.encode("utf-8", "surrogateescape")
+
+
+_ENCODE: Mapping[str, Callable[[Any], bytes | float]] = {"string": _text, "float": float}
 
 
 # An entry, its files, and the CRC-32C of each: of what was read, whatever becomes of it.

@@ -28,8 +28,9 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from components.common.blobs import BlobReader
+from components.common.entry import Blob, ExcludedInput
 from components.common.fingerprint import combine_facts
-from components.common.listing import Blob, ExcludedInput, Listing
+from components.common.listing import Listing
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.file_reports import ShardSummary

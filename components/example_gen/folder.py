@@ -9,8 +9,9 @@ import itertools
 import posixpath
 from collections.abc import Collection, Iterable, Iterator
 
+from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, BlobColumn, Column, Entry, ExcludedInput, Listing
+from components.common.listing import Listing
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.layouts import sign_of_dataset
 from trainer_utils.format.media_formats import EXTENSIONS

@@ -55,7 +55,6 @@ def suggest_roots(uris: Iterable[str], *, base: str) -> list[str]:
     Args:
         uris: as a list has them: whole paths, urls, or paths that lead out of the inputs. Links
             inside of these count for nothing.
-        base: the input base.
     """
     by_top: dict[str, set[str]] = collections.defaultdict(set)
     for uri in uris:

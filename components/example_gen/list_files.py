@@ -12,8 +12,8 @@ import posixpath
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import cast
 
+from components.common.entry import Blob
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob
 from components.common.rejects import RejectedInputError
 from components.example_gen.embedded import Embedded
 from components.example_gen.file_kinds import count_kinds, kind_of_heads, kind_of_name

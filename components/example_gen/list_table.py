@@ -17,8 +17,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.entry import Column, Value
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Column, Value
 from components.example_gen.embedded import Embedded, find_embedded
 from components.tables.casting import cast_column
 from components.tables.kinds import column_facts, decide_column
@@ -37,8 +37,6 @@ class ListTable:
     """The rows of a list.
 
     Args:
-        path: the file.
-        names: of the columns.
         parts: the rows as they were read, in order.
         positions: of each row, the line that it begins in, or of Parquet its number from 0.
         unit: what positions count: `line` or `row`.
@@ -68,19 +66,7 @@ class ListTable:
     def cast_column(
         self, name: str, kind: str | None, *, trim: bool = False
     ) -> tuple[Column, list[Value]] | None:
-        """A column's type by all of its values, and these as examples keep them.
-
-        Args:
-            name: of the column.
-            kind: what the user says that it is, or None.
-            trim: whether spaces round texts are none of theirs, as round labels.
-
-        Returns:
-            The `Column` and its values; None where no row has one.
-
-        Raises:
-            InputError: a value is not of its kind; the message names column and line.
-        """
+        """What `typed_values` says of a column; `trim`: spaces round texts are none of theirs."""
         arrays = [_trimmed(array) if trim else array for array in self._arrays(name)]
         return typed_values(
             name,
@@ -100,7 +86,6 @@ def typed_values(
     """A column's type by all of its values, and these as examples keep them.
 
     Args:
-        name: of the column.
         parts: Arrow arrays, each with whether numbers and lists may stand in it as texts.
         kind: what the user says that it is, or None.
         place: names the place of the n-th value, for messages.
@@ -165,8 +150,7 @@ def read_list(inputs: LayoutInputs, path: str) -> ListTable:
     options = TableOptions(
         columns=inputs.columns, column_names=inputs.column_names, header=inputs.header
     )
-    pieces = _pieces(inputs, path, kind, options)
-    parts = _read_pieces(inputs, pieces, options)
+    pieces, parts = _read_pieces(inputs, path, kind, options)
     data = whole.removeprefix(codecs.BOM_UTF8)
     delimiter = DELIMITERS[kind].encode() if kind in DELIMITERS else None
     starts = row_starts(data, delimiter)
@@ -184,17 +168,16 @@ def read_list(inputs: LayoutInputs, path: str) -> ListTable:
     return ListTable(path, tuple(names), tuple(parts), tuple(positions), "line")
 
 
-def _pieces(inputs: LayoutInputs, path: str, kind: str, options: TableOptions) -> list[Piece]:
-    return [*pieces_of(inputs, path, kind=kind, split=None, options=options, folder="")]
-
-
 def _read_pieces(
     inputs: LayoutInputs,
-    pieces: Sequence[Piece],
+    path: str,
+    kind: str,
     options: TableOptions,
     *,
     unread: frozenset[str] = frozenset(),
-) -> list[Rows]:
+) -> tuple[list[Piece], list[Rows]]:
+    """All pieces of a list, with their rows."""
+    pieces = [*pieces_of(inputs, path, kind=kind, split=None, options=options, folder="")]
     parts, lines = [], 1
     for piece in pieces:
         rows = read_piece(inputs.base, piece, options, unread=unread)
@@ -208,7 +191,7 @@ def _read_pieces(
             )
         parts.append(rows)
         lines += rows.lines
-    return parts
+    return pieces, parts
 
 
 def _records(parts: Sequence[Rows]) -> npt.NDArray[np.int64]:
@@ -240,7 +223,6 @@ def note_rows(inputs: LayoutInputs, path: str, data: bytes, starts: Sequence[int
     Args:
         inputs: whose fingerprint they are a part of.
         path: of the list; its rows stand for its bytes.
-        data: of the file.
         starts: where each row begins.
     """
     ends = [*starts[1:], len(data)]
@@ -274,7 +256,6 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
     inputs.contents[path] = (sum(hashes) + number) % 2**128
     parts: list[Rows] = []
     if names:
-        pieces = _pieces(inputs, path, "parquet", options)
-        parts = _read_pieces(inputs, pieces, options, unread=frozenset(embedded))
+        _, parts = _read_pieces(inputs, path, "parquet", options, unread=frozenset(embedded))
     found = dict.fromkeys(name for rows in parts for name in rows.columns)
     return ListTable(path, (*found, *embedded), tuple(parts), tuple(range(number)), "row", embedded)

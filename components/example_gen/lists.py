@@ -24,16 +24,9 @@ import posixpath
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from components.common.entry import BlobColumn, Column, Entry, ExcludedInput, Value
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import (
-    BlobColumn,
-    Column,
-    Entry,
-    ExcludedInput,
-    Listing,
-    Value,
-    join_listings,
-)
+from components.common.listing import Listing, join_listings
 from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
 from components.example_gen.automl import Row, as_table, automl_rows
@@ -47,14 +40,14 @@ from components.example_gen.list_files import (
     split_of_name,
 )
 from components.example_gen.list_table import ListTable, read_list
-from components.example_gen.settings import COLUMN_KINDS, MEDIA
+from components.example_gen.settings import MEDIA
 from components.tables.headers import check_agreement
-from components.tables.kinds import LABEL_NAMES
-from components.tables.reading import DELIMITERS, SUFFIXES
+from components.tables.kinds import LABEL_NAMES, check_columns
+from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
 from components.tables.splits import refuse_word, split_column, split_of_word
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format import InputError
 
-__all__ = ["find", "is_list", "kind_of_list", "read"]
+__all__ = ["find", "is_list", "read"]
 
 _ENDINGS = tuple(SUFFIXES)
 _FILE_COLUMNS = ("filename", "file_name", "path", "uri", "url")
@@ -71,16 +64,10 @@ def is_list(path: str) -> bool:
     return posixpath.splitext(path.lower())[1] in SUFFIXES
 
 
-def kind_of_list(path: str) -> str:
-    """`csv`, `tsv`, `jsonl` or `parquet`, of a list."""
-    return SUFFIXES[posixpath.splitext(path.lower())[1]]
-
-
 def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
     """The lists at the root of the inputs.
 
     Args:
-        inputs: where to look.
         kind: `csv`, `tsv`, `jsonl` or `parquet`; None for any.
     """
     return [
@@ -89,7 +76,7 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
         if path.lower().endswith(_ENDINGS)
         and (path == inputs.root or posixpath.dirname(path) == inputs.root)
         and is_list(path)
-        and (kind is None or kind_of_list(path) == kind)
+        and (kind is None or kind_of_table(path) == kind)
         and not posixpath.basename(path).startswith(".")
     ]
 
@@ -113,7 +100,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
         path: _with_automl_names(read_list(inputs, path)) for path in paths if rows[path] is None
     }
     headers = {
-        path: table.names for path, table in tables.items() if kind_of_list(path) in DELIMITERS
+        path: table.names for path, table in tables.items() if kind_of_table(path) in DELIMITERS
     }
     if not inputs.header and not inputs.column_names:
         check_agreement(headers, shown=[path for path in headers if {*headers[path]} & _KNOWN])
@@ -127,7 +114,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
 
 def _with_automl_names(table: ListTable) -> ListTable:
     """A CSV's columns of AutoML's names in lower case, however they are written."""
-    if kind_of_list(table.path) not in DELIMITERS:
+    if kind_of_table(table.path) not in DELIMITERS:
         return table
     name_of = {name: name.lower() if name.lower() in _AUTOML else name for name in table.names}
     for rows in table.parts:
@@ -185,17 +172,14 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> Listing:
         if name in table.embedded:
             sources_of.append(embedded_sources(table, table.embedded[name]))
         else:
-            uris = [(at, str(_trimmed(uri) or "")) for at, uri in _placed(table, name)]
+            values = ("" if uri is None else str(uri).strip() for uri in table.values(name))
+            uris = list(zip(table.positions, values, strict=True))
             sources_of.append(file_sources(inputs, table, uris, are_alone=len(media) == 1))
     sources = joined_sources(table.positions, sources_of)
     kinds = [str(roles[name]) for name in media]
     blobs = tuple(map(BlobColumn, kinds if len(media) == 1 else feature_names(media, kinds), kinds))
     parts = zip(table.positions, splits, by_row, sources, strict=True)
     return _listing(table, columns, parts, blobs)
-
-
-def _placed(table: ListTable, name: str) -> Iterable[tuple[int, Any]]:
-    return zip(table.positions, table.values(name), strict=True)
 
 
 def _listing(
@@ -224,15 +208,7 @@ def _listing(
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:
     """What each column is for: as the user says, or by its name; None: a feature to inspect."""
     given = inputs.columns
-    for name, kind in given.items():
-        if name not in names and kind != "ignore":
-            raise ConfigError.of(
-                "columns", name, allowed=f"columns of {table.path!r} ({', '.join(names)})"
-            )
-        if kind not in COLUMN_KINDS:
-            raise ConfigError(
-                f"columns[{name!r}]: expected one of {', '.join(COLUMN_KINDS)}, got {kind!r}"
-            )
+    check_columns(given, names, of=repr(table.path))
     roles: dict[str, str | None] = {name: given.get(name) for name in names}
     split = split_column(
         names, given=given, words_of=lambda name: {str(word or "") for word in table.values(name)}
@@ -247,11 +223,6 @@ def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict
         if found is not None:
             roles[found] = inputs.media
     return roles
-
-
-def _trimmed(value: Any) -> Any:
-    """A path without spaces round it; None for what is empty then."""
-    return (value.strip() or None) if isinstance(value, str) else value
 
 
 def _split(

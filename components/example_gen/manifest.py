@@ -27,14 +27,7 @@ def make_manifest(
     settings: ExampleGenSettings,
     partition: Partition | None,
 ) -> Manifest:
-    """What the manifest says, but for the small files beside it.
-
-    Args:
-        producer: the component's name.
-        plan, written: what was decided, and what became of it.
-        settings: that shaped it.
-        partition: the splits that output_config asks for, or None.
-    """
+    """What the manifest says, but for the small files beside it."""
     rejects = (*plan.rejects, *written.rejects)
     records: collections.Counter[str] = collections.Counter()
     for shard in written.shards:

@@ -4,16 +4,17 @@ media = store_media(entry, blobs, (BlobColumn("image", "image"),), settings)
 describe_media(media.values())        # {'height': 480, 'width': 640, 'channels': 3}
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
-from components.common.entry import BlobColumn, Entry
+from components.common.entry import BlobColumn, Entry, Value
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_reports import Stored
 from components.example_gen.media_settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
+from components.media.image_headers import open_image
 from components.media.images import StoredImage, store_image, store_label_map
 
-__all__ = ["DESCRIPTIONS", "describe_media", "store_media"]
+__all__ = ["DESCRIPTIONS", "check_annotation", "describe_media", "store_media"]
 
 # What the first file of a kind is described by, in features of these names.
 DESCRIPTIONS = {
@@ -31,10 +32,7 @@ def store_media(
     """What is kept of an entry's files, by feature.
 
     Args:
-        entry: which.
         blobs: their bytes, or why they could not be read.
-        columns: what they are.
-        settings: of the component.
 
     Raises:
         RejectedInputError: one cannot become part of an example.
@@ -76,6 +74,52 @@ def _check_size(label_map: Stored, media: Iterable[Stored]) -> None:
             f"expected {photo.width} x {photo.height} as the image has, "
             f"got {label_map.width} x {label_map.height}",
         )
+
+
+def check_annotation(
+    media: Mapping[str, Stored],
+    blobs: list[bytes] | RejectedInputError,
+    size: Sequence[Value],
+    settings: MediaSettings,
+) -> dict[str, Stored]:
+    """Compares an image with the size that its annotation has scaled the boxes by.
+
+    Boxes fit an image that was scaled since; of an image that has been cut or turned, or is
+    another one, nobody knows where they are. What is scaled, give or take a pixel, is counted.
+
+    Args:
+        media: what is kept of the image.
+        blobs: its file.
+        size: height and width, as the annotation says.
+        settings: of the component.
+
+    Returns:
+        The same, with the conversion BOXES_SCALED where the sizes differ.
+
+    Raises:
+        RejectedInputError: BAD_ANNOTATION: it is of an image of other proportions.
+    """
+    ((name, stored),) = media.items()
+    said_height, said_width = size
+    assert isinstance(stored, StoredImage)
+    assert isinstance(blobs, list)
+    assert isinstance(said_height, int)
+    assert isinstance(said_width, int)
+    if (stored.height, stored.width) == (said_height, said_width):
+        return {name: stored}
+    # It may be we who have scaled it.
+    width, height = open_image(blobs[0], max_pixels=settings.images.max_pixels).size
+    if (height, width) == (said_height, said_width):
+        return {name: stored}
+    edges = (width, height, said_width, said_height)
+    if abs(said_width * height - said_height * width) > max(edges):
+        is_turned = (said_height, said_width) == (width, height)
+        raise RejectedInputError(
+            "BAD_ANNOTATION",
+            f"expected the size of its image, {width} x {height}, got {said_width} x {said_height}"
+            + (": the image turned by a quarter. Save it upright" if is_turned else ""),
+        )
+    return {name: stored._replace(conversions=(*stored.conversions, "BOXES_SCALED"))}
 
 
 def describe_media(media: Iterable[Stored]) -> dict[str, int]:

@@ -20,7 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from components.common.blobs import BlobReader
-from components.common.listing import Entry, Listing
+from components.common.entry import Entry
+from components.common.listing import Listing
 from components.common.rejects import RejectedInputError
 from components.media.audio import read_beginning
 from trainer_utils.auditing.disjoint_sets import DisjointSets
@@ -69,12 +70,7 @@ def find_near_duplicates(
 
 
 class _Files:
-    """The files of entries, read and looked at by all threads.
-
-    Args:
-        entries: in order.
-        base, image_roots: where their files are.
-    """
+    """The files of entries, read and looked at by all threads."""
 
     def __init__(self, entries: Sequence[Entry], base: str, image_roots: Sequence[str]) -> None:
         self._entries, self._base, self._image_roots = entries, base, image_roots

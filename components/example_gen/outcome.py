@@ -10,6 +10,7 @@ from components.common.rejects import Reject, check_reject_fraction, render_reje
 from components.common.summaries import working_folder
 from components.example_gen.conversion import Conversion
 from components.example_gen.plan import Plan
+from components.example_gen.simple_layouts import names_at_top
 from trainer_utils.format import InputError
 from trainer_utils.storage.files import list_names, write_text
 
@@ -25,13 +26,6 @@ def check_outcome(
     uri: str,
 ) -> None:
     """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
-
-    Args:
-        conversion: that was run, or is about to be.
-        plan: that it made.
-        rejects: all of them.
-        written: examples.
-        uri: of the dataset.
 
     Raises:
         InputError: there are too many, or no example is left.
@@ -54,7 +48,9 @@ def check_outcome(
     except InputError as error:
         write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
         if settings.layout == "auto" and not written:
-            raise InputError(f"{error} {conversion.describe_search(list_names(base))}") from None
+            top = names_at_top(list_names(base))
+            searched = f"Looked for {conversion.looked_for}; at its top: {top}."
+            raise InputError(f"{error} {searched}") from None
         raise
 
 

@@ -1,8 +1,7 @@
 """Which splits there are, and who decides: the inputs, TFX's output_config, or a hash.
 
 partition = read_output_config(output_config)     # None: the inputs' own, or train and eval 2:1
-hashed = check_partition(partition, own_splits, columns, group_by=None, stratify=False)
-hashed.split_of("cat/1.jpg", seed=0)
+Partition().split_of("cat/1.jpg", seed=0)
 """
 
 import bisect
@@ -15,8 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from components.common.entry import label_column
-from components.common.listing import Column, ExcludedInput
+from components.common.entry import ExcludedInput
 from trainer_utils.format import ConfigError, keyed_hash
 from trainer_utils.format.naming import check_split_name
 
@@ -24,7 +22,6 @@ __all__ = [
     "NEAR_DUPLICATES",
     "OWN_NAME",
     "Partition",
-    "check_partition",
     "check_split_names",
     "order_splits",
     "read_output_config",
@@ -104,10 +101,7 @@ class Partition:
         """The split that an excluded input counts for.
 
         Args:
-            left: which.
-            splits: of the dataset.
             inputs_decide: whether inputs name splits. Then one that names none counts in the first.
-            seed: of the hash.
         """
         if left.split is not None and left.split in splits:
             return left.split
@@ -148,64 +142,6 @@ def check_split_names(setting: str, names: Sequence[str]) -> None:
                 setting=setting,
                 value=name,
             )
-
-
-def check_partition(
-    partition: Partition | None,
-    own_splits: Collection[str],
-    columns: Sequence[Column],
-    *,
-    group_by: str | None,
-    stratify: bool,
-    groups: Sequence[str] = (),
-) -> Partition:
-    """The splits that the hash assigns, where the inputs name none.
-
-    Args:
-        partition: that output_config asks for.
-        own_splits: that the inputs name.
-        columns: of the inputs.
-        group_by, stratify: the settings.
-        groups: what `group_by` may name beside columns.
-
-    Raises:
-        ConfigError: both the inputs and a setting decide splits, or a setting names no column.
-    """
-    names = [OWN_NAME, *groups, *(column.name for column in columns)]
-    hashed = partition or Partition()
-    if group_by is not None:
-        if hashed.feature != OWN_NAME:
-            raise ConfigError.of(
-                "group_by",
-                group_by,
-                allowed=f"none beside output_config's partition_feature_name {hashed.feature!r}",
-            )
-        hashed = dataclasses.replace(hashed, feature=group_by)
-    asked = {
-        "output_config": partition and ", ".join(hashed.names),
-        "group_by": group_by,
-        "stratify": stratify or None,
-    }
-    for setting, value in asked.items():
-        if own_splits and value is not None:
-            raise ConfigError(
-                f"{setting}: expected none, since the inputs name their own splits "
-                f"({', '.join(sorted(own_splits))}), got {value}",
-                setting=setting,
-            )
-    if hashed.feature not in names:
-        setting = "group_by" if group_by else "output_config partition_feature_name"
-        raise ConfigError.of(setting, hashed.feature, allowed=f"one of {', '.join(names)}")
-    if stratify and hashed.feature != OWN_NAME:
-        raise ConfigError(
-            f"stratify: expected False where {hashed.feature!r} decides the split, got True",
-            setting="stratify",
-        )
-    if stratify and label_column(columns) is None:
-        raise ConfigError(
-            "stratify: expected inputs with labels, got some without", setting="stratify"
-        )
-    return hashed
 
 
 def order_splits(names: Collection[str], asked: Sequence[str]) -> tuple[str, ...]:

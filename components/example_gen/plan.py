@@ -3,15 +3,16 @@
 FilePlan and RowPlan are Plans; workers get them, so nothing here imports TFX.
 """
 
+import collections
 import dataclasses
 import itertools
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 
-from components.common.listing import Column
+from components.common.entry import Column
 from components.common.rejects import Reject
 from trainer_utils.format import Feature, Shard, num_shards_for, shard_bounds
 
-__all__ = ["Plan", "SplitShards", "Written", "lay_out_shards"]
+__all__ = ["Plan", "SplitShards", "Written", "lay_out_shards", "sum_label_counts"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -19,7 +20,6 @@ class SplitShards:
     """The shards of one split.
 
     Args:
-        name: the split's.
         bounds: the first place of each shard, and the number of records.
     """
 
@@ -43,14 +43,17 @@ class SplitShards:
 
 
 def lay_out_shards(
-    name: str, *, num_records: int, num_bytes: int, target_shard_bytes: int
-) -> SplitShards:
-    """Which places of a split are which shard's."""
-    num_shards = num_shards_for(
-        num_records=num_records, num_bytes=num_bytes, target_shard_bytes=target_shard_bytes
-    )
-    bounds = shard_bounds(num_records=num_records, num_shards=num_shards)
-    return SplitShards(name, tuple(bounds.tolist()))
+    splits: Iterable[tuple[str, int, int]], *, target_shard_bytes: int
+) -> tuple[SplitShards, ...]:
+    """Which places of each split are which shard's; `splits`: name, records and bytes of each."""
+    shards = []
+    for name, num_records, num_bytes in splits:
+        num_shards = num_shards_for(
+            num_records=num_records, num_bytes=num_bytes, target_shard_bytes=target_shard_bytes
+        )
+        bounds = shard_bounds(num_records=num_records, num_shards=num_shards)
+        shards.append(SplitShards(name, tuple(bounds.tolist())))
+    return tuple(shards)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -90,7 +93,6 @@ class Written:
 
     Args:
         shards: all of them, read back, by split and number.
-        features: of the examples, by name.
         label_counts: examples by split and class, an id or a number.
         rejects: inputs that were found to be bad only while they were read for their shard.
         conversions: inputs that are not kept byte for byte, by what was done to them.
@@ -108,3 +110,13 @@ class Written:
     def num_records(self) -> int:
         """How many examples there are."""
         return sum(shard.records for shard in self.shards)
+
+
+def sum_label_counts(
+    counts: Iterable[tuple[str, Mapping[int, int]]],
+) -> dict[str, dict[int, int]]:
+    """How often each class occurs by split, of counts of parts of splits."""
+    sums: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
+    for split, labels in counts:
+        sums[split].update(labels)
+    return {split: dict(of_split) for split, of_split in sums.items()}

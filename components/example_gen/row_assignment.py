@@ -16,9 +16,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.entry import label_column
+from components.common.entry import Column, label_column
 from components.common.file_table import encode_path
-from components.common.listing import Column
 from components.common.rejects import Reject
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
 from components.example_gen.near_duplicates import find_similar_texts
@@ -41,11 +40,7 @@ class RowAssignment:
     """The splits, and what each row gets.
 
     Args:
-        pieces, reports: all of them, in order.
-        columns, vocabularies: as decided.
-        folder: the working folder, with the rows.
         partition: the splits that output_config asks for, or None.
-        settings: of the component.
         deduplicate: whether rows whose text came before are skipped.
 
     Raises:

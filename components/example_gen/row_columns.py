@@ -6,14 +6,14 @@ columns = decide_columns(pieces, reports, settings)     # (Column(name='stars', 
 import collections
 from collections.abc import Mapping, Sequence
 
-from components.common.listing import Column
+from components.common.entry import Column
 from components.example_gen.row_inspection import PieceReport
 from components.example_gen.settings import ExampleGenSettings
-from components.tables.kinds import decide_column
+from components.tables.kinds import check_columns, decide_column
 from components.tables.pieces import MAX_COLUMNS, Piece
 from components.tables.splits import split_column
 from components.tables.texts import text_columns
-from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format import InputError
 
 __all__ = ["count_before", "decide_columns", "labels_of", "own_split_column"]
 
@@ -35,11 +35,7 @@ def decide_columns(
             f"{', '.join(map(repr, names[-3:]))}. Objects whose keys are values should be lists, "
             "or be left out: columns={'<name>': 'ignore'}."
         )
-    for name, kind in settings.columns.items():
-        if name not in names and kind != "ignore":
-            raise ConfigError.of(
-                "columns", name, allowed=f"columns of the inputs ({', '.join(names)})"
-            )
+    check_columns(settings.columns, names, of="the inputs")
     texts = text_columns(names, settings.columns)
     split = own_split_column(reports, settings.columns)
     firsts = count_before([report.found for report in reports], pieces)

@@ -5,29 +5,25 @@ class TextConversion(RowConversion):
 """
 
 import abc
-import collections
+import dataclasses
 from collections.abc import Sequence
 
+from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import ExcludedInput
 from components.common.progress import Work, show_progress
-from components.common.summaries import check_finished, read_summary, start_working, working_folder
+from components.common.summaries import read_finished, start_working, working_folder
 from components.common.worker_errors import raise_reported_error
 from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
 from components.example_gen.outcome import check_outcome
-from components.example_gen.plan import Written
-from components.example_gen.row_encoding import EncodingReport
-from components.example_gen.row_inspection import PieceReport
-from components.example_gen.row_pieces import (
-    InspectPieceGroup,
-    group_pieces,
-    summary_name,
-    write_pieces,
-)
+from components.example_gen.plan import Written, sum_label_counts
+from components.example_gen.row_encoding import EncodePieces, EncodingReport
+from components.example_gen.row_inspection import InspectPieces, PieceReport
+from components.example_gen.row_pieces import group_pieces, summary_name, write_pieces
 from components.example_gen.row_plan import RowPlan, plan_rows
+from components.example_gen.row_shards import GatherBucket
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.headers import check_agreement
 from components.tables.options import TableOptions, select_settings
@@ -47,7 +43,7 @@ class RowConversion(Conversion[RowPlan]):
         pieces: of the inputs, once they are planned.
     """
 
-    workers_module = "example_gen.row_pieces"
+    workers_module = "example_gen.row_shards"
     sees_siblings = False
     pieces: list[Piece]
 
@@ -106,17 +102,16 @@ class RowConversion(Conversion[RowPlan]):
             for number, piece in enumerate(self.pieces)
         }
         write_pieces(uri, self.pieces)
-        inspect = InspectPieceGroup(
+        inspect = InspectPieces(
             base=self.located.base, uri=uri, options=self._options, rules=self._rules
         )
         with show_progress(uri, work, unit="pieces"):
             self._run_inspection(inspect)
-        check_finished(uri, work)
-        summaries = [read_summary(working_folder(uri), name) for name in work]
-        raise_reported_error(summaries, ["inspect"])
+        summaries = read_finished(uri, work)
+        raise_reported_error(summaries, [inspect.step])
         return [PieceReport.from_json(summary) for summary in summaries]
 
-    def _run_inspection(self, inspect: InspectPieceGroup) -> None:
+    def _run_inspection(self, inspect: InspectPieces) -> None:
         if self._make_pipeline is None:
             for numbers in group_pieces(len(self.pieces)):
                 inspect(numbers)
@@ -138,24 +133,20 @@ class RowConversion(Conversion[RowPlan]):
             summary_name("encode", number): Work(report.kept, self.pieces[number].size)
             for number, report in enumerate(self._reports)
         }
+        settings, light = self.settings, dataclasses.replace(plan, rejects=(), excluded=())
+        encode = EncodePieces(uri=uri, plan=light, seed=settings.seed)
+        gather = GatherBucket(plan=light, pieces=len(self.pieces), uri=uri, gzip=settings.gzip)
         with show_progress(uri, work, unit="rows"):
-            write_rows(
-                self._make_pipeline,
-                plan,
-                self.pieces,
-                base=self.located.base,
-                uri=uri,
-                settings=self.settings,
-            )
+            write_rows(self._make_pipeline, encode, gather, self.pieces, base=self.located.base)
+        encoded = [EncodingReport.from_json(report) for report in read_finished(uri, work)]
         buckets = [summary_name("gather", number) for number in range(len(plan.buckets))]
-        check_finished(uri, [*work, *buckets])
-        folder = working_folder(uri)
-        encoded = [EncodingReport.from_json(read_summary(folder, name)) for name in work]
-        gathered = [read_summary(folder, name) for name in buckets]
+        gathered = read_finished(uri, buckets)
         return Written(
             shards=tuple(Shard(**shard) for bucket in gathered for shard in bucket["shards"]),
             features=features_of_rows(plan, encoded),
-            label_counts=_label_counts(encoded),
+            label_counts=sum_label_counts(
+                (split, labels) for report in encoded for split, labels in report.labels.items()
+            ),
             fingerprint=fingerprint_of_rows(
                 self.located, self.pieces, self._reports, plan.excluded
             ),
@@ -164,11 +155,3 @@ class RowConversion(Conversion[RowPlan]):
 
 def _sources(pieces: Sequence[Piece]) -> list[str]:
     return sorted({piece.source for piece in pieces if piece.source})
-
-
-def _label_counts(reports: Sequence[EncodingReport]) -> dict[str, dict[int, int]]:
-    counts: dict[str, collections.Counter[int]] = collections.defaultdict(collections.Counter)
-    for report in reports:
-        for split, labels in report.labels.items():
-            counts[split].update(labels)
-    return {split: dict(of_split) for split, of_split in counts.items()}

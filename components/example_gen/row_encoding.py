@@ -1,10 +1,11 @@
 """The second look at a piece: its rows as framed examples, each for the bucket it belongs to.
 
-report = encode_piece(piece, number=3, names=None, plan=plan, seed=0, folder=folder)
-read_frames(folder, 3, bucket=0)
+EncodePieces(uri=uri, plan=plan, seed=0)([3])
+read_frames(working_folder(uri), 3, bucket=0)
 """
 
 import dataclasses
+import itertools
 import os
 from collections.abc import Mapping
 from typing import Any
@@ -16,8 +17,15 @@ import pyarrow.compute as pc
 
 from components.common.entry import label_column
 from components.common.example_batch import encode_batch, frame_batch
+from components.common.summaries import read_summary
 from components.example_gen.assignment import EXCLUDED, Numbers
 from components.example_gen.row_inspection import read_columns
+from components.example_gen.row_pieces import (
+    PieceWork,
+    open_batches,
+    summary_name,
+    write_batches,
+)
 from components.example_gen.row_plan import RowPlan, read_assignment
 from components.tables.casting import cast_column
 from components.tables.pieces import Piece
@@ -25,10 +33,9 @@ from components.tables.vocabularies import label_ids
 from trainer_utils.format import permute
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
-from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage.paths import join
 
-__all__ = ["ID_FEATURES", "EncodingReport", "encode_piece", "id_feature", "read_frames"]
+__all__ = ["ID_FEATURES", "EncodePieces", "EncodingReport", "id_feature", "read_frames"]
 
 ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
 _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
@@ -63,52 +70,41 @@ def id_feature(names: Any) -> str:
     return next(name for name in ID_FEATURES if name not in names)
 
 
-def encode_piece(
-    piece: Piece,
-    *,
-    number: int,
-    names: list[str] | None,
-    plan: RowPlan,
-    seed: int,
-    folder: str,
-) -> EncodingReport:
-    """Makes the rows of a piece into framed examples, sorted by the place that each will have.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class EncodePieces(PieceWork):
+    """Makes the rows of pieces into framed examples, sorted by the place that each will have."""
 
-    Args:
-        piece: that was inspected.
-        number: of the piece.
-        names: of the rows found, where they have names of their own.
-        plan: of all rows.
-        seed: of the order.
-        folder: the working folder, in which the frames are kept.
-    """
-    columns, records = read_columns(folder, number, [column.name for column in plan.columns])
-    firsts, splits = read_assignment(folder, number)
-    rows = len(records)
-    arrays = {
-        column.name: cast_column(columns.get(column.name, pa.nulls(rows)), column)
-        for column in plan.columns
-    }
-    features = {
-        column.name: label_ids(arrays[column.name], plan.vocabularies[column.name])
-        if column.kind == "label"
-        else arrays[column.name]
-        for column in plan.columns
-    }
-    own_id = id_feature(features)
-    features[own_id] = _ids(piece, records, names, plan.first_records[number])
-    kept = splits != EXCLUDED
-    if not kept.all():
-        features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
-        records, splits = records[kept], splits[kept]
-    frames = _frames(features, len(splits))
-    names = _names_of(features, len(splits))
-    _write_frames(folder, number, frames, names, *_places(plan, splits, firsts, seed))
-    return EncodingReport(
-        labels=_label_counts(plan, features, splits),
-        missing=[name for name, array in features.items() if array.null_count],
-        lengths=_lengths(features),
-    )
+    step = "encode"
+    plan: RowPlan
+    seed: int
+
+    def report(self, number: int, piece: Piece) -> EncodingReport:
+        """Encodes the rows of a piece that was inspected."""
+        plan, folder = self.plan, self.folder
+        columns, records = read_columns(folder, number, [column.name for column in plan.columns])
+        names = read_summary(folder, summary_name("inspect", number))["names"]
+        firsts, splits = read_assignment(folder, number)
+        features = {}
+        for column in plan.columns:
+            array = cast_column(columns.get(column.name, pa.nulls(len(records))), column)
+            is_label = column.kind == "label"
+            labels = plan.vocabularies[column.name] if is_label else ()
+            features[column.name] = label_ids(array, labels) if is_label else array
+        own_id = id_feature(features)
+        features[own_id] = _ids(piece, records, names, plan.first_records[number])
+        kept = splits != EXCLUDED
+        if not kept.all():
+            features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
+            splits = splits[kept]
+        frames = _frames(features, len(splits))
+        own_names = _names_of(features, len(splits))
+        places = _places(plan, splits, firsts, self.seed)
+        _write_frames(folder, number, frames, own_names, *places)
+        return EncodingReport(
+            labels=_label_counts(plan, features, splits),
+            missing=[name for name, array in features.items() if array.null_count],
+            lengths=_lengths(features),
+        )
 
 
 def _ids(
@@ -203,22 +199,21 @@ def _write_frames(
     order = np.lexsort((places, buckets))
     bounds = np.searchsorted(buckets[order], np.arange(buckets.max(initial=0) + 2))
     frames, names = (array.take(pa.array(order)) for array in (frames, names))
-    kinds = [("place", pa.int64()), ("frame", pa.binary()), ("name", pa.binary())]
-    schema = pa.schema(kinds)
-    make_folder(join(folder, "frames"))
-    with (
-        write_atomically(_path(folder, number), temporary_folder=folder) as stream,
-        pa.ipc.new_file(stream, schema) as writer,
-    ):
-        for start, stop in zip(bounds[:-1].tolist(), bounds[1:].tolist(), strict=True):
-            parts = [array.slice(start, stop - start) for array in (frames, names)]
-            arrays = [pa.array(places[order[start:stop]]), *parts]
-            writer.write_batch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    schema = pa.schema([("place", pa.int64()), ("frame", pa.binary()), ("name", pa.binary())])
+    batches = [
+        pa.RecordBatch.from_arrays(
+            [
+                pa.array(places[order[start:stop]]),
+                *(array.slice(start, stop - start) for array in (frames, names)),
+            ],
+            schema=schema,
+        )
+        for start, stop in itertools.pairwise(bounds.tolist())
+    ]
+    write_batches(_path(folder, number), folder, batches)
 
 
 def read_frames(folder: str, number: int, bucket: int) -> pa.Array:
     """The batch of a bucket, or None."""
-    path = _path(folder, number)
-    source = pa.BufferReader(read_bytes(path)) if is_remote(path) else pa.memory_map(path)
-    with pa.ipc.open_file(source) as reader:
+    with open_batches(_path(folder, number)) as reader:
         return reader.get_batch(bucket) if bucket < reader.num_record_batches else None

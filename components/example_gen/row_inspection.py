@@ -1,7 +1,7 @@
 """The first look at a piece: its rows as an Arrow file, and a report of what is in them.
 
-    report = inspect_piece("reviews/", piece, number=3, options=options, rules=rules, folder=folder)
-    columns, records = read_columns(folder, 3)
+    InspectPieces(base="reviews/", uri=uri, options=options, rules=rules)([3])
+    columns, records = read_columns(working_folder(uri), 3, ["text"])
 
 Nothing is known of the other pieces yet, so values stay what they are in the source; what the
 columns are is decided when all reports are there.
@@ -17,6 +17,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.common.worker_errors import report_errors
+from components.example_gen.row_pieces import (
+    PieceWork,
+    open_batches,
+    summary_name,
+    write_batches,
+)
 from components.tables.casting import no_text, texts_of
 from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
 from components.tables.options import TableOptions
@@ -26,10 +33,10 @@ from components.tables.rows import NAMED_ENCODING, BadRow
 from components.tables.splits import MAYBE_SPLIT
 from components.tables.texts import TextRules, text_columns
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
-from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage.files import read_bytes, write_atomically
+from trainer_utils.storage.paths import join
 
-__all__ = ["PieceReport", "inspect_piece", "read_columns", "read_digests"]
+__all__ = ["InspectPieces", "PieceReport", "read_columns", "read_digests"]
 
 _OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT)  # columns whose distinct values are reported
 _RECORD = "record"  # of the Arrow file; the columns of the source have a prefix
@@ -47,7 +54,6 @@ class PieceReport:
         bad: rows that are rejected.
         skipped: numbers of the rows left out on purpose.
         names: of all rows found, where they have names of their own.
-        facts: by column.
         labels: the different values of columns that may be labels or splits, by column.
         sums: as of `Rows`.
     """
@@ -72,53 +78,60 @@ class PieceReport:
         return cls(**{**value, **typed})
 
 
-def inspect_piece(
-    base: str,
-    piece: Piece,
-    *,
-    number: int,
-    options: TableOptions,
-    rules: TextRules,
-    folder: str,
-) -> PieceReport:
-    """Reads a piece, makes its texts what the settings ask for, and keeps what is left.
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class InspectPieces(PieceWork):
+    """Reads pieces, makes their texts what the settings ask for, and keeps what is left.
 
-    Raises:
-        InputError: the piece as a whole cannot be read.
-        ConfigError: a setting names a column that is not there.
+    Args:
+        options, rules: of the tables, and of the texts in them.
     """
-    rows = read_piece(base, piece, options)
-    texts = text_columns(list(rows.columns), options.columns)
-    rows.bad = [_named(bad, options.encoding) for bad in rows.bad]
-    for name in texts:  # before they are made texts
-        if (found := not_finite(rows.columns[name], cast(Any, rows.records))) is not None:
-            raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
-    skipped = [*rows.skipped, *rules.apply(rows, texts)]
-    records = cast(npt.NDArray[np.int64], rows.records)
-    _write_columns(folder, number, rows.columns, records)
-    if rules.deduplicate:
-        _write_digests(folder, number, [rows.columns[name] for name in texts])
-    facts = {
-        name: column_facts(
-            array, records, are_texts=name in rows.texts and not _stays_text(name, texts, options)
+
+    step = "inspect"
+    base: str
+    options: TableOptions
+    rules: TextRules
+
+    def _work(self, number: int) -> None:
+        with report_errors(self.uri, summary_name(self.step, number)):
+            super()._work(number)
+
+    def report(self, number: int, piece: Piece) -> PieceReport:
+        """Inspects one piece.
+
+        Raises:
+            InputError: the piece as a whole cannot be read.
+            ConfigError: a setting names a column that is not there.
+        """
+        options, folder = self.options, self.folder
+        rows = read_piece(self.base, piece, options)
+        texts = text_columns(list(rows.columns), options.columns)
+        for name in texts:  # before they are made texts
+            if (found := not_finite(rows.columns[name], cast(Any, rows.records))) is not None:
+                raise no_text(name, found[1], f"{piece.source}, row {found[0] + 1} of a piece")
+        skipped = [*rows.skipped, *self.rules.apply(rows, texts)]
+        records = cast(npt.NDArray[np.int64], rows.records)
+        _write_columns(folder, number, rows.columns, records)
+        if self.rules.deduplicate:
+            _write_digests(folder, number, [rows.columns[name] for name in texts])
+        may_be_numbers = {name for name in rows.texts if not _stays_text(name, texts, options)}
+        return PieceReport(
+            found=rows.found,
+            kept=len(records),
+            lines=rows.lines,
+            bad=[_named(bad, options.encoding) for bad in rows.bad],
+            skipped=skipped,
+            names=None if rows.names is None else list(rows.names),
+            facts={
+                name: column_facts(array, records, are_texts=name in may_be_numbers)
+                for name, array in rows.columns.items()
+            },
+            labels={
+                name: _values(array)
+                for name, array in rows.columns.items()
+                if options.columns.get(name) == "label" or name.lower() in _OF_WORDS
+            },
+            sums=rows.sums,
         )
-        for name, array in rows.columns.items()
-    }
-    return PieceReport(
-        found=rows.found,
-        kept=len(records),
-        lines=rows.lines,
-        bad=rows.bad,
-        skipped=skipped,
-        names=None if rows.names is None else list(rows.names),
-        facts=facts,
-        labels={
-            name: _values(array)
-            for name, array in rows.columns.items()
-            if options.columns.get(name) == "label" or name.lower() in _OF_WORDS
-        },
-        sums=rows.sums,
-    )
 
 
 def _named(bad: BadRow, encoding: str) -> BadRow:
@@ -146,35 +159,22 @@ def _path(folder: str, number: int) -> str:
 def _write_columns(
     folder: str, number: int, columns: dict[str, pa.Array], records: npt.NDArray[np.int64]
 ) -> None:
-    make_folder(join(folder, "rows"))
     arrays = {_RECORD: pa.array(records, pa.int64())}
     arrays |= {_PREFIX + name: array for name, array in columns.items()}
     batch = pa.RecordBatch.from_arrays([*arrays.values()], [*arrays])
-    with (
-        write_atomically(_path(folder, number), temporary_folder=folder) as stream,
-        pa.ipc.new_file(stream, batch.schema) as writer,
-    ):
-        writer.write_batch(batch)
+    write_batches(_path(folder, number), folder, [batch])
 
 
 def read_columns(
-    folder: str, number: int, names: Sequence[str] | None = None
+    folder: str, number: int, names: Sequence[str]
 ) -> tuple[dict[str, pa.Array], npt.NDArray[np.int64]]:
-    """The columns of a piece that was inspected, and its rows' numbers.
-
-    Args:
-        folder: the working folder.
-        number: of the piece.
-        names: of the columns to read; None for all.
-    """
-    path = _path(folder, number)
-    source = pa.BufferReader(read_bytes(path)) if is_remote(path) else pa.memory_map(path)
-    with pa.ipc.open_file(source) as reader:
+    """The columns of a piece that was inspected, and its rows' numbers."""
+    with open_batches(_path(folder, number)) as reader:
         batch = reader.get_batch(0)
     columns = {
         name.removeprefix(_PREFIX): column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)
-        if name != _RECORD and (names is None or name.removeprefix(_PREFIX) in names)
+        if name != _RECORD and name.removeprefix(_PREFIX) in names
     }
     return columns, batch.column(0).to_numpy()
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-from components.common.listing import Column, ExcludedInput
+from components.common.entry import Column, ExcludedInput
 from components.example_gen.assignment import EXCLUDED, Numbers
 from components.example_gen.partition import Partition
 from components.example_gen.plan import Plan, SplitShards, lay_out_shards
@@ -72,12 +72,8 @@ def plan_rows(
     """Lays out all shards, and keeps each piece's splits as a file for the workers.
 
     Args:
-        pieces, reports: all of them, in order.
-        excluded: files that are not read.
-        folder: the working folder.
         partition: the splits that output_config asks for, or None for those that the inputs name,
             or else train and eval, 2:1.
-        settings: of the component.
         deduplicate: whether rows whose text came before are skipped.
 
     Raises:
@@ -105,14 +101,12 @@ def plan_rows(
         counts += np.bincount(splits, minlength=EXCLUDED)[: len(counts)]
     rejects, skipped = rules.count_excluded(excluded)
     row_bytes = _bytes_per_row(reports, columns)
-    shards = tuple(
-        lay_out_shards(
-            name,
-            num_records=count,
-            num_bytes=int(row_bytes * count),
-            target_shard_bytes=settings.target_shard_bytes,
-        )
-        for name, count in zip(rules.splits, counts.tolist(), strict=True)
+    shards = lay_out_shards(
+        (
+            (name, count, int(row_bytes * count))
+            for name, count in zip(rules.splits, counts.tolist(), strict=True)
+        ),
+        target_shard_bytes=settings.target_shard_bytes,
     )
     return RowPlan(
         columns=columns,

@@ -1,10 +1,9 @@
 """The runner's part of rows: a call is some pieces of the inputs, or one bucket of the shards.
 
 inspect_pieces(make_pipeline, inspect, pieces)
-write_rows(make_pipeline, plan, pieces, base="reviews/", uri=uri, settings=settings)
+write_rows(make_pipeline, encode, gather, pieces, base="reviews/")
 """
 
-import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 
 import apache_beam as beam
@@ -19,14 +18,11 @@ from components.common.side_by_side import (
 )
 from components.common.worker_pool import run_all
 from components.example_gen.conversion import MakePipeline
-from components.example_gen.row_pieces import (
-    EncodePieceGroup,
-    GatherBucket,
-    InspectPieceGroup,
-    group_pieces,
-)
-from components.example_gen.row_plan import BUCKET_BYTES, RowPlan
-from components.example_gen.settings import ExampleGenSettings
+from components.example_gen.row_encoding import EncodePieces
+from components.example_gen.row_inspection import InspectPieces
+from components.example_gen.row_pieces import PieceWork, group_pieces
+from components.example_gen.row_plan import BUCKET_BYTES
+from components.example_gen.row_shards import GatherBucket
 from components.tables.pieces import Piece
 
 __all__ = ["inspect_pieces", "write_rows"]
@@ -39,25 +35,19 @@ _PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
 
 
 def inspect_pieces(
-    make_pipeline: MakePipeline, inspect: InspectPieceGroup, pieces: Sequence[Piece]
+    make_pipeline: MakePipeline, inspect: InspectPieces, pieces: Sequence[Piece]
 ) -> None:
-    """Reads every piece, and leaves its rows and a report of them in the working folder.
-
-    Args:
-        make_pipeline: of the runner that was asked for.
-        inspect: what reads some of them.
-        pieces: all, which `write_pieces` has kept.
-    """
+    """Reads every piece, which `write_pieces` has kept; its rows and a report of them are left."""
     pipeline = make_pipeline()
     if isinstance(pipeline, InProcessPipeline):
         _call_here(pipeline, inspect, pieces, inspect.base, seconds=_INSPECT_SECONDS)
     else:
-        run_elements(pipeline, ByElement(CallFn(inspect), group_pieces(len(pieces))))
+        run_elements(pipeline, ByElement(inspect, group_pieces(len(pieces))))
 
 
 def _call_here(
     pipeline: InProcessPipeline,
-    work: InspectPieceGroup | EncodePieceGroup,
+    work: PieceWork,
     pieces: Sequence[Piece],
     base: str,
     *,
@@ -74,37 +64,22 @@ def _call_here(
 
 def write_rows(
     make_pipeline: MakePipeline,
-    plan: RowPlan,
+    encode: EncodePieces,
+    gather: GatherBucket,
     pieces: Sequence[Piece],
     *,
     base: str,
-    uri: str,
-    settings: ExampleGenSettings,
 ) -> None:
-    """Encodes every piece, and when all are, writes every bucket's shards.
-
-    Shards and reports are side effects.
-
-    Args:
-        make_pipeline: of the runner that was asked for.
-        plan: of all rows.
-        pieces: all, which have been inspected.
-        base: the folder that the pieces' files are relative to.
-        uri: of the dataset.
-        settings: of the component.
-    """
-    plan = dataclasses.replace(plan, rejects=(), excluded=())
-    encode = EncodePieceGroup(plan=plan, uri=uri, seed=settings.seed)
-    gather = GatherBucket(plan=plan, pieces=len(pieces), uri=uri, gzip=settings.gzip)
+    """Encodes every piece, and when all are, writes every bucket's shards: side effects."""
     pipeline = make_pipeline()
     if not isinstance(pipeline, InProcessPipeline):
         with pipeline:
             _ = pipeline | _WriteRows(encode, gather)
         return
     _call_here(pipeline, encode, pieces, base, seconds=_ENCODE_SECONDS)
-    buckets = range(len(plan.buckets))
+    buckets = range(len(gather.plan.buckets))
     cost = Cost(len(buckets), _GATHER_SECONDS * _total_bytes(pieces), _BUCKET_MEMORY)
-    run_all(gather, buckets, processes=pipeline.count_processes(cost, (base, uri)))
+    run_all(gather, buckets, processes=pipeline.count_processes(cost, (base, gather.uri)))
 
 
 def _total_bytes(pieces: Sequence[Piece]) -> int:
@@ -118,10 +93,10 @@ class _WriteRows(beam.PTransform[PBegin, PCollection[None]]):
     works that out anew for every bucket.
     """
 
-    def __init__(self, encode: EncodePieceGroup, gather: GatherBucket) -> None:
+    def __init__(self, encode: EncodePieces, gather: GatherBucket) -> None:
         super().__init__()
         self._groups, self._gates = group_pieces(gather.pieces), _gates(len(gather.plan.buckets))
-        self._encode, self._gather = _EncodeFn(encode, gates=len(self._gates)), _GatherFn(gather)
+        self._encode, self._gather = _EncodeFn(encode, gates=len(self._gates)), CallFn(gather)
 
     def expand(self, begin: PBegin) -> PCollection[None]:
         """The output holds nothing."""
@@ -151,7 +126,7 @@ def _gates(buckets: int) -> list[tuple[int, list[int]]]:
 @beam.typehints.with_input_types(list[int])
 @beam.typehints.with_output_types(tuple[int, list[int]])
 class _EncodeFn(beam.DoFn):
-    def __init__(self, encode: EncodePieceGroup, *, gates: int) -> None:
+    def __init__(self, encode: EncodePieces, *, gates: int) -> None:
         self._encode, self._gates = encode, gates
 
     def process(self, numbers: list[int]) -> Iterator[tuple[int, list[int]]]:
@@ -166,13 +141,3 @@ class _OpenGateFn(beam.DoFn):
     def process(self, element: tuple[int, Iterable[list[int]]]) -> Iterator[int]:
         for buckets in element[1]:
             yield from buckets
-
-
-@beam.typehints.with_input_types(int)
-class _GatherFn(beam.DoFn):
-    def __init__(self, gather: GatherBucket) -> None:
-        self._gather = gather
-        self._rows = beam.metrics.Metrics.counter("tfx_shards", "records_written")
-
-    def process(self, number: int) -> None:
-        self._rows.inc(self._gather(number)["records_written"])

@@ -10,10 +10,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
-from components.common.settings import COMPRESSIONS, ComponentSettings
+from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
 from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.settings import number, one_of, setting
+from trainer_utils.format.settings import number, one_of, setting, where
 from trainer_utils.format.tensors import TensorSpec
 
 __all__ = ["COLUMN_KINDS", "LISTS", "MEDIA", "ExampleGenSettings", "column_name"]
@@ -23,12 +23,9 @@ MEDIA = ("image", "audio")
 COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
 
 
-def _texts(name: str, values: Any) -> Any:
-    """Refuses anything but a list of texts that are not empty."""
-    is_list = isinstance(values, Sequence) and not isinstance(values, str)
-    if not is_list or not all(value and isinstance(value, str) for value in values):
-        raise ConfigError.of(name, values, allowed="a list of texts that are not empty")
-    return values
+_texts = where(are_texts, "a list of texts that are not empty")
+column_name = where(is_text, "the name of a column")
+"""A rule: the name of a column."""
 
 
 def _different_texts(name: str, values: Any) -> Any:
@@ -44,13 +41,6 @@ def _kinds_by_column(name: str, columns: object) -> object:
     for column, kind in columns.items():
         one_of(*COLUMN_KINDS)(f"{name}[{column!r}]", kind)
     return columns
-
-
-def column_name(name: str, value: object) -> object:
-    """A rule: the name of a column."""
-    if not (value and isinstance(value, str)):
-        raise ConfigError.of(name, value, allowed="the name of a column")
-    return value
 
 
 def _labels_by_feature(name: str, given: object) -> dict[str, tuple[str, ...]]:

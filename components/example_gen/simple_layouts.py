@@ -12,6 +12,7 @@ from components.common.listing import Listing, with_excluded, without_column
 from components.example_gen import folder, lists
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.settings import LISTS
+from components.tables.reading import kind_of_table
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.storage import display_path
 
@@ -29,7 +30,6 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
     """Works out split, features and bytes of each input.
 
     Args:
-        inputs: the files and where the layout begins.
         layout: `auto`, `folder`, or one of `LISTS`.
 
     Raises:
@@ -54,7 +54,7 @@ def name_simple(inputs: LayoutInputs, *, layout: str) -> str:
     if layout != "auto":
         return layout
     found = lists.find(inputs)
-    return lists.kind_of_list(found[0]) if found else "folder"
+    return str(kind_of_table(found[0])) if found else "folder"
 
 
 def check_no_columns(inputs: LayoutInputs, layout: str) -> None:

@@ -25,7 +25,6 @@ __all__ = [
     "SPAN",
     "VERSION",
     "all_files",
-    "resolve_patterns",
     "selection_of",
     "set_span",
     "with_spans",
@@ -92,18 +91,11 @@ def with_spans(exec_properties: ExecProperties, located: LocatedInputs) -> ExecP
         return exec_properties
     input_config = example_gen_pb2.Input()
     proto_utils.json_to_proto(exec_properties[INPUT_CONFIG], input_config)
+    for split, resolved in zip(input_config.splits, located.patterns, strict=True):
+        split.pattern = resolved.pattern
     return {
         **exec_properties,
-        INPUT_CONFIG: proto_utils.proto_to_json(resolve_patterns(input_config, located)),
+        INPUT_CONFIG: proto_utils.proto_to_json(input_config),
         SPAN: located.span,
         VERSION: located.version,
     }
-
-
-def resolve_patterns(
-    input_config: example_gen_pb2.Input, located: LocatedInputs
-) -> example_gen_pb2.Input:
-    """Puts the patterns that were found in the place of those with spans; returns it."""
-    for split, resolved in zip(input_config.splits, located.patterns, strict=True):
-        split.pattern = resolved.pattern
-    return input_config

@@ -4,12 +4,10 @@ images = ImageExampleGen(input_base="photos/")
 images.outputs["examples"]
 """
 
-from tfx import types
 from tfx.dsl.components.base import executor_spec
-from tfx.types import component_spec
 
-from components.common.component import examples_channel, parameters_of, takes_settings
-from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen
+from components.common.component import parameters_of, takes_settings
+from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen, FilesExampleGenSpec
 from components.example_gen.driver import FileTreeDriver
 from components.image_example_gen.conversion import ImageConversion
 from components.image_example_gen.executor import Executor
@@ -18,12 +16,10 @@ from components.image_example_gen.settings import ImageSettings
 __all__ = ["ImageExampleGen"]
 
 
-class ImageExampleGenSpec(types.ComponentSpec):
-    """The component's parameters and output."""
+class ImageExampleGenSpec(FilesExampleGenSpec):
+    """The component's parameters."""
 
     PARAMETERS = {**TFX_PARAMETERS, **parameters_of(ImageSettings)}
-    INPUTS: dict[str, component_spec.ChannelParameter] = {}
-    OUTPUTS = {"examples": examples_channel()}
 
 
 class _Driver(FileTreeDriver):

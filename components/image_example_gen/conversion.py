@@ -4,13 +4,12 @@ conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"),
 """
 
 import dataclasses
-from collections.abc import Iterable
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.listing import Listing
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.media_settings import MediaSettings
-from components.image_example_gen.layouts import describe_search, is_source_file, read_layout
+from components.image_example_gen.layouts import LOOKED_FOR, is_source_file, read_layout
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import ConfigError
 
@@ -22,15 +21,13 @@ class ImageConversion(FileConversion):
 
     unit, media = "images", "image"
     settings_class = ImageSettings
+    looked_for = LOOKED_FOR
 
     def is_source_file(self, path: str) -> bool:  # noqa: D102
         return is_source_file(path)
 
     def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
         return read_layout(inputs, layout=layout)
-
-    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
-        return describe_search(names)
 
     def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.

@@ -77,9 +77,7 @@ def check_fetched(name: str, path: str, uri: str) -> None:
     """Refuses an artifact of which the launcher has fetched nothing, since its files are gone.
 
     Args:
-        name: of the input.
         path: where it should lie in the pod.
-        uri: where Kubeflow keeps it.
 
     Raises:
         DatasetError: there is nothing at `path`.

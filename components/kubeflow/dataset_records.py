@@ -15,15 +15,16 @@ what lies in Kubeflow's own store are where whoever gives the steps the rights t
 TFX_SHARDS_RECORD_ROOT=minio://mlpipeline/records, a variable of each step.
 """
 
+import contextlib
 import dataclasses
 import hashlib
-import itertools
 import json
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
-from components.kubeflow.dataset_location import check_dataset_root
+from components.kubeflow.dataset_location import check_dataset_root, write_reference
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import DatasetError, InputError
 from trainer_utils.storage import (
@@ -43,8 +44,8 @@ __all__ = [
     "current_version",
     "find_version",
     "is_whole",
-    "joined_versions",
     "record_dataset",
+    "record_output",
     "record_stored",
     "records_by_span",
     "records_root",
@@ -64,7 +65,6 @@ class DatasetRecord:
     """One dataset that was written.
 
     Args:
-        uri: where it is.
         source: what it was made by, and of what: datasets of one source are spans of each other.
         span: of its inputs; None where they have none.
         version: of the span; None where there is none.
@@ -83,7 +83,6 @@ def record_dataset(root: str, record: DatasetRecord, *, input_versions: Iterable
 
     Args:
         root: the `dataset_root` that it lies below.
-        record: of it.
         input_versions: on which its cache key hangs.
     """
     text = json.dumps(dataclasses.asdict(record), sort_keys=True)
@@ -100,16 +99,15 @@ def current_version(root: str, fingerprint: str) -> str:
 
     Args:
         root: a `dataset_root`.
-        fingerprint: of the inputs.
 
     Returns:
         The first version that has no record, or none of a dataset that is not whole.
     """
-    for count in itertools.count(1):
-        version = fingerprint if count == 1 else f"{fingerprint}-{count}"
-        if all(is_whole(record.uri) for record in _read(root, f"{_VERSIONS}/{_name(version)}")):
-            return version
-    raise AssertionError("there are endless versions")
+    version, count = fingerprint, 1
+    while not all(is_whole(record.uri) for record in _read(root, f"{_VERSIONS}/{_name(version)}")):
+        count += 1
+        version = f"{fingerprint}-{count}"
+    return version
 
 
 def records_by_span(root: str) -> dict[int, list[DatasetRecord]]:
@@ -119,13 +117,8 @@ def records_by_span(root: str) -> dict[int, list[DatasetRecord]]:
     return {span: _read(root, f"{_SPANS}/{span}") for span in spans}
 
 
-def joined_versions(versions: Iterable[str]) -> str:
-    """Several versions as one text, which an artifact's metadata holds."""
-    return "\n".join(versions)
-
-
 def split_versions(texts: Iterable[str]) -> list[str]:
-    """What `joined_versions` joined, of several inputs; each once, in order."""
+    """The versions that artifacts' metadata hold, a line each, of several inputs; in order."""
     return sorted({version for text in texts for version in text.splitlines()})
 
 
@@ -168,11 +161,30 @@ def records_root(dataset_root: str) -> str:
     return dataset_root or given
 
 
+def record_output(
+    path: str, stored: str, uri: str, *, root: str, versions: Sequence[str], **span: Any
+) -> None:
+    """Records a dataset that a step has written, wherever it will be found.
+
+    Args:
+        path: of the output in the pod.
+        stored: where the launcher copies it from there.
+        uri: where the dataset is: at `path`, or below a `dataset_root`; then `path` refers to it.
+        root: that `dataset_root`.
+        versions: of the inputs, on which its cache key hangs.
+        span: what its record has of spans.
+    """
+    if uri == path:
+        record_stored(stored, versions=versions)
+        return
+    write_reference(path, uri)
+    record_dataset(root, DatasetRecord(uri=uri, **span), input_versions=versions)
+
+
 def record_stored(uri: str, *, versions: Sequence[str]) -> None:
     """Records a dataset that the launcher is about to copy to Kubeflow's store.
 
     Args:
-        uri: where it will be.
         versions: of the inputs, on which its cache key hangs.
 
     Raises:
@@ -180,12 +192,9 @@ def record_stored(uri: str, *, versions: Sequence[str]) -> None:
         InputError: it cannot be written to.
     """
     root = records_root("")
-    if not root or not versions:
-        return
-    try:
-        record_dataset(root, DatasetRecord(uri=uri), input_versions=versions)
-    except OSError as error:
-        raise _unreachable(root, error) from error
+    if root and versions:
+        with _reaching(root):
+            record_dataset(root, DatasetRecord(uri=uri), input_versions=versions)
 
 
 def find_version(dataset_root: str, fingerprint: str) -> str:
@@ -193,23 +202,22 @@ def find_version(dataset_root: str, fingerprint: str) -> str:
 
     Args:
         dataset_root: of the datasets; may be empty.
-        fingerprint: of the inputs.
 
     Raises:
         ConfigError: the place of the records is not allowed.
         InputError: records or datasets cannot be looked at.
     """
     root = records_root(dataset_root)
-    if not root:
-        return fingerprint
+    with _reaching(root):
+        return current_version(root, fingerprint) if root else fingerprint
+
+
+@contextlib.contextmanager
+def _reaching(root: str) -> Iterator[None]:
     try:
-        return current_version(root, fingerprint)
+        yield
     except OSError as error:
-        raise _unreachable(root, error) from error
-
-
-def _unreachable(root: str, error: OSError) -> InputError:
-    return InputError(
-        f"records of datasets in {root!r}: {error}. Give the steps the rights of the store, as by "
-        f"--secret, or leave {RECORD_VARIABLE} out."
-    )
+        raise InputError(
+            f"records of datasets in {root!r}: {error}. Give the steps the rights of the store, as "
+            f"by --secret, or leave {RECORD_VARIABLE} out."
+        ) from error

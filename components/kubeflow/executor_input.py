@@ -57,7 +57,6 @@ class ExecutorInput:
         inputs, outputs: artifacts by name; an optional input that is not given is not there.
         output_file: where the launcher looks for the metadata of the outputs.
         parameter_files: where it looks for parameters that the step gives, by name.
-        component: the step's.
     """
 
     parameters: Mapping[str, Json]
@@ -74,9 +73,7 @@ class ExecutorInput:
         """From the JSON of `{{$}}`.
 
         Args:
-            text: the JSON.
             paths: of artifacts in the pod, by side (`inputs`, `outputs`) and name.
-            component: whose step it is.
 
         Raises:
             ConfigError: it is no such JSON.

@@ -11,8 +11,8 @@ import concurrent.futures
 import importlib
 import itertools
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from components.common.fingerprint import combine_facts
 from components.common.settings import ComponentSettings
@@ -25,7 +25,7 @@ from components.example_gen.inputs import (
 )
 from components.kubeflow.images import COMPONENT
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.json_text import Json
+from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.storage import InputFile, join, open_for_reading
 
 __all__ = ["fingerprint_inputs"]
@@ -38,45 +38,27 @@ _BLOCK_BYTES = 4 << 20
 def fingerprint_inputs(parameters: Mapping[str, Json]) -> str:
     """A hexadecimal text that is another one where an input is.
 
-    Args:
-        parameters: of the step.
-
     Raises:
         InputError: the inputs are missing, or cannot be listed.
         ConfigError: a setting is not allowed.
     """
-    wanted = _of_tfx(parameters) if parameters.get(COMPONENT) else _of_kubeflow(parameters)
-    located = locate(
-        str(parameters.get("input_base", "")),
-        wanted.patterns,
-        wanted.range_config,
-        image_roots=wanted.image_roots,
-        is_source_file=lambda path: True,
-        sees_siblings=wanted.sees_siblings,
-    )
+    selected = _of_tfx(parameters) if parameters.get(COMPONENT) else _of_kubeflow(parameters)
+    base = str(parameters.get("input_base", ""))
+    located = locate(base, is_source_file=lambda path: True, **selected)
     return _of_contents(located) if parameters.get("contents") else fingerprint(located)
 
 
-class _Wanted(NamedTuple):
-    """What of the folder is an input."""
-
-    patterns: Sequence[SplitPattern]
-    range_config: Any
-    image_roots: Sequence[str]
-    sees_siblings: bool
-
-
-def _of_kubeflow(parameters: Mapping[str, Json]) -> _Wanted:
+def _of_kubeflow(parameters: Mapping[str, Json]) -> JsonObject:
+    """What of the folder is an input, as `locate` takes it."""
     patterns = parameters.get("input_patterns") or {}
-    return _Wanted(
-        [SplitPattern(name, patterns[name]) for name in sorted(patterns)] or ALL_FILES,
-        None,
-        parameters.get("image_roots") or (),
-        bool(parameters.get("siblings", True)),
-    )
+    return {
+        "patterns": [SplitPattern(name, patterns[name]) for name in sorted(patterns)] or ALL_FILES,
+        "image_roots": parameters.get("image_roots") or (),
+        "sees_siblings": bool(parameters.get("siblings", True)),
+    }
 
 
-def _of_tfx(parameters: Mapping[str, Json]) -> _Wanted:
+def _of_tfx(parameters: Mapping[str, Json]) -> JsonObject:
     kind = parameters[COMPONENT]
     module = importlib.import_module(f"components.{kind}_example_gen.settings")
     declared: type[ComponentSettings] = getattr(module, f"{kind.title()}Settings")
@@ -90,12 +72,12 @@ def _of_tfx(parameters: Mapping[str, Json]) -> _Wanted:
 
         range_config = range_config_pb2.RangeConfig()
         proto_utils.json_to_proto(given, range_config)
-    return _Wanted(
-        patterns or ALL_FILES,
-        range_config,
-        settings.image_roots,
-        getattr(settings, "names_files", True),
-    )
+    return {
+        "patterns": patterns or ALL_FILES,
+        "range_config": range_config,
+        "image_roots": settings.image_roots,
+        "sees_siblings": getattr(settings, "names_files", True),
+    }
 
 
 def _of_contents(located: LocatedInputs) -> str:

@@ -31,20 +31,6 @@ from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Setting
 
-__all__ = [
-    "audio_example_gen",
-    "dataset_audit",
-    "dataset_report",
-    "image_example_gen",
-    "input_fingerprint",
-    "latest_spans",
-    "schema_export",
-    "shard_balancer",
-    "text_example_gen",
-    "train_input_check",
-    "train_job",
-]
-
 _READ_BY_NAME = ("exclude", "relabel", "add")  # files and datasets of which Kubeflow knows nothing
 _SIDES = {
     dsl.Input[dsl.Artifact].__metadata__[0]: "inputs",

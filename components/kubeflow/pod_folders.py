@@ -15,20 +15,53 @@ import errno
 import json
 import logging
 import os
+import sys
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import Json
 from trainer_utils.storage import write_text
 
-__all__ = ["hand_over", "hand_over_value", "temporary_folder", "writable_file", "write_json"]
+__all__ = [
+    "PAGE_OUTPUT",
+    "PAGE_TYPE",
+    "hand_over",
+    "hand_over_value",
+    "page_folder",
+    "run_step",
+    "temporary_folder",
+    "writable_file",
+    "write_json",
+]
+
+PAGE_OUTPUT = ("report", "tfx.File")
+"""Name and TFX type of the output of DatasetReport: a folder with a page."""
+
+PAGE_TYPE = "system.HTML"
+"""Kubeflow's type of it: the page itself."""
 
 _REFUSED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _CURE = (
     "Give the step an empty folder there: tfx-shards compile --scratch /tmp, or "
     "kubernetes.empty_dir_mount(task, 'tmp', '/tmp')."
 )
+
+
+def run_step(work: Callable[[], None]) -> int:
+    """The exit status of a step: 0 where it worked, 1 for bad data or settings.
+
+    Other errors are raised.
+    """
+    if not sys.warnoptions:
+        warnings.filterwarnings("ignore", category=FutureWarning)  # of Google's packages
+    try:
+        work()
+    except DatasetError as error:
+        print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
+        return 1
+    return 0
 
 
 @contextlib.contextmanager
@@ -140,3 +173,14 @@ def write_json(path: str, document: Mapping[str, Json]) -> None:
     """Writes a file in one go, and the folder that it is in."""
     text = json.dumps(document, sort_keys=True)
     write_text(path, text, temporary_folder=os.path.dirname(path))
+
+
+@contextlib.contextmanager
+def page_folder(path: str) -> Iterator[str]:
+    """A folder for an executor; the page that it leaves there becomes the file at `path`."""
+    parent = os.path.dirname(path)
+    os.makedirs(parent, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=parent) as folder:
+        yield folder
+        (page,) = (name for name in os.listdir(folder) if name.endswith(".html"))
+        os.replace(os.path.join(folder, page), path)

@@ -14,7 +14,6 @@ import json
 import logging
 import os
 import sys
-import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -31,21 +30,17 @@ from components.kubeflow.dataset_location import (
 )
 from components.kubeflow.dataset_records import (
     VERSION_KEY,
-    DatasetRecord,
     find_version,
-    joined_versions,
-    record_dataset,
-    record_stored,
+    record_output,
     records_root,
     split_versions,
 )
 from components.kubeflow.executor_input import ExecutorInput, StepArtifact, parse_paths
 from components.kubeflow.images import ENVIRONMENT_FLAG
-from components.kubeflow.pages import page_folder
-from components.kubeflow.pod_folders import temporary_folder
+from components.kubeflow.pod_folders import page_folder, run_step, temporary_folder
 from components.kubeflow.training_runtime import DATASET_VARIABLE, train_job_manifest
 from trainer_utils.dataset.files import read_manifest
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json, JsonObject
 from trainer_utils.storage import is_object_store, is_remote
 
@@ -68,34 +63,29 @@ def main(arguments: Sequence[str]) -> int:
     given = parser.parse_args(arguments)
     logging.basicConfig(level=logging.INFO)
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")  # what fails is raised as well
-    if not sys.warnoptions:
-        warnings.filterwarnings("ignore", category=FutureWarning)  # of Google's packages
-    try:
+
+    def work() -> None:
         step = ExecutorInput.parse(
             given.executor_input, paths=parse_paths(given.path), component=given.component
         )
         with temporary_folder(step.output_paths):
             step.write_output(_RUN[given.component](step))
-    except DatasetError as error:
-        print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        return 1
-    return 0
+
+    return run_step(work)
 
 
 def _example_gen(kind: str, step: ExecutorInput) -> dict[str, JsonObject]:
     package = f"components.{kind}_example_gen"
     executor = importlib.import_module(f"{package}.executor").Executor
     settings = getattr(importlib.import_module(f"{package}.settings"), f"{kind.title()}Settings")
-    given = _given(step.parameters, settings)
+    given = {**step.parameters}
     located = {
-        "input_base": _input_base(step, given.pop("input_base", "")),
-        "input_config": _input_config(given.pop("input_patterns", {})),
-        "output_config": _output_config(given.pop("splits", {}), given.pop("split_by", "")),
+        "input_base": _input_base(step, given.pop("input_base", None) or ""),
+        "input_config": _input_config(given.pop("input_patterns", None) or {}),
+        "output_config": _output_config(given.pop("splits", None) or {}, given.pop("split_by", "")),
     }
-    properties = _properties(settings, given)
-    return _fill_dataset(
-        step, "examples", lambda outputs: executor().Do({}, outputs, {**properties, **located})
-    )
+    properties = {**_properties(settings, given), **located}
+    return _fill_dataset(step, "examples", lambda outputs: executor().Do({}, outputs, properties))
 
 
 def _input_fingerprint(step: ExecutorInput) -> dict[str, JsonObject]:
@@ -180,7 +170,7 @@ def _shard_balancer(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.shard_balancer.executor import Executor
     from components.shard_balancer.settings import BalancerSettings
 
-    given = _given(step.parameters, BalancerSettings)
+    given = {**step.parameters}
     if by_split := given.pop("shards_by_split", None):
         given["num_shards"] = by_split
     properties = _properties(BalancerSettings, given)
@@ -214,7 +204,7 @@ def _schema_export(step: ExecutorInput) -> dict[str, JsonObject]:
         "datum_dataset": simple_artifacts.Dataset,
     }
     made = {name: _artifact_at(kind, step.outputs[name].path) for name, kind in kinds.items()}
-    properties = _properties(SchemaExportSettings, _given(step.parameters, SchemaExportSettings))
+    properties = _properties(SchemaExportSettings, step.parameters)
     Executor().Do(inputs, {name: [artifact] for name, artifact in made.items()}, properties)
     return {name: _metadata(artifact) for name, artifact in made.items()}
 
@@ -225,7 +215,7 @@ def _dataset_audit(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.dataset_audit.executor import Executor
     from components.dataset_audit.settings import AuditSettings
 
-    properties = _properties(AuditSettings, _given(step.parameters, AuditSettings))
+    properties = _properties(AuditSettings, step.parameters)
     artifact = _artifact_at(standard_artifacts.ExampleAnomalies, step.outputs["anomalies"].path)
     Executor().Do(_tfx_inputs(step), {"anomalies": [artifact]}, properties)
     found = artifact.get_int_custom_property("num_findings")
@@ -240,7 +230,7 @@ def _dataset_report(step: ExecutorInput) -> dict[str, JsonObject]:
     from components.dataset_report.settings import DatasetReportSettings
 
     inputs = _tfx_inputs(step)
-    properties = _properties(DatasetReportSettings, _given(step.parameters, DatasetReportSettings))
+    properties = _properties(DatasetReportSettings, step.parameters)
     page = simple_artifacts.File()
     with page_folder(step.outputs["report"].path) as page.uri:
         Executor().Do(inputs, {"report": [page]}, properties)
@@ -302,14 +292,11 @@ def _fill_dataset(
     }
     versions = _input_versions(step)
     if versions:
-        metadata[VERSION_KEY] = joined_versions(versions)
+        metadata[VERSION_KEY] = "\n".join(versions)
     if artifact.uri != output.path:
-        write_reference(output.path, artifact.uri)
         metadata["dataset_uri"] = artifact.uri
-        record = DatasetRecord(uri=artifact.uri, **_span(step, metadata))
-        record_dataset(root, record, input_versions=versions)
-    else:
-        record_stored(output.uri, versions=versions)
+    span = _span(step, metadata)
+    record_output(output.path, output.uri, artifact.uri, root=root, versions=versions, **span)
     return {name: metadata}
 
 
@@ -380,14 +367,15 @@ def _metadata(artifact: "Artifact") -> JsonObject:
     }
 
 
-def _given(parameters: Mapping[str, Json], settings: type[ComponentSettings]) -> JsonObject:
-    """What is given for a component: Kubeflow knows no parameter without a value."""
-    given = without_empty(settings, parameters)
-    return {name: value for name, value in given.items() if name not in _OF_THE_STEP}
+def _properties(
+    settings: type[ComponentSettings], parameters: Mapping[str, Json]
+) -> ExecProperties:
+    """Execution properties of what is given, checked before anything is looked for.
 
-
-def _properties(settings: type[ComponentSettings], given: Mapping[str, Json]) -> ExecProperties:
-    """Execution properties, checked before anything is looked for."""
+    Kubeflow knows no parameter without a value, so that empty ones are none.
+    """
+    known = {name: value for name, value in parameters.items() if name not in _OF_THE_STEP}
+    given = without_empty(settings, known)
     settings.from_arguments(given)
     return settings.to_properties(given)
 

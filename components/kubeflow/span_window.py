@@ -18,12 +18,7 @@ __all__ = ["SpanWindow", "latest_window"]
 
 @dataclasses.dataclass(frozen=True)
 class SpanWindow:
-    """The datasets of some spans, ascending by span.
-
-    Args:
-        spans: their numbers.
-        uris: where they are.
-    """
+    """The datasets of some spans, ascending by span."""
 
     spans: tuple[int, ...]
     uris: tuple[str, ...]

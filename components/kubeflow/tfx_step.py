@@ -14,7 +14,6 @@ import contextlib
 import json
 import os
 import sys
-import warnings
 from collections.abc import Mapping, Sequence
 
 from components.kubeflow.dataset_location import (
@@ -22,14 +21,10 @@ from components.kubeflow.dataset_location import (
     check_fetched,
     find_dataset,
     place_dataset,
-    write_reference,
 )
 from components.kubeflow.dataset_records import (
     VERSION_KEY,
-    DatasetRecord,
-    joined_versions,
-    record_dataset,
-    record_stored,
+    record_output,
     split_versions,
 )
 from components.kubeflow.executor_input import (
@@ -38,9 +33,14 @@ from components.kubeflow.executor_input import (
     short_metadata,
 )
 from components.kubeflow.images import ENVIRONMENT_FLAG
-from components.kubeflow.pages import PAGE_OUTPUT, page_folder
-from components.kubeflow.pod_folders import hand_over, temporary_folder, writable_file
-from trainer_utils.format import DatasetError
+from components.kubeflow.pod_folders import (
+    PAGE_OUTPUT,
+    hand_over,
+    page_folder,
+    run_step,
+    temporary_folder,
+    writable_file,
+)
 from trainer_utils.format.json_text import Json, JsonObject
 
 __all__ = ["DRIVER_FLAG", "PATH_FLAG", "STEP_COMMAND", "TYPES_FLAG", "main"]
@@ -56,14 +56,7 @@ _Types = Mapping[str, Mapping[str, str]]
 def main(arguments: Sequence[str]) -> int:
     """Runs the step; 0 where it worked, 1 for bad data or settings. Other errors are raised."""
     ours, theirs, beam_arguments = _parse(arguments)
-    if not sys.warnoptions:
-        warnings.filterwarnings("ignore", category=FutureWarning)  # of Google's packages
-    try:
-        _run(ours, theirs, beam_arguments)
-    except DatasetError as error:
-        print(f"\n{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        return 1
-    return 0
+    return run_step(lambda: _run(ours, theirs, beam_arguments))
 
 
 def _parse(arguments: Sequence[str]) -> tuple[argparse.Namespace, argparse.Namespace, list[str]]:
@@ -106,11 +99,9 @@ def _run(ours: argparse.Namespace, theirs: argparse.Namespace, beam_arguments: l
             _take_over(document)
             setattr(theirs, _INVOCATION, json.dumps(document))
         kubeflow_v2_run_executor.main((theirs, beam_arguments))
-        for name, uri in elsewhere.items():
-            write_reference(paths["outputs", name], uri)
-            record_dataset(root, DatasetRecord(uri=uri), input_versions=versions)
-        for name in stored.keys() - elsewhere.keys():
-            record_stored(stored[name], versions=versions)
+        for name, uri in stored.items():
+            path = paths["outputs", name]
+            record_output(path, uri, elsewhere.get(name, path), root=root, versions=versions)
         hand_over(output_file, _given_back(held, elsewhere, dict.fromkeys(datasets, versions)))
 
 
@@ -206,7 +197,7 @@ def _given_back(
             if name in elsewhere:
                 artifact["metadata"]["dataset_uri"] = elsewhere[name]
             if versions.get(name):
-                artifact["metadata"][VERSION_KEY] = joined_versions(versions[name])
+                artifact["metadata"][VERSION_KEY] = "\n".join(versions[name])
     return document
 
 

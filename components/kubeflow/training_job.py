@@ -17,6 +17,10 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+from kubernetes import client, config  # kfp brings it
+from kubernetes.client import ApiException
+from urllib3.exceptions import HTTPError
+
 from components.kubeflow.training_runtime import API_GROUP, API_VERSION, WORKER_JOB
 from components.kubeflow.worker_logs import WorkerLogs
 from trainer_utils.format import ConfigError, DatasetError
@@ -136,8 +140,6 @@ class _Cluster:
     """Kubernetes' API, as far as it is needed here, in one namespace."""
 
     def __init__(self, namespace: str) -> None:
-        from kubernetes import client, config  # kfp brings it
-
         config.load_config()
         self.namespace = namespace
         self._jobs, self._pods = client.CustomObjectsApi(), client.CoreV1Api()
@@ -145,8 +147,6 @@ class _Cluster:
 
     def create(self, manifest: JsonObject) -> str:
         """Returns the name that Kubernetes gives it."""
-        from kubernetes.client import ApiException
-
         try:
             made = self._jobs.create_namespaced_custom_object(
                 *self._where, manifest, _request_timeout=_REQUEST_SECONDS
@@ -157,8 +157,6 @@ class _Cluster:
 
     def conditions(self, job: str) -> dict[str, str]:
         """Reason and message of each condition that holds, by its type."""
-        from kubernetes.client import ApiException
-
         get = self._jobs.get_namespaced_custom_object
         try:
             found = _patiently(lambda: get(*self._where, job, _request_timeout=_REQUEST_SECONDS))
@@ -179,8 +177,6 @@ class _Cluster:
 
     def follow_pods(self, job: str, logs: WorkerLogs) -> list[str]:
         """Follows the logs of the job's pods; returns what pods wait for that do not run."""
-        from kubernetes.client import ApiException
-
         selector = f"{_JOBSET}={job},{_REPLICATED_JOB}={WORKER_JOB}"
         list_pods = self._pods.list_namespaced_pod
         try:
@@ -222,8 +218,6 @@ class _Cluster:
 
     def delete(self, job: str) -> None:
         """Deletes it with all that is its; where that fails, the log says so."""
-        from kubernetes.client import ApiException
-
         delete = self._jobs.delete_namespaced_custom_object
         try:
             _patiently(
@@ -250,9 +244,6 @@ class _Cluster:
 
 def _patiently(ask: Callable[[], Any]) -> Any:
     """Asks the API server again where it does not answer for the moment."""
-    from kubernetes.client import ApiException
-    from urllib3.exceptions import HTTPError
-
     deadline, pause = time.monotonic() + _PATIENCE_SECONDS, 1.0
     while True:
         try:

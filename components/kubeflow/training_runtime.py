@@ -22,6 +22,7 @@ import yaml
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format.settings import number
 
 __all__ = ["DATASET_VARIABLE", "RUNTIME", "WORKER_JOB", "train_job_manifest", "training_runtime"]
 
@@ -66,8 +67,7 @@ def training_runtime(
     """
     _check_image(image)
     _check_name("name", name)
-    if isinstance(max_restarts, bool) or not isinstance(max_restarts, int) or max_restarts < 0:
-        raise ConfigError.of("max_restarts", max_restarts, allowed="int of at least 0")
+    number(0)("max_restarts", max_restarts)
     mounts: list[JsonObject] = [{"name": "tmp", "mountPath": "/tmp"}]
     sources: list[JsonObject] = [{"name": "tmp", "emptyDir": {}}]
     for index, (claim, path) in enumerate((volumes or {}).items()):
@@ -142,8 +142,7 @@ def train_job_manifest(
     if isinstance(program, str) or not program or not all(isinstance(p, str) for p in program):
         rule = 'a program and its arguments, such as ["python", "train.py"]'
         raise ConfigError.of("program", program, allowed=rule)
-    if isinstance(workers, bool) or not isinstance(workers, int) or workers < 1:
-        raise ConfigError.of("workers", workers, allowed="int of at least 1")
+    number(1)("workers", workers)
     if not isinstance(name, str) or not _JOB_NAME.fullmatch(name):
         rule = "lower-case letters, digits and hyphens, a letter first, 40 at the most"
         raise ConfigError.of("name", name, allowed=rule)
@@ -172,9 +171,7 @@ def _resources(cpu: str, memory: str, gpu: int, gpu_type: str) -> dict[str, Json
             raise ConfigError.of(setting, quantity, allowed="a quantity such as 8, 500m or 32Gi")
         if quantity:
             resources[setting] = quantity
-    if isinstance(gpu, bool) or not isinstance(gpu, int) or gpu < 0:
-        raise ConfigError.of("gpu", gpu, allowed="int of at least 0")
-    if gpu:
+    if number(0)("gpu", gpu):
         if not isinstance(gpu_type, str) or not re.fullmatch(r"[\w.-]+/[\w.-]+", gpu_type):
             rule = "a resource of Kubernetes such as nvidia.com/gpu"
             raise ConfigError.of("gpu_type", gpu_type, allowed=rule)

@@ -50,7 +50,6 @@ class WorkerLogs:
     """Follows pods, each in a thread of its own.
 
     Args:
-        read_lines: of a pod.
         folder: where a file for each worker goes; it is made.
 
     Attributes:
@@ -74,8 +73,6 @@ class WorkerLogs:
         """Sees to it that a pod is followed; called again and again while there is the pod.
 
         Args:
-            name: the pod's.
-            worker: its number.
             ended: whether it writes no more: what is left is read once.
         """
         pod = self._pods.setdefault(name, _Pod(worker))

@@ -22,7 +22,7 @@ from components.media.mpeg_frames import count_frames
 from components.media.ogg_pages import check_pages
 from components.media.options import LARGEST_RATE, AudioOptions
 from trainer_utils.auditing import sound_reading
-from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE
+from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE, packing_of
 
 __all__ = ["StoredAudio", "read_beginning", "store_audio"]
 
@@ -126,7 +126,7 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
     end that are no whole chunk.
 
     Raises:
-        RejectedInputError: it is one, but cut short, or in parts.
+        RejectedInputError: it is one, but cut short, in parts, or of no rate or channels.
     """
     if not data.startswith(RIFF) or data[8:12] != WAVE:
         return None
@@ -139,6 +139,7 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
         if name == b"ds64" and not is_plain:
             large_size = int.from_bytes(data[body + 8 : body + 16], "little")
         elif name == b"fmt " and form is None and samples_bytes is None:
+            _check_rate(data[body : body + min(size, 8)])
             form = data[body : body + size] if size in (16, 18) else b""
         elif name == b"data":
             size = large_size if size == _UNKNOWN_SIZE else size
@@ -161,6 +162,18 @@ def _plain_wav(data: bytes) -> StoredAudio | None:
     return _of_form(form, samples_bytes, data)
 
 
+def _check_rate(form: bytes) -> None:
+    """Refuses what a WAV's `fmt ` says and nothing can play; libsndfile has no words for it."""
+    if len(form) < 8:
+        return
+    channels, rate = struct.unpack("<HI", form[2:8])
+    if not rate or not channels:
+        raise RejectedInputError(
+            "DAMAGED_AUDIO",
+            f"expected a rate in Hz and some channels in its header, got {rate} Hz and {channels}",
+        )
+
+
 def _of_form(form: bytes, size: int, data: bytes) -> StoredAudio | None:
     encoding, channels, rate, bytes_per_second, frame_bytes, bits = struct.unpack(
         "<HHIIHH", form[:16]
@@ -179,6 +192,9 @@ def _kind(data: bytes) -> str:
     try:
         name = soundfile.info(io.BytesIO(data)).format
     except (soundfile.LibsndfileError, RuntimeError, TypeError) as error:
+        if (packing := packing_of(data)) is not None:
+            detail = f"{packing}. Unpack it first"
+            raise RejectedInputError("UNSUPPORTED_FORMAT", detail) from error
         raise RejectedInputError(
             "NOT_AUDIO", f"expected WAV, FLAC, OGG or MP3: {_reason(error)}"
         ) from error

@@ -9,7 +9,7 @@ from PIL import Image, TiffImagePlugin, UnidentifiedImageError, WebPImagePlugin 
 from components.common.rejects import RejectedInputError
 from components.media.image_structure import is_plain_bmp
 from components.media.pixels import ImageBytes
-from trainer_utils.format.media_formats import FORMATS, RIFF, format_of, is_other_image
+from trainer_utils.format.media_formats import FORMATS, RIFF, format_of, is_other_image, packing_of
 
 __all__ = ["channels_of", "frames_of", "open_image"]
 
@@ -99,6 +99,8 @@ def _not_opened(data: bytes, error: Exception) -> RejectedInputError:
         )
     if known is not None or data.startswith(RIFF):
         return RejectedInputError("TRUNCATED_IMAGE", "the header is cut short or bad")
+    if (packing := packing_of(data)) is not None:
+        return RejectedInputError("UNSUPPORTED_FORMAT", f"{packing}. Unpack it first")
     return RejectedInputError("NOT_AN_IMAGE", f"no image format begins with {data[:8]!r}")
 
 

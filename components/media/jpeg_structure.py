@@ -42,6 +42,7 @@ _BASELINE_TO_PROGRESSIVE = (BASELINE, EXTENDED, PROGRESSIVE)
 _PROGRESSIVE = (PROGRESSIVE, 0xCA)
 _UNREAD = (0xC5, 0xC6, 0xC7, 0xCB, 0xCD, 0xCE, 0xCF)  # hierarchical, and lossless arithmetic
 _ARITHMETIC = (0xC9, 0xCA)
+_TABLES = frozenset([DQT, DHT])
 _SKIPPED = frozenset([DNL, DRI, COM, *range(0xE0, 0xF0)])
 _CONDITIONING = 0x200  # of arithmetic coding, among the tables
 _AFTER_SCAN = re.compile(rb"\xff[^\x00\xd0-\xd7\xff]")
@@ -94,7 +95,7 @@ class _Frame(NamedTuple):
     width: int
     height: int
     sampling: Mapping[int, int]  # by a component's id
-    quantizers: tuple[int, ...]
+    quantizers: tuple[int, ...]  # as `tables` have them
     doubt: str | None
 
 
@@ -122,8 +123,8 @@ def scan_jpeg(data: bytes) -> JpegStructure:
         if marker in ALONE:
             position = start + 2
             continue
-        segment = data[start + 4 : start + 2 + length]
         position = start + 2 + length
+        segment = data[start + 4 : position]
         if length < 2 or len(segment) != length - 2:
             doubts.append("no end-of-image marker")
             if scans:
@@ -131,16 +132,16 @@ def scan_jpeg(data: bytes) -> JpegStructure:
             raise RejectedInputError(
                 "TRUNCATED_IMAGE", f"it ends before its pixels, in a segment (byte {start})"
             )
-        if marker in _SKIPPED:
+        if marker in _TABLES:
+            found, doubt = _tables(marker, segment)
+            tables |= found
+            doubts.append(doubt)
+        elif marker in _SKIPPED:
             if marker == APP1 and segment.startswith(_METADATA):
                 # Pillow joins several segments of EXIF, so that one alone says nothing.
                 is_second = has_exif and segment.startswith(_EXIF)
                 has_exif |= segment.startswith(_EXIF)
                 has_metadata |= is_second or not _is_surely_upright(segment)
-        elif marker in (DQT, DHT):
-            found, doubt = _tables(marker, segment)
-            tables.update(found)
-            doubts.append(doubt)
         elif marker == DAC:
             tables.add(_CONDITIONING)
         elif marker in FRAMES and frame is None:
@@ -193,10 +194,10 @@ def _check_coding(process: int, tables: set[int]) -> None:
 def _after_scan(data: bytes, position: int, *, is_last: bool) -> int:
     """Where the first marker after a scan's header is, but for those that restart; or the end."""
     if is_last and position < len(data):
-        # Zeros follow what is no marker. This takes 8 µs for 80 KB, the pattern 25 to 35.
+        # Zeros follow what is no marker. This takes 16 µs for 100 KB, the pattern 36.
         octets = np.frombuffer(data, np.uint8, offset=position)
-        is_marker = octets[:-1] == 0xFF
-        is_marker &= octets[1:] != 0
+        is_marker = (octets[:-1] == 0xFF).view(np.uint8)
+        np.minimum(is_marker, octets[1:], out=is_marker)
         position += int(is_marker.argmax()) if len(is_marker) else 0
     match = _AFTER_SCAN.search(data, position)
     return len(data) if match is None else match.start()
@@ -251,7 +252,7 @@ def _components(data: bytes) -> tuple[Mapping[int, int], tuple[int, ...], str | 
     if len(by_component) > 1:
         usual = len(set(by_component[1:])) == 1 and by_component[:2] in _USUAL_SAMPLING
         doubt = None if usual or len(by_component) == 4 else f"the sampling {by_component}"
-    return sampling, tuple(data[2::3]), doubt
+    return sampling, tuple(0x100 + number for number in data[2::3]), doubt
 
 
 def _process_doubt(process: int) -> str | None:
@@ -322,6 +323,6 @@ def _scan_doubt(segment: bytes, frame: _Frame, tables: set[int]) -> str | None:
             return "a Huffman table is missing"
         if needs_ac and 0x10 | selector & 15 not in tables:
             return "a Huffman table is missing"
-    if any(0x100 + quantizer not in tables for quantizer in frame.quantizers):
+    if not tables.issuperset(frame.quantizers):
         return "a quantization table is missing"
     return None

@@ -51,12 +51,6 @@ def check_statistics(
 ) -> None:
     """Refuses statistics that are of other examples.
 
-    Args:
-        statistics: by split.
-        features: of the examples.
-        records: of the examples, by split.
-        source: where they are, for messages.
-
     Raises:
         DatasetError: the message names the split or the feature.
     """

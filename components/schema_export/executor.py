@@ -13,7 +13,7 @@ from tfx.dsl.components.base import base_executor
 from tfx.types import artifact_utils
 
 from components.common.publish import write_artifact
-from components.common.settings import ExecProperties
+from components.common.settings import Artifacts, ExecProperties
 from components.common.statistics import read_statistics
 from components.common.tfmd import (
     adopt_shapes,
@@ -52,10 +52,7 @@ class Executor(base_executor.BaseExecutor):
     """Executor of SchemaExport."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: ExecProperties,
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
         """Writes the schema.
 

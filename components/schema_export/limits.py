@@ -14,12 +14,7 @@ __all__ = ["datum_limits"]
 
 
 def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[str]:
-    """One sentence for each thing that Datum's reader (1.13) would not read as it is.
-
-    Args:
-        features: of the examples.
-        paths: of the shards, in full.
-    """
+    """One sentence for each thing that Datum's reader (1.13) would not read as it is."""
     paths = list(paths)
     notes = []
     if any(path.endswith(".gz") for path in paths):

@@ -37,12 +37,13 @@ __all__ = [
     "Changes",
     "Tally",
     "Value",
+    "check_changes",
     "check_feature",
-    "check_matches",
-    "check_rest",
     "describe_changes",
+    "digest_of",
     "load_changes",
     "read_changes",
+    "read_named",
     "store_changes",
 ]
 
@@ -61,8 +62,6 @@ class Tally:
 
     Args:
         found: records that were read.
-        excluded: left out by name.
-        filtered: left out by the condition.
         relabelled: given another value; one that has it already does not count.
         excluded_names, relabelled_names: the places of the names that were found, in the order of
             `Changes`.
@@ -93,17 +92,21 @@ class Tally:
         """Whether no record stays."""
         return self.skipped == self.found
 
-    def merge(self, other: "Tally") -> None:
-        """Adds what became of other records."""
-        for field in dataclasses.fields(self):
-            mine, more = getattr(self, field.name), getattr(other, field.name)
-            if isinstance(mine, int):
-                setattr(self, field.name, mine + more)
-            elif isinstance(mine, set):
-                mine |= more
-            else:
-                for feature, counts in more.items():
-                    mine.setdefault(feature, collections.Counter()).update(counts)
+    @classmethod
+    def total(cls, tallies: Iterable["Tally"]) -> "Tally":
+        """What became of all records together."""
+        total = cls()
+        for tally in tallies:
+            for name, more in vars(tally).items():
+                mine = getattr(total, name)
+                if isinstance(mine, int):
+                    setattr(total, name, mine + more)
+                elif isinstance(mine, set):
+                    mine |= more
+                else:
+                    for feature, counts in more.items():
+                        mine.setdefault(feature, collections.Counter()).update(counts)
+        return total
 
     def to_json(self) -> JsonObject:
         """Plain JSON types."""
@@ -161,24 +164,11 @@ class Changes:
     labels: tuple[str, ...] = ()
     first_added: int = 1 << 32
 
-    def to_json(self) -> str:
-        """As `from_json` reads it."""
-        return json.dumps(dataclasses.asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> "Changes":
-        """Reads what `to_json` made."""
-        value = json.loads(text)
-        tuples = {name: tuple(value[name]) for name in ("exclude", "labels")}
-        return cls(**{**value, **tuples})
-
     def apply(self, block: RecordBlock, tally: Tally, *, path: str, source: int = 0) -> RecordBlock:
         """A block as it is to be: the same object where nothing of it changes.
 
         Args:
-            block: of an input's records.
             tally: what became of them is added to it.
-            path: of their file, for errors.
             source: the number of that input.
 
         Raises:
@@ -339,10 +329,6 @@ def read_changes(
     """What the settings ask for, with the files that they name read.
 
     Args:
-        settings: of the component.
-        features: of the inputs that say theirs.
-        knows_all: whether all inputs say theirs.
-        vocabularies: classes by feature.
         counts_labels: whether the inputs say how often each label occurs.
         first_added: the number of the first input that `add` names.
 
@@ -388,10 +374,7 @@ def check_feature(
     """Refuses a feature that there is not, or that has no values to compare.
 
     Args:
-        setting: which names it.
-        name: of the feature.
-        features: of the inputs that say theirs.
-        knows_all: whether all inputs say theirs.
+        knows_all: whether all inputs say theirs, so that `features` are all that there are.
 
     Raises:
         ConfigError: as said.
@@ -447,8 +430,17 @@ def _table(relabel: str | Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def _read(setting: str, path: str) -> str:
+    return read_named(setting, path).decode("utf-8", _UNDECODED).removeprefix("\ufeff")
+
+
+def read_named(setting: str, path: str) -> bytes:
+    """The file that a setting names.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
     try:
-        return read_bytes(path).decode("utf-8", _UNDECODED).removeprefix("\ufeff")
+        return read_bytes(path)
     except OSError as error:
         raise ConfigError.of(
             setting, path, allowed="a file that can be read", advice=f"{error.strerror or error}"
@@ -476,12 +468,20 @@ def _values(
     return values
 
 
-def check_matches(changes: Changes, tally: Tally) -> None:
-    """Refuses lists of which no name was found; of other names that were not, a warning says so.
+def check_changes(changes: Changes | None, tallies: Mapping[str, Tally]) -> None:
+    """Refuses lists of which no name was found, and changes that leave no record.
+
+    Of other names that were not found, and of a split that is emptied, a warning says so.
+
+    Args:
+        changes: None: nothing is changed.
 
     Raises:
-        ConfigError: none of the names of `exclude` or of `relabel` is one of a record.
+        ConfigError: as said.
     """
+    if changes is None:
+        return
+    tally = Tally.total(tallies.values())
     for setting, names, found in _named(changes, tally):
         missing = [name for place, name in enumerate(names) if place not in found]
         if names and not found:
@@ -497,25 +497,12 @@ def check_matches(changes: Changes, tally: Tally) -> None:
                 "%s: %d of %d names are of no record, such as %r",
                 *(setting, len(missing), len(names), missing[0]),
             )
-
-
-def check_rest(tallies: Mapping[str, Tally]) -> None:
-    """Refuses changes that leave no record; of a split that they empty, a warning says so.
-
-    Args:
-        tallies: of each split.
-
-    Raises:
-        ConfigError: all records of all splits are left out.
-    """
-    emptied = [split for split, tally in tallies.items() if tally.found and tally.is_empty]
-    if emptied and all(tally.is_empty for tally in tallies.values()):
-        excluded = sum(tally.excluded for tally in tallies.values())
-        filtered = sum(tally.filtered for tally in tallies.values())
-        setting = "where" if filtered else "exclude"
+    emptied = [split for split, of_split in tallies.items() if of_split.found and of_split.is_empty]
+    if emptied and tally.is_empty:
+        setting = "where" if tally.filtered else "exclude"
         raise ConfigError(
-            f"{setting}: expected some records to stay, got none of {excluded + filtered}: "
-            f"exclude= names {excluded}, where= is not true of {filtered}",
+            f"{setting}: expected some records to stay, got none of {tally.skipped}: "
+            f"exclude= names {tally.excluded}, where= is not true of {tally.filtered}",
             setting=setting,
         )
     for split in emptied:
@@ -538,8 +525,9 @@ def describe_changes(changes: Changes, tally: Tally) -> JsonObject:
         _named(changes, tally), tables, records, strict=True
     ):
         if names:
+            feature = changes.feature if setting == "relabel" else ""
             described[setting] = {
-                "digest": _digest([changes.feature if setting == "relabel" else "", *table]),
+                "digest": digest_of(json.dumps([feature, *table]).encode()),
                 "names": len(names),
                 "unmatched": len(names) - len(found),
                 "records": count,
@@ -549,15 +537,18 @@ def describe_changes(changes: Changes, tally: Tally) -> JsonObject:
     return described
 
 
-def _digest(values: Iterable[Any]) -> str:
-    return hashlib.blake2b(json.dumps([*values]).encode(), digest_size=16).hexdigest()
+def digest_of(data: bytes) -> str:
+    """A checksum of 32 hexadecimal digits."""
+    return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def store_changes(changes: Changes, folder: str) -> str:
+def store_changes(changes: Changes | None, folder: str) -> str | None:
     """Keeps changes where workers find them; returns the key that `load_changes` takes."""
-    text = changes.to_json()
+    if changes is None:
+        return None
+    text = json.dumps(dataclasses.asdict(changes))
     write_text(join(folder, _FILE), text, temporary_folder=folder)
-    return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    return digest_of(text.encode())
 
 
 @functools.lru_cache(maxsize=1)
@@ -565,7 +556,9 @@ def load_changes(folder: str, key: str | None) -> Changes | None:
     """What `store_changes` kept, read once by each process.
 
     Args:
-        folder: where it was kept.
         key: what `store_changes` returned; None: nothing is changed.
     """
-    return None if key is None else Changes.from_json(read_text(join(folder, _FILE)))
+    if key is None:
+        return None
+    value = json.loads(read_text(join(folder, _FILE)))
+    return Changes(**{**value, "exclude": tuple(value["exclude"]), "labels": (*value["labels"],)})

@@ -23,7 +23,7 @@ from typing import Any, NoReturn
 from trainer_utils.format import ConfigError
 from trainer_utils.format.spelling import did_you_mean
 
-__all__ = ["BoundCondition", "Condition", "parse_condition"]
+__all__ = ["Condition", "parse_condition"]
 
 _MOST_CHARACTERS = 4096
 _ALLOWED = "a condition on features such as \"label != 'unknown' and height >= 64\""
@@ -57,35 +57,21 @@ _Vocabularies = Mapping[str, Sequence[str]]
 
 @dataclasses.dataclass(frozen=True)
 class Condition:
-    """A condition that is well formed.
-
-    Args:
-        text: as it was given.
-        features: the names that it has, in order.
-    """
+    """A condition that is well formed."""
 
     text: str
     features: tuple[str, ...]
     _tree: ast.expr
+    _function: _Function
 
-    def bind(self, vocabularies: _Vocabularies) -> "BoundCondition":
-        """The condition on the records of a dataset.
-
-        Args:
-            vocabularies: the names of classes by feature.
+    def bind(self, vocabularies: _Vocabularies) -> "Condition":
+        """The condition on the records of a dataset, whose features have classes of these names.
 
         Raises:
             ConfigError: a text is compared with a feature whose classes do not have it.
         """
-        return BoundCondition(self, _Compiler(self.text, vocabularies).function(self._tree))
-
-
-@dataclasses.dataclass(frozen=True)
-class BoundCondition:
-    """A condition on the records of one dataset."""
-
-    condition: Condition
-    _function: _Function
+        function = _Compiler(self.text, vocabularies).function(self._tree)
+        return dataclasses.replace(self, _function=function)
 
     def holds(self, values: Values) -> bool:
         """Whether it is true of a record.
@@ -101,9 +87,9 @@ class BoundCondition:
         except (TypeError, ArithmeticError) as error:
             problem = str(error)
         raise ConfigError(
-            f"where: expected values that can be compared, got {self.condition.text!r}: {problem}",
+            f"where: expected values that can be compared, got {self.text!r}: {problem}",
             setting="where",
-            value=self.condition.text,
+            value=self.text,
         )
 
 
@@ -111,7 +97,6 @@ def parse_condition(text: object, *, setting: str = "where") -> Condition:
     """Parses a condition.
 
     Args:
-        text: of it.
         setting: whose value it is, for the error.
 
     Raises:
@@ -122,7 +107,7 @@ def parse_condition(text: object, *, setting: str = "where") -> Condition:
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         compiler = _Compiler(text, {}, setting)
-        compiler.function(tree)
+        function = compiler.function(tree)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         if isinstance(error, ConfigError):
             raise
@@ -130,7 +115,7 @@ def parse_condition(text: object, *, setting: str = "where") -> Condition:
         raise ConfigError.of(setting, text, allowed=f"{_ALLOWED} ({why})") from None
     if not compiler.features:
         raise ConfigError.of(setting, text, allowed=f"{_ALLOWED}, with the name of a feature")
-    return Condition(text, tuple(dict.fromkeys(compiler.features)), tree)
+    return Condition(text, tuple(dict.fromkeys(compiler.features)), tree, function)
 
 
 class _Compiler:

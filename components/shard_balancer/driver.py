@@ -4,18 +4,14 @@ TFX takes a run from its cache where settings and input artifacts are the same. 
 files of `exclude` and `relabel`, and in the datasets of `add`, it does not see by itself.
 """
 
-import hashlib
 import json
 from typing import Any
 
-from tfx.orchestration import data_types
-
 from components.common.driver import PropertiesDriver
 from components.common.settings import ExecProperties
+from components.shard_balancer.changes import digest_of, read_named
 from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import ConfigError
-from trainer_utils.storage import read_bytes
 
 __all__ = ["FINGERPRINT", "ChangesDriver", "fingerprint_of_changes"]
 
@@ -25,12 +21,7 @@ FINGERPRINT = "changes_fingerprint"
 class ChangesDriver(PropertiesDriver):
     """Adds the fingerprint of what the settings name to the execution properties."""
 
-    def resolve_exec_properties(  # noqa: D102
-        self,
-        exec_properties: ExecProperties,
-        pipeline_info: data_types.PipelineInfo,
-        component_info: data_types.ComponentInfo,
-    ) -> ExecProperties:
+    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
         found = fingerprint_of_changes(BalancerSettings.from_properties(exec_properties))
         return exec_properties if found is None else {**exec_properties, FINGERPRINT: found}
 
@@ -43,21 +34,10 @@ def fingerprint_of_changes(settings: BalancerSettings) -> str | None:
         DatasetError: a dataset is none, or not whole.
     """
     facts: dict[str, Any] = {
-        name: _digest(name, path)
+        name: digest_of(read_named(name, path))
         for name, path in (("exclude", settings.exclude), ("relabel", settings.relabel))
         if isinstance(path, str)
     }
     if settings.add:
         facts["add"] = [open_dataset(uri, inspect=False).digest for uri in settings.add]
-    return (
-        hashlib.blake2b(json.dumps(facts).encode(), digest_size=16).hexdigest() if facts else None
-    )
-
-
-def _digest(setting: str, path: str) -> str:
-    try:
-        return hashlib.blake2b(read_bytes(path), digest_size=16).hexdigest()
-    except OSError as error:
-        raise ConfigError.of(
-            setting, path, allowed="a file that can be read", advice=f"{error.strerror or error}"
-        ) from error
+    return digest_of(json.dumps(facts).encode()) if facts else None

@@ -1,11 +1,10 @@
 """Turns Examples artifacts into one of equal, globally shuffled shards: plan, write, publish."""
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-import apache_beam as beam
 from tfx import types
 from tfx.types import artifact_utils
 
@@ -13,9 +12,9 @@ from components.common.beam import LocalFirstBeamExecutor
 from components.common.collector import spare_old_objects
 from components.common.fingerprint import combine_facts
 from components.common.lineage import make_origin
-from components.common.progress import Work, show_progress
+from components.common.progress import show_progress
 from components.common.publish import describe_artifact, package_versions, publish_dataset
-from components.common.settings import ExecProperties
+from components.common.settings import Artifacts, ExecProperties
 from components.common.side_by_side import ByElement, InProcessPipeline, run_elements
 from components.common.summaries import (
     check_finished,
@@ -28,13 +27,13 @@ from components.common.worker_errors import raise_reported_error
 from components.shard_balancer.changes import (
     Changes,
     Tally,
-    check_matches,
-    check_rest,
+    check_changes,
     describe_changes,
     store_changes,
 )
 from components.shard_balancer.inputs import Inputs, check_apart, open_inputs
 from components.shard_balancer.kept_shards import KeptSplit, plan_kept_split
+from components.shard_balancer.move import Move
 from components.shard_balancer.picked_splits import (
     PickedSplit,
     Plan,
@@ -49,8 +48,8 @@ from components.shard_balancer.planning import (
     total_tally,
 )
 from components.shard_balancer.settings import BalancerSettings
-from components.shard_balancer.survey import ShardSurvey, StoredSurveys, SurveyFn
-from components.shard_balancer.transforms import STEPS, Move, balance_splits, keep_shards
+from components.shard_balancer.survey import ShardSurvey, StoredSurveys, keep_survey
+from components.shard_balancer.transforms import STEPS, balance_splits, keep_shards
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard, combine_checksums
 from trainer_utils.format.json_text import Json, JsonObject
@@ -65,10 +64,7 @@ class Executor(LocalFirstBeamExecutor):
     """Executor of ShardBalancer."""
 
     def Do(
-        self,
-        input_dict: dict[str, list[types.Artifact]],
-        output_dict: dict[str, list[types.Artifact]],
-        exec_properties: ExecProperties,
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
     ) -> None:
         """Writes the balanced dataset.
 
@@ -103,32 +99,25 @@ class Executor(LocalFirstBeamExecutor):
     ) -> None:
         changes = changes_of(inputs, settings)
         start_working(artifact.uri)
-        key = None if changes is None else store_changes(changes, working_folder(artifact.uri))
-        surveys = self._survey(inputs, settings, artifact.uri, key)
-        tallies = {split: total_tally(surveys.get(split, ())) for split in inputs.shards}
-        if changes is not None:
-            check_matches(changes, _total(tallies))
-            check_rest(tallies)
-        plans = [_plan(inputs, split, surveys, settings, artifact.uri) for split in inputs.shards]
-        gzip = settings.compression == "gzip"
-        pipeline = self._make_beam_pipeline()
-        if isinstance(pipeline, InProcessPipeline) and changes is None:
-            plans = choose_picked(pipeline, plans, inputs, surveys, uri=artifact.uri, gzip=gzip)
-        with show_progress(artifact.uri, _work_of(plans), unit="records"):
-            if picked := [plan for plan in plans if isinstance(plan, PickedSplit)]:
-                assert isinstance(pipeline, InProcessPipeline)
-                write_picked(pipeline, picked, uri=artifact.uri, gzip=gzip)
-            run_elements(pipeline, _move(inputs, plans, settings, artifact.uri, key))
-        summaries = _read_summaries(artifact.uri)
-        check_finished(artifact.uri, [part for plan in plans for part in plan.parts])
-        config = _config(inputs, num_given, settings, changes, _total(tallies))
-        manifest = _manifest(inputs, plans, summaries, tallies, config)
-        describe_artifact(
-            artifact,
-            manifest,
-            gzip=gzip,
-            vocabularies=inputs.vocabularies,
+        move = Move(
+            uri=artifact.uri,
+            settings=dataclasses.replace(settings, exclude=None, relabel=None),
+            infer=inputs.without_features,
+            changes_key=store_changes(changes, working_folder(artifact.uri)),
         )
+        surveys = self._survey(inputs, settings, move)
+        tallies = {split: total_tally(surveys.get(split, ())) for split in inputs.shards}
+        check_changes(changes, tallies)
+        plans: Sequence[Plan] = [
+            _plan(inputs, split, surveys, settings, artifact.uri) for split in inputs.shards
+        ]
+        plans = self._write(inputs, plans, surveys, move)
+        summaries = _read_summaries(artifact.uri)
+        check_finished(artifact.uri, [name for plan in plans for name in plan.work])
+        config = _config(inputs, num_given, settings, changes, Tally.total(tallies.values()))
+        manifest = _manifest(inputs, plans, summaries, tallies, config)
+        vocabularies = inputs.vocabularies
+        describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
         features = inputs.features(_facts(inputs, summaries))
         origin = make_origin(
             manifest.producer,
@@ -136,45 +125,48 @@ class Executor(LocalFirstBeamExecutor):
             output="balanced_examples",
             inputs={"examples": inputs.sources},
         )
-        publish_dataset(
-            artifact.uri, manifest, features, vocabularies=inputs.vocabularies, origin=origin
-        )
+        publish_dataset(artifact.uri, manifest, features, vocabularies=vocabularies, origin=origin)
 
     def _survey(
-        self, inputs: Inputs, settings: BalancerSettings, uri: str, changes_key: str | None
+        self, inputs: Inputs, settings: BalancerSettings, move: Move
     ) -> dict[str, Sequence[ShardSurvey]]:
         """Surveys of the shards of those splits that need them."""
         splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
         shards = [item for split in splits for item in inputs.shards[split]]
         if not shards:
             return {}
-        survey = SurveyFn(uri, settings.stratify_by, changes_key)
+        survey = functools.partial(keep_survey, move)
         run_elements(self._make_beam_pipeline(), ByElement(survey, enumerate(shards)))
-        _read_summaries(uri)  # raises what a worker met
+        _read_summaries(move.uri)  # raises what a worker met
         firsts = itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)
         return {
-            split: StoredSurveys(uri, range(first, first + len(inputs.shards[split])))
+            split: StoredSurveys(move.uri, range(first, first + len(inputs.shards[split])))
             for split, first in zip(splits, firsts, strict=False)
         }
 
-
-def _work_of(plans: Sequence[Plan]) -> dict[str, Work]:
-    """What each summary stands for; bytes are counted where they are read from the inputs."""
-    work: dict[str, Work] = {}
-    for plan in plans:
-        if isinstance(plan, KeptSplit):
-            work |= {step.part: Work(step.records, step.bytes) for step in plan.steps}
-            continue
-        if isinstance(plan, PickedSplit):
-            work |= plan.work
-            continue
-        sizes = {group.key: sum(s.shard.bytes for _, _, s in group.shards) for group in plan.groups}
-        if not plan.is_one_pass:
-            work |= {f"scatter-{key}": Work(0, size) for key, size in sizes.items()}
-        read = sum(sizes.values()) if plan.is_one_pass else 0
-        for task in plan.tasks:
-            work[f"gather-{task.key}"] = Work(task.bounds[-1] - task.bounds[0], read)
-    return work
+    def _write(
+        self,
+        inputs: Inputs,
+        plans: Sequence[Plan],
+        surveys: Mapping[str, Sequence[ShardSurvey]],
+        move: Move,
+    ) -> Sequence[Plan]:
+        """Writes the shards; returns the plans, with those that were better picked here."""
+        pipeline = self._make_beam_pipeline()
+        if isinstance(pipeline, InProcessPipeline) and move.changes_key is None:
+            plans = choose_picked(pipeline, plans, inputs, surveys, move)
+        work = {name: part for plan in plans for name, part in plan.work.items()}
+        with show_progress(move.uri, work, unit="records"):
+            if picked := [plan for plan in plans if isinstance(plan, PickedSplit)]:
+                assert isinstance(pipeline, InProcessPipeline)
+                write_picked(pipeline, picked, move)
+            if move.settings.keep_shards:
+                kept = [plan for plan in plans if isinstance(plan, KeptSplit)]
+                run_elements(pipeline, keep_shards(kept, move))
+            else:
+                others = [plan for plan in plans if type(plan) is SplitPlan]
+                run_elements(pipeline, balance_splits(others, move))
+        return plans
 
 
 def _read_summaries(uri: str) -> list[JsonObject]:
@@ -201,28 +193,6 @@ def _plan(
     with write_atomically(path, temporary_folder=working_folder(uri)) as stream:
         stream.write(plan.table.tobytes())
     return dataclasses.replace(plan, table=None)
-
-
-def _move(
-    inputs: Inputs,
-    plans: Sequence[Plan],
-    settings: BalancerSettings,
-    uri: str,
-    changes_key: str | None,
-) -> beam.PTransform[Any, Any]:
-    """What writes the shards. Lists of names stay behind: workers find them in the folder."""
-    plain = dataclasses.replace(settings, exclude=None, relabel=None)
-    move = Move(uri=uri, settings=plain, infer=inputs.without_features, changes_key=changes_key)
-    if settings.keep_shards:
-        return keep_shards([plan for plan in plans if isinstance(plan, KeptSplit)], move)
-    return balance_splits([plan for plan in plans if isinstance(plan, SplitPlan)], move)
-
-
-def _total(tallies: Mapping[str, Tally]) -> Tally:
-    total = Tally()
-    for tally in tallies.values():
-        total.merge(tally)
-    return total
 
 
 def _config(

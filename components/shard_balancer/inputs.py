@@ -63,20 +63,13 @@ class Inputs:
             DatasetError: a feature is of different kinds in two of them; or there is no record,
                 and nothing else says what the features are.
         """
-        if not any(s.says_features or facts[n].records for n, s in enumerate(self.sources)):
+        found = self._features(facts)
+        if not found:
             raise DatasetError(
                 "examples: expected at least one record, since nothing else says what the features "
                 f"are, got none ({self.name})."
             )
-        return merge_features(
-            {
-                f"{number}: {source.uri}": source.features
-                if source.says_features
-                else features_of_facts(facts[number])
-                for number, source in enumerate(self.sources)
-                if source.says_features or facts[number].records
-            }
-        )
+        return merge_features(found)
 
     @property
     def known_features(self) -> dict[str, Feature]:
@@ -85,12 +78,18 @@ class Inputs:
         Raises:
             DatasetError: as `features`.
         """
-        known = {
-            f"{number}: {source.uri}": source.features
-            for number, source in enumerate(self.sources)
-            if source.says_features
-        }
-        return merge_features(known) if known else {}
+        found = self._features({})
+        return merge_features(found) if found else {}
+
+    def _features(self, facts: Mapping[int, DatasetFacts]) -> dict[str, Mapping[str, Feature]]:
+        """Of each input of which something is known."""
+        found: dict[str, Mapping[str, Feature]] = {}
+        for number, source in enumerate(self.sources):
+            if source.says_features:
+                found[f"{number}: {source.uri}"] = source.features
+            elif number in facts and facts[number].records:
+                found[f"{number}: {source.uri}"] = features_of_facts(facts[number])
+        return found
 
     @property
     def vocabularies(self) -> dict[str, Sequence[str]]:

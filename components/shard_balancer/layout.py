@@ -14,10 +14,10 @@ import dataclasses
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.format import keyed_hash, permute
+from trainer_utils.format import ShardName, keyed_hash, permute
 from trainer_utils.storage import open_for_reading
 
-__all__ = ["Cells", "SplitLayout", "Task", "permute_places", "plan_tasks"]
+__all__ = ["Cells", "SplitLayout", "Task", "plan_tasks"]
 
 Ints = npt.NDArray[np.int64]
 
@@ -30,8 +30,6 @@ class SplitLayout:
     """Where the records of one split go.
 
     Args:
-        split: its name.
-        num_records: of the whole split.
         bounds: shard i holds the places from bounds[i] to bounds[i + 1].
         seed: of the permutation, which differs from split to split.
         shuffle: False keeps the order of the input.
@@ -51,29 +49,23 @@ class SplitLayout:
         """How many shards it has."""
         return len(self.bounds) - 1
 
+    def shard_name(self, shard_index: int, *, gzip: bool) -> ShardName:
+        """The name of one of its shards."""
+        return ShardName(
+            split=self.split, shard_index=shard_index, num_shards=self.num_shards, gzip=gzip
+        )
+
     def places(self, start: int, stop: int) -> Ints:
         """The places of the records `start` to `stop` of the input: `(records,) int64`."""
         if self.places_path is not None:
             with open_for_reading(self.places_path) as stream:
                 stream.seek(start * _PLACE_BYTES)
                 return np.frombuffer(stream.read((stop - start) * _PLACE_BYTES), np.int64)
-        return permute_places(
-            self.split,
-            np.arange(start, stop, dtype=np.int64),
-            num_records=self.num_records,
-            seed=self.seed,
-            shuffle=self.shuffle,
-        )
-
-
-def permute_places(
-    split: str, positions: Ints, *, num_records: int, seed: int, shuffle: bool
-) -> Ints:
-    """Where the global order of a split puts the records at `positions` of the input."""
-    if not shuffle:
-        return positions
-    own_seed = keyed_hash(split.encode(), seed=seed, purpose="shuffle") % 2**63
-    return permute(positions, num_records=num_records, seed=own_seed)
+        positions = np.arange(start, stop, dtype=np.int64)
+        if not self.shuffle:
+            return positions
+        own_seed = keyed_hash(self.split.encode(), seed=self.seed, purpose="shuffle") % 2**63
+        return permute(positions, num_records=self.num_records, seed=own_seed)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -112,7 +104,6 @@ class Task:
     """Neighbouring shards that are written by one worker, one after the other.
 
     Args:
-        layout: of the split.
         first_shard, last_shard: which; the last is part of it.
         bounds: of the places that are held in memory at a time: all at once, or, where a single
             shard is larger than memory, some of them after the others.

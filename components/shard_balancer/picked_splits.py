@@ -1,8 +1,8 @@
 """Splits whose records are picked one by one: which they are, and how this machine writes them.
 
-    plans = choose_picked(pipeline, plans, inputs, surveys, uri=uri, gzip=False)
+    plans = choose_picked(pipeline, plans, inputs, surveys, move)
     picked = [plan for plan in plans if isinstance(plan, PickedSplit)]
-    write_picked(pipeline, picked, uri=uri, gzip=False)
+    write_picked(pipeline, picked, move)
 
 Neither a split's records nor temporary files are held for it, and light processes share the work;
 so a split goes this way also where it is larger than `memory_bytes`.
@@ -20,14 +20,15 @@ import numpy.typing as npt
 from components.common.progress import Work
 from components.common.side_by_side import Cost, InProcessPipeline
 from components.common.worker_pool import run_all
-from components.shard_balancer.inputs import Inputs, InputShard
+from components.shard_balancer.inputs import Inputs
 from components.shard_balancer.kept_shards import KeptSplit
+from components.shard_balancer.move import Move, Moved
 from components.shard_balancer.picking import Picks, PickShard, UnlikeIndexError
 from components.shard_balancer.planning import SplitPlan
-from components.shard_balancer.scatter_gather import Reading, read_group
+from components.shard_balancer.scatter_gather import read_group
 from components.shard_balancer.survey import ShardSurvey
 from trainer_utils.dataset import read_index
-from trainer_utils.format import DatasetError, RecordIndex, ShardName
+from trainer_utils.format import DatasetError, RecordIndex
 from trainer_utils.machine import free_memory
 from trainer_utils.storage import file_size, is_remote, open_for_reading
 
@@ -44,42 +45,25 @@ _PROCESS_BYTES = 128 << 20
 _AHEAD_BYTES = 128 << 10  # Linux reads no more of a file ahead at a time unless it is told to
 
 
-@dataclasses.dataclass(frozen=True)
-class PickedSplit:
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class PickedSplit(SplitPlan):
     """A split of which every new shard is written by itself.
 
     Args:
-        plan: of the split.
         surveys: of each input shard; None: its index says where its records lie.
     """
 
-    plan: SplitPlan
     surveys: Sequence[ShardSurvey] | None
-
-    @property
-    def split(self) -> str:
-        """The split's name."""
-        return self.plan.split
-
-    @property
-    def num_records(self) -> int:
-        """Records that are written."""
-        return self.plan.num_records
 
     @property
     def work(self) -> dict[str, Work]:
         """What each summary stands for."""
-        bounds = self.plan.layout.bounds
-        per_record = _bytes_of(self.plan) / max(self.num_records, 1)
+        bounds = self.layout.bounds
+        per_record = self.num_bytes / max(self.num_records, 1)
         return {
             f"gather-{self.split}-{index:05d}": Work(stop - start, int((stop - start) * per_record))
             for index, (start, stop) in enumerate(itertools.pairwise(bounds))
         }
-
-    @property
-    def parts(self) -> list[str]:
-        """The names of the parts of the work, each of which leaves a summary."""
-        return [*self.work]
 
     def picks(self, first_file: int, *, gzip: bool) -> Iterator[Picks]:
         """What each new shard is made of.
@@ -91,8 +75,8 @@ class PickedSplit:
         Raises:
             UnlikeIndexError: a file has another size than its index says.
         """
-        layout = self.plan.layout
-        indices = [self._index(number) for number in range(len(_items(self.plan)))]
+        layout = self.layout
+        indices = [self._index(number) for number in range(len(self.items))]
         order = np.argsort(layout.places(0, layout.num_records), kind="stable")
         files = np.repeat(np.arange(first_file, first_file + len(indices)), [*map(len, indices)])
         offsets = np.concatenate([np.zeros(0, np.int64), *(i.offsets[:-1] for i in indices)])
@@ -100,16 +84,14 @@ class PickedSplit:
         for shard, (start, stop) in enumerate(itertools.pairwise(layout.bounds)):
             own = order[start:stop]
             yield Picks(
-                name=ShardName(
-                    split=self.split, shard_index=shard, num_shards=layout.num_shards, gzip=gzip
-                ),
+                name=layout.shard_name(shard, gzip=gzip),
                 files=files[own],
                 offsets=offsets[own],
                 lengths=lengths[own].astype(np.int64),
             )
 
     def _index(self, number: int) -> RecordIndex:
-        shard = _items(self.plan)[number].shard
+        shard = self.items[number].shard
         index = read_index(shard) if self.surveys is None else self.surveys[number].index
         if file_size(shard.path) != index.framed_bytes:
             raise UnlikeIndexError(shard.path)
@@ -126,14 +108,15 @@ def can_pick(plan: SplitPlan, inputs: Inputs) -> bool:
     Its records are large, lie in a few files on this machine that are not compressed, and it is
     known what their features are.
     """
-    items = _items(plan)
-    size = _bytes_of(plan)
+    items = plan.items
     return (
         hasattr(os, "preadv")
         and 0 < len(items) <= _MOST_FILES
         and not any(item.source in inputs.without_features for item in items)
         and not any(is_remote(item.shard.path) or item.shard.is_gzip for item in items)
-        and _LEAST_BYTES * max(plan.num_records, 1) <= size <= _MEMORY_SHARE * free_memory()
+        and _LEAST_BYTES * max(plan.num_records, 1)
+        <= plan.num_bytes
+        <= _MEMORY_SHARE * free_memory()
     )
 
 
@@ -142,84 +125,62 @@ def choose_picked(
     plans: Sequence[Plan],
     inputs: Inputs,
     surveys: Mapping[str, Sequence[ShardSurvey]],
-    *,
-    uri: str,
-    gzip: bool,
+    move: Move,
 ) -> list[Plan]:
     """The plans, those in another way that gain by it: no record of them may change.
 
     With one process, a split that fits memory stays as it is: threads read and write at once there.
 
     Args:
-        pipeline, uri, gzip: as of `write_picked`.
-        plans: of all splits.
-        inputs: of the run.
+        pipeline: says how many processes may work.
         surveys: of the shards of those splits that needed them.
     """
     can = {
-        plan.split: PickedSplit(plan, surveys.get(plan.split))
+        plan.split: PickedSplit(**vars(plan), surveys=surveys.get(plan.split))
         for plan in plans
         if isinstance(plan, SplitPlan) and can_pick(plan, inputs)
     }
-    is_shared = _count_processes(pipeline, [*can.values()], uri=uri, gzip=gzip) > 1
-    gaining = {n: split for n, split in can.items() if is_shared or not split.plan.is_one_pass}
+    is_shared = _count_processes(pipeline, [*can.values()], move) > 1
+    gaining = {n: split for n, split in can.items() if is_shared or not split.is_one_pass}
     return [gaining.get(plan.split, plan) for plan in plans]
 
 
-def write_picked(
-    pipeline: InProcessPipeline, splits: Sequence[PickedSplit], *, uri: str, gzip: bool
-) -> None:
+def write_picked(pipeline: InProcessPipeline, splits: Sequence[PickedSplit], move: Move) -> None:
     """Writes the shards of splits, with a summary of each, by processes where that pays.
-
-    Args:
-        pipeline: says how many processes may work.
-        splits: of one run.
-        uri: of the new dataset.
-        gzip: whether to compress.
 
     Raises:
         CorruptShardError: an input or a new shard is damaged.
         DatasetError: an input has another number of records than was planned with.
     """
-    items = [item for split in splits for item in _items(split.plan)]
+    items = [item for split in splits for item in split.items]
     pick = PickShard(
         files=tuple(item.shard.path for item in items),
         sources=tuple(item.source for item in items),
-        uri=uri,
+        uri=move.uri,
     )
     for path in pick.files:
         _read_ahead(path)
-    firsts = itertools.accumulate((len(_items(split.plan)) for split in splits), initial=0)
+    firsts = itertools.accumulate((len(split.items) for split in splits), initial=0)
     picks = (
         picked
         for first, split in zip(firsts, splits, strict=False)
-        for picked in split.picks(first, gzip=gzip)
+        for picked in split.picks(first, gzip=move.settings.gzip)
     )
-    processes = _count_processes(pipeline, splits, uri=uri, gzip=gzip)
+    processes = _count_processes(pipeline, splits, move)
     try:
         run_all(pick, picks, processes=processes)
     except UnlikeIndexError as error:
-        _raise_damage(splits, error)
+        _raise_damage(splits, move, error)
 
 
-def _count_processes(
-    pipeline: InProcessPipeline, splits: Sequence[PickedSplit], *, uri: str, gzip: bool
-) -> int:
-    size = sum(_bytes_of(split.plan) for split in splits)
+def _count_processes(pipeline: InProcessPipeline, splits: Sequence[PickedSplit], move: Move) -> int:
+    byte_seconds = _GZIP_SECONDS if move.settings.gzip else _PLAIN_SECONDS
     cost = Cost(
-        calls=sum(split.plan.layout.num_shards for split in splits),
-        seconds=size * (_GZIP_SECONDS if gzip else _PLAIN_SECONDS),
+        calls=sum(split.layout.num_shards for split in splits),
+        seconds=sum(split.num_bytes for split in splits) * byte_seconds,
         process_bytes=_PROCESS_BYTES,
     )
-    return pipeline.count_processes(cost, [uri])
-
-
-def _items(plan: SplitPlan) -> list[InputShard]:
-    return [item for group in plan.groups for _, _, item in group.shards]
-
-
-def _bytes_of(plan: SplitPlan) -> int:
-    return sum(item.shard.bytes for item in _items(plan))
+    return pipeline.count_processes(cost, [move.uri])
 
 
 def _read_ahead(path: str) -> None:
@@ -235,11 +196,11 @@ def _read_ahead(path: str) -> None:
             os.posix_fadvise(descriptor, start, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
 
 
-def _raise_damage(splits: Sequence[PickedSplit], error: UnlikeIndexError) -> NoReturn:
+def _raise_damage(splits: Sequence[PickedSplit], move: Move, error: UnlikeIndexError) -> NoReturn:
     """Reads all in order, which says what is wrong where."""
     for split in splits:
-        for group in split.plan.groups:
-            for _ in read_group(group, Reading()):
+        for group in split.groups:
+            for _ in read_group(group, move, Moved()):
                 pass
     raise DatasetError(
         f"examples: expected files that stay as they are while they are read, got one that was "

@@ -51,7 +51,6 @@ class Picks:
     """A new shard, and where its records lie, in order.
 
     Args:
-        name: of the shard.
         files: `(records,) int64`, the number of each record's file.
         offsets: `(records,) int64`, where its frame begins there, in bytes.
         lengths: `(records,) int64`, of its payload, in bytes.
@@ -75,7 +74,6 @@ class PickShard:
     Args:
         files: the paths of all input files, by number; local, and not compressed.
         sources: the number of the input that each is of.
-        uri: of the new dataset.
     """
 
     files: Sequence[str]

@@ -12,19 +12,18 @@ import dataclasses
 import itertools
 import json
 from collections.abc import Iterable, Sequence
-from itertools import chain
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from absl import logging
 
+from components.common.progress import Work
 from components.shard_balancer.changes import (
     Changes,
     Tally,
+    check_changes,
     check_feature,
-    check_matches,
-    check_rest,
     read_changes,
 )
 from components.shard_balancer.inputs import Inputs, InputShard, open_inputs
@@ -33,7 +32,6 @@ from components.shard_balancer.layout import (
     Cells,
     SplitLayout,
     Task,
-    permute_places,
     plan_tasks,
 )
 from components.shard_balancer.partition import assign_places_by_class, equal_byte_bounds
@@ -92,9 +90,27 @@ class SplitPlan:
         return self.layout.num_records
 
     @property
-    def parts(self) -> list[str]:
-        """The names of the parts of the work, each of which leaves a summary."""
-        return [f"gather-{task.key}" for task in self.tasks]
+    def items(self) -> list[InputShard]:
+        """The input shards, in order."""
+        return [item for group in self.groups for _, _, item in group.shards]
+
+    @property
+    def num_bytes(self) -> int:
+        """Of the input shards."""
+        return sum(item.shard.bytes for item in self.items)
+
+    @property
+    def work(self) -> dict[str, Work]:
+        """What each summary stands for; bytes are counted where they are read from the inputs."""
+        work: dict[str, Work] = {}
+        if not self.is_one_pass:
+            for group in self.groups:
+                size = sum(item.shard.bytes for _, _, item in group.shards)
+                work[f"scatter-{group.key}"] = Work(0, size)
+        read = self.num_bytes if self.is_one_pass else 0
+        for task in self.tasks:
+            work[f"gather-{task.key}"] = Work(task.bounds[-1] - task.bounds[0], read)
+        return work
 
     @property
     def is_one_pass(self) -> bool:
@@ -128,10 +144,7 @@ def plan_split(
     """Plans one split.
 
     Args:
-        split: its name.
-        shards: of the input, in order.
         surveys: of each of them; None where what the dataset says is enough.
-        settings: of the component.
         places_path: where the table of places, if there is one, will be kept.
     """
     counts, sizes = _sizes(shards, surveys)
@@ -142,15 +155,18 @@ def plan_split(
         logging.warning(
             "split %r: %d shards, not %d: no more than one a record", split, num_shards, asked
         )
-    bounds, table = _arrangement(split, num_records, num_shards, surveys, settings)
+    bounds = shard_bounds(num_records=num_records, num_shards=num_shards)
     layout = SplitLayout(
         split=split,
         num_records=num_records,
         bounds=tuple(bounds.tolist()),
         seed=settings.seed,
         shuffle=settings.shuffle,
-        places_path=None if table is None else places_path,
     )
+    table = None
+    by_record = settings.stratify_by is None and settings.balance == "records"
+    if surveys is not None and num_records and not by_record:
+        layout, table = _arranged(layout, surveys, settings, places_path)
     firsts = list(itertools.accumulate(counts, initial=0))
     cells = Cells.of_layout(layout)
     if surveys is None:
@@ -185,32 +201,25 @@ def _sizes(
     return [item.shard.records or 0 for item in shards], [item.shard.bytes for item in shards]
 
 
-def _arrangement(
-    split: str,
-    num_records: int,
-    num_shards: int,
-    surveys: Sequence[ShardSurvey] | None,
+def _arranged(
+    layout: SplitLayout,
+    surveys: Sequence[ShardSurvey],
     settings: BalancerSettings,
-) -> tuple[Ints, Ints | None]:
-    """The bounds of the shards, and the table of places where it does not follow from the seed."""
-    by_class, by_bytes = settings.stratify_by is not None, settings.balance == "bytes"
-    if surveys is None or not num_records or not (by_class or by_bytes):
-        return shard_bounds(num_records=num_records, num_shards=num_shards), None
-    order = permute_places(
-        split,
-        np.arange(num_records, dtype=np.int64),
-        num_records=num_records,
-        seed=settings.seed,
-        shuffle=settings.shuffle,
-    )
-    if by_class:
+    places_path: str,
+) -> tuple[SplitLayout, Ints | None]:
+    """The layout by class or by bytes, and the table of places that does not follow from it."""
+    num_shards, order = layout.num_shards, layout.places(0, layout.num_records)
+    if settings.stratify_by is not None:
         places, bounds = assign_places_by_class(
             _classes(surveys), num_shards=num_shards, order=order, seed=settings.seed
         )
-        return bounds, places
-    sizes = np.empty(num_records, np.int64)
+        bounds_of_shards = tuple(bounds.tolist())
+        layout = dataclasses.replace(layout, bounds=bounds_of_shards, places_path=places_path)
+        return layout, places
+    sizes = np.empty(layout.num_records, np.int64)
     sizes[order] = np.concatenate([survey.index.lengths for survey in surveys])
-    return equal_byte_bounds(sizes + RECORD_OVERHEAD_BYTES, num_shards=num_shards), None
+    bounds = equal_byte_bounds(sizes + RECORD_OVERHEAD_BYTES, num_shards=num_shards)
+    return dataclasses.replace(layout, bounds=tuple(bounds.tolist())), None
 
 
 def _classes(surveys: Sequence[ShardSurvey]) -> Ints:
@@ -322,9 +331,7 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
         ]
         for split, shards in inputs.shards.items()
     }
-    if changes is not None:
-        check_matches(changes, total_tally(chain.from_iterable(surveys.values())))
-        check_rest({split: total_tally(found) for split, found in surveys.items()})
+    check_changes(changes, {split: total_tally(found) for split, found in surveys.items()})
     planned = (_planned(inputs, split, surveys[split], made) for split in inputs.shards)
     return BalancePlan(splits=tuple(planned))
 
@@ -332,48 +339,30 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
 def _planned(
     inputs: Inputs, split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> PlannedSplit:
-    shards = inputs.shards[split]
+    shards, passes = inputs.shards[split], 1
     if settings.keep_shards:
-        return _planned_as_kept(split, shards, surveys, settings)
-    needed = surveys if needs_survey(inputs, split, settings) else None
-    made = plan_split(split, shards, needed, settings)
-    layout = made.layout
-    sizes = np.concatenate([np.zeros(0, np.int64), *(s.index.lengths for s in surveys)])
-    sizes = sizes.astype(np.int64)
-    sizes += RECORD_OVERHEAD_BYTES
-    places = layout.places(0, len(sizes)) if made.table is None else made.table
-    owners = np.searchsorted(layout.bounds, places, side="right") - 1
-    shard_bytes = np.bincount(owners, weights=sizes, minlength=layout.num_shards)
-    num_bytes = int(sizes.sum())
+        steps = plan_kept_split(split, shards, surveys, settings).steps
+        written = [step for step in steps if step.name is not None]
+        records = [step.records for step in written]
+        sizes = [surveys[step.number].index.framed_bytes if shards else 0 for step in written]
+    else:
+        needed = surveys if needs_survey(inputs, split, settings) else None
+        made = plan_split(split, shards, needed, settings)
+        layout, passes = made.layout, 1 if made.is_one_pass else 2
+        framed = np.concatenate([np.zeros(0, np.int64), *(s.index.lengths for s in surveys)])
+        framed = framed.astype(np.int64) + RECORD_OVERHEAD_BYTES
+        places = layout.places(0, len(framed)) if made.table is None else made.table
+        owners = np.searchsorted(layout.bounds, places, side="right") - 1
+        shard_bytes = np.bincount(owners, weights=framed, minlength=layout.num_shards)
+        records, sizes = np.diff(layout.bounds).tolist(), shard_bytes.astype(np.int64).tolist()
     return PlannedSplit(
         split=split,
-        records=layout.num_records,
-        bytes=num_bytes,
-        shard_records=tuple(np.diff(layout.bounds).tolist()),
-        shard_bytes=tuple(shard_bytes.astype(np.int64).tolist()),
-        passes=1 if made.is_one_pass else 2,
-        temporary_bytes=0 if made.is_one_pass else num_bytes + 8 * layout.num_records,
-    )
-
-
-def _planned_as_kept(
-    split: str,
-    shards: Sequence[InputShard],
-    surveys: Sequence[ShardSurvey],
-    settings: BalancerSettings,
-) -> PlannedSplit:
-    made = plan_kept_split(split, shards, surveys, settings)
-    sizes = {survey_of: survey.index.framed_bytes for survey_of, survey in enumerate(surveys)}
-    written = [step for step in made.steps if step.name is not None]
-    shard_bytes = tuple(sizes.get(step.number, 0) for step in written)
-    return PlannedSplit(
-        split=split,
-        records=made.num_records,
-        bytes=sum(shard_bytes),
-        shard_records=tuple(step.records for step in written),
-        shard_bytes=shard_bytes,
-        passes=1,
-        temporary_bytes=0,
+        records=sum(records),
+        bytes=sum(sizes),
+        shard_records=tuple(records),
+        shard_bytes=tuple(sizes),
+        passes=passes,
+        temporary_bytes=0 if passes == 1 else sum(sizes) + 8 * sum(records),
     )
 
 
@@ -399,8 +388,4 @@ def changes_of(inputs: Inputs, settings: BalancerSettings) -> Changes | None:
 
 def total_tally(surveys: Iterable[ShardSurvey]) -> Tally:
     """What becomes of the records of all shards that were surveyed."""
-    total = Tally()
-    for survey in surveys:
-        if survey.tally is not None:
-            total.merge(survey.tally)
-    return total
+    return Tally.total(survey.tally for survey in surveys if survey.tally is not None)

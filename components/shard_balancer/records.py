@@ -76,7 +76,6 @@ class PlacedRecords:
 
         Args:
             cuts: places that no chunk reaches across, such as the bounds of shards.
-            block_bytes: of a chunk.
         """
         bounds = self._bounds(cuts, block_bytes)
         for start, stop in itertools.pairwise(bounds):

@@ -18,29 +18,24 @@ import numpy as np
 import numpy.typing as npt
 
 from components.common.summaries import working_folder
-from components.shard_balancer.changes import Changes, Tally
+from components.shard_balancer.changes import Tally
 from components.shard_balancer.inputs import InputShard
 from components.shard_balancer.layout import SplitLayout, Task
+from components.shard_balancer.move import Move, Moved
 from components.shard_balancer.records import Chunk, PlacedRecords
 from trainer_utils.dataset import read_index, read_shard_blocks
-from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import (
     DatasetError,
     RecordBlock,
     RecordIndex,
     Shard,
-    ShardName,
     ShardWriter,
-    combine_checksums,
-    multiset_checksum,
     read_blocks,
 )
-from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import join, make_folder, open_for_reading, write_atomically
 from trainer_utils.writing.shards import verify_shard, write_shard
 
 __all__ = [
-    "Reading",
     "RunPart",
     "ShardGroup",
     "gather_task",
@@ -61,7 +56,6 @@ class ShardGroup:
     """Some input shards of a split that are read one after the other.
 
     Args:
-        layout: of the split.
         shards: each with the number of its first record within the split, and its records.
     """
 
@@ -85,88 +79,33 @@ class RunPart:
     stop_record: int
 
 
-@dataclasses.dataclass
-class Reading:
-    """What was read of the input.
-
-    Args:
-        content: the order-free checksum of the records, by number of the input they are of.
-        kept: the same of the records as they go on, of which some may be changed or left out.
-        facts: what their features are, by number of an input that does not say.
-    """
-
-    content: dict[int, int] = dataclasses.field(default_factory=dict)
-    kept: dict[int, int] = dataclasses.field(default_factory=dict)
-    facts: dict[int, DatasetFacts] = dataclasses.field(default_factory=dict)
-
-    @classmethod
-    def of(cls, infer: Iterable[int]) -> "Reading":
-        """Of nothing yet; `infer`: the numbers of the inputs that do not say their features."""
-        return cls(facts={source: DatasetFacts() for source in infer})
-
-    def merge(self, other: "Reading", *, where: str) -> None:
-        """Adds what another thread read; `where` goes into the error where facts differ."""
-        for mine, others in ((self.content, other.content), (self.kept, other.kept)):
-            for source, content in others.items():
-                mine[source] = combine_checksums([mine.get(source, 0), content])
-        for source, facts in other.facts.items():
-            self.facts[source].merge(facts, where=where)
-
-    def add(self, source: int, read: RecordBlock, kept: RecordBlock) -> None:
-        """Takes in a block of an input, as it was read and as it goes on."""
-        content = _content(read)
-        going_on = content if kept is read else _content(kept)
-        for sums, more in ((self.content, content), (self.kept, going_on)):
-            sums[source] = combine_checksums([sums.get(source, 0), more])
-
-
-def read_changed(
-    given: InputShard,
-    reading: Reading,
-    changes: Changes | None,
-    *,
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[RecordBlock]:
+def read_changed(given: InputShard, move: Move, moved: Moved) -> Iterator[RecordBlock]:
     """The verified blocks of a shard, as they go on; those of which nothing does are left out.
 
     Args:
-        given: the shard.
-        reading: what was read is added to it, and to its facts of an input where it has some.
-        changes: what is to be changed; None: nothing.
-        block_bytes: about how much is read at a time.
+        moved: what was read is added to it, and to its facts of an input where it has some.
 
     Raises:
         CorruptShardError: the shard is damaged.
     """
-    source, shard = given.source, given.shard
+    source, shard, changes = given.source, given.shard, move.changes()
     tally = Tally()  # the survey has counted the same
     index = read_index(shard) if shard.index_path is not None else None
+    block_bytes = move.settings.block_bytes
     for block in read_shard_blocks(shard.path, block_bytes=block_bytes, index=index):
         kept = block
         if changes is not None:
             kept = changes.apply(block, tally, path=shard.path, source=source)
-        reading.add(source, block, kept)
+        moved.add(source, block, kept)
         if not len(kept):
             continue
-        if source in reading.facts:
-            reading.facts[source].add(kept, path=shard.path, takes_lists=False)
+        if source in moved.facts:
+            moved.facts[source].add(kept, path=shard.path, takes_lists=False)
         yield kept
 
 
-def read_group(
-    group: ShardGroup,
-    reading: Reading,
-    *,
-    changes: Changes | None = None,
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[_Placed]:
-    """The verified blocks of a group, each with its records' places.
-
-    Args:
-        group: the shards.
-        reading: what was read is added to it, and to its facts of an input where it has some.
-        changes: what is to be changed of the records.
-        block_bytes: about how much is read at a time.
+def read_group(group: ShardGroup, move: Move, moved: Moved) -> Iterator[_Placed]:
+    """The verified blocks of a group as `read_changed` has them, each with its records' places.
 
     Raises:
         CorruptShardError: a shard is damaged.
@@ -174,7 +113,7 @@ def read_group(
     """
     for first, records, given in group.shards:
         number = first
-        for block in read_changed(given, reading, changes, block_bytes=block_bytes):
+        for block in read_changed(given, move, moved):
             stop = number + len(block)
             if stop > first + records:
                 number = stop
@@ -190,72 +129,54 @@ def read_group(
             )
 
 
-def read_groups(
-    groups: Sequence[ShardGroup],
-    reading: Reading,
-    *,
-    changes: Changes | None = None,
-    block_bytes: int = BLOCK_BYTES,
-) -> Iterator[_Placed]:
+def read_groups(groups: Sequence[ShardGroup], move: Move, moved: Moved) -> Iterator[_Placed]:
     """Like `read_group`, for groups that fit into memory: several shards at a time, in order."""
     parts = [ShardGroup(group.layout, (item,)) for group in groups for item in group.shards]
-    readings = [Reading.of(reading.facts) for _ in parts]
 
-    def read(part: ShardGroup, own: Reading) -> list[_Placed]:
-        return list(read_group(part, own, changes=changes, block_bytes=block_bytes))
+    def read(part: ShardGroup) -> tuple[list[_Placed], Moved]:
+        own = move.start()
+        return list(read_group(part, move, own)), own
 
     # Reading and filling new memory are the system's work, at which threads help each other.
     with futures.ThreadPoolExecutor(_SHARDS_AT_ONCE) as pool:
-        for blocks, part, own in zip(pool.map(read, parts, readings), parts, readings, strict=True):
-            reading.merge(own, where=part.shards[0][2].shard.path)
+        for part, (blocks, own) in zip(parts, pool.map(read, parts), strict=True):
+            moved.merge(own, where=part.shards[0][2].shard.path)
             yield from blocks
 
 
 def scatter_records(
-    group: ShardGroup,
-    tasks: Sequence[Task],
-    reading: Reading,
-    *,
-    uri: str,
-    memory_bytes: int,
-    changes: Changes | None = None,
-    block_bytes: int = BLOCK_BYTES,
+    group: ShardGroup, tasks: Sequence[Task], move: Move, moved: Moved
 ) -> Iterator[tuple[int, int, RunPart]]:
-    """Writes a group as runs that are sorted by place.
+    """Writes a group as runs that are sorted by place, in the working folder.
 
     Args:
-        group: what to read.
-        tasks: of its split.
-        reading: what was read is added to it.
-        uri: of the new dataset, in whose working folder the runs go.
-        memory_bytes: of a run.
-        changes: what is to be changed of the records.
-        block_bytes: about how much is read or joined at a time.
+        move, moved: as `read_changed` takes them.
 
     Yields:
         For each bucket that a run has records of: number of task, number of bucket, part.
     """
     held = PlacedRecords()
-    for block, places in read_group(group, reading, changes=changes, block_bytes=block_bytes):
+    for block, places in read_group(group, move, moved):
         held.add(block, places)
-        if held.held_bytes >= memory_bytes:
-            yield from _write_run(held, tasks, uri, block_bytes)
+        if held.held_bytes >= move.settings.held_bytes:
+            yield from _write_run(held, tasks, move)
             held = PlacedRecords()
     if held.held_bytes:
-        yield from _write_run(held, tasks, uri, block_bytes)
+        yield from _write_run(held, tasks, move)
 
 
 def _write_run(
-    held: PlacedRecords, tasks: Sequence[Task], uri: str, block_bytes: int
+    held: PlacedRecords, tasks: Sequence[Task], move: Move
 ) -> Iterator[tuple[int, int, RunPart]]:
-    run = join(working_folder(uri), f"run-{uuid.uuid4().hex}")
-    make_folder(working_folder(uri))
+    folder = working_folder(move.uri)
+    run = join(folder, f"run-{uuid.uuid4().hex}")
+    make_folder(folder)
     places = held.arrange()
     ends = RecordIndex(held.lengths).offsets
-    with write_atomically(run, temporary_folder=working_folder(uri)) as stream:
-        for chunk in held.chunks(block_bytes=block_bytes):
+    with write_atomically(run, temporary_folder=folder) as stream:
+        for chunk in held.chunks(block_bytes=move.settings.block_bytes):
             stream.write(b"".join(chunk.frames) if isinstance(chunk.frames, list) else chunk.frames)
-    with write_atomically(_places_of(run), temporary_folder=working_folder(uri)) as stream:
+    with write_atomically(_places_of(run), temporary_folder=folder) as stream:
         stream.write(places.tobytes())
     for number, task in enumerate(tasks):
         cuts = np.searchsorted(places, task.bounds).tolist()
@@ -265,41 +186,31 @@ def _write_run(
                 yield number, bucket, part
 
 
-def gather_task(
-    task: Task,
-    parts: Mapping[int, Iterable[_Placed]],
-    *,
-    uri: str,
-    gzip: bool,
-    block_bytes: int = BLOCK_BYTES,
-) -> list[Shard]:
+def gather_task(task: Task, parts: Mapping[int, Iterable[_Placed]], move: Move) -> list[Shard]:
     """Writes the shards of a task, and reads them back.
 
     Args:
-        task: which shards.
         parts: for each bucket its records, by number of bucket; each is read when its turn comes.
-        uri: of the new dataset.
-        gzip: whether to compress.
-        block_bytes: about how much is joined, written and read back at a time.
 
     Raises:
         CorruptShardError: an input, a temporary file or a new shard is damaged.
         DatasetError: not every place gets exactly one record.
     """
-    layout = task.layout
-    chunks = _ordered(task, parts, block_bytes)
+    layout, settings = task.layout, move.settings
+    chunks = _ordered(task, parts, settings.block_bytes)
     shards = []
     # Written while the next shard is put together: reading back waits for the disk.
     with futures.ThreadPoolExecutor(1) as pool:
         checks = []
         for index in range(task.first_shard, task.last_shard + 1):
-            name = ShardName(
-                split=layout.split, shard_index=index, num_shards=layout.num_shards, gzip=gzip
-            )
+            name = layout.shard_name(index, gzip=settings.gzip)
             size = layout.bounds[index + 1] - layout.bounds[index]
             fill = functools.partial(_write_next, chunks, size)
-            shards.append(write_shard(name, fill, uri=uri))
-            checks.append(pool.submit(verify_shard, shards[-1], uri=uri, block_bytes=block_bytes))
+            shard = write_shard(name, fill, uri=move.uri)
+            shards.append(shard)
+            checks.append(
+                pool.submit(verify_shard, shard, uri=move.uri, block_bytes=settings.block_bytes)
+            )
         for check in checks:
             check.result()
     assert next(chunks, None) is None  # and so all was read, even of a split that loses all of it
@@ -336,7 +247,7 @@ def _write_next(chunks: Iterator[Chunk], records: int, writer: ShardWriter) -> N
         records -= len(chunk)
 
 
-def read_part(part: RunPart, *, block_bytes: int = BLOCK_BYTES) -> Iterator[_Placed]:
+def read_part(part: RunPart, *, block_bytes: int) -> Iterator[_Placed]:
     """The verified records of a part of a run, each block with its places."""
     with open_for_reading(_places_of(part.run)) as stream:
         stream.seek(part.first_record * 8)
@@ -360,10 +271,6 @@ class _Limited:
         data = self._stream.read(min(size, self._size))
         self._size -= len(data)
         return data
-
-
-def _content(block: RecordBlock) -> int:
-    return multiset_checksum(block.lengths, block.payload_crcs)
 
 
 def _places_of(run: str) -> str:

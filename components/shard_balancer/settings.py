@@ -7,10 +7,10 @@ import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from components.common.settings import COMPRESSIONS, ComponentSettings
+from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
 from components.shard_balancer.condition import parse_condition
 from trainer_utils.format import ConfigError, num_shards_for
-from trainer_utils.format.settings import number, one_of, setting
+from trainer_utils.format.settings import number, one_of, setting, where
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 
@@ -28,38 +28,21 @@ def _shards(name: str, value: object) -> object:
     return value
 
 
-def _feature(name: str, value: object) -> object:
-    if not isinstance(value, str):
-        raise ConfigError.of(name, value, allowed="a feature's name")
-    return value
-
-
-def _names(name: str, value: Any) -> Any:
-    is_list = isinstance(value, (list, tuple))
-    if is_list and all(isinstance(one, str) and one for one in value):
-        return value
-    if not isinstance(value, str) or not value:
-        raise ConfigError.of(name, value, allowed="names, or the path of a file with one a line")
-    return value
-
-
-def _new_values(name: str, value: Any) -> Any:
-    is_table = isinstance(value, Mapping) and all(
-        isinstance(key, str)
-        and key
-        and isinstance(new, (str, int, float))
-        and not isinstance(new, bool)
+def _is_table(value: Any) -> bool:
+    return isinstance(value, Mapping) and all(
+        is_text(key) and isinstance(new, (str, int, float)) and not isinstance(new, bool)
         for key, new in value.items()
     )
-    if not is_table and (not isinstance(value, str) or not value):
-        raise ConfigError.of(name, value, allowed="values by name, or the path of a CSV of both")
-    return value
 
 
-def _uris(name: str, value: Any) -> Any:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(v, str) and v for v in value):
-        raise ConfigError.of(name, value, allowed="a list of uris of datasets")
-    return value
+_feature = where(is_text, "a feature's name")
+_names = where(
+    lambda value: are_texts(value) or is_text(value), "names, or the path of a file with one a line"
+)
+_new_values = where(
+    lambda value: _is_table(value) or is_text(value), "values by name, or the path of a CSV of both"
+)
+_uris = where(are_texts, "a list of uris of datasets")
 
 
 def _condition(name: str, value: Any) -> str:
@@ -133,7 +116,9 @@ class BalancerSettings(ComponentSettings):
         "`label != 'unknown' and height >= 64`.",
     )
     add: Sequence[str] = setting(
-        (), _uris, "further datasets, by their uris, whose records come after those of `examples`."
+        (),
+        _uris,
+        "further datasets, by their uris, whose records come after those of `examples`.",
     )
     keep_shards: bool = setting(
         False,
@@ -172,6 +157,11 @@ class BalancerSettings(ComponentSettings):
                     setting="keep_shards",
                     value=True,
                 )
+
+    @property
+    def gzip(self) -> bool:
+        """Whether shards are compressed."""
+        return self.compression == "gzip"
 
     @property
     def changes_records(self) -> bool:

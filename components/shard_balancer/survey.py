@@ -14,16 +14,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.common.summaries import check_shared, working_folder
+from components.common.summaries import working_folder
 from components.common.worker_errors import report_errors
-from components.shard_balancer.changes import Changes, Tally, load_changes
+from components.shard_balancer.changes import Changes, Tally
 from components.shard_balancer.inputs import InputShard
+from components.shard_balancer.move import Move
 from trainer_utils.dataset.opening import check_count
 from trainer_utils.dataset.record_index import read_index
 from trainer_utils.dataset.shards import read_shard_blocks
@@ -33,7 +33,7 @@ from trainer_utils.format.tfrecord import compact
 from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
 from trainer_utils.storage.paths import join
 
-__all__ = ["ShardSurvey", "StoredSurveys", "SurveyFn", "survey_shard"]
+__all__ = ["ShardSurvey", "StoredSurveys", "keep_survey", "survey_shard"]
 
 Ints = npt.NDArray[np.int64]
 _TFMD_TYPES = {"int": schema_pb2.INT, "string": schema_pb2.BYTES}
@@ -57,25 +57,13 @@ class ShardSurvey:
     tally: Tally | None = None
 
 
-class SurveyFn(beam.DoFn):
-    """Surveys a numbered shard, and keeps the result as a file in the working folder.
-
-    Args:
-        uri: of the new dataset.
-        stratify_by, changes_key: as `survey_shard` and `Move` have them.
-    """
-
-    def __init__(self, uri: str, stratify_by: str | None, changes_key: str | None) -> None:
-        self._uri, self._stratify_by, self._changes_key = uri, stratify_by, changes_key
-
-    def process(self, element: tuple[int, InputShard]) -> None:
-        """Surveys one."""
-        check_shared(self._uri)
-        number, shard = element
-        with report_errors(self._uri, f"survey-{number:06d}"):
-            changes = load_changes(working_folder(self._uri), self._changes_key)
-            survey = survey_shard(shard, stratify_by=self._stratify_by, changes=changes)
-            _write_survey(self._uri, number, survey)
+def keep_survey(move: Move, numbered: tuple[int, InputShard]) -> dict[str, int]:
+    """Surveys a numbered shard, and keeps the result as a file in the working folder."""
+    number, shard = numbered
+    with report_errors(move.uri, f"survey-{number:06d}"):
+        survey = survey_shard(shard, stratify_by=move.settings.stratify_by, changes=move.changes())
+        _write_survey(move.uri, number, survey)
+    return {}
 
 
 def survey_shard(
@@ -84,9 +72,7 @@ def survey_shard(
     """Looks at one shard.
 
     Args:
-        given: the shard.
         stratify_by: the feature whose values are the classes.
-        changes: what is to be changed of its records.
 
     Raises:
         CorruptShardError: it is damaged.
@@ -177,10 +163,9 @@ class _ClassReader:
 
 
 class StoredSurveys(Sequence[ShardSurvey]):
-    """What `SurveyFn` kept of some shards, read when asked for: one shard's fits memory.
+    """What `keep_survey` kept of some shards, read when asked for: one shard's fits memory.
 
     Args:
-        uri: of the new dataset.
         numbers: of the shards among those that were surveyed.
     """
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.listing import Column
+from components.common.entry import Column
 from trainer_utils.format import InputError
 from trainer_utils.format.json_text import Json
 
@@ -43,8 +43,6 @@ def cast_column(array: pa.Array, column: Column, *, floats: pa.Array | None = No
     """Casts a column of a piece to the type that was decided; labels stay texts.
 
     Args:
-        array: as it was read.
-        column: its decided type.
         floats: the Arrow type of these; None for the 32 bits that examples keep.
 
     Returns:

@@ -5,9 +5,8 @@ import codecs
 import pyarrow as pa
 
 from components.common.blobs import BlobReader
-from components.common.listing import Blob
-from components.common.reject_errors import reject_errors
-from components.common.rejects import RejectedInputError
+from components.common.entry import Blob
+from components.common.rejects import RejectedInputError, reject_errors
 from components.tables.pieces import MAX_ROW_BYTES, Piece
 from components.tables.rows import BadRow, Rows, checked_texts
 from trainer_utils.format.crc32c import extend_crc32c

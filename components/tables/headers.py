@@ -45,13 +45,7 @@ _SHOWN_CELLS, _SHOWN_CHARACTERS = 6, 40
 def find_header_doubt(
     first: Sequence[str], rows: Sequence[Sequence[str]], *, known: Collection[str] = ()
 ) -> str | None:
-    """Why a first row may be no header; None where it is one.
-
-    Args:
-        first: its fields.
-        rows: some of those below it.
-        known: names that the user gave.
-    """
+    """Why a first row may be no header; None where it is one."""
     names = _stripped(first)
     seen: set[str] = set()
     for name in names:
@@ -160,7 +154,6 @@ def check_agreement(headers: Mapping[str, Sequence[str]], *, shown: Collection[s
     is shown to be one may have other columns beside.
 
     Args:
-        headers: the names that were found, by source.
         shown: the sources for which `is_evident_header` holds.
 
     Raises:

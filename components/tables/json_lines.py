@@ -7,7 +7,7 @@ finds a line that it cannot read, the piece is read line by line, and bad lines 
 import codecs
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -34,12 +34,9 @@ _MOST_OPENERS = 200  # brackets on a line: Arrow's reader recurses where Python'
 _EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
 
 
-def find_pieces(
-    inputs: LayoutInputs, path: str, *, source: str, layout: str, split: str | None
-) -> Iterator[Piece]:
+def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
     """Cuts a file into pieces of whole lines."""
-    whole = Piece(path=path, source=source, layout=layout, split=split)
-    with inputs.open(path) as stream:
+    with inputs.open(whole.path) as stream:
         yield from map(whole.narrow, cut(stream))
 
 
@@ -78,8 +75,9 @@ def _is_safe(data: bytes) -> bool:
 def _read(data: bytes, ignored: Collection[str]) -> pa.Table:
     data.decode("utf-8")  # Arrow does not look
     table = _parse(data, None)
-    if any(_has_times(field.type) for field in table.schema):
-        table = _parse(data, pa.schema([(f.name, _without_times(f.type)) for f in table.schema]))
+    timeless = pa.schema([(f.name, _without_times(f.type)) for f in table.schema])
+    if timeless != table.schema:
+        table = _parse(data, timeless)
     table = flatten(table)
     table = table.select([name for name in table.column_names if not is_ignored(name, ignored)])
     if any(
@@ -106,27 +104,26 @@ def flatten(table: pa.Table) -> pa.Table:
     return table
 
 
-def _has_times(kind: pa.DataType) -> bool:
-    if kind.num_fields:
-        return any(_has_times(kind.field(place).type) for place in range(kind.num_fields))
-    return bool(pa.types.is_temporal(kind))
-
-
 def _without_times(kind: pa.DataType) -> pa.DataType:
     """The type with texts instead of times."""
-    if pa.types.is_struct(kind):
-        fields = [kind.field(place) for place in range(kind.num_fields)]
-        return pa.struct([(field.name, _without_times(field.type)) for field in fields])
-    if pa.types.is_list(kind):
-        return pa.list_(_without_times(kind.value_type))
-    return pa.string() if pa.types.is_temporal(kind) else kind
+    return _replaced(kind, pa.types.is_temporal, pa.string())
 
 
 def _without_booleans(kind: pa.DataType) -> pa.DataType:
     """The type with 0 and 1 for these, as they are read one by one."""
+    return _replaced(kind, pa.types.is_boolean, pa.int64())
+
+
+def _replaced(
+    kind: pa.DataType, is_one: Callable[[pa.DataType], bool], by: pa.DataType
+) -> pa.DataType:
+    """A type with another for some of those in it."""
+    if pa.types.is_struct(kind):
+        fields = [kind.field(place) for place in range(kind.num_fields)]
+        return pa.struct([(field.name, _replaced(field.type, is_one, by)) for field in fields])
     if pa.types.is_list(kind):
-        return pa.list_(_without_booleans(kind.value_type))
-    return pa.int64() if pa.types.is_boolean(kind) else kind
+        return pa.list_(_replaced(kind.value_type, is_one, by))
+    return by if is_one(kind) else kind
 
 
 def _is_doubtful(column: pa.ChunkedArray) -> bool:

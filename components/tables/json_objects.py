@@ -64,7 +64,7 @@ def columns_of_objects(
 ) -> tuple[dict[str, pa.Array], list[str]]:
     """Arrow arrays of flat objects' fields; and those columns whose numbers became texts.
 
-    They do where there are texts among them.
+    They do where there are texts among them, or ints that floats would change.
 
     Args:
         objects: one a row.
@@ -94,14 +94,27 @@ def _array(name: str, values: list[Json], place: Callable[[int], str]) -> pa.Arr
         typed = [None if value is None else [*map(_READ[kind], value)] for value in lists]
         return pa.array(typed, pa.list_(_TYPES[kind]))
     rows = [row for row, value in enumerate(values) if value is not None]
-    kind = _kind(name, [values[row] for row in rows], rows, place)
+    parts = [values[row] for row in rows]
+    kind = "string" if _would_lose_digits(parts) else _kind(name, parts, rows, place)
     return pa.array([None if v is None else _READ[kind](v) for v in values], _TYPES[kind])
+
+
+def _would_lose_digits(parts: Sequence[Json]) -> bool:
+    """Whether ints of 64 bits stand beside floats, which would change them; texts hold both."""
+    if {type(part) for part in parts} != {int, float}:
+        return False
+    ints = [part for part in parts if isinstance(part, int)]
+    if not all(math.isfinite(part) for part in parts if isinstance(part, float)):
+        return False  # no text stands for these
+    least, most = min(ints), max(ints)
+    return least >= -(2**63) and most < 2**63 and max(-least, most) > _EXACT
 
 
 def _text(part: Json) -> str:
     return text_of_number(part) if isinstance(part, (bool, int, float)) else str(part)
 
 
+_EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
 _TYPES = {"null": pa.null(), "int": pa.int64(), "float": pa.float64(), "string": pa.string()}
 _READ: dict[str, Callable[[Json], Json]] = {
     "int": int,

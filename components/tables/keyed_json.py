@@ -7,6 +7,7 @@ Source: `datum/generator/text.py` of datum 1.13.
 """
 
 import codecs
+import dataclasses
 import json
 from collections.abc import Collection, Iterator
 
@@ -31,16 +32,14 @@ _SHOWN = 40
 _CLOSERS = {b"{": b"}", b"[": b"]"}
 
 
-def find_pieces(
-    inputs: LayoutInputs, path: str, *, source: str, split: str | None
-) -> Iterator[Piece]:
+def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
     """Cuts a file between its entries.
 
     Raises:
         InputError: it is no object and no list, or not whole.
     """
-    entries = JsonEntries()
-    with inputs.open(path) as stream:
+    entries, source = JsonEntries(), whole.source
+    with inputs.open(whole.path) as stream:
         head = stream.read(_HEAD_BYTES)
         body = head.removeprefix(codecs.BOM_UTF8).lstrip()
         opener = body[:1]
@@ -55,7 +54,7 @@ def find_pieces(
         first = len(head) - len(body) + 1
         entries.row_ends(opener)
         details = {"opener": opener.decode(), "first": first}
-        whole = Piece(path=path, source=source, layout="json", split=split, details=details)
+        whole = dataclasses.replace(whole, details=details)
         yield from map(whole.narrow, cut(stream, start=first, rows=entries))
         if not entries.is_whole:
             raise InputError.at(

@@ -11,7 +11,7 @@ and `1_000` are codes, or may be, and one of them makes its column one of texts;
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.listing import Column
+from components.common.entry import Column
 from components.tables.casting import (
     DOUBTFUL_TEXT,
     FLOAT_TEXT,
@@ -28,9 +28,16 @@ from components.tables.casting import (
     no_text,
     numbers_of_texts,
 )
-from trainer_utils.format import InputError
+from trainer_utils.format import ConfigError, InputError
 
-__all__ = ["LABEL_NAMES", "ColumnFacts", "column_facts", "decide_column", "not_finite"]
+__all__ = [
+    "LABEL_NAMES",
+    "ColumnFacts",
+    "check_columns",
+    "column_facts",
+    "decide_column",
+    "not_finite",
+]
 
 LABEL_NAMES = ("label", "labels", "class", "classes", "category", "categories")
 
@@ -48,6 +55,11 @@ _LIKE_NUMBER = (
     r"^[\s\pZ]*([+-]?([nN][aA][nN]|[iI][nN][fF]([iI][nN][iI][tT][yY])?|0[xXoObB][0-9a-fA-F]+"
     r"|[\p{Nd}_.,+-]*\p{Nd}[\p{Nd}_.,+-]*([eE][+-]?\p{Nd}+)?))[\s\pZ]*$"
 )
+# Of 39 digits or more, or with an exponent of two digits or more.
+_MAY_OVERFLOW = (
+    r"^\s*[+-]?([0-9]{39,}(\.[0-9]*)?([eE][+-]?[0-9]+)?|[0-9]*\.?[0-9]+[eE]\+?[0-9]{2,})\s*$"
+)
+_MOST_FLOAT = float(np.finfo(np.float32).max)
 _SHOWN = 60  # characters of a value in a message
 
 Place = tuple[int, str]  # a row's number in its piece, and the value as it stands there
@@ -60,15 +72,14 @@ class ColumnFacts:
     Args:
         values: how many there are; the others are missing.
         numbers: how many are numbers, look like ones, or are lists of them.
-        lists: how many are lists.
         are_texts: whether the lists stand as texts, and may be taken for these.
-        bytes: of the values, about.
         has_floats: whether one of the numbers is a float without doubt.
         has_doubtful: whether a text is a float only beside others, as `nan` is.
         has_codes: whether a text looks like a number that would be written in another way.
         first_float, first_text: the first that is no int, and the first that is no number.
         too_large: the first int that 64 bits do not hold.
         not_finite: the first number, no text, that is infinite or none.
+        overflow: the first finite number that a float of 32 bits does not hold.
     """
 
     values: int = 0
@@ -83,6 +94,18 @@ class ColumnFacts:
     first_text: Place | None = None
     too_large: Place | None = None
     not_finite: Place | None = None
+    overflow: Place | None = None
+
+
+def check_columns(given: Mapping[str, str], names: Collection[str], *, of: str) -> None:
+    """Refuses kinds that are given for columns that `of` does not have; ignored ones may be gone.
+
+    Raises:
+        ConfigError: as said.
+    """
+    for name, kind in given.items():
+        if name not in names and kind != "ignore":
+            raise ConfigError.of("columns", name, allowed=f"columns of {of} ({', '.join(names)})")
 
 
 def column_facts(
@@ -92,7 +115,6 @@ def column_facts(
 
     Args:
         array: an Arrow array of int64, float64, string, binary, or lists of these.
-        records: the number of each row.
         are_texts: whether numbers and lists may stand as texts.
     """
     values = len(array) - array.null_count
@@ -116,6 +138,7 @@ def column_facts(
         facts.numbers, facts.has_floats = values, True
         facts.first_float = _place(array, array.is_valid(), records)
         facts.not_finite = not_finite(array, records)
+        facts.overflow = _overflow(array, records)
     else:
         facts.first_text = _place(array, array.is_valid(), records)
     return facts
@@ -132,6 +155,7 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
     is_float = None if ints == facts.values else pc.match_substring_regex(array, _FLOAT)
     floats = 0 if is_float is None else _count(is_float)
     facts.has_floats = floats > 0
+    facts.overflow = _overflow_of_texts(array, records)
     if ints + floats == facts.values:  # the common case, in as few looks as can be
         facts.first_float = None if is_float is None else _place(array, is_float, records)
     else:
@@ -155,6 +179,27 @@ def not_finite(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
     if not pa.types.is_floating(array.type):
         return None
     return _place(array, pc.invert(pc.is_finite(array)), records)
+
+
+def _overflow(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
+    """The first of floats, or of lists of them, that would become infinite."""
+    if pa.types.is_list(array.type):
+        parents, array = pc.list_parent_indices(array), array.flatten()
+        records = records[parents.to_numpy(zero_copy_only=False)]
+    is_too_large = pc.greater(pc.abs(array), _MOST_FLOAT)
+    return _place(array, pc.and_(is_too_large, pc.is_finite(array)), records)
+
+
+def _overflow_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
+    """As `_overflow`, of texts that are numbers; few are long enough to be asked."""
+    is_long = pc.match_substring_regex(array, _MAY_OVERFLOW)
+    if not _count(is_long):
+        return None
+    is_too_large = [
+        bool(flag) and abs(float(text)) > _MOST_FLOAT
+        for text, flag in zip(array.to_pylist(), is_long.to_pylist(), strict=True)
+    ]
+    return _place(array, pa.array(is_too_large), records)
 
 
 def _count(mask: pa.Array) -> int:
@@ -193,7 +238,6 @@ def decide_column(
     """What a column is; None where no row has a value.
 
     Args:
-        name: of the column.
         facts: of the pieces, each with what `place` knows it by.
         given: the kind that the user says, or None.
         is_text: whether it is the text of the examples, whatever stands in it.
@@ -227,6 +271,14 @@ def decide_column(
             raise InputError(
                 f"column {name!r}: expected {kind}{' in lists' if is_list else ''}{of_all}, "
                 f"got {value} ({place(piece, row)}). Mend it, or say what the column is: "
+                f"columns={{{name!r}: 'string'}}."
+            )
+    for piece, fact in facts if kind == "float" else ():
+        if fact.overflow is not None:
+            row, value = fact.overflow
+            raise InputError(
+                f"column {name!r}: expected numbers that a float of 32 bits holds, up to 3.4e38, "
+                f"got {value} ({place(piece, row)}). Mend it, or keep the column as texts: "
                 f"columns={{{name!r}: 'string'}}."
             )
     return Column(name, kind, is_list=is_list)

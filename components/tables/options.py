@@ -13,12 +13,7 @@ _Options = TypeVar("_Options")
 
 
 def select_settings(kind: type[_Options], settings: object) -> _Options:
-    """Makes a dataclass from the settings of its fields' names; its defaults where there is none.
-
-    Args:
-        kind: the dataclass.
-        settings: of a component, checked.
-    """
+    """Makes a dataclass of the settings of its fields' names; where there is none, its default."""
     names = [field.name for field in dataclasses.fields(kind) if hasattr(settings, field.name)]  # type: ignore[arg-type]
     values: dict[str, Any] = {name: getattr(settings, name) for name in names}
     return kind(**values)

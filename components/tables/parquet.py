@@ -5,6 +5,7 @@ size with nulls; views, before Arrow 16; dictionaries in lists, of several row g
 columns of these are read by Parquet's types alone, which hold the same values.
 """
 
+import dataclasses
 import datetime
 import io
 from collections.abc import Iterator, Sequence
@@ -29,29 +30,19 @@ _TAIL_BYTES = 8
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 
 
-def find_pieces(
-    inputs: LayoutInputs, path: str, *, source: str, split: str | None
-) -> Iterator[Piece]:
+def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
     """Groups the file's row groups.
 
     Raises:
         InputError: it is no Parquet file.
     """
-    with inputs.open(path) as stream:
-        metadata = open_file(stream, source).metadata
+    with inputs.open(whole.path) as stream:
+        metadata = open_file(stream, whole.source).metadata
         sizes = [metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups)]
     start = size = 0
     for stop, group_bytes in enumerate([*sizes, PIECE_BYTES]):
         if stop > start and size + group_bytes > PIECE_BYTES:
-            yield Piece(
-                path=path,
-                source=source,
-                layout="parquet",
-                split=split,
-                start=start,
-                stop=stop,
-                details={"bytes": size},
-            )
+            yield dataclasses.replace(whole, start=start, stop=stop, details={"bytes": size})
             start, size = stop, 0
         size += group_bytes
 
@@ -109,7 +100,6 @@ def read(
     """The rows of some row groups.
 
     Args:
-        stream: the file.
         piece: from `find_pieces`.
         ignored: columns that are not read.
         unread: columns whose bytes are not even read.
@@ -129,7 +119,12 @@ def read(
         if not is_ignored(name, ignored)
     }
     return Rows(
-        columns, found=len(table), records=np.arange(len(table)), sums=column_checksums(whole)
+        columns,
+        found=len(table),
+        records=np.arange(len(table)),
+        # All digits of a decimal stay, whether it becomes an int, a float or a text.
+        texts=[name for name in columns if pa.types.is_decimal(table.schema.field(name).type)],
+        sums=column_checksums(whole),
     )
 
 
@@ -144,8 +139,6 @@ def read_columns(
     """All columns that can be read; of those that cannot, ignored ones are left out.
 
     Args:
-        stream: the file.
-        source: its name, for messages.
         groups: numbers of the row groups; None for all.
         ignored, unread: as `read` takes them.
 
@@ -215,6 +208,8 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
                 f"Leave the column out: columns={{{name!r}: 'ignore'}}."
             )
         values = _plain(lists.values, name, source)
+        if pa.types.is_decimal(kind.value_type):
+            values = values.cast(pa.float64())
         if not _is_list(values.type):
             return _with_values(lists, values)
     elif pa.types.is_boolean(kind):
@@ -228,7 +223,10 @@ def _plain(array: pa.Array, name: str, source: str) -> pa.Array:
                 f"({source}). "
                 f"Leave the column out: columns={{{name!r}: 'ignore'}}."
             ) from error
-    elif pa.types.is_floating(kind) or pa.types.is_decimal(kind):
+    elif pa.types.is_decimal(kind):
+        texts = [None if value is None else format(value, "f") for value in array.to_pylist()]
+        return pa.array(texts, pa.string())
+    elif pa.types.is_floating(kind):
         return array.cast(pa.float64())
     elif pa.types.is_temporal(kind) and not pa.types.is_duration(kind):
         return _times(array, name, source)

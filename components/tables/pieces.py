@@ -24,6 +24,7 @@ __all__ = [
     "Piece",
     "RowEnds",
     "RowTooLong",
+    "StrayQuote",
     "UnclosedQuote",
     "cut",
     "row_ends",
@@ -81,6 +82,18 @@ class UnclosedQuote(Exception):
         self.offset = offset
 
 
+class StrayQuote(Exception):
+    """A quoted field of several lines ends within a text; `offset` is where its last quote is.
+
+    So a text that begins with a quote which nobody doubled takes the rows after it in, up to the
+    next quote of such a kind.
+    """
+
+    def __init__(self, offset: int) -> None:
+        super().__init__(f"byte {offset}")
+        self.offset = offset
+
+
 @dataclasses.dataclass(frozen=True)
 class RowTooLong:
     """A row that may not be held: its bytes."""
@@ -104,6 +117,7 @@ def cut(
     rows: RowEnds | None = None,
     piece_bytes: int = PIECE_BYTES,
     max_row_bytes: int = MAX_ROW_BYTES,
+    refuse_stray: bool = False,
 ) -> Iterator[tuple[int, int] | RowTooLong]:
     """Cuts a file where rows end.
 
@@ -113,13 +127,14 @@ def cut(
         delimiter: of a table whose fields may be quoted; None where a line is a row.
         rows: that end in another way.
         piece_bytes: about how long a piece is.
-        max_row_bytes: that a row may have.
+        refuse_stray: whether quotes within texts behind fields of several lines are looked for.
 
     Yields:
         The pieces' bytes, in order, and rows that are too long by themselves.
 
     Raises:
         UnclosedQuote: the file ends between quotes.
+        StrayQuote: a field of several lines ends within a text, and `refuse_stray`.
     """
     quotes = _Quotes(delimiter) if delimiter is not None else None
     piece_start = row_start = offset = start
@@ -128,7 +143,12 @@ def cut(
         if rows is not None:
             first, last = rows.row_ends(block)
         else:
-            first, last = _row_ends(block, quotes.follow(block) if quotes else None)
+            toggles = quotes.follow(block) if quotes else None
+            if quotes is not None and toggles is not None and refuse_stray:
+                stray = quotes.find_stray(block, toggles)
+                if stray is not None:
+                    raise StrayQuote(offset + stray)
+            first, last = _row_ends(block, toggles)
         if last:
             first, last = offset + first, offset + last
             if first - row_start > max_row_bytes:
@@ -202,6 +222,8 @@ class _Quotes:
         self._openers[[_NEWLINE, _RETURN, delimiter[0]]] = True
         self._previous = _NEWLINE
         self._closed_last = False
+        self._closers = self._openers.copy()  # what may stand behind a closing quote
+        self._closers[[_QUOTE, *b" \t"]] = True
 
     def follow(self, block: bytes) -> npt.NDArray[np.int64]:
         """Where quotes open and close in the next block, after -1 if it begins inside, else 0."""
@@ -214,6 +236,27 @@ class _Quotes:
         self._previous = int(octets[-1]) if len(octets) else self._previous
         self._closed_last = bool(len(places) and places[-1] == len(block) - 1 and not self.inside)
         return np.concatenate([[-1 if inside else 0], places])
+
+    def find_stray(self, block: bytes, toggles: npt.NDArray[np.int64]) -> int | None:
+        """A quote of a block that closes a field of several lines, and stands within a text.
+
+        Args:
+            block: as `follow` got it.
+            toggles: what that gave. Nothing is known of other blocks: what the last byte closes is
+                not looked behind, and a field's lines are those of this block.
+        """
+        octets = np.frombuffer(block, np.uint8)
+        begins_inside = toggles[0] < 0
+        places = toggles if begins_inside else toggles[1:]  # opening and closing ones in turn
+        closing = places[1::2]
+        closing = closing[closing < len(octets) - 1]
+        for pair in np.flatnonzero(~self._closers[octets[closing + 1]]).tolist():
+            first = 2 * pair
+            while first and places[first] == places[first - 1] + 1:
+                first -= 2  # a doubled quote: the field begins before it
+            if block.find(b"\n", max(int(places[first]), 0), int(closing[pair])) >= 0:
+                return int(closing[pair])
+        return None
 
     def _toggles(
         self, octets: npt.NDArray[np.uint8], places: npt.NDArray[np.int64]

@@ -5,6 +5,7 @@ rows = read_piece("reviews/", piece, options)
 rows.columns["text"]        # an Arrow array
 """
 
+import dataclasses
 import os
 import posixpath
 from collections.abc import Iterator
@@ -51,35 +52,25 @@ def pieces_of(
     """Cuts a table into pieces of whole rows.
 
     Args:
-        inputs: where it is.
-        path: of the file.
         kind: what it is read as: a value of `SUFFIXES`, `json` or `lines`.
         split: that all of its rows belong to, or None.
-        options: how it is read.
         folder: for a copy in UTF-8, where it needs one.
 
     Raises:
         InputError: the file is malformed as a whole.
         OSError: it cannot be read.
     """
+    whole = Piece(path=path, source=path, layout=kind, split=split)
     if kind == "parquet":
-        yield from parquet.find_pieces(inputs, path, source=path, split=split)
+        yield from parquet.find_pieces(inputs, whole)
         return
     copy = in_utf8(inputs, path, encoding=options.encoding, is_utf8=options.is_utf8, folder=folder)
+    whole = dataclasses.replace(whole, path=copy)
     if kind in DELIMITERS:
-        yield from delimited.find_pieces(
-            inputs,
-            copy,
-            source=path,
-            layout=kind,
-            split=split,
-            delimiter=options.delimiter or DELIMITERS[kind],
-            options=options,
-        )
-    elif kind == "json":
-        yield from keyed_json.find_pieces(inputs, copy, source=path, split=split)
+        delimiter = options.delimiter or DELIMITERS[kind]
+        yield from delimited.find_pieces(inputs, whole, delimiter=delimiter, options=options)
     else:
-        yield from json_lines.find_pieces(inputs, copy, source=path, layout=kind, split=split)
+        yield from (keyed_json if kind == "json" else json_lines).find_pieces(inputs, whole)
 
 
 def read_piece(
@@ -88,9 +79,6 @@ def read_piece(
     """The rows of a piece.
 
     Args:
-        base: the folder that paths are relative to.
-        piece: to read.
-        options: how tables are read.
         unread: columns of Parquet that hold large values, and are not read.
 
     A piece of a file that was exchanged or has vanished is one bad row.
@@ -100,14 +88,17 @@ def read_piece(
     """
     if piece.too_long:
         detail = f"expected at most {MAX_ROW_BYTES} bytes in a row, got {piece.stop - piece.start}"
-        return Rows({}, found=1, bad=[BadRow(0, "TOO_LARGE", detail, 0)], lines=1)
+        return _rejected("TOO_LARGE", detail)
     if piece.layout == "folder":
         return documents.read(base, piece, encoding=None if options.is_utf8 else options.encoding)
     try:
         return _read_table(base, piece, options, unread)
     except (FileRefusedError, FileNotFoundError, PermissionError) as error:
-        code, detail = problem_of(error)
-        return Rows({}, found=1, bad=[BadRow(0, code, detail, 0)], lines=1)
+        return _rejected(*problem_of(error))
+
+
+def _rejected(code: str, detail: str) -> Rows:
+    return Rows({}, found=1, bad=[BadRow(0, code, detail, 0)], lines=1)
 
 
 def _read_table(base: str, piece: Piece, options: TableOptions, unread: frozenset[str]) -> Rows:

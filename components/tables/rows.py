@@ -4,6 +4,7 @@ rows = Rows({"text": pa.array(["good", "bad"])}, found=2)
 rows.records        # array([0, 1]): each row's number in the piece
 """
 
+import codecs
 import dataclasses
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from components.tables.transcoding import NO_TEXT
+from trainer_utils.format.media_formats import packing_of
 
 __all__ = [
     "NAMED_ENCODING",
@@ -24,6 +26,7 @@ __all__ = [
     "one_array",
 ]
 
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 NAMED_ENCODING = "{encoding}"  # in details, in place of its name
 
 
@@ -120,6 +123,8 @@ def _problem(value: bytes | None) -> tuple[str, str] | None:
     """The code and detail of bytes that are no text."""
     if value is None:
         return None
+    if (packing := packing_of(value)) is not None and not _is_text(value):
+        return "UNSUPPORTED_FORMAT", f"expected text, got {packing}. Unpack it first"
     if b"\0" in value:
         detail = "a NUL byte. If the file is in UTF-16, say so: encoding='utf-16'"
         return "NUL_BYTE", detail
@@ -130,15 +135,23 @@ def _problem(value: bytes | None) -> tuple[str, str] | None:
     return None
 
 
+def _is_text(value: bytes) -> bool:
+    try:
+        return "\0" not in value.decode("utf-8")
+    except UnicodeDecodeError:
+        return False
+
+
 def not_utf8(error: UnicodeDecodeError) -> tuple[str, str]:
     """The code and detail of a failure to decode."""
     octets = error.object[error.start : error.start + 4]
     if octets.startswith(NO_TEXT):
         return "NOT_UTF8", f"expected {NAMED_ENCODING}, got bytes that are none of its texts"
+    likely = "utf-16" if b"\0" in octets or octets.startswith(_UTF_16) else "latin-1"
     return (
         "NOT_UTF8",
         f"expected UTF-8, got {octets!r}. If the file is in another encoding, say so: "
-        "encoding='latin-1'",
+        f"encoding={likely!r}",
     )
 
 

@@ -24,11 +24,6 @@ def split_column(
 ) -> str | None:
     """The column that says each row's split, if there is one.
 
-    Args:
-        names: of the columns.
-        given: kinds by column, as the user sets them.
-        words_of: the different values of a column.
-
     Raises:
         ConfigError: `given` names two.
     """
@@ -65,12 +60,7 @@ def split_of_word(word: str) -> str | None:
 
 
 def refuse_word(column: str, word: str, place: str) -> InputError:
-    """The error for a value that names no split.
-
-    Args:
-        column, word: where it stands, and what.
-        place: the row's, for the message.
-    """
+    """The error for a value that names no split."""
     return InputError(
         f"column {column!r}: expected split TRAIN, VALIDATION, TEST or UNASSIGNED, "
         f"got {word!r} ({place}). If it is no split: columns={{{column!r}: 'string'}}."

@@ -36,7 +36,6 @@ class TextRules:
     """How settings change texts, and which texts they skip.
 
     Args:
-        lowercase: whether texts are made lower case.
         normalize: the form of Unicode that texts are brought into, or None.
         min_chars, max_chars: in a text; shorter and longer ones are skipped.
         deduplicate: whether texts that came before are skipped, once all are known.
@@ -50,10 +49,6 @@ class TextRules:
 
     def apply(self, rows: Rows, texts: Sequence[str]) -> list[int]:
         """Changes the texts, and leaves out rows; returns the numbers of these.
-
-        Args:
-            rows: of a piece.
-            texts: the columns that hold them.
 
         Raises:
             ConfigError: something is asked, and no column is known to hold texts.

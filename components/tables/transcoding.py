@@ -32,10 +32,7 @@ def in_utf8(inputs: LayoutInputs, path: str, *, encoding: str, is_utf8: bool, fo
     found later, one by one.
 
     Args:
-        inputs: where the file is.
         path: relative to the input base.
-        encoding: Python's name of it.
-        is_utf8: whether that is UTF-8.
         folder: for the copy.
 
     Raises:

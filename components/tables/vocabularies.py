@@ -25,7 +25,6 @@ def make_vocabularies(
     """The vocabulary of each feature of labels: as given, or its values, sorted.
 
     Args:
-        labels: the values that occur, by feature.
         given: by feature, in the order of their ids.
 
     Raises:

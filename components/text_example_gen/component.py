@@ -4,12 +4,10 @@ texts = TextExampleGen(input_base="reviews.csv")
 texts.outputs["examples"]
 """
 
-from tfx import types
 from tfx.dsl.components.base import executor_spec
-from tfx.types import component_spec
 
-from components.common.component import examples_channel, parameters_of, takes_settings
-from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen
+from components.common.component import parameters_of, takes_settings
+from components.example_gen.component import TFX_PARAMETERS, FilesExampleGen, FilesExampleGenSpec
 from components.example_gen.driver import FileTreeDriver
 from components.text_example_gen.conversion import TextConversion
 from components.text_example_gen.executor import Executor
@@ -18,12 +16,10 @@ from components.text_example_gen.settings import TextSettings
 __all__ = ["TextExampleGen"]
 
 
-class TextExampleGenSpec(types.ComponentSpec):
-    """The component's parameters and output."""
+class TextExampleGenSpec(FilesExampleGenSpec):
+    """The component's parameters."""
 
     PARAMETERS = {**TFX_PARAMETERS, **parameters_of(TextSettings)}
-    INPUTS: dict[str, component_spec.ChannelParameter] = {}
-    OUTPUTS = {"examples": examples_channel()}
 
 
 class _Driver(FileTreeDriver):

@@ -3,11 +3,10 @@
 conversion = TextConversion.of(exec_properties, InputSelection(base="reviews.csv"), make_pipeline)
 """
 
-from collections.abc import Iterable
 from typing import Any
 
+from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import ExcludedInput
 from components.common.settings import ExecProperties
 from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.file_conversion import FileConversion
@@ -15,9 +14,8 @@ from components.example_gen.inputs import InputSelection
 from components.example_gen.media_settings import MediaSettings
 from components.example_gen.row_conversion import RowConversion
 from components.example_gen.settings import LISTS
-from components.example_gen.simple_layouts import names_at_top
 from components.tables.pieces import Piece
-from components.text_example_gen.layouts import describe_search, find_pieces, is_source_file
+from components.text_example_gen.layouts import LOOKED_FOR, find_pieces
 from components.text_example_gen.settings import TextSettings
 
 __all__ = ["ListConversion", "TextConversion"]
@@ -26,7 +24,7 @@ __all__ = ["ListConversion", "TextConversion"]
 class TextConversion(RowConversion):
     """Texts, and tables without files."""
 
-    unit = "texts"
+    unit, looked_for = "texts", LOOKED_FOR
     settings_class = TextSettings
     settings: TextSettings
 
@@ -41,16 +39,14 @@ class TextConversion(RowConversion):
             return ListConversion.of(properties, selection, make_pipeline)
         return super().of(properties, selection, make_pipeline)
 
-    def is_source_file(self, path: str) -> bool:  # noqa: D102
-        return is_source_file(path)
+    def is_source_file(self, path: str) -> bool:
+        """Whether a path is by itself what examples are made of: any is."""
+        return bool(path)
 
     def find_pieces(  # noqa: D102
         self, inputs: LayoutInputs, *, folder: str
     ) -> tuple[list[Piece], list[ExcludedInput]]:
         return find_pieces(inputs, self.settings, folder=folder)
-
-    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
-        return describe_search(names)
 
 
 class ListConversion(FileConversion):
@@ -58,6 +54,4 @@ class ListConversion(FileConversion):
 
     unit, media = "rows", "image"
     settings_class = MediaSettings
-
-    def describe_search(self, names: Iterable[str]) -> str:  # noqa: D102
-        return f"Looked for a table ({', '.join(LISTS)}); at its top: {names_at_top(names)}."
+    looked_for = f"a table ({', '.join(LISTS)})"

@@ -8,13 +8,14 @@ import dataclasses
 import json
 import posixpath
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from absl import logging
 
+from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs, select_readable, unreadable_folders
-from components.common.listing import ExcludedInput, Listing
+from components.common.listing import Listing
 from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter
 from components.example_gen.simple_layouts import names_at_top
@@ -23,27 +24,16 @@ from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.storage import display_path
 from trainer_utils.storage.file_system import FileRefusedError, problem_of
 
-__all__ = ["describe_search", "find_pieces", "is_source_file"]
+__all__ = ["LOOKED_FOR", "find_pieces"]
 
 _SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
+LOOKED_FOR = f"tables ({', '.join(_SUFFIXES)}) and for text files in folders"
 _TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
 _HEAD_BYTES = 1 << 20
 _PIECE_FILES = 4096
-
-
-def is_source_file(path: str) -> bool:
-    """Whether a file is by itself what examples are made of: any is."""
-    return bool(path)
-
-
-def describe_search(names: Iterable[str]) -> str:
-    """A sentence for an input that is none of the layouts, with what is at its top."""
-    return (
-        f"Looked for tables ({', '.join(_SUFFIXES)}) and for text files in folders; "
-        f"at its top: {names_at_top(names)}."
-    )
 
 
 def find_pieces(
@@ -52,8 +42,6 @@ def find_pieces(
     """Recognises the layout, and cuts the files into pieces.
 
     Args:
-        inputs: the files, and where the layout begins.
-        settings: of the component.
         folder: for copies of files that are not in UTF-8.
 
     Returns:
@@ -136,11 +124,34 @@ def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         )
     if tables:
         paths = by_kind[tables[0]]
+        _refuse_elsewhere(inputs, tables[0], paths, seen)
         return _json_kind(inputs, tables[0], paths, layout), paths
     texts = by_kind.get("lines", [])
     if texts and len(texts) == len(seen) and all(_split_word(path) for path in texts):
         return "lines", texts
     return "folder", []
+
+
+def _refuse_elsewhere(
+    inputs: LayoutInputs,
+    kind: str,
+    paths: Sequence[str],
+    seen: Sequence[tuple[Sequence[str], str]],
+) -> None:
+    """Refuses tables that nobody would read: of the same kind, in folders that are no splits.
+
+    Raises:
+        InputError: it names the first.
+    """
+    taken = set(paths)
+    for _, path in seen:
+        if _kind(path) == kind and path not in taken:
+            raise InputError(
+                f"input_base {inputs.base!r}: expected tables at its top or in folders named after "
+                f"splits, got {display_path(path)!r} beside {display_path(paths[0])!r}. Move it, "
+                "or name each split's pattern in input_config.",
+                path=inputs.base,
+            )
 
 
 def _kind(path: str) -> str | None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from components.example_gen.settings import LISTS, MEDIA, ExampleGenSettings, column_name
 from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import number, one_of, setting, settings_of
+from trainer_utils.format.settings import number, one_of, setting, settings_of, where
 
 __all__ = ["TextSettings"]
 
@@ -24,12 +24,9 @@ _ONLY_FOR_TEXTS = (
 )
 
 
-def _delimiter(name: str, value: Any) -> object:
+def _is_delimiter(value: Any) -> bool:
     is_one = isinstance(value, str) and len(value) == 1 and value.isascii()
-    if not is_one or value in '"\r\n\0':
-        allowed = "one ASCII character that is no quote and no line end"
-        raise ConfigError.of(name, value, allowed=allowed)
-    return value
+    return is_one and value not in '"\r\n\0'
 
 
 def _encoding(name: str, value: Any) -> str:
@@ -55,7 +52,7 @@ class TextSettings(ExampleGenSettings):
     )
     delimiter: str | None = setting(
         None,
-        _delimiter,
+        where(_is_delimiter, "one ASCII character that is no quote and no line end"),
         "delimiter of a table, one character. Default: a comma, or a tab for `tsv`.",
     )
     encoding: str = setting("utf-8", _encoding, "encoding of the files, as Python names it.")

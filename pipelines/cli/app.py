@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from pipelines.cli.process import finish_process, take_over_process, was_interrupted
+from pipelines.cli.process import finish_process, is_verbose, take_over_process, was_interrupted
 
 __all__ = ["COMMANDS", "app", "main"]
 
@@ -91,14 +91,9 @@ class _Commands(click.Group):
 
             if was_interrupted():  # while something was imported, which made another error of it
                 raise _Interrupted("interrupted") from None
-            if _is_verbose(ctx):
+            if is_verbose():
                 print(printable(traceback.format_exc(), keep="\n"), file=sys.stderr, end="")
             raise _failure(error) from error
-
-
-def _is_verbose(ctx: click.Context) -> bool:
-    """Whether the command that ran was called with --verbose."""
-    return bool(ctx.find_root().meta.get("verbose"))
 
 
 def _failure(error: Exception) -> click.ClickException:

@@ -18,10 +18,7 @@ __all__ = ["balance"]
 @click.option("--dry-run", is_flag=True, help="Show what would be made, without making it.")
 @json_option
 @verbose_option
-@click.pass_context
-def balance(
-    ctx: click.Context, /, uri: str, out: str | None, dry_run: bool, as_json: bool, **given: Any
-) -> None:
+def balance(uri: str, out: str | None, dry_run: bool, as_json: bool, **given: Any) -> None:
     """Write a dataset anew: in equal shards, with records left out, added or relabelled.
 
     URI is any dataset that `inspect` reads. OUT gets the new one with its lineage, as `convert`
@@ -35,14 +32,14 @@ def balance(
     """
     require_tfx("balance")
     if out is None and not dry_run:
-        raise click.UsageError("Missing argument 'OUT': a folder for the dataset.", ctx)
+        raise click.UsageError("Missing argument 'OUT': a folder for the dataset.")
     settings = given_settings(given)
     from pipelines.tools.conversion.balancing import balance as run
     from pipelines.tools.conversion.balancing import check_balancing
 
     check_balancing(out or ".", settings)
     if dry_run:
-        with quiet(ctx), show_progress("Planning"):
+        with quiet(), show_progress("Planning"):
             from components.shard_balancer import plan
             from trainer_utils.dataset.location import newest_dataset
 
@@ -50,8 +47,8 @@ def balance(
         print_facts(planned.to_dict, planned.__str__, as_json=as_json)
         return
     print_messages("Starting TFX (some seconds) …")
-    with quiet(ctx), show_progress("Starting TFX"):
+    with quiet(), show_progress("Starting TFX"):
         import_tfx_core()
-    with quiet(ctx), show_progress("Balancing"):
+    with quiet(), show_progress("Balancing"):
         made = run(uri, str(out), **settings)
     print_facts(lambda: {"uri": made}, lambda: made, as_json=as_json)

@@ -39,9 +39,7 @@ __all__ = ["bench"]
 )
 @json_option
 @verbose_option
-@click.pass_context
 def bench(
-    ctx: click.Context,
     uri: str,
     split: str,
     batch_size: int,
@@ -75,7 +73,7 @@ def bench(
         image_size = 224, 224  # images of several sizes make no batch
     if image_size is not None:
         options["image_size"] = image_size
-    with quiet(ctx):
+    with quiet():
         with show_progress("Starting TensorFlow"):
             measure_input = trainer_utils.measure_input
         if sys.stderr.isatty():  # a line that moves would be measured as well

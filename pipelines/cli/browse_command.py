@@ -22,8 +22,7 @@ __all__ = ["browse"]
 )
 @click.option("--open", "opens", is_flag=True, help="Open the page in a browser.")
 @verbose_option
-@click.pass_context
-def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
+def browse(uri: str, port: int, opens: bool) -> None:
     """Serve a dataset's records as pages, to this machine only, until Ctrl-C.
 
     Filter by split, label and a part of the file name; look at one record whole, and at where
@@ -33,8 +32,9 @@ def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
     tfx-shards browse out/ --open
     """
     require_tfx("browse")
-    make_server = importlib.import_module("pipelines.tools.browse").make_server
-    with quiet(ctx):
+    from pipelines.tools.browse import BrowseServer
+
+    with quiet():
         with show_progress("Opening"):
             tools = importlib.import_module("pipelines.lineage")
             lineage = tools.find_lineage(uri)
@@ -43,7 +43,7 @@ def browse(ctx: click.Context, uri: str, port: int, opens: bool) -> None:
             return str(tools.describe_artifact(uri, record=record))
 
         known = {"lineage": lineage, "trace": trace} if lineage else {}
-        with make_server(uri, port=port, **known) as server:
+        with BrowseServer(uri, port=port, **known) as server:
             print_messages(f"{server.url}  (Ctrl-C ends it)")
             if opens:
                 webbrowser.open(server.url)

@@ -57,10 +57,7 @@ def _step_option(flag: str, metavar: str, sentence: str) -> Callable[[Any], Any]
     "Empty folder to mount, such as /tmp:20Gi; goes with the pod.",
 )
 @verbose_option
-@click.pass_context
 def compile(
-    ctx: click.Context,
-    /,
     pipeline: str,
     output: str,
     image: str,
@@ -88,7 +85,7 @@ def compile(
         if texts:
             others[option] = list(texts)
     compile_pipeline = importlib.import_module("pipelines.kubeflow").compile_pipeline
-    with quiet(ctx), show_progress("Compiling"):
+    with quiet(), show_progress("Compiling"):
         compile_pipeline(
             pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
         )

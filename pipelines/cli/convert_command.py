@@ -8,7 +8,7 @@ import click
 
 from pipelines.cli.options import json_option, verbose_option
 from pipelines.cli.output import print_facts, print_messages, show_progress
-from pipelines.cli.process import import_tfx_core, quiet, require_tfx
+from pipelines.cli.process import import_tfx_core, is_verbose, quiet, require_tfx
 from pipelines.cli.setting_flags import CommandWithSettings, given_settings
 from pipelines.cli.values import Counts, parse_json_or_text
 
@@ -51,10 +51,7 @@ _KINDS = ("image", "text", "audio")
 @click.option("--dry-run", is_flag=True, help="Show what would be made, without making it.")
 @json_option
 @verbose_option
-@click.pass_context
 def convert(
-    ctx: click.Context,
-    /,
     source: str,
     out: str | None,
     kind: str | None,
@@ -78,11 +75,11 @@ def convert(
     """
     require_tfx("convert")
     if out is None and not dry_run:
-        raise click.UsageError("Missing argument 'OUT': a folder for the dataset.", ctx)
+        raise click.UsageError("Missing argument 'OUT': a folder for the dataset.")
     options = _options(given)
     if beam_args:
         options["beam_pipeline_args"] = list(beam_args)
-    with quiet(ctx), show_progress("Looking at the input"):
+    with quiet(), show_progress("Looking at the input"):
         from pipelines.tools.conversion.python_sources import is_array_file
         from pipelines.tools.conversion.settings import check_places, prepare
         from pipelines.tools.conversion.staging import stage
@@ -97,20 +94,20 @@ def convert(
             check_places(conversion.source, out, metadata)
     if kind is None:
         print_messages(f"{source}: {conversion.seen}")
-    if ctx.find_root().meta.get("verbose"):
+    if is_verbose():
         os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "0")  # so that its import is heard as well
     if dry_run:
-        with quiet(ctx), show_progress("Planning"):
+        with quiet(), show_progress("Planning"):
             from pipelines.tools.conversion.dry_run import plan_prepared
 
             planned = dataclasses.replace(plan_prepared(conversion), source=source)
         print_facts(planned.to_json, planned.parts, as_json=as_json)
         return
     print_messages("Starting TFX (some seconds) …")
-    with quiet(ctx), show_progress("Starting TFX"):
+    with quiet(), show_progress("Starting TFX"):
         import_tfx_core()
         from pipelines.tools.conversion.convert import run_conversion
-    with quiet(ctx), show_progress("Converting"):
+    with quiet(), show_progress("Converting"):
         made = run_conversion(conversion, str(out), metadata=metadata)
     if not as_json:
         print_messages(*str(made).split("\n"))

@@ -20,9 +20,7 @@ __all__ = ["doctor"]
 @click.option("--strategy", help="mirrored, multi-worker, parameter-server, tpu or one-device.")
 @json_option
 @verbose_option
-@click.pass_context
 def doctor(
-    ctx: click.Context,
     uri: str | None,
     workers: int | None,
     strategy: str | None,
@@ -44,4 +42,4 @@ def doctor(
         checks = examine(uri, workers=workers, strategy=strategy)
     facts = {"good": is_good(checks), "checks": [dataclasses.asdict(check) for check in checks]}
     print_facts(lambda: facts, lambda: [checks_table(checks)], as_json=as_json)
-    ctx.exit(0 if facts["good"] else 1)
+    click.get_current_context().exit(0 if facts["good"] else 1)

@@ -49,9 +49,7 @@ __all__ = ["forget"]
 @click.option("--dry-run", is_flag=True, help="List what would be taken out, and change nothing.")
 @json_option
 @verbose_option
-@click.pass_context
 def forget(
-    ctx: click.Context,
     names: tuple[str, ...],
     roots: tuple[str, ...],
     listed: str | None,
@@ -79,7 +77,7 @@ def forget(
     from trainer_utils.storage import read_text
 
     lines = [] if listed is None else read_text(listed).removeprefix("\ufeff").splitlines()
-    with quiet(ctx), show_progress("Searching") as advance:
+    with quiet(), show_progress("Searching") as advance:
         done = run(
             [*names, *(line for line in lines if line.strip())],
             roots,
@@ -95,4 +93,4 @@ def forget(
         print_messages(f"Written: {done.path}")
     certificate = done.certificate
     print_facts(certificate.to_json, lambda: certificate.parts(done.names), as_json=as_json)
-    ctx.exit(0 if certificate.is_complete else 1)
+    click.get_current_context().exit(0 if certificate.is_complete else 1)

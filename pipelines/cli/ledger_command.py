@@ -23,9 +23,7 @@ __all__ = ["ledger"]
 )
 @json_option
 @verbose_option
-@click.pass_context
 def ledger(
-    ctx: click.Context,
     run: str,
     step: int | None,
     record: str | None,
@@ -48,7 +46,7 @@ def ledger(
 
     if sum(asked is not None for asked in (step, record, place)) > 1:
         raise click.UsageError("--step, --record, --place: expected one of them")
-    with quiet(ctx), show_progress("Reading the ledger"):
+    with quiet(), show_progress("Reading the ledger"):
         saw = RunLedger(run, datasets=datasets)
         found = (
             saw.at_step(step)

@@ -28,10 +28,7 @@ _FORMS = (
 @click.option("--record", metavar="NAME", help="Follow one record, by its filename or id.")
 @json_option
 @verbose_option
-@click.pass_context
-def lineage(
-    ctx: click.Context, uri: str, metadata: str | None, record: str | None, as_json: bool
-) -> None:
+def lineage(uri: str, metadata: str | None, record: str | None, as_json: bool) -> None:
     """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
     \b
@@ -40,7 +37,7 @@ def lineage(
     tfx-shards lineage gs://bucket/photos --metadata grpc://metadata:8080 --json
     """
     describe_artifact = importlib.import_module("pipelines.lineage").describe_artifact
-    with quiet(ctx), show_progress("Reading the lineage"):
+    with quiet(), show_progress("Reading the lineage"):
         found = describe_artifact(uri, metadata=metadata, record=record)
     print_facts(found.to_json, found.__str__, as_json=as_json)
 
@@ -50,8 +47,7 @@ def lineage(
 @click.option("--metadata", metavar="METADATA", help="Where the metadata is, as for `lineage`.")
 @json_option
 @verbose_option
-@click.pass_context
-def runs(ctx: click.Context, where: str | None, metadata: str | None, as_json: bool) -> None:
+def runs(where: str | None, metadata: str | None, as_json: bool) -> None:
     """List the pipeline runs in ML Metadata, or those that datasets tell of.
 
     METADATA is a sqlite file, mysql://user:password@host:port/database, grpc://host:port,
@@ -63,8 +59,8 @@ def runs(ctx: click.Context, where: str | None, metadata: str | None, as_json: b
     tfx-shards runs --metadata out/ --json
     """
     if where is not None and metadata is not None:
-        raise click.UsageError(f"METADATA is given twice: {where!r} and {metadata!r}", ctx)
+        raise click.UsageError(f"METADATA is given twice: {where!r} and {metadata!r}")
     list_runs = importlib.import_module("pipelines.lineage").list_runs
-    with quiet(ctx), show_progress("Reading the lineage"):
+    with quiet(), show_progress("Reading the lineage"):
         found = list_runs(where or metadata or ".")
     print_facts(found.to_json, found.__str__, as_json=as_json)

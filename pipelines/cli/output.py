@@ -16,10 +16,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from trainer_utils.format.json_text import Json
-from trainer_utils.step_display import show_step
-
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # they bring numpy: a third of a second in which Ctrl-C is a traceback
+    from trainer_utils.format.json_text import Json
     from trainer_utils.text_output import Part
 
 __all__ = ["print_facts", "print_messages", "show_progress"]
@@ -28,7 +26,7 @@ _LINE_SECONDS = 60.0
 
 
 def print_facts(
-    to_json: Callable[[], Json], to_parts: Callable[[], "str | Sequence[Part]"], *, as_json: bool
+    to_json: "Callable[[], Json]", to_parts: Callable[[], "str | Sequence[Part]"], *, as_json: bool
 ) -> None:
     """Prints JSON or text on stdout. A reader that has gone, such as `head`, is no error.
 
@@ -51,7 +49,7 @@ def print_facts(
         os.close(nowhere)
 
 
-def _print_json(facts: Json) -> None:
+def _print_json(facts: "Json") -> None:
     from trainer_utils.format.printable import printable_json  # brings numpy
 
     click.echo(printable_json(json.dumps(facts, indent=2, ensure_ascii=False, allow_nan=False)))
@@ -85,6 +83,8 @@ def show_progress(label: str) -> Iterator[Callable[[int, int], None]]:
     Yields:
         A function to be called with how much has been done since the last time, and the whole.
     """
+    from trainer_utils.step_display import show_step
+
     started = last_said = time.monotonic()
     done = 0
     with show_step(label) as step:

@@ -33,9 +33,7 @@ __all__ = ["plan"]
 @click.option("--no-shuffle", is_flag=True, help="Read in the order of the files.")
 @json_option
 @verbose_option
-@click.pass_context
 def plan(
-    ctx: click.Context,
     uri: str,
     workers: int,
     replicas: int | None,
@@ -57,7 +55,7 @@ def plan(
     import trainer_utils
 
     try:
-        with quiet(ctx), show_progress("Planning"):
+        with quiet(), show_progress("Planning"):
             made = trainer_utils.plan(
                 uri,
                 split,

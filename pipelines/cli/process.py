@@ -1,7 +1,7 @@
 """The process of the command line: signals, encodings, and the noise of libraries.
 
 take_over_process()
-with quiet(ctx):
+with quiet():
     import tensorflow
 """
 
@@ -26,6 +26,7 @@ from pipelines.cli.output import print_messages
 __all__ = [
     "finish_process",
     "import_tfx_core",
+    "is_verbose",
     "quiet",
     "quiet_libraries",
     "require_tfx",
@@ -106,13 +107,18 @@ def _is_ours(record: logging.LogRecord) -> bool:
     return False  # said
 
 
+def is_verbose() -> bool:
+    """Whether the command that runs was called with --verbose."""
+    return bool(click.get_current_context().find_root().meta.get("verbose"))
+
+
 @contextlib.contextmanager
-def quiet(ctx: click.Context) -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Keeps what native libraries write to file descriptor 2 off the terminal, unless verbose.
 
     ML Metadata logs there whatever it is told. Python's own stderr goes on as before.
     """
-    if ctx.find_root().meta.get("verbose") or not (_is_own_process and _has_own_stderr()):
+    if is_verbose() or not (_is_own_process and _has_own_stderr()):
         yield
         return
     global _stderr

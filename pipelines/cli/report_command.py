@@ -34,8 +34,7 @@ __all__ = ["report"]
     help="TFX's ExampleStatistics of the dataset, which the page shows beside its own.",
 )
 @verbose_option
-@click.pass_context
-def report(ctx: click.Context, uri: str, output: str, sample: int, statistics: str | None) -> None:
+def report(uri: str, output: str, sample: int, statistics: str | None) -> None:
     """Write a page that shows what is in a dataset: one HTML file that needs no network.
 
     Splits, shards, labels, statistics of each feature, pictures by class, wave forms, texts,
@@ -46,6 +45,6 @@ def report(ctx: click.Context, uri: str, output: str, sample: int, statistics: s
     """
     require_tfx("report")
     write_report = importlib.import_module("pipelines.report").write_report
-    with quiet(ctx), show_progress("Reading") as advance:
+    with quiet(), show_progress("Reading") as advance:
         write_report(uri, output, sample_records=sample, statistics=statistics, advance=advance)
     print_messages(f"Written: {output}")

@@ -13,7 +13,9 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+
+from pipelines.examples.demo_photos import make_photos
+from pipelines.examples.demo_texts import make_texts
 
 __all__ = ["main"]
 
@@ -21,7 +23,7 @@ FOLDER = "demo-run"
 _REJECTS_ALLOWED = 0.01
 
 
-@dataclasses.dataclass(frozen=True)
+@dataclasses.dataclass(frozen=True, kw_only=True)
 class Demo:
     """One kind of data.
 
@@ -32,7 +34,6 @@ class Demo:
         source: where the demo's own are kept, in its folder.
         makes: what is said while they are made.
         make: makes them.
-        create_pipeline: from inputs and root to the pipeline.
     """
 
     component: str
@@ -41,33 +42,24 @@ class Demo:
     source: str
     makes: str
     make: Callable[[str], None]
-    create_pipeline: Callable[..., Any]
 
 
-def _images() -> Demo:
-    from pipelines.examples.demo_photos import make_photos
-
-    def create_pipeline(*arguments: Any, **options: Any) -> Any:
-        from pipelines.examples.image_pipeline import create_image_pipeline
-
-        return create_image_pipeline(*arguments, **options)
-
-    makes = "600 photos and three broken files"
-    return Demo("ImageExampleGen", "photos", "", "photos", makes, make_photos, create_pipeline)
-
-
-def _text() -> Demo:
-    from pipelines.examples.demo_texts import make_texts
-
-    def create_pipeline(*arguments: Any, **options: Any) -> Any:
-        from pipelines.examples.text_pipeline import create_text_pipeline
-
-        return create_text_pipeline(*arguments, **options)
-
-    makes = "a table of 2,000 paragraphs by their source, and three broken rows"
-    return Demo(
-        "TextExampleGen", "texts", "-texts", "texts.csv", makes, make_texts, create_pipeline
-    )
+_IMAGES = Demo(
+    component="ImageExampleGen",
+    unit="photos",
+    folder="",
+    source="photos",
+    makes="600 photos and three broken files",
+    make=make_photos,
+)
+_TEXTS = Demo(
+    component="TextExampleGen",
+    unit="texts",
+    folder="-texts",
+    source="texts.csv",
+    makes="a table of 2,000 paragraphs by their source, and three broken rows",
+    make=make_texts,
+)
 
 
 def main(arguments: list[str]) -> int:
@@ -75,16 +67,16 @@ def main(arguments: list[str]) -> int:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
     os.environ.setdefault("TF_ENABLE_ONEDNN_OPTS", "0")
     warnings.filterwarnings("ignore")
-    demo, sources = _images, arguments
+    demo, sources = _IMAGES, arguments
     if arguments[:1] == ["--text"]:
-        demo, sources = _text, arguments[1:]
+        demo, sources = _TEXTS, arguments[1:]
     if len(sources) > 1:
         print("usage: python -m pipelines.examples.demo [--text] [SOURCE]", file=sys.stderr)
         return 2
     from trainer_utils import DatasetError
 
     try:
-        _run(demo(), sources[0] if sources else None)
+        _run(demo, sources[0] if sources else None)
     except DatasetError as error:
         print(f"\nThe demo stopped: {error}", file=sys.stderr)
         return 1
@@ -105,6 +97,8 @@ def _run(demo: Demo, source: str | None) -> None:
     from absl import logging
 
     logging.set_verbosity(logging.ERROR)
+    from pipelines.examples.image_pipeline import create_image_pipeline
+    from pipelines.examples.text_pipeline import create_text_pipeline
     from pipelines.examples.training import make_strategy
     from pipelines.examples.training_pipeline import METADATA_FILE, run_locally
 
@@ -112,7 +106,8 @@ def _run(demo: Demo, source: str | None) -> None:
     root.mkdir(parents=True, exist_ok=True)
     print(f"Running {demo.component}, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport,")
     print("Trainer and Pusher …", flush=True)
-    pipeline = demo.create_pipeline(
+    create_pipeline = create_image_pipeline if demo is _IMAGES else create_text_pipeline
+    pipeline = create_pipeline(
         source,
         str(root),
         max_reject_fraction=_REJECTS_ALLOWED,

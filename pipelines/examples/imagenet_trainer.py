@@ -23,11 +23,11 @@ import trainer_utils
 from pipelines.examples.training import (
     MetricsLog,
     export_classifier,
-    is_chief,
     make_strategy,
     worker_of,
 )
 from trainer_utils.dataset import open_dataset
+from trainer_utils.distribution import is_chief
 from trainer_utils.reading.images import ImageReading
 from trainer_utils.reading.normalizing import NORMALIZATIONS
 

@@ -4,50 +4,28 @@ pipeline = create_text_pipeline(texts="texts/", root="runs/")
 run_locally(pipeline)
 """
 
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tfx import v1 as tfx
 
 from components import TextExampleGen
 from pipelines.examples import text_trainer
-from pipelines.examples.training_pipeline import (
-    BEAM_ARGUMENTS,
-    METADATA_FILE,
-    create_training_pipeline,
-    run_locally,
-)
+from pipelines.examples.training_pipeline import create_training_pipeline, run_locally
 
-__all__ = ["METADATA_FILE", "create_text_pipeline", "run_locally"]
+__all__ = ["create_text_pipeline", "run_locally"]
 
 
 def create_text_pipeline(
-    texts: str,
-    root: str,
-    *,
-    name: str = "tfx-shards-texts",
-    max_reject_fraction: float = 0.01,
-    num_shards: int | Mapping[str, int] | None = None,
-    training: Mapping[str, Any] | None = None,
-    beam_pipeline_args: Sequence[str] = BEAM_ARGUMENTS,
+    texts: str, root: str, *, max_reject_fraction: float = 0.01, **options: Any
 ) -> tfx.dsl.Pipeline:
     """TextExampleGen, StatisticsGen, SchemaGen, ShardBalancer, SchemaExport, Trainer, Pusher.
 
     Args:
         texts: the input base of TextExampleGen.
         root: where artifacts, the metadata store and the pushed model go.
-        name: the pipeline's.
         max_reject_fraction: as TextExampleGen has it.
-        num_shards: as ShardBalancer has it.
-        training: the trainer's `custom_config`.
-        beam_pipeline_args: for every Beam component.
+        options: of `create_training_pipeline`: name, num_shards, training, beam_pipeline_args.
     """
-    return create_training_pipeline(
-        TextExampleGen(input_base=texts, max_reject_fraction=max_reject_fraction),
-        root,
-        name=name,
-        run_fn=text_trainer.run_fn,
-        num_shards=num_shards,
-        training=training,
-        beam_pipeline_args=beam_pipeline_args,
-    )
+    example_gen = TextExampleGen(input_base=texts, max_reject_fraction=max_reject_fraction)
+    options = {"name": "tfx-shards-texts", **options}
+    return create_training_pipeline(example_gen, root, run_fn=text_trainer.run_fn, **options)

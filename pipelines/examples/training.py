@@ -12,12 +12,13 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
+from trainer_utils.distribution import is_chief
+
 __all__ = [
     "LOG_FILE",
     "METRICS_FILE",
     "MetricsLog",
     "export_classifier",
-    "is_chief",
     "make_strategy",
     "worker_of",
     "write_metrics",
@@ -81,16 +82,6 @@ def worker_of(strategy: tf.distribute.Strategy) -> int:
     """The number of this worker; 0 where there is one."""
     resolver = strategy.cluster_resolver
     return 0 if resolver is None else int(resolver.task_id or 0)
-
-
-def is_chief(strategy: tf.distribute.Strategy) -> bool:
-    """Whether this worker writes what all of them have alike."""
-    resolver = strategy.cluster_resolver
-    if resolver is None or not resolver.cluster_spec():
-        return True
-    has_chief = "chief" in resolver.cluster_spec().as_dict()
-    is_first = worker_of(strategy) == 0
-    return resolver.task_type == "chief" if has_chief else is_first
 
 
 class MetricsLog:

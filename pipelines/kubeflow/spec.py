@@ -22,7 +22,7 @@ import yaml
 from tfx.orchestration.data_types import RuntimeParameter
 
 from components.kubeflow.dataset_location import ROOT_VARIABLE
-from components.kubeflow.pages import PAGE_OUTPUT, PAGE_TYPE
+from components.kubeflow.pod_folders import PAGE_OUTPUT, PAGE_TYPE
 from components.kubeflow.tfx_step import (
     DRIVER_FLAG,
     PATH_FLAG,

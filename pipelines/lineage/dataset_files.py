@@ -9,10 +9,10 @@ import dataclasses
 import os
 from collections.abc import Iterator
 
-from trainer_utils.dataset.files import read_manifest
-from trainer_utils.format.naming import LINEAGE_FILE, MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
-from trainer_utils.format.origin import DatasetSummary, Origin, Step
-from trainer_utils.storage import exists, is_remote, join, list_files, read_text
+from trainer_utils.dataset.files import read_manifest, read_origin
+from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
+from trainer_utils.format.origin import DatasetSummary, Origin
+from trainer_utils.storage import is_remote, join, list_files
 
 __all__ = ["FoundDataset", "dataset_folders", "read_dataset"]
 
@@ -44,14 +44,11 @@ def read_dataset(uri: str) -> FoundDataset | None:
     manifest = read_manifest(uri)
     if manifest is None:
         return None
-    path = join(uri, LINEAGE_FILE)
-    if exists(path):
-        origin = Origin.from_json(read_text(path), path=path)
-    else:
-        made_by = Step(component=manifest.producer, settings=manifest.config)
-        origin = Origin(made_by=made_by)
     return FoundDataset(
-        uri=uri, digest=manifest.digest, summary=DatasetSummary.of(manifest), origin=origin
+        uri=uri,
+        digest=manifest.digest,
+        summary=DatasetSummary.of(manifest),
+        origin=read_origin(uri, manifest),
     )
 
 

@@ -9,14 +9,13 @@ import contextlib
 import dataclasses
 
 from pipelines.lineage.facts import LineageFacts
+from pipelines.lineage.graph import DATASET_TYPE
 from pipelines.lineage.lookup import look_up
 from pipelines.lineage.record_trace import trace_record
 from pipelines.lineage.text import render_lineage
 from trainer_utils.format import ConfigError
 
 __all__ = ["Lineage", "describe_artifact", "find_lineage"]
-
-_DATASET = "Examples"
 
 
 class Lineage(LineageFacts):
@@ -70,5 +69,5 @@ def _datasets(lineage: Lineage) -> list[int]:
     return [
         place
         for place in [*lineage.graph.ancestors(found), found]
-        if lineage.graph.artifacts[place].type == _DATASET or place in lineage.summaries
+        if lineage.graph.artifacts[place].type == DATASET_TYPE or place in lineage.summaries
     ]

@@ -8,13 +8,13 @@ as the step understood them, and all steps before, also where Kubeflow's runs we
 
 import dataclasses
 
-from pipelines.lineage.graph import Execution, Graph, Ports
+from pipelines.lineage.graph import DATASET_TYPE, Execution, Graph, Ports
 from pipelines.lineage.manifests import load_datasets
 from trainer_utils.format.origin import DatasetSummary
 
 __all__ = ["with_datasets"]
 
-_MAY_BE_DATASETS = ("Artifact", "Dataset", "Examples")
+_MAY_BE_DATASETS = ("Artifact", "Dataset", DATASET_TYPE)
 _KEPT = "task_id"  # of the settings that Kubeflow tells, what no dataset knows
 
 

@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from trainer_utils.format.json_text import JsonObject
 
-__all__ = ["MISSING_PREFIX", "Artifact", "Execution", "Graph", "Ports"]
+__all__ = ["DATASET_TYPE", "MISSING_PREFIX", "Artifact", "Execution", "Graph", "Ports"]
 
+DATASET_TYPE = "Examples"  # what TFX calls datasets
 MISSING_PREFIX = "digest:"  # of the uri of a dataset that is known by its digest alone
 
 Ports = Mapping[str, tuple[int, ...]]  # ids of artifacts, by the name of the input or output

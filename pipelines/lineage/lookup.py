@@ -14,7 +14,7 @@ from typing import Any
 
 from pipelines.lineage.facts import LineageFacts
 from pipelines.lineage.grafting import with_datasets
-from pipelines.lineage.graph import Graph
+from pipelines.lineage.graph import DATASET_TYPE, Graph
 from pipelines.lineage.kubeflow_access import KubeflowAccess
 from pipelines.lineage.kubeflow_api import KubeflowApi
 from pipelines.lineage.kubeflow_graph import KubeflowArtifacts, load_graph, read_tasks
@@ -32,8 +32,6 @@ from trainer_utils.format.origin import DatasetSummary
 from trainer_utils.storage import exists, is_folder, is_object_store, is_remote, join
 
 __all__ = ["list_runs", "look_up"]
-
-_DATASET = "Examples"
 
 
 def look_up(uri: str, *, metadata: str | None) -> LineageFacts:
@@ -147,7 +145,7 @@ def _summaries(graph: Graph, location: Location) -> dict[int, DatasetSummary]:
     found = {}
     for artifact in graph.artifacts.values():
         path = location.path_of(artifact.uri)
-        if not artifact.uri or (is_remote(path) and artifact.type != _DATASET):
+        if not artifact.uri or (is_remote(path) and artifact.type != DATASET_TYPE):
             continue
         with contextlib.suppress(ValueError, OSError):
             if (manifest := read_manifest(path)) is not None:

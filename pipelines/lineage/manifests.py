@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypeAlias
 
 from pipelines.lineage.dataset_files import FoundDataset, dataset_folders, read_dataset
-from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution, Graph
+from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Graph
 from trainer_utils.format import InputError
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Step
 from trainer_utils.storage import is_remote
@@ -29,7 +29,6 @@ __all__ = ["RUN_UNKNOWN", "KnownDatasets", "load_datasets"]
 RUN_UNKNOWN = "not known: datasets name none, a store or Kubeflow's API does"
 """What is said of a run where datasets alone were asked."""
 
-_TYPE = "Examples"  # what TFX calls datasets
 _MOST_LEVELS = 3  # above a dataset: TFX's are <root>/<component>/<output>/<execution>
 _Key: TypeAlias = tuple[str, str]  # uri and digest
 
@@ -221,7 +220,7 @@ class _Book:
 def _artifact(number: int, node: _Node) -> Artifact:
     return Artifact(
         id=number,
-        type=_TYPE,
+        type=DATASET_TYPE,
         uri=node.uri,
         name="",
         state="LIVE" if node.is_there else "UNKNOWN",

@@ -6,11 +6,10 @@ trace_models("runs/ShardBalancer/balanced_examples/4", metadata=None).models
 import contextlib
 
 from pipelines.lineage.description import describe_artifact
+from pipelines.lineage.graph import DATASET_TYPE
 from pipelines.tools.forget import Traced
 
 __all__ = ["trace_models"]
-
-_DATASET = "Examples"
 
 
 def trace_models(uri: str, *, metadata: str | None) -> Traced:
@@ -35,7 +34,7 @@ def trace_models(uri: str, *, metadata: str | None) -> Traced:
                 for model in found.models
             ],
             relatives=[
-                found.location.path_of(each.uri) for each in related if each.type == _DATASET
+                found.location.path_of(each.uri) for each in related if each.type == DATASET_TYPE
             ],
         )
     return Traced()

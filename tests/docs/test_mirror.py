@@ -11,7 +11,9 @@ THROUGH = {
     # A run, killed and gone on from, and each step of it beside Keras's own.
     "tests/trainer_utils/training/test_loop.py": [
         "trainer_utils/training/backup.py",
+        "trainer_utils/training/batch_source.py",
         "trainer_utils/training/model_steps.py",
+        "trainer_utils/training/run_backup.py",
     ],
     # What a power cut would lose is refused call by call.
     "tests/faults/test_refused_calls.py": ["trainer_utils/storage/durability.py"],
@@ -88,7 +90,6 @@ THROUGH = {
         "components/tables/reading.py",
         "components/tables/rows.py",
         "components/tables/texts.py",
-        "components/text_example_gen/conversion.py",
     ],
     "tests/components/media/test_variants.py": ["components/media/image_structure.py"],
     "tests/components/media/test_images.py": ["components/media/options.py"],
@@ -97,6 +98,7 @@ THROUGH = {
     "tests/components/dataset_report/test_executor.py": ["pipelines/report.py"],
     "tests/components/shard_balancer/test_executor.py": [
         "components/shard_balancer/inputs.py",
+        "components/shard_balancer/move.py",
         "components/shard_balancer/scatter_gather.py",
         "components/shard_balancer/planning.py",
         "components/shard_balancer/records.py",

@@ -129,7 +129,24 @@ class FeatureArrays:
             yield name, columns
 
     def _each(self, name: str, rows: Rows, columns: Mapping[str, Column]) -> Iterator[Array]:
-        """The feature of each record."""
+        """The feature of each record; values that do not fit are an error that names it."""
+        done = 0
+        try:
+            for value in self._values(name, rows, columns):
+                yield value
+                done += 1
+        except DatasetError:
+            raise
+        except ValueError as error:  # of numpy, of a size or shape that is not the one said
+            path, record = rows.names[done]
+            raise DatasetError(
+                f"feature {name!r}: expected values as the dataset says: {error} "
+                f"({path}, record {record})",
+                path=path,
+                record=record,
+            ) from error
+
+    def _values(self, name: str, rows: Rows, columns: Mapping[str, Column]) -> Iterator[Array]:
         feature, column = self._features[name], columns[name]
         if feature.dense:
             _check_dense(name, feature, column, rows)

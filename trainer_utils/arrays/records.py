@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 __all__ = ["RecordReader", "Rows"]
 
 _PADDING = bytes(16)  # after the last record, so that who parses reads nothing past the end
-_MOST_OPEN = 512  # files, which are mappings: no descriptor is held
+_MOST_OPEN = 512  # files; a mapping of Python holds a descriptor too
 
 Positions = npt.NDArray[np.int64]
 
@@ -97,6 +97,8 @@ class RecordReader:
             CorruptShardError: a record is damaged, or a shard is not the manifest's.
         """
         frames, found = [], []
+        for path in {name.path for name in names} & self._shards.keys():
+            self._shards[path].look_again()
         for name in names:
             try:
                 frames.append(self._shard(name.path).frame(name.number))

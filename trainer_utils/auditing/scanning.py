@@ -39,6 +39,7 @@ from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.image_size import image_size
 from trainer_utils.format.media_formats import format_of
 from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.format.record_digests import name_of_features
 
 __all__ = ["IMAGE", "ROW", "SOUND", "TEXT", "Scan", "scan_dataset"]
 
@@ -199,7 +200,8 @@ class _Reader:
         row["split"] = split
         row["label"] = self._label_of(values)
         row["name"] = self._streams["names"].tell()
-        self._streams["names"].write(_name_of(values) + b"\n")
+        name = name_of_features(values) or b""
+        self._streams["names"].write(name.replace(b"\n", b" ") + b"\n")
         media, texts, others = self._parts(values)
         row["content"] = _digest({name: values[name] for name in media or texts or others})
         if media:
@@ -306,14 +308,6 @@ def _sketch_raw(feature: Feature, data: bytes) -> ImageSketch | None:
     if len(shape) != 3 or len(data) != np.prod(shape) or shape[2] not in (1, 3, 4):
         return None
     return sketch_pixels(np.frombuffer(data, np.uint8).reshape(shape))
-
-
-def _name_of(values: Mapping[str, Sequence[Any]]) -> bytes:
-    for feature in NAME_FEATURES:
-        found = values.get(feature)
-        if found and isinstance(found[0], memoryview):
-            return bytes(found[0]).replace(b"\n", b" ")
-    return b""
 
 
 def _is_text(values: Sequence[memoryview]) -> bool:

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["distance_of_counts", "distance_of_numbers"]
+__all__ = ["distance_of_counts", "distance_of_numbers", "total_variation"]
 
 _LEAST = 0.1  # distance that matters
 _KOLMOGOROV = 1.95  # the quantile of 0.999
@@ -35,14 +35,20 @@ def distance_of_numbers(one: npt.ArrayLike, other: npt.ArrayLike) -> float:
     return distance if distance > max(by_chance, _LEAST) else 0.0
 
 
-def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> float:
-    """Half the sum of the differences of all shares (total variation), in [0, 1]."""
-    names = sorted({*one, *other})
-    table = np.array([[counts.get(name, 0) for name in names] for counts in (one, other)], float)
+def total_variation(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    """Half the sum of the differences of all shares, in [0, 1]; 0 where there are no counts."""
+    table = _table(one, other)
     totals = table.sum(axis=1, keepdims=True)
-    if not names or not totals.all():
+    return float(np.abs(np.diff(table / totals, axis=0)).sum() / 2) if totals.all() else 0.0
+
+
+def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> float:
+    """The total variation, in [0, 1]."""
+    distance = total_variation(one, other)
+    if distance < _LEAST:
         return 0.0
-    distance = float(np.abs(np.diff(table / totals, axis=0)).sum() / 2)
+    table = _table(one, other)
+    totals = table.sum(axis=1, keepdims=True)
     expected = totals * table.sum(axis=0) / table.sum()
     rare = expected.min(axis=0) < _LEAST_EXPECTED
     table = np.column_stack([table[:, ~rare], table[:, rare].sum(axis=1)])
@@ -50,8 +56,14 @@ def distance_of_counts(one: Mapping[str, int], other: Mapping[str, int]) -> floa
     filled = expected.min(axis=0) > 0
     squares = ((table - expected) ** 2)[:, filled] / expected[:, filled]
     freedom = int(filled.sum()) - 1
-    if freedom < 1 or distance < _LEAST:
+    if freedom < 1:
         return 0.0
     part = 2 / (9 * freedom)
     by_chance = freedom * (1 - part + _NORMAL * math.sqrt(part)) ** 3
     return distance if float(squares.sum()) > by_chance else 0.0
+
+
+def _table(one: Mapping[str, int], other: Mapping[str, int]) -> npt.NDArray[np.float64]:
+    """`(2, names)`, the counts of both by name."""
+    names = sorted({*one, *other})
+    return np.array([[counts.get(name, 0) for name in names] for counts in (one, other)], float)

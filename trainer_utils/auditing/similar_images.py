@@ -18,14 +18,13 @@ Source: M. Charikar, Similarity estimation techniques from rounding algorithms, 
 """
 
 import functools
-import hashlib
 import tempfile
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.auditing.compared_pairs import ComparedPairs
+from trainer_utils.auditing.candidates import ComparedPairs, random_directions
 from trainer_utils.auditing.disjoint_sets import DisjointSets
 from trainer_utils.auditing.image_sketch import THUMBNAIL_SIDE
 
@@ -175,13 +174,7 @@ def _count_bits(values: npt.NDArray[np.uint64]) -> npt.NDArray[np.int64]:
 
 @functools.cache
 def _directions() -> Grids:
-    """`(signs, 64)` of 1 and -1, as many of each, so that the mean level plays no part."""
-    rows = []
-    for row in range(_TABLES * _SIGNS + 64):
-        noise = hashlib.shake_128(f"tfx-shards similar images {row}".encode()).digest(8 * _CELLS)
-        order = np.argsort(np.frombuffer(noise, "<u8"), kind="stable")
-        rows.append(np.where(order < _CELLS // 2, 1.0, -1.0))
-    return np.stack(rows)
+    return random_directions("similar images", _TABLES * _SIGNS + 64, _CELLS)
 
 
 @functools.cache

@@ -13,8 +13,8 @@ where the levels differ by a little more than noise and far less than they chang
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.auditing.candidates import neighbours_of_equals
 from trainer_utils.auditing.disjoint_sets import DisjointSets
-from trainer_utils.auditing.neighbours import neighbours_of_equals
 from trainer_utils.auditing.sound_sketch import (
     LEVELS_PER_DECIBEL,
     SOUND_KEYS,

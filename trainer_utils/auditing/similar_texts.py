@@ -18,9 +18,8 @@ from collections.abc import Iterator
 import numpy as np
 import numpy.typing as npt
 
-from trainer_utils.auditing.compared_pairs import ComparedPairs
+from trainer_utils.auditing.candidates import ComparedPairs, neighbours_of_equals
 from trainer_utils.auditing.disjoint_sets import DisjointSets
-from trainer_utils.auditing.neighbours import neighbours_of_equals
 from trainer_utils.auditing.text_sketch import BANDS, TextSketches, Words, jaccard
 
 __all__ = ["LEAST_JACCARD", "unite_similar_texts"]

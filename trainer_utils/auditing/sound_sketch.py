@@ -14,13 +14,13 @@ keys are kept: A. Broder, On the resemblance and containment of documents, 1997.
 
 import dataclasses
 import functools
-import hashlib
 import math
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.auditing.candidates import random_directions
 from trainer_utils.auditing.sketch_files import SketchFiles
 
 __all__ = [
@@ -195,10 +195,4 @@ def _as_numbers(bits: npt.NDArray[np.bool_], table: int) -> npt.NDArray[np.uint3
 
 @functools.cache
 def _directions(purpose: str, count: int, length: int) -> Samples:
-    """`(count, length)` of 1 and -1, as many of each."""
-    rows = []
-    for row in range(count):
-        noise = hashlib.shake_128(f"tfx-shards {purpose} sounds {row}".encode()).digest(8 * length)
-        order = np.argsort(np.frombuffer(noise, "<u8"), kind="stable")
-        rows.append(np.where(order < length // 2, 1.0, -1.0))
-    return np.stack(rows)
+    return random_directions(f"{purpose} sounds", count, length)

@@ -20,7 +20,6 @@ accurate minwise hashing, 2017.
 """
 
 import functools
-import hashlib
 import re
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
@@ -28,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.auditing.candidates import random_order
 from trainer_utils.auditing.sketch_files import SketchFiles
 
 __all__ = [
@@ -251,13 +251,8 @@ def _fill_empty(least: Hashes) -> None:
 @functools.cache
 def _orders_of_bins() -> Numbers:
     """`(64, 64)`: which bin each bin asks first, and so on."""
-    orders = [np.argsort(_noise(number), kind="stable") for number in range(BINS)]
+    orders = [random_order(f"texts {number}", BINS) for number in range(BINS)]
     return np.stack(orders, axis=1)
-
-
-def _noise(number: int) -> Hashes:
-    noise = hashlib.shake_128(f"tfx-shards texts {number}".encode()).digest(8 * BINS)
-    return np.frombuffer(noise, "<u8")
 
 
 def _keys(values: Hashes) -> Keys:
@@ -271,7 +266,7 @@ def _keys(values: Hashes) -> Keys:
 @functools.cache
 def _bins_of_bands() -> Numbers:
     """`(4, bands)`: the bins whose values make the key of each band."""
-    orders = [np.argsort(_noise(BINS + n), kind="stable") for n in range(-(-BANDS * _ROWS // BINS))]
+    orders = [random_order(f"texts {BINS + n}", BINS) for n in range(-(-BANDS * _ROWS // BINS))]
     return np.concatenate(orders)[: BANDS * _ROWS].reshape(BANDS, _ROWS).T
 
 

@@ -24,7 +24,15 @@ from trainer_utils.format.layouts import (
     is_named_as_records,
     layout_of_files,
 )
-from trainer_utils.format.naming import FORGET_PLAN, MANIFEST_FILE, SPLIT_PREFIX, WORKING_FOLDER
+from trainer_utils.format.naming import (
+    FORGET_PLAN,
+    INDEX_FOLDER,
+    LINEAGE_FILE,
+    MANIFEST_FILE,
+    SPLIT_PREFIX,
+    WORKING_FOLDER,
+)
+from trainer_utils.format.origin import Origin, Step
 from trainer_utils.storage import (
     FolderEntry,
     exists,
@@ -40,7 +48,7 @@ from trainer_utils.storage import (
     read_text,
 )
 
-__all__ = ["DatasetFiles", "list_dataset", "read_manifest"]
+__all__ = ["DatasetFiles", "list_dataset", "read_manifest", "read_origin"]
 
 _GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16
@@ -119,26 +127,28 @@ class DatasetFiles:
         return layout_of_files(self.named, None if self.around is None else self.around.layout())
 
 
-def list_dataset(place: Place) -> DatasetFiles:
+def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
     """Lists a dataset.
 
     Args:
         place: the folder of one; or a file or several, by path or pattern.
+        with_index: whether what lies in `index/` is listed too, of a dataset with a manifest:
+            twice as many files as there are shards, which readers ask for by name.
 
     Raises:
         DatasetError: there is no such folder or file.
         OSError: a folder cannot be listed.
     """
     if not isinstance(place, str):
-        return _list_named(place)
+        return _list_named(place, with_index)
     uri = place.rstrip("/") or place
     if not is_folder(uri):
         if is_pattern(uri) or is_named_as_records(uri):
-            return _list_named([uri])
+            return _list_named([uri], with_index)
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):
             file_size(uri)  # says why, where that is another reason than that there is none
             _check_records(uri)
-            return _list_named([uri])
+            return _list_named([uri], with_index)
         raise DatasetError(f"{uri!r}: expected the folder of a dataset, found none", path=uri)
     sizes: dict[str, int | None] = {}
     versions: dict[str, str] = {}
@@ -154,6 +164,8 @@ def list_dataset(place: Place) -> DatasetFiles:
                 sizes[FORGET_PLAN] = None
         else:
             folders.append(entry.name)
+    if MANIFEST_FILE in sizes and not with_index:
+        folders = [folder for folder in folders if folder != INDEX_FOLDER]
     for folder, entries in zip(folders, _list_each(uri, folders), strict=True):
         for inner in entries:
             path = f"{folder}/{inner.name}{'/' if inner.is_folder else ''}"
@@ -172,6 +184,19 @@ def read_manifest(uri: str) -> Manifest | None:
     """
     path = join(uri, MANIFEST_FILE)
     return Manifest.from_json(read_text(path), path=path) if exists(path) else None
+
+
+def read_origin(uri: str, manifest: Manifest) -> Origin:
+    """How a dataset came to be: as its `lineage.json` says, or as much of it as the manifest does.
+
+    Raises:
+        DatasetError: the file is damaged.
+        OSError: it cannot be read.
+    """
+    path = join(uri, LINEAGE_FILE)
+    if exists(path):
+        return Origin.from_json(read_text(path), path=path)
+    return Origin(made_by=Step(component=manifest.producer, settings=manifest.config))
 
 
 def _list_each(uri: str, folders: Sequence[str]) -> Iterable[list[FolderEntry]]:
@@ -208,7 +233,7 @@ def _check_records(path: str) -> None:
         )
 
 
-def _list_named(patterns: Sequence[str]) -> DatasetFiles:
+def _list_named(patterns: Sequence[str], with_index: bool) -> DatasetFiles:
     """Some files of TFRecords, with what is said of them where they lie in one dataset."""
     found = find_named_files(patterns)
     folders = {path.rpartition("/")[0] for path, _ in found}
@@ -218,7 +243,7 @@ def _list_named(patterns: Sequence[str]) -> DatasetFiles:
     names = [path.removeprefix(base) for path, _ in found]
     around = None
     if len(roots) == 1 and root and any(exists(join(root, name)) for name in DESCRIPTIONS):
-        around = list_dataset(root)
+        around = list_dataset(root, with_index=with_index)
     sizes = {name: size for name, (_, size) in zip(names, found, strict=True)}
     return DatasetFiles(root, sizes, named=names, around=around)
 

@@ -9,7 +9,8 @@ input pipeline, ShardBalancer or a command, the answer is made here.
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
 from trainer_utils.format.base64_pixels import (
@@ -49,6 +50,29 @@ class ImageFacts:
     one_size: bool
     channels: list[int]
     formats: list[str]
+
+    @classmethod
+    def of(cls, sizes: Collection[ImageSize]) -> "ImageFacts":
+        """Of images of some sizes, that of the first one first."""
+        first = next(iter(sizes))
+        return cls(
+            height=first.height,
+            width=first.width,
+            one_size=len({(size.height, size.width) for size in sizes}) == 1,
+            channels=sorted({size.channels for size in sizes}),
+            formats=sorted({size.format for size in sizes}),
+        )
+
+    @classmethod
+    def of_values(cls, values: Sequence[Any]) -> "ImageFacts | None":
+        """Of values that are all images; the first that is none ends the search."""
+        found: dict[ImageSize, None] = {}
+        for value in values:
+            size = image_size(value) if isinstance(value, bytes) else None
+            if size is None:
+                return None
+            found[size] = None
+        return cls.of(found) if found else None
 
     def merge(self, other: "ImageFacts") -> None:
         """Takes another part's facts in."""
@@ -257,7 +281,7 @@ def _check_kinds(name: str, known: str, found: str, where: str) -> None:
 
 def _facts(kind: str, column: Column) -> FeatureFacts:
     values = column.values
-    images = _images(values)
+    images = ImageFacts.of_values(values)
     text = None if images is not None else _joined_text(values)
     return FeatureFacts(
         kind=kind,
@@ -268,26 +292,6 @@ def _facts(kind: str, column: Column) -> FeatureFacts:
         images=images,
         is_text=text is not None,
         spaces=0 if text is None else text.count(" "),
-    )
-
-
-def _images(values: Sequence[bytes]) -> ImageFacts | None:
-    """Of values that are all images; the first that is none ends the search."""
-    found: dict[ImageSize, None] = {}
-    for value in values:
-        size = image_size(value)
-        if size is None:
-            return None
-        found[size] = None
-    if not found:
-        return None
-    first = next(iter(found))
-    return ImageFacts(
-        height=first.height,
-        width=first.width,
-        one_size=len({(size.height, size.width) for size in found}) == 1,
-        channels=sorted({size.channels for size in found}),
-        formats=sorted({size.format for size in found}),
     )
 
 
@@ -305,21 +309,14 @@ def _base64_images(
     if not all(f and f.present == len(block) and f.shortest == f.longest == 1 for f in own):
         return None
     (values,) = (c.values for (key, _), c in columns.items() if key == name.encode() and c.counts)
-    found: dict[tuple[int, int, int], None] = {}
+    found: dict[ImageSize, None] = {}
     names = [name + part for part in BASE64_SIZES]
     for record, value in zip(block.records(), values, strict=True):
         size = base64_size(name, decode_example(record, names))
         if size is None or not is_base64_of(value, size):
             return None
-        found[size] = None
-    height, width, _ = next(iter(found))
-    return ImageFacts(
-        height=height,
-        width=width,
-        one_size=len({size[:2] for size in found}) == 1,
-        channels=sorted({size[2] for size in found}),
-        formats=[BASE64],
-    )
+        found[ImageSize(BASE64, *size)] = None
+    return ImageFacts.of(found)
 
 
 def _joined_text(values: Sequence[bytes]) -> str | None:

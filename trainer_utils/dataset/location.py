@@ -36,7 +36,8 @@ class Artifact(Protocol):
         """Where it lies."""
 
 
-Artifacts: TypeAlias = str | Artifact | Sequence[str | Artifact]
+_One: TypeAlias = str | os.PathLike[str] | Artifact
+Artifacts: TypeAlias = _One | Sequence[_One]
 """One dataset or several: by uri, by artifact, or by files: paths, patterns such as `data/train-*`,
 those of TFX's `fn_args.train_files`."""
 
@@ -53,28 +54,39 @@ _SPLIT_PATTERN = re.compile(
 _WILDCARDS = re.compile(r"[*?\[]")
 
 
-def uri_of(artifact: str | Artifact) -> str:
-    """The uri of a TFX artifact, of a str, or of a pattern in TFX's `fn_args.train_files`.
+def uri_of(artifact: _One) -> str:
+    """The uri of a TFX artifact, of a str or path, or of a pattern in TFX's `fn_args.train_files`.
 
     Raises:
         ConfigError: it is none of these.
     """
-    uri = artifact if isinstance(artifact, str) else getattr(artifact, "uri", None)
+    uri = _path_of(artifact) or getattr(artifact, "uri", None)
     if not isinstance(uri, str) or not uri:
         raise ConfigError.of("artifact_uri", artifact, allowed="a uri or an artifact")
     folder = _SPLIT_PATTERN.sub("", uri.rstrip("/"))
     return uri.rstrip("/") if is_pattern(folder) else folder or "/"
 
 
-def split_of(artifact: str | Artifact) -> str | None:
+def _path_of(artifact: _One) -> str:
+    """What was named as a path; of an artifact an empty text."""
+    return os.fspath(artifact) if isinstance(artifact, (str, os.PathLike)) else ""
+
+
+def split_of(artifact: _One) -> str | None:
     """The split that a pattern in TFX's `fn_args.train_files` names; of a uri None."""
-    found = _SPLIT_PATTERN.search(artifact.rstrip("/")) if isinstance(artifact, str) else None
+    found = _SPLIT_PATTERN.search(_path_of(artifact).rstrip("/"))
     return found[1] if found and not is_pattern(found.string[: found.start()]) else None
 
 
 def is_pattern(path: str) -> bool:
-    """Whether a path has wildcards: `*`, `?` or `[…]`, each within one part of the path."""
-    return _WILDCARDS.search(path) is not None
+    """Whether a path has wildcards: `*`, `?` or `[…]`, each within one part of the path.
+
+    What is there by that very name, such as a local folder `run[3]`, is meant itself.
+    """
+    if _WILDCARDS.search(path) is None:
+        return False
+    local = path.removeprefix("file://")
+    return is_remote(local) or not os.path.lexists(local)
 
 
 def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[Place]:
@@ -89,7 +101,7 @@ def group_artifacts(artifacts: Artifacts, *, apart: bool = False) -> list[Place]
     """
     is_list = isinstance(artifacts, (list, tuple))
     places: list[Place] = []
-    for uri in map(uri_of, cast(Sequence[str | Artifact], artifacts if is_list else [artifacts])):
+    for uri in map(uri_of, cast(Sequence[_One], artifacts if is_list else [artifacts])):
         if apart or not (is_pattern(uri) or is_named_as_records(uri)):
             places.append(uri)
         elif places and isinstance(places[-1], tuple):

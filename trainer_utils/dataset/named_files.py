@@ -83,7 +83,7 @@ def _matches(
 ) -> Iterator[tuple[str, int | None]]:
     """The files that a pattern matches."""
     parts = pattern.split("/")
-    first = next(n for n, part in enumerate(parts) if is_pattern(part))
+    first = next(n for n in range(len(parts)) if is_pattern("/".join(parts[: n + 1])))
     folders = ["/".join(parts[:first]) or ("/" if first else "")]
     for part in parts[first:-1]:
         is_match = re.compile(fnmatch.translate(part)).match

@@ -21,15 +21,34 @@ from trainer_utils.dataset.shards import is_gzip, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
 from trainer_utils.format.framing import unframe
 from trainer_utils.format.tfrecord import scan_until_damage
-from trainer_utils.storage import open_for_reading, read_bytes
+from trainer_utils.storage import FileRefusedError, open_for_reading, read_bytes
 from trainer_utils.storage.paths import is_remote
 
-__all__ = ["OpenShard"]
+__all__ = ["OpenShard", "naming_what_went"]
 
 _LARGE_BYTES = 4 << 10  # a record: of shorter ones a copy costs less than a view
 _COPIED_BYTES = 8 << 20
 _BUFFER_BYTES = 4 << 10  # as `open` has it: short records in order come several at a time
 _SALVAGED_AT_ONCE = 4 << 10  # bytes of a damaged gzip file
+
+
+@contextlib.contextmanager
+def naming_what_went(path: str) -> Iterator[None]:
+    """Makes a `CorruptShardError` of a shard that is no file any more; other errors are a disk's.
+
+    Args:
+        path: of the shard, which was there when its dataset was opened.
+    """
+    try:
+        yield
+    except (FileNotFoundError, NotADirectoryError, IsADirectoryError, FileRefusedError) as error:
+        is_other = isinstance(error, (IsADirectoryError, FileRefusedError))
+        raise CorruptShardError.at(
+            path,
+            expected="a shard that is there as long as it is read",
+            got="something else of that name" if is_other else "no such file",
+            advice="It was removed, or the dataset is being written anew: open it again.",
+        ) from error
 
 
 class OpenShard:
@@ -42,7 +61,8 @@ class OpenShard:
         location: where it is read from, such as a copy; None: there.
         entry: what the manifest says of it.
         is_mapped: whether a local file is mapped into memory, which costs nothing but the pages
-            that are looked at, and the process where somebody cuts the file short meanwhile.
+            that are looked at, and the process where somebody cuts the file short between
+            `look_again` and a record.
 
     Attributes:
         damage: what is wrong with it beside its records; None where nothing is.
@@ -62,18 +82,11 @@ class OpenShard:
         location = location or path
         self._path, self._lock = path, threading.Lock()
         self.damage: CorruptShardError | None = None
-        try:
+        with naming_what_went(path):
             if is_gzip(path):
                 self._stream, self.damage = _unpacked(location, path)
             else:
                 self._stream = open_for_reading(location)
-        except FileNotFoundError as error:
-            raise CorruptShardError.at(
-                path,
-                expected="a shard that is there as long as it is read",
-                got="no such file",
-                advice="It was removed, or the dataset is being written anew: open it again.",
-            ) from error
         if isinstance(self._stream, io.RawIOBase):
             self._stream = io.BufferedReader(self._stream, _BUFFER_BYTES)
         size = self._stream.seek(0, io.SEEK_END)
@@ -84,6 +97,7 @@ class OpenShard:
             self.damage = self.damage or found
             offsets = RecordIndex(lengths).offsets
         self._offsets = offsets
+        self._size = size
         self._descriptor = None if is_remote(location) else self._stream.fileno()
         self._memory: Any = None
         if is_mapped and size and not is_remote(location):
@@ -94,6 +108,11 @@ class OpenShard:
     def __del__(self) -> None:
         if hasattr(self, "_stream"):
             self._stream.close()
+
+    def look_again(self) -> None:
+        """Sees how long a mapped file is by now: a look behind its end ends the process."""
+        if self._memory is not None:
+            self._size = self._memory.size()
 
     def record(self, number: int) -> bytes:
         """The payload of a record, verified.
@@ -122,7 +141,8 @@ class OpenShard:
 
     def _bounds(self, number: int) -> tuple[int, int]:
         if number + 1 < len(self._offsets):
-            return int(self._offsets[number]), int(self._offsets[number + 1])
+            begin, end = self._offsets[number : number + 2].tolist()
+            return begin, end
         # A copy: each time that it is raised, an error's traceback grows.
         raise copy.copy(self.damage) or CorruptShardError.at(
             self._path,
@@ -140,6 +160,13 @@ class OpenShard:
             with self._lock:
                 self._stream.seek(begin)
                 return self._stream.read(end - begin)
+        if end > self._size:
+            raise CorruptShardError.at(
+                self._path,
+                expected=f"a file of at least {end} bytes",
+                got=f"one that was cut to {self._size} since it was opened",
+                offset=begin,
+            )
         found: bytes | memoryview = (memoryview(self._memory) if is_large else self._memory)[
             begin:end
         ]

@@ -5,6 +5,7 @@ sources[0].ranges       # the parts of files that hold its records
 """
 
 import dataclasses
+import functools
 import hashlib
 import itertools
 from collections.abc import Sequence
@@ -61,12 +62,12 @@ class Source:
             return self.dataset.uri
         return [shard.path for shard in self.dataset.shard_files]
 
-    @property
+    @functools.cached_property
     def num_records(self) -> int:
         """How many records it has."""
         return sum(part.take for part in self.ranges)
 
-    @property
+    @functools.cached_property
     def mean_bytes(self) -> float:
         """The mean size of a serialized record, in bytes."""
         shards = self.dataset.shard_files

@@ -76,9 +76,9 @@ class RecordIndex:
             self.offsets[:-1], (offset, offset + len(chunk) - HEADER_BYTES + 1)
         ).tolist()
         headers = headers_of(chunk, self.offsets[first:stop] - offset)
-        wrong = (headers != frame_headers(self.lengths[first:stop])).any(axis=1)
-        if wrong.any():
-            number = first + int(wrong.argmax())
+        expected = frame_headers(self.lengths[first:stop])
+        if headers.tobytes() != expected.tobytes():
+            number = first + int((headers != expected).any(axis=1).argmax())
             raise CorruptShardError.at(
                 path,
                 expected=f"a record of {self.lengths[number]} bytes as the index says",

@@ -13,7 +13,7 @@ import dataclasses
 import itertools
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from trainer_utils.format.datum import Feature, parse_features, parse_shard_info
 from trainer_utils.format.errors import DatasetError
@@ -66,8 +66,7 @@ _MOST_MISSING = 100_000  # that are counted: a name may say that there are a bil
 _Parsed = TypeVar("_Parsed")
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FoundShard:
+class FoundShard(NamedTuple):
     """One file of records.
 
     Args:

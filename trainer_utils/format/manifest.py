@@ -78,16 +78,17 @@ class Shard:
     names_crc32c: int | None = None
 
     def __post_init__(self) -> None:
-        known = (self.content, self.index_crc32c, self.names_bytes, self.names_crc32c)
-        sums = [sum for sum in known if sum is not None]
+        sums = (self.content, self.index_crc32c, self.names_bytes, self.names_crc32c)
+        numbers = [self.records, self.bytes, self.crc32c, *[n for n in sums if n is not None]]
         is_good = isinstance(self.path, str) and isinstance(self.split, str)
-        if not is_good or not all(map(_is_count, (self.records, self.bytes, self.crc32c, *sums))):
+        if not is_good or {*map(type, numbers)} != {int} or min(numbers) < 0:
             raise DatasetError(
                 f"shard {self.path!r}: expected texts and counts, got {self}", path=self.path
             )
-        check_inner_path(self.path)
         if self.index_crc32c is not None or self.has_names:
-            ShardName.parse(self.path)  # refuses a path that has none
+            ShardName.parse(self.path)  # refuses a path that has none, and any that leads out
+        else:
+            check_inner_path(self.path)
 
     @property
     def has_names(self) -> bool:
@@ -111,8 +112,11 @@ class Shard:
     @classmethod
     def from_entry(cls, entry: Mapping[str, Json]) -> "Shard":
         """Reads what `to_entry` made; raises ValueError, KeyError or TypeError."""
-        sums = {name: int(entry[name], 16) for name in _SUMS if name in entry}
-        return cls(**{**entry, **sums})
+        values = dict(entry)
+        for name in _SUMS:
+            if name in values:
+                values[name] = int(values[name], 16)
+        return cls(**values)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -319,12 +323,12 @@ class Manifest:
         if (files is None) != (value["format_version"] == _FIRST_VERSION):
             raise ValueError("files: expected those of format version 2, and of no other")
         names = [field.name for field in dataclasses.fields(Accounting)]
-        digests = (
-            None if files is None else {p: FileDigest.from_entry(p, e) for p, e in files.items()}
-        )
-        shards = tuple(map(Shard.from_entry, value["shards"]))
+        shards = value["shards"]
+        if files is not None and any(map(is_names_file, files)):
+            files = dict(files)
+            shards = [_with_names(entry, files) for entry in shards]
         return cls(
-            shards=shards if digests is None else _with_names(shards, digests),
+            shards=tuple(map(Shard.from_entry, shards)),
             accounting={
                 check_split_name(split): Accounting(**{n: entries[split][n] for n in names})
                 for split in _texts(value["split_order"])
@@ -336,7 +340,9 @@ class Manifest:
             conversions=_counts(value["conversions"]),
             reject_counts=_counts(value["rejects"]),
             versions=_object(value["versions"]),
-            files=digests,
+            files=None
+            if files is None
+            else {p: FileDigest.from_entry(p, e) for p, e in files.items()},
         )
 
     def check_text(self, name: str, text: str | bytes, *, path: str) -> None:
@@ -371,6 +377,8 @@ class Manifest:
             DatasetError: a shard is missing, is extra, or has another size; the message names it.
         """
         expected = {shard.path: shard.bytes for shard in self.shards}
+        if expected == sizes:
+            return
         _refuse("missing from", expected.keys() - sizes.keys())
         _refuse("no part of", sizes.keys() - expected.keys())
         for shard_path, size in expected.items():
@@ -384,18 +392,14 @@ class Manifest:
                 )
 
 
-def _with_names(shards: tuple[Shard, ...], files: dict[str, FileDigest]) -> tuple[Shard, ...]:
-    """The shards with the sums of their names' files, which are taken out of `files`."""
-    if not any(map(is_names_file, files)):
-        return shards
-    found = []
-    for shard in shards:
-        named = shard.index_crc32c is not None
-        digest = files.pop(names_file(shard.path), None) if named else None
-        if digest is not None:
-            shard = dataclasses.replace(shard, names_bytes=digest.size, names_crc32c=digest.crc32c)
-        found.append(shard)
-    return tuple(found)
+def _with_names(entry: Mapping[str, Json], files: dict[str, Json]) -> Mapping[str, Json]:
+    """A shard's entry with the sums of its names' file, which is taken out of `files`."""
+    if "index_crc32c" not in entry:
+        return entry
+    names = files.pop(names_file(entry["path"]), None)
+    if names is None:
+        return entry
+    return {**entry, "names_bytes": names["bytes"], "names_crc32c": names["crc32c"]}
 
 
 def _digest(text: str) -> str:

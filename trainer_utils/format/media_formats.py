@@ -13,6 +13,7 @@ frame of MPEG 1 or 2, layer III, without a CRC.
 import dataclasses
 
 __all__ = [
+    "COMPRESSIONS",
     "EXTENSIONS",
     "FORMATS",
     "GIF",
@@ -25,6 +26,7 @@ __all__ = [
     "MediaFormat",
     "format_of",
     "is_other_image",
+    "packing_of",
 ]
 
 BMP = b"BM"
@@ -35,6 +37,21 @@ OGG = b"OggS"
 PNG = b"\x89PNG\r\n\x1a\n"
 RIFF = (b"RIFF", b"RF64")  # a size of 4 bytes follows, and then the form
 WAVE = b"WAVE"
+COMPRESSIONS = {
+    b"\x1f\x8b": "a file packed by gzip",
+    b"BZh": "a file packed by bzip2",
+    b"\xfd7zXZ\x00": "a file packed by xz",
+    b"(\xb5/\xfd": "a file packed by zstd",
+}
+"""How a compressed file begins, and what it is."""
+
+_PACKINGS = {
+    **COMPRESSIONS,
+    b"PK\x03\x04": "a ZIP archive (office documents are such)",
+    b"7z\xbc\xaf\x27\x1c": "a 7z archive",
+    b"Rar!": "a RAR archive",
+    b"%PDF-": "a PDF document",
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,3 +122,11 @@ def is_other_image(head: bytes) -> bool:
         or head[:16].lstrip().startswith(_OTHERS)
         or head[4:].startswith(_OTHERS_AT_4)
     )
+
+
+def packing_of(head: bytes) -> str | None:
+    """What a file is packed as, by how it begins, for a message; None where it is not known to be.
+
+    Source: the magic numbers of file(1).
+    """
+    return next((name for sign, name in _PACKINGS.items() if head.startswith(sign)), None)

@@ -12,6 +12,8 @@ from collections.abc import Iterable
 import numpy as np
 import numpy.typing as npt
 
+from trainer_utils.format.planning import splitmix64
+
 __all__ = ["combine_checksums", "multiset_checksum"]
 
 
@@ -24,14 +26,9 @@ def multiset_checksum(lengths: npt.NDArray[np.int64], payload_crcs: npt.NDArray[
 
     Returns:
         64 bits, unsigned; 0 for no records.
-
-    Source: the mixing is splitmix64's finalizer (Steele, Lea and Flood, 2014).
     """
     mixed = lengths.astype(np.uint64) << np.uint64(32) | payload_crcs.astype(np.uint64)
-    mixed += np.uint64(0x9E3779B97F4A7C15)
-    mixed = (mixed ^ mixed >> np.uint64(30)) * np.uint64(0xBF58476D1CE4E5B9)
-    mixed = (mixed ^ mixed >> np.uint64(27)) * np.uint64(0x94D049BB133111EB)
-    return int(np.sum(mixed ^ mixed >> np.uint64(31), dtype=np.uint64))
+    return int(np.sum(splitmix64(mixed, np.uint64(1)), dtype=np.uint64))
 
 
 def combine_checksums(sums: Iterable[int]) -> int:

@@ -147,19 +147,25 @@ class ShardName:
         Raises:
             DatasetError: the path is not one that `path` makes.
         """
-        match = _SHARD_PATH.fullmatch(path)
-        if match is None:
-            raise DatasetError(
-                f"shard {path!r}: expected a path such as "
-                f"'{SPLIT_PREFIX}train/{SHARD_PREFIX}-00000-of-00008'",
-                path=path,
-            )
+        split, shard_index, num_shards, gzip = _parts(path)
         return cls(
-            split=match["split"],
-            shard_index=int(match["shard_index"]),
-            num_shards=int(match["num_shards"]),
-            gzip=match["gzip"] is not None,
+            split=split,
+            shard_index=int(shard_index),
+            num_shards=int(num_shards),
+            gzip=gzip is not None,
         )
+
+
+def _parts(path: str) -> tuple[str, str, str, str | None]:
+    match = _SHARD_PATH.fullmatch(path)
+    if match is None:
+        raise DatasetError(
+            f"shard {path!r}: expected a path such as "
+            f"'{SPLIT_PREFIX}train/{SHARD_PREFIX}-00000-of-00008'",
+            path=path,
+        )
+    split, shard_index, num_shards, gzip = match.groups()
+    return split, shard_index, num_shards, gzip
 
 
 def check_inner_path(path: str, *, named_in: str = "") -> str:
@@ -256,9 +262,8 @@ def index_file(shard_path: str) -> str:
     Args:
         shard_path: the shard's, relative to the dataset's uri.
     """
-    name = ShardName.parse(shard_path)
-    numbers = f"{name.shard_index:05d}-of-{name.num_shards:05d}"
-    return f"{INDEX_FOLDER}/{name.split}-{numbers}.npy"
+    split, shard_index, num_shards, _ = _parts(shard_path)
+    return f"{INDEX_FOLDER}/{split}-{shard_index}-of-{num_shards}.npy"
 
 
 def names_file(shard_path: str) -> str:
@@ -312,10 +317,11 @@ def check_split_name(split: str) -> str:
     Raises:
         ConfigError: it holds anything but ASCII letters, digits and underscores, or is too long.
     """
-    if not _SPLIT_NAME.fullmatch(split) or len(split) > _MOST_SPLIT_CHARACTERS:
+    is_text = isinstance(split, str)
+    if not is_text or len(split) > _MOST_SPLIT_CHARACTERS or not _SPLIT_NAME.fullmatch(split):
         raise ConfigError(
-            f"split {split[:1000]!r}: expected a name of letters, digits and underscores, such as "
-            f"'train', of at most {_MOST_SPLIT_CHARACTERS}"
+            f"split {split[:1000] if is_text else split!r}: expected a name of letters, digits "
+            f"and underscores, such as 'train', of at most {_MOST_SPLIT_CHARACTERS}"
         )
     return split
 

@@ -167,15 +167,18 @@ def _total(lengths: Lengths) -> int:
 
 
 def name_of_features(features: Mapping[str, Any]) -> bytes | None:
-    """What an example of these features is called, as `encode_example` takes them; None: it is not.
+    """What an example is called; None: it is not.
 
     The first of the features that name records counts which has a text.
+
+    Args:
+        features: by name, as `encode_example` takes them or `decode_example` gives them.
     """
     for feature in NAME_FEATURES:
         value = features.get(feature)
         first = value[0] if isinstance(value, list | tuple) and value else value
-        if isinstance(first, bytes):
-            return first
+        if isinstance(first, bytes | memoryview):
+            return bytes(first)
     return None
 
 
@@ -264,11 +267,6 @@ def _names_in(frames: bytes | memoryview, offsets: npt.NDArray[np.int64]) -> Nam
 def _name_in(payload: memoryview) -> bytes | None:
     """What one record is called; None where it is not, or is no example."""
     try:
-        values = decode_example(payload, NAME_FEATURES)
+        return name_of_features(decode_example(payload, NAME_FEATURES))
     except DatasetError:
         return None
-    for feature in NAME_FEATURES:
-        found = values.get(feature)
-        if found and isinstance(found[0], memoryview):
-            return bytes(found[0])
-    return None

@@ -19,7 +19,8 @@ __all__ = ["NO_CHECKSUM", "ChangedManifestError", "FileDigest", "check_seal", "s
 
 NO_CHECKSUM = "00000000"
 # Two blanks of indent are the top level's alone, and no text of JSON holds a newline.
-_CHECKSUM = re.compile(r'^  "checksum": "([0-9a-f]{8})"', re.MULTILINE)
+_CHECKSUM = re.compile(r'  "checksum": "([0-9a-f]{8})"')
+_ITS_LINE = '\n  "checksum": "'  # found first: a search for the pattern takes longer than the sum
 
 
 class ChangedManifestError(DatasetError):
@@ -58,7 +59,8 @@ def seal(text: str) -> str:
     Raises:
         ValueError: it has no place for one, or two.
     """
-    places = [found.span(1) for found in _CHECKSUM.finditer(text)]
+    lines = [found.start() + 1 for found in re.finditer(_ITS_LINE, text)]
+    places = [found.span(1) for line in lines if (found := _CHECKSUM.match(text, line))]
     if len(places) != 1:
         raise ValueError(f"expected a line with its checksum, got {len(places)}")
     start, stop = places[0]

@@ -50,11 +50,12 @@ def resolve_slices(spec: str, records: Mapping[str, int]) -> list[SplitRange]:
         ConfigError: the spec does not parse, or has more than 100%.
         DatasetError: it names an unknown split, or reaches past its end.
     """
-    return [_resolve(part.strip(), records) for part in spec.split("+")]
+    parts = map(str.strip, spec.split("+")) if isinstance(spec, str) else [spec]
+    return [_resolve(part, records) for part in parts]
 
 
 def _resolve(part: str, records: Mapping[str, int]) -> SplitRange:
-    match = _SLICE.fullmatch(part)
+    match = _SLICE.fullmatch(part) if isinstance(part, str) else None
     if match is None:
         raise ConfigError.of(
             "split", part, allowed="a name, or a slice such as 'train[:80%]' or 'train[100:200]'"

@@ -133,12 +133,17 @@ def _collect(
     if made is None:
         return False
     kind, shape, extra = made
+    if outer and "shaped" in extra:
+        return False
     _add(name, kind, (*outer, *shape), extra if not outer else {}, features)
     return True
 
 
 def _leaf(entry: Mapping[str, Json]) -> tuple[str, tuple[int, ...], JsonObject] | None:
-    """Type, dimensions and, of an image, `{"image": (height, width, channels)}`."""
+    """Type and dimensions; of an image `{"image": (height, width, channels)}`.
+
+    `{"shaped": rank}` of an encoded tensor of several open sizes, which has its shape beside it.
+    """
     if "classLabel" in entry:
         return "int", (), {}
     if "text" in entry:
@@ -153,7 +158,8 @@ def _leaf(entry: Mapping[str, Json]) -> tuple[str, tuple[int, ...], JsonObject] 
         if kind in entry:
             tensor = entry[kind]
             if tensor.get("encoding", "none").lower() not in ("none", ""):
-                return "string", (), {}
+                shape = _dimensions(tensor)
+                return "string", (), {"shaped": len(shape)} if shape.count(_UNKNOWN) > 1 else {}
             return _type(tensor["dtype"]), _dimensions(tensor), {}
     return None
 
@@ -167,6 +173,10 @@ def _add(
 ) -> None:
     if "image" in extra:
         features[name] = _image(*extra["image"])
+        return
+    if "shaped" in extra:
+        features[f"{name}/shape"] = Feature(type="int", shape=(extra["shaped"],))
+        features[f"{name}/value"] = Feature(type=kind)
         return
     unknown = shape.count(_UNKNOWN)
     if unknown > 1:

@@ -81,6 +81,11 @@ class RecordBlock:
         ends = begins + self.lengths
         return [self.data[b:e] for b, e in zip(begins.tolist(), ends.tolist(), strict=True)]
 
+    def record(self, number: int) -> bytes:
+        """One payload."""
+        begin = int(self.starts[number]) + HEADER_BYTES
+        return self.data[begin : begin + int(self.lengths[number])]
+
     def frames(self) -> list[Frame]:
         """The framed records, in order: views of `data` where they are large, else copies."""
         ends = self.starts + self.lengths + RECORD_OVERHEAD_BYTES

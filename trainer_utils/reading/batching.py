@@ -165,7 +165,7 @@ def callback_of(
         ConfigError: the splits have different ones.
     """
     if not isinstance(callback, Mapping):
-        return callback if callback is None else tf.function(callback)
+        return callback if callback is None else _in_a_graph(callback)
     found = {split: hook_of_split(callback, split) for split in split_names}
     if len(set(found.values())) > 1:
         raise ConfigError(
@@ -174,6 +174,15 @@ def callback_of(
             setting=name,
         )
     return callback_of(name, next(iter(found.values()), None), split_names)
+
+
+def _in_a_graph(callback: "Callback") -> "Callback":
+    made: Callback
+    try:
+        made = tf.function(callback)
+    except ValueError:  # a builtin, such as `dict`, that does not say what arguments it takes
+        made = tf.function(lambda *batch: callback(*batch))
+    return made
 
 
 def _with_mask(

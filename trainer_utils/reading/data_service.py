@@ -8,11 +8,15 @@ not be full. Where a worker is lost, the service ends the epoch without an error
 that worker had: the records are counted here, and an epoch that lacks some ends with an error.
 """
 
+import socket
+import time
+import urllib.parse
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import tensorflow as tf
 
+from trainer_utils.format import ConfigError
 from trainer_utils.format.file_ranges import FileRange
 from trainer_utils.machine import usable_cores
 from trainer_utils.reading.records import Piece, columns_of
@@ -24,6 +28,7 @@ __all__ = ["read_by_data_service"]
 
 _READ_BYTES = 1 << 20
 _FILES_AT_ONCE = 16
+_WAIT_SECONDS, _PAUSE_SECONDS = 15, 0.5
 
 
 def read_by_data_service(
@@ -40,7 +45,12 @@ def read_by_data_service(
         batch: turns vectors of serialized records into batches; runs on the workers.
         options: of the input.
         window_records: how many each worker holds to shuffle them.
+
+    Raises:
+        ConfigError: nobody listens where the service should be.
     """
+    assert options.data_service is not None
+    _check_listens(options.data_service)
     pieces = tf.data.Dataset.from_tensor_slices(columns_of(ranges))
     if options.shuffle:
         pieces = pieces.shuffle(max(len(ranges), 1), seed=options.seed)
@@ -63,6 +73,33 @@ def read_by_data_service(
     if options.repeat is False:
         return batches
     return batches.repeat(None if options.repeat is True else options.repeat)
+
+
+def _check_listens(address: str) -> None:
+    """Waits some seconds for a service that starts; TensorFlow's own call waits for minutes."""
+    found = urllib.parse.urlsplit(address)
+    try:
+        host, port = found.hostname, found.port
+    except ValueError:  # a form of address that gRPC alone knows
+        return
+    if found.scheme != "grpc" or host is None or port is None:
+        return
+    deadline = time.monotonic() + _WAIT_SECONDS
+    while True:
+        try:
+            left = max(deadline - time.monotonic(), _PAUSE_SECONDS)
+            socket.create_connection((host, port), timeout=left).close()
+            return
+        except OSError as error:
+            if time.monotonic() >= deadline:
+                raise ConfigError(
+                    f"data_service: expected a tf.data service that listens at {address!r}, found "
+                    f"none in {_WAIT_SECONDS} s: {error}. Start its dispatcher first, or see "
+                    "whether the address can be reached from here.",
+                    setting="data_service",
+                    value=address,
+                ) from error
+        time.sleep(_PAUSE_SECONDS)
 
 
 def _check_records(

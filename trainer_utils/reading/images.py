@@ -89,6 +89,8 @@ class ImageReading(ImageSettings):
         else:
             is_jpeg = tf.strings.substr(encoded, 0, len(JPEG)) == JPEG
             pixels = tf.cond(is_jpeg, jpeg, whole)
+        # Not every op says how many there are, which a chain and a model have to know.
+        pixels = tf.ensure_shape(pixels, (*pixels.shape[:2], channels))
         return self._finish(pixels, seed, label_map)
 
     def convert(

@@ -12,6 +12,7 @@ from typing import cast
 
 import numpy as np
 
+from trainer_utils.dataset.open_shard import naming_what_went
 from trainer_utils.dataset.record_index import indexed_offsets
 from trainer_utils.dataset.shards import open_records
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard, scan_lengths
@@ -35,17 +36,19 @@ def refuse_made_up_lengths(path: str, location: str, entry: Shard | None) -> Non
         entry: what the manifest says of it, where there is one.
 
     Raises:
-        CorruptShardError: a record claims more than the file has, or its header is damaged.
-        OSError: it cannot be opened.
+        CorruptShardError: a record claims more than the file has, its header is damaged, or it
+            is there no more.
+        OSError: it cannot be read.
     """
     if is_remote(location):
         return
-    state = location, file_version(location)
-    if state not in _good:
-        if not _fits(path, location, entry):
-            with open_records(location) as stream:
-                scan_lengths(stream, path=path)  # which says what is wrong, and where
-        _good.add(state)
+    with naming_what_went(path):
+        state = location, file_version(location)
+        if state not in _good:
+            if not _fits(path, location, entry):
+                with open_records(location) as stream:
+                    scan_lengths(stream, path=path)  # which says what is wrong, and where
+            _good.add(state)
 
 
 def _fits(path: str, location: str, entry: Shard | None) -> bool:

@@ -64,16 +64,28 @@ class Normalization:
     def write(self, pixels: npt.NDArray[np.uint8], *, to: npt.NDArray[np.generic]) -> None:
         """Of `(height, width, channels) uint8` into an array of that shape and of `dtype`.
 
-        There are 256 values, so it is a look-up: one pass, which takes four fifths of the time
-        of OpenCV's subtraction and numpy's multiplication, and two thirds where all channels are
-        alike.
+        There are 256 values, so it is a look-up in one pass; of channels that differ, in float32,
+        OpenCV's own multiplication, in place, takes two thirds of its time (85 and 126 us of
+        224 x 224).
         """
         import cv2
 
         table = self._table
         if table.shape[-1] == 1:  # all channels are alike, which takes less
             pixels, to = pixels.reshape(len(pixels), -1), to.reshape(len(to), -1)
+        elif self.dtype == "float32":
+            np.copyto(to, pixels)
+            cv2.transform(to, self._matrix, to)
+            return
         cv2.LUT(pixels, table, to.view(table.dtype))
+
+    @functools.cached_property
+    def _matrix(self) -> npt.NDArray[np.float64]:
+        """What makes a pixel of itself and a 1 after it: `(channels, channels + 1)`."""
+        channels = max(self.mean.size, self.deviation.size)
+        offsets = np.broadcast_to(-self.mean / self.deviation, channels)
+        scales = np.broadcast_to(1 / self.deviation, channels)
+        return np.column_stack([np.diag(scales), offsets])
 
     @functools.cached_property
     def _table(self) -> npt.NDArray[np.generic]:

@@ -174,10 +174,18 @@ class ExampleParser:
         """
         if self.options.images.size is not None:
             return tensors
-        return {
-            name: tf.ensure_shape(value, (*feature.shape[:2], None)) if feature.is_image else value
-            for (name, value), feature in zip(tensors.items(), self.features.values(), strict=True)
-        }
+        shaped = dict(tensors)
+        for name, feature in self.features.items():
+            if feature.is_image:
+                size, value = feature.shape[:2], tensors[name]
+                message = (
+                    f"images of {name!r}: expected one size in a batch, {size} as the dataset "
+                    "says. Set image_size, or read them one by one, with batch_size=None."
+                )
+                is_right = tf.debugging.assert_equal(tf.shape(value)[:2], size, message=message)
+                with tf.control_dependencies([is_right]):
+                    shaped[name] = tf.ensure_shape(tf.identity(value), (*size, None))
+        return shaped
 
     def _spec(self) -> dict[str, Any]:
         spec: dict[str, Any] = {}

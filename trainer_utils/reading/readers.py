@@ -86,7 +86,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
         copy = copy_to_memory(digest_of(sources), sums.check)
     else:
         folder = cache_folder(cache, options.cache_dir, options.cache_bytes)
-        if not skips and all(shard.index_path and not shard.is_gzip for shard in files):
+        if not skips and all(shard.is_indexed for shard in files):
             cached = CachedRecords(files, folder)
             whole = WholeCopies(folder, sums.check, entries)
             shards = ShardReader(locate=whole.locate, entries=entries)
@@ -112,5 +112,5 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
 
 
 def _are_indexed(files: Sequence[ShardFile]) -> bool:
-    """Whether indices say where each record lies, which of gzip files serves nothing."""
-    return all(shard.index_path and not shard.is_gzip for shard in files)
+    """Whether indices say where each record lies."""
+    return all(shard.is_indexed for shard in files)

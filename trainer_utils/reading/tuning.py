@@ -19,8 +19,9 @@ def tf_options(*, is_shared: bool) -> tf.data.Options:
     """
     options = tf.data.Options()
     # Threads of our own, as many as there are cores; ops that split up an image's pixels among
-    # them cost more than they gain, since there are images enough.
-    options.threading.private_threadpool_size = usable_cores()
+    # them cost more than they gain, since there are images enough. And one more: where a batch is
+    # being decoded on each, a finished one would wait for the next to come out.
+    options.threading.private_threadpool_size = usable_cores() + 1
     options.threading.max_intra_op_parallelism = 1
     # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
     options.autotune.enabled = False

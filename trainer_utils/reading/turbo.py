@@ -228,5 +228,8 @@ def _common_size(plans: list[DecodePlan]) -> tuple[int, int] | None:
         return None
     sizes = {plan.target for plan in plans}
     if len(sizes) > 1:
-        raise ValueError(f"images of one size were expected in a batch, got {sorted(sizes)}")
+        raise ValueError(
+            f"images: expected one size in a batch, got {sorted(sizes)}. Set image_size, or read "
+            "them one by one, with batch_size=None."
+        )
     return sizes.pop()

@@ -4,7 +4,6 @@ class MyFiles(FileSystem):      # for `register_file_system("mine", MyFiles())`
     def open(self, path, *, root=None): ...
 """
 
-import dataclasses
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import BinaryIO, NamedTuple, Protocol
@@ -47,8 +46,7 @@ def problem_of(error: OSError) -> tuple[str, str]:
     return "UNREADABLE", error.strerror or str(error)
 
 
-@dataclasses.dataclass(frozen=True)
-class InputFile:
+class InputFile(NamedTuple):
     """One file under a base folder.
 
     Args:

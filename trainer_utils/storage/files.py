@@ -6,6 +6,7 @@ read_range("gs://bucket/a.bin", start=12, stop=64)
 """
 
 import os
+import stat
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -204,7 +205,8 @@ def write_atomically(
 ) -> Iterator[BinaryIO]:
     """A stream to a temporary file that gets its name once all is written, or is removed.
 
-    Where files appear whole anyhow, as in object stores, nothing is renamed, which would be a copy.
+    Where files appear whole anyhow, as in object stores, nothing is renamed, which would be a copy;
+    a device or pipe, such as `/dev/stdout`, is written to, since a rename would put a file there.
     Concurrent writers of one file, such as a retry beside a straggler, do not disturb each other.
 
     Args:
@@ -215,6 +217,10 @@ def write_atomically(
     files = file_system_of(path)
     if files.appears_whole:
         with files.create(path) as stream:
+            yield stream
+        return
+    if _is_device(path):
+        with naming_file(path), open(path, "wb") as stream:
             yield stream
         return
     temporary = join(temporary_folder, uuid.uuid4().hex)
@@ -230,6 +236,13 @@ def write_atomically(
         if files.exists(temporary):
             files.remove(temporary)
         raise
+
+
+def _is_device(path: str) -> bool:
+    """Whether there is something local that is neither a file nor a folder."""
+    if is_remote(path) or not os.path.exists(path):
+        return False
+    return stat.S_IFMT(os.stat(path).st_mode) not in (stat.S_IFREG, stat.S_IFDIR)
 
 
 def write_text(path: str, text: str, *, temporary_folder: str, is_durable: bool = False) -> None:

@@ -31,7 +31,7 @@ from trainer_utils.storage.file_system import (
 from trainer_utils.storage.store_settings import open_store
 from trainer_utils.storage.waiting import asking
 
-__all__ = ["OBJECT_STORES", "PART_BYTES", "has_object_stores"]
+__all__ = ["OBJECT_STORES", "PART_BYTES"]
 
 PART_BYTES = 8 << 20
 """What one request reads or writes at the most; S3 wants parts of 5 MiB or more."""
@@ -43,15 +43,6 @@ _PARTS_AHEAD = 4  # requests under way for a stream that is read on
 _PARTS_AT_ONCE = 4  # of one object that is written
 _LISTED_AT_ONCE = 1000  # objects, a page of the stores
 _RETRIED = " retries, max_retries: "  # in object_store's errors after more than one attempt
-
-
-def has_object_stores() -> bool:
-    """Whether obstore is installed."""
-    try:
-        import obstore  # noqa: F401
-    except ImportError:
-        return False
-    return True
 
 
 class _ObjectStores(FileSystem):

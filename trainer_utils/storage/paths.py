@@ -4,7 +4,6 @@ join("gs://bucket/photos", "cat/1.jpg")       # 'gs://bucket/photos/cat/1.jpg'
 """
 
 import os
-import posixpath
 
 __all__ = ["OBJECT_SCHEMES", "display_path", "is_object_store", "is_remote", "join"]
 
@@ -29,7 +28,11 @@ def join(base: str, path: str) -> str:
     """`path` under `base`; `path` itself where it is whole, an absolute one or a url."""
     if is_remote(path):
         return path
-    return posixpath.join(base, path) if is_remote(base) else os.path.join(base, path)
+    if os.sep != "/" and not is_remote(base):
+        return os.path.join(base, path)
+    if not base or path.startswith("/"):
+        return path
+    return f"{base}{path}" if base.endswith("/") else f"{base}/{path}"
 
 
 def display_path(path: str) -> str:

@@ -26,19 +26,17 @@ def file_system_of(path: str) -> FileSystem:
     """
     if not is_remote(path):
         return LOCAL
-    found = _registered.get(path.partition("://")[0])
-    if found is not None:
-        return found
+    scheme = path.partition("://")[0]
+    if scheme in _registered:
+        return _registered[scheme]
     # With fsspec: local files do without.
     from trainer_utils.storage.remote import REMOTE, REMOTE_OBJECTS
     from trainer_utils.storage.store_settings import STORES
 
-    scheme = path.partition("://")[0]
     if scheme in STORES:
-        from trainer_utils.storage.object_stores import OBJECT_STORES, has_object_stores
+        from trainer_utils.storage.object_stores import OBJECT_STORES
 
-        if has_object_stores():
-            return OBJECT_STORES
+        return OBJECT_STORES
     return REMOTE_OBJECTS if is_object_store(path) else REMOTE
 
 

@@ -1,8 +1,6 @@
-"""Files through fsspec: gs:// by gcsfs, hf:// by huggingface_hub, and all that it knows.
+"""Files through fsspec: gs:// by gcsfs, hf:// by huggingface_hub, all but S3's and Azure's.
 
     REMOTE.read("hf://datasets/ylecun/mnist/README.md", start=0, stop=64)
-
-S3 and Azure come here too where obstore is not installed, but s3fs or adlfs are.
 
 Source: https://filesystem-spec.readthedocs.io/en/latest/api.html
 """
@@ -28,13 +26,13 @@ from trainer_utils.storage.file_system import (
     InputFile,
     changed_size,
 )
-from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS, STORES
+from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
 from trainer_utils.storage.waiting import asking
 
 __all__ = ["REMOTE", "REMOTE_OBJECTS"]
 
 # Extras of this distribution, by scheme.
-_EXTRAS = {**STORES, "gs": "gcs", "gcs": "gcs", "hf": "hf", "http": "https", "https": "https"}
+_EXTRAS = {"gs": "gcs", "gcs": "gcs", "hf": "hf", "http": "https", "https": "https"}
 # What a file's listing says of its version, the surest first.
 _VERSIONS = (
     "generation",

@@ -62,11 +62,16 @@ def open_store(scheme: str, bucket: str) -> Any:
             environment.
 
     Raises:
-        ImportError: obstore is not installed.
+        ImportError: obstore is not installed; the message says which extra brings it.
         ConfigError: what the environment says is incomplete.
     """
-    from obstore import store
-
+    try:
+        from obstore import store
+    except ImportError as error:
+        raise ImportError(
+            f"expected the package that reads {scheme}://, found none. "
+            f"Run pip install 'tfx-shards[{STORES[scheme]}]'."
+        ) from error
     if STORES[scheme] == "s3":
         config, provider = _s3(scheme)
         return store.S3Store(bucket, credential_provider=provider, **_common(config), **config)

@@ -24,7 +24,7 @@ from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.order import InputState
 from trainer_utils.storage import exists, join, make_folder, read_bytes, write_atomically
 
-__all__ = ["Position", "SavedTraining", "TrainingBackup"]
+__all__ = ["Position", "SavedTraining", "TrainingBackup", "Variables"]
 
 Variables: TypeAlias = Sequence[tuple[str, Any]]
 

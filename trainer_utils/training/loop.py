@@ -8,19 +8,17 @@
 Keras 3's own `fit` fails under MultiWorkerMirroredStrategy (keras-team/keras#20585).
 """
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.distribution import num_workers
-from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.distribution import is_chief, num_workers
+from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import is_int
-from trainer_utils.order.ledger import InputLedger
-from trainer_utils.recording import InputRecorder
-from trainer_utils.training.backup import Position, TrainingBackup
+from trainer_utils.training.batch_source import BatchSource
 from trainer_utils.training.model_steps import ModelSteps, keras_of
+from trainer_utils.training.run_backup import RunBackup
 
 __all__ = ["evaluate", "fit"]
 
@@ -78,81 +76,34 @@ def fit(
     """
     strategy = strategy or model.distribute_strategy
     _check_settings(backup_every, epochs, steps_per_epoch, validation_steps, validation_freq)
-    if backup_dir is not None and not hasattr(train, "resumed_at"):
-        raise ConfigError(
-            "train: expected the dataset of input_fn or distribute itself where there is a "
-            f"backup_dir, got {train!r}. Change its examples in a post_batching_callback.",
-            setting="train",
-        )
     steps = ModelSteps(model, strategy)
-    backup = TrainingBackup(backup_dir) if backup_dir is not None else None
-    saved = backup.load() if backup is not None else None
-    position = saved.position if saved is not None else None
-    if position is not None and position.epoch < epochs:
-        train = train.resumed_at(position.input_state)
-    recorder = _begin_recording(backup_dir, train, position) if backup_dir is not None else None
-    source = _Source(train, strategy, steps_per_epoch)
+    writes = is_chief(strategy)
+    backup = RunBackup(backup_dir, every=backup_every, train=train, writes=writes)
+    train = backup.begin(train, epochs)
+    source = BatchSource(train, strategy, steps_per_epoch)
     history, called = _make_callbacks(model, strategy, callbacks, epochs, source.steps, verbose)
-
     steps.build(source.peek("train"), source.element_spec)
-    train_step = steps.make_train_function(source.element_spec)
-    check = (
-        _Evaluation(steps, validation, strategy, validation_steps)
-        if validation is not None
-        else None
-    )
+    run = _Run(model, strategy, steps, source, called, backup)
+    check = None
+    if validation is not None:
+        check = _Evaluation(steps, validation, strategy, validation_steps)
     model.stop_training = False
     called.on_train_begin()
-    first_epoch = first_step = 0
-    if saved is not None and position is not None:
-        saved.restore(steps.variables())
-        first_epoch, first_step = position.epoch, position.step
-        for epoch, logs in position.history:
-            history.on_epoch_end(epoch, logs)
-
-    def save(epoch: int, step: int) -> None:
-        if backup is None or recorder is None:
-            return
-        recorder.save()
-        reached = Position(
-            epoch=epoch,
-            step=step,
-            input_state=source.state(),
-            history=done,
-            ledger=recorder.ledger.to_json(),
-        )
-        backup.save(reached, steps.variables(), writes=_is_first(strategy))
-
-    done = list(position.history) if position is not None else []
-    epoch_logs: dict[str, float] = done[-1][1] if done else {}
-    for epoch in range(first_epoch, epochs):
-        if not first_step:
-            steps.reset()
-        called.on_epoch_begin(epoch)
-        logs = {}
-        for step, batch in source.epoch(first_step):
-            called.on_train_batch_begin(step)
-            logs = train_step(batch)
-            if recorder is not None:
-                recorder.count_steps()
-            called.on_train_batch_end(step, logs)
-            if isinstance(backup_every, int) and source.taken % backup_every == 0:
-                save(epoch, step + 1)
-            if model.stop_training and num_workers(strategy) == 1:
-                break
-        first_step = 0
-        epoch_logs = steps.results(logs)
+    backup.restore(steps.variables())
+    logs: dict[str, float] = {}
+    for epoch, logs in backup.history:
+        history.on_epoch_end(epoch, logs)
+    for epoch in range(backup.epoch, epochs):
+        logs = run.train_epoch(epoch, backup.step if epoch == backup.epoch else 0)
         if check is not None and (epoch + 1) % validation_freq == 0:
-            results = check.run(called)
-            epoch_logs |= {f"val_{name}": value for name, value in results.items()}
-        called.on_epoch_end(epoch, epoch_logs)
-        done.append((epoch, {name: float(value) for name, value in epoch_logs.items()}))
-        save(epoch + 1, 0)
+            logs |= {f"val_{name}": value for name, value in check.run(called).items()}
+        called.on_epoch_end(epoch, logs)
+        backup.end_epoch(epoch, logs, source, steps)
         if _agree_to_stop(model, strategy):
             break
     if hasattr(model.optimizer, "finalize_variable_values"):
         model.optimizer.finalize_variable_values(model.trainable_variables)
-    called.on_train_end(epoch_logs)
+    called.on_train_end(logs)
     return history
 
 
@@ -190,7 +141,7 @@ class _Evaluation:
         self, steps: ModelSteps, dataset: Any, strategy: tf.distribute.Strategy, count: int | None
     ) -> None:
         self._steps = steps
-        self._source = _Source(dataset, strategy, count)
+        self._source = BatchSource(dataset, strategy, count)
         self._test = steps.make_test_function(
             self._source.element_spec, drops_padding=_masks_padding(dataset)
         )
@@ -214,76 +165,37 @@ class _Evaluation:
         return results
 
 
-class _Source:
-    """The batches of a dataset by epochs: passes over it, or so many steps each."""
+class _Run:
+    """The steps of a model over its training data."""
 
     def __init__(
-        self, dataset: Any, strategy: tf.distribute.Strategy, steps_per_epoch: int | None
+        self,
+        model: Any,
+        strategy: tf.distribute.Strategy,
+        steps: ModelSteps,
+        source: BatchSource,
+        called: Any,
+        backup: RunBackup,
     ) -> None:
-        self._dataset = dataset
-        is_distributed = isinstance(dataset, tf.distribute.DistributedDataset)
-        self._batches = (
-            dataset if is_distributed else strategy.experimental_distribute_dataset(dataset)
-        )
-        self.element_spec = self._batches.element_spec
-        self._steps_per_epoch = steps_per_epoch
-        passes = _cardinality(dataset)
-        if steps_per_epoch is None and passes == tf.data.INFINITE_CARDINALITY:
-            self._steps_per_epoch = getattr(dataset, "input_steps", None)
-            if self._steps_per_epoch is None:
-                raise ConfigError(
-                    "steps_per_epoch: expected a number for a dataset without end, got None.",
-                    setting="steps_per_epoch",
-                )
-        self.steps = self._steps_per_epoch or (passes if passes >= 0 else None)
-        self.taken = 0
-        self._iterator: Iterator[Any] | None = None
+        self._model, self._steps, self._source = model, steps, source
+        self._called, self._backup = called, backup
+        self._is_alone = num_workers(strategy) == 1
+        self._train = steps.make_train_function(source.element_spec)
 
-    def peek(self, name: str) -> Any:
-        """The first batch, which `epoch` yields nevertheless.
-
-        Raises:
-            DatasetError: there is none.
-        """
-        batches = iter(self._batches)
-        first = next(batches, None)
-        if first is None:
-            raise DatasetError(f"{name}: expected at least one batch, got none.")
-        self._iterator = itertools.chain([first], batches)
-        return first
-
-    def epoch(self, first_step: int) -> Iterator[tuple[int, Any]]:
-        """The batches of an epoch with their numbers, from that one on."""
-        for step in itertools.count(first_step):
-            if step == self._steps_per_epoch:
-                return
-            if self._iterator is None:
-                self._iterator = iter(self._batches)
-            batch = next(self._iterator, None)
-            if batch is None:
-                self._iterator = None
-                if self._steps_per_epoch is None:
-                    return
-                self._iterator = iter(self._batches)
-                batch = next(self._iterator, None)
-                if batch is None:
-                    return
-            self.taken += 1
-            yield step, batch
-
-    def state(self) -> Any:
-        """The token to go on from."""
-        start, steps = self._dataset.input_start, self._dataset.input_steps
-        return self._dataset.state(start.epoch * steps + start.step + self.taken)
-
-
-def _begin_recording(folder: str, train: Any, position: Position | None) -> InputRecorder:
-    """The ledger of a run, which goes on where the backup stops."""
-    recorder = InputRecorder(folder)
-    if position is not None and position.ledger is not None:
-        recorder.restore(InputLedger.from_json(position.ledger))
-    recorder.begin(train)
-    return recorder
+    def train_epoch(self, epoch: int, first_step: int) -> dict[str, float]:
+        """Loss and metrics of an epoch, from one of its steps on; tells Keras's callbacks."""
+        if not first_step:
+            self._steps.reset()
+        self._called.on_epoch_begin(epoch)
+        logs: dict[str, Any] = {}
+        for step, batch in self._source.epoch(first_step):
+            self._called.on_train_batch_begin(step)
+            logs = self._train(batch)
+            self._called.on_train_batch_end(step, logs)
+            self._backup.end_step(epoch, step, self._source, self._steps)
+            if self._model.stop_training and self._is_alone:
+                break
+        return self._steps.results(logs)
 
 
 def _make_callbacks(
@@ -297,7 +209,7 @@ def _make_callbacks(
     """Keras's History, and the list of all callbacks, which it is one of."""
     package = keras_of(model).callbacks
     history = package.History()
-    shows = verbose != 0 and _is_first(strategy)
+    shows = verbose != 0 and is_chief(strategy)
     return history, package.CallbackList(
         [*callbacks, history],
         add_progbar=shows,
@@ -317,23 +229,10 @@ def _agree_to_stop(model: Any, strategy: tf.distribute.Strategy) -> bool:
     return int(strategy.reduce(tf.distribute.ReduceOp.SUM, votes, axis=None)) > 0
 
 
-def _is_first(strategy: tf.distribute.Strategy) -> bool:
-    resolver = strategy.cluster_resolver
-    if num_workers(strategy) == 1 or resolver is None:
-        return True
-    has_chief = "chief" in resolver.cluster_spec().as_dict()
-    return bool(resolver.task_type == "chief" if has_chief else resolver.task_id == 0)
-
-
 def _masks_padding(dataset: Any) -> bool:
     """Whether the third part of a batch is 0 in the rows that fill it up, and nothing else."""
     pipeline = getattr(dataset, "input_pipeline", None)
     return pipeline is not None and pipeline.yields_mask
-
-
-def _cardinality(dataset: Any) -> int:
-    cardinality = getattr(dataset, "cardinality", tf.data.UNKNOWN_CARDINALITY)
-    return int(cardinality() if callable(cardinality) else cardinality)
 
 
 def _check_settings(

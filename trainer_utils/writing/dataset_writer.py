@@ -15,6 +15,7 @@ import hashlib
 import os
 import shutil
 import tempfile
+import threading
 import types
 import uuid
 from collections.abc import Mapping, Sequence
@@ -60,7 +61,7 @@ _BUFFER_BYTES = 64 << 20  # of all shards of a split together
 class DatasetWriter:
     """Writes one dataset, an example at a time; memory is bounded, whatever their number.
 
-    The same examples in the same order give the same bytes.
+    The same examples in the same order give the same bytes. Several threads may write.
 
     Args:
         uri: where the dataset is to be; a folder that is there must be empty. An object store gets
@@ -74,7 +75,7 @@ class DatasetWriter:
     def __init__(self, uri: str | os.PathLike[str], **settings: Any) -> None:
         check_names(_PRODUCER, settings, [*settings_of(WriterSettings)], alternatives=["uri"])
         self._settings = WriterSettings(**settings)
-        self.uri = os.fspath(uri)
+        self.uri = os.fspath(uri) if isinstance(uri, os.PathLike) else uri
         if not isinstance(self.uri, str) or not self.uri or "\0" in self.uri:
             raise ConfigError.of("uri", uri, allowed="a path or url")
         check_is_free(self.uri)
@@ -86,6 +87,7 @@ class DatasetWriter:
             feature: {label.encode(): number for number, label in enumerate(labels)}
             for feature, labels in self._vocabularies.items()
         }
+        self._lock = threading.RLock()
         self._is_open = True
 
     @property
@@ -138,9 +140,13 @@ class DatasetWriter:
                 the next may be.
             ConfigError: the split's name is not allowed.
         """
+        with self._lock:
+            self._write(split, example)
+
+    def _write(self, split: str, example: Mapping[str, Any]) -> None:
         if not self._is_open:
             raise DatasetError("writer: expected an open one, got one that was closed")
-        shards = self._splits.get(split)
+        shards = self._splits.get(split) if isinstance(split, str) else None
         number = 0 if shards is None else shards.records
         if shards is None:
             check_split_name(split)
@@ -150,10 +156,10 @@ class DatasetWriter:
         except InputError as error:
             place = f"split {split!r}, record {number}"
             raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
-        if shards is None:
-            shards = self._splits[split] = self._open(split)
+        shards = shards or self._open(split)
         parts = encode_sequence_example(values, lists) if lists else encode_example(values)
         shards.append(parts, name=name_of_features(values))
+        self._splits[split] = shards
         self._count(split, values)
 
     def _open(self, split: str) -> OpenShards:
@@ -192,6 +198,11 @@ class DatasetWriter:
         if isinstance(stored, Plain) and is_image and isinstance(stored.values[0], bytes):
             check_image(stored.values[0])
         ids = self._ids.get(name)
+        if ids and isinstance(stored, Plain) and stored.kind == "int":
+            wrong = [n for n in stored.values if isinstance(n, int) and n >= len(ids)]
+            if wrong:
+                rule = f"expected ids of its vocabulary, 0 to {len(ids) - 1}"
+                raise InputError(f"{rule}, got {wrong[0]}")
         if ids is None or not isinstance(stored, Plain) or stored.kind != "string":
             return stored
         for label in stored.values:
@@ -221,23 +232,26 @@ class DatasetWriter:
             InputError: nothing was written. There is nothing at `uri` then.
             ConfigError: something has come to be at `uri`.
         """
-        if not self._is_open:
-            return
-        try:
-            if not self._splits:
-                raise InputError(
-                    f"{self.uri!r}: expected examples, got none. Write at least one.", path=self.uri
-                )
-            self._write_files()
-            self._publish()
-        finally:
-            self.discard()
+        with self._lock:
+            if not self._is_open:
+                return
+            try:
+                if not self._splits:
+                    raise InputError(
+                        f"{self.uri!r}: expected examples, got none. Write at least one.",
+                        path=self.uri,
+                    )
+                self._write_files()
+                self._publish()
+            finally:
+                self.discard()
 
     def discard(self) -> None:
         """Removes what was written. Nothing after `close`."""
-        self._is_open = False
-        self._splits.clear()
-        shutil.rmtree(self._folder, ignore_errors=True)
+        with self._lock:
+            self._is_open = False
+            self._splits.clear()
+            shutil.rmtree(self._folder, ignore_errors=True)
 
     def _write_files(self) -> None:
         shards = [shard for split in self._splits.values() for shard in split.finish()]

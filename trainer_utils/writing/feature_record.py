@@ -16,7 +16,6 @@ from trainer_utils.dataset.inspection import (
     features_of_facts,
 )
 from trainer_utils.format import Feature, InputError
-from trainer_utils.format.image_size import image_size
 from trainer_utils.format.tensors import TensorSpec
 from trainer_utils.writing.values import Plain, Scalar, Steps, Stored, Tensor
 
@@ -121,7 +120,7 @@ class FeatureRecord:
         if kind == "string" and name not in self._tensors:
             known = facts.get(name)
             if known is None or known.images is not None:  # else one was none already
-                images = _images(values)
+                images = ImageFacts.of_values(values)
         new = FeatureFacts(kind, 1, len(values), len(values), len(values), images=images)
         if (known := facts.get(name)) is None:
             facts[name] = new
@@ -181,19 +180,3 @@ def _advice(known: str, kind: str) -> str:
     if "tensor" in known and "tensor" in kind:
         return "Cast or reshape it"
     return "Give all of them alike, or another name"
-
-
-def _images(values: tuple[Scalar, ...]) -> ImageFacts | None:
-    """Of values that are all images."""
-    sizes = [image_size(value) if isinstance(value, bytes) else None for value in values]
-    found = [size for size in sizes if size is not None]
-    if not found or len(found) < len(sizes):
-        return None
-    first = found[0]
-    return ImageFacts(
-        height=first.height,
-        width=first.width,
-        one_size=len({(size.height, size.width) for size in found}) == 1,
-        channels=sorted({size.channels for size in found}),
-        formats=sorted({size.format for size in found}),
-    )

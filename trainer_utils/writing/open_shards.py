@@ -61,8 +61,6 @@ class OpenShards:
         self._paths: list[str] = []
         self._filled = 0  # bytes of the shard that is being filled
         self.records = 0
-        for _ in range(num_shards or 1):
-            self._begin()
 
     def _begin(self) -> None:
         path = join(working_folder(self._folder), f"{self._split}-{len(self._paths)}")
@@ -78,9 +76,10 @@ class OpenShards:
         if self._num_shards is not None:
             place = self.records % self._num_shards
         else:
-            if self._filled >= self._target:
-                self._begin()
-            place = len(self._writers) - 1
+            has_room = bool(self._writers) and self._filled < self._target
+            place = len(self._writers) - has_room
+        if place == len(self._writers):
+            self._begin()
         self._writers[place].write(parts, name=name)
         self._filled += sum(map(len, parts))
         self.records += 1
@@ -88,14 +87,13 @@ class OpenShards:
     def finish(self) -> list[Shard]:
         """Gives all shards their names and indices, and reads them back."""
         shards = []
-        filled = max(1, min(self.records, len(self._writers)))  # as by turns, and so the first
-        parts = list(zip(self._writers, self._paths, strict=True))[:filled]
+        parts = list(zip(self._writers, self._paths, strict=True))
         for place, (writer, path) in enumerate(parts):
             digest = writer.finish()
             name = ShardName(
                 split=self._split,
                 shard_index=place,
-                num_shards=filled,
+                num_shards=len(parts),
                 gzip=self._gzip,
             )
             final = join(self._folder, name.path)

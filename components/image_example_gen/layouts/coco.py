@@ -12,17 +12,10 @@ from collections.abc import Iterator, Sequence
 
 from absl import logging
 
+from components.common.entry import Blob, Entry, ExcludedInput
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.common.listing import (
-    Blob,
-    Entry,
-    ExcludedInput,
-    Listing,
-    join_listings,
-    with_excluded,
-)
-from components.common.reject_errors import reject_errors
-from components.common.rejects import RejectedInputError
+from components.common.listing import Listing, join_listings, with_excluded
+from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.coco_instances import COLUMNS, KEYS, parse_instances
 from trainer_utils.format import InputError, canonical_split
@@ -116,8 +109,6 @@ def _read_file(
     """A file's instances; None where it holds something else.
 
     Args:
-        inputs: where it is.
-        path: of the file.
         named_by: the file and the id that name an image, by the image's path; added to.
         keypoints: whether boxes of keypoints will do.
     """

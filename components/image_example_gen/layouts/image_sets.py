@@ -14,8 +14,8 @@ from typing import NamedTuple
 
 from absl import logging
 
+from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import ExcludedInput
 from components.example_gen.folder import is_clutter
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.storage import InputFile, display_path
@@ -50,8 +50,6 @@ def by_stem(
     """The files in a folder at the root, by path from there without extension.
 
     Args:
-        inputs: where to look.
-        folder: its name.
         extension: of those to take, such as `.xml`; None for all but hidden and system files.
 
     Raises:
@@ -82,7 +80,6 @@ def read_image_sets(
     and so are those of a class, whose lines have a second field.
 
     Args:
-        inputs: where to look.
         folders: relative to the root.
         images: the names that there are; a name may end in blanks only if it is one of them.
 

@@ -5,8 +5,9 @@
 Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development kit, section 8.
 """
 
+from components.common.entry import Blob, BlobColumn, Entry, ExcludedInput
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, BlobColumn, Entry, ExcludedInput, Listing
+from components.common.listing import Listing
 from components.image_example_gen.layouts.image_sets import (
     by_stem,
     has_folders,

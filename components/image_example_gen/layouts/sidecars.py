@@ -11,9 +11,10 @@ nested ones joined by dots. A field called as `cls` or `txt` are, beside these, 
 import json
 from collections.abc import Callable, Mapping, Sequence
 
-from components.common.listing import Column, Value
+from components.common.entry import Column, Value
 from components.example_gen.list_table import typed_values
 from components.tables.json_objects import columns_of_objects, flatten_object
+from components.tables.kinds import check_columns
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.json_text import Json, JsonObject
 
@@ -29,8 +30,6 @@ def read_sidecar(kind: str, data: bytes, *, place: str) -> Json:
 
     Args:
         kind: one of `SIDECARS`.
-        data: the whole file.
-        place: for messages.
 
     Raises:
         InputError: it is not UTF-8, or no JSON object.
@@ -56,7 +55,6 @@ def make_columns(
 
     Args:
         samples: what `read_sidecar` gave, by kind.
-        given: kinds by column, as the user sets them.
         place: the name of the n-th sample, for messages.
 
     Raises:
@@ -66,7 +64,10 @@ def make_columns(
     own = {_COLUMN_OF[kind] for sample in samples for kind in sample.keys() & _COLUMN_OF.keys()}
     rows = [_fields(sample, own) for sample in samples]
     names = list(dict.fromkeys(name for row in rows for name in row))
-    _check_given(given, names)
+    check_columns(given, names, of="the archives")
+    for name, asked in given.items():
+        if asked not in _KINDS:
+            raise ConfigError.of(f"columns[{name!r}]", asked, allowed=f"one of {', '.join(_KINDS)}")
     ignored = [name for name, kind in given.items() if kind == "ignore"]
     arrays, mixed = columns_of_objects(rows, place=place, ignored=ignored)
     columns, by_column = [], []
@@ -86,15 +87,3 @@ def _fields(sample: Mapping[str, Json], own: set[str]) -> JsonObject:
         for name, value in sample.get("json", {}).items()
     }
     return fields | {_COLUMN_OF[kind]: sample[kind] for kind in _COLUMN_OF if kind in sample}
-
-
-def _check_given(given: Mapping[str, str], names: Sequence[str]) -> None:
-    for name, kind in given.items():
-        if name not in names:
-            raise ConfigError.of(
-                "columns", name, allowed=f"columns of the archives ({', '.join(names)})"
-            )
-        if kind not in _KINDS:
-            raise ConfigError(
-                f"columns[{name!r}]: expected one of {', '.join(_KINDS)}, got {kind!r}"
-            )

@@ -53,7 +53,6 @@ def read_headers(stream: BinaryIO, *, path: str, size: int) -> Iterator[tarfile.
 
     Args:
         stream: of the whole archive, uncompressed.
-        path: of the archive, for messages.
         size: of the archive, in bytes.
 
     Raises:

@@ -13,12 +13,12 @@ from typing import Any
 from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
+from components.common.entry import Blob, Column, Entry, ExcludedInput, Value
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob, Column, Entry, ExcludedInput, Listing, Value
-from components.common.reject_errors import reject_errors
-from components.common.rejects import RejectedInputError
+from components.common.listing import Listing
+from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes
-from components.example_gen.boxes import BOX_COLUMNS, relative_box
+from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
 from components.image_example_gen.layouts.image_sets import (
     by_stem,
     has_folders,
@@ -35,8 +35,9 @@ _COLUMNS = (
     Column("pose", "string", is_list=True),
     Column("is_truncated", "int", is_list=True),
     Column("labels_difficult", "int", is_list=True),
+    *SIZE_COLUMNS,
 )
-_NOTHING: tuple[Value, ...] = ((),) * len(_COLUMNS)
+_NOTHING: tuple[Value, ...] = tuple(() if column.is_list else None for column in _COLUMNS)
 _MAX_XML_BYTES = 16 << 20  # 16 MiB: some 50,000 objects
 
 
@@ -131,7 +132,10 @@ def _parse(text: bytes | OSError) -> tuple[Value, ...]:
         poses.append((thing.findtext("pose") or "unspecified").lower())
         truncated.append(int(thing.findtext("truncated") == "1"))
         difficult.append(int(thing.findtext("difficult") == "1"))
-    return (*boxes.box_values(found), tuple(poses), tuple(truncated), tuple(difficult))
+    if not found:
+        return _NOTHING
+    lists = (tuple(poses), tuple(truncated), tuple(difficult))
+    return (*boxes.box_values(found), *lists, *claimed_size(width=width, height=height))
 
 
 def _number(element: Any, name: str) -> float:

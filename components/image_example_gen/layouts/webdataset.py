@@ -16,21 +16,22 @@ from typing import BinaryIO
 
 from absl import logging
 
+from components.common.entry import Blob, Entry, ExcludedInput
 from components.common.layout_inputs import LayoutInputs, select_readable, unreadable_folders
-from components.common.listing import Blob, Entry, ExcludedInput, Listing
+from components.common.listing import Listing
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns, read_sidecar
 from components.image_example_gen.layouts.tar_headers import holes, read_headers
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.media_formats import COMPRESSIONS
 
 __all__ = ["LOOKED_FOR", "is_archive", "is_here", "read"]
 
 LOOKED_FOR = "*.tar (tar)"
 _IMAGES = ("jpg", "jpeg", "png", "gif", "bmp", "webp", "tif", "tiff", "ppm")
 _COMPRESSED = (".tar.gz", ".tgz", ".tar.bz2", ".tar.xz", ".tar.zst")
-_COMPRESSED_HEADS = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd")
 _ARCHIVES = (".tar", *_COMPRESSED)
 _MAX_SIDECAR_BYTES = 16 << 20
 _META = re.compile(r"__[^/]*__($|/)")  # WebDataset's own, which its readers pass by
@@ -41,11 +42,7 @@ class _Sample:
     """What belongs to one key.
 
     Args:
-        archive: where it is.
-        key: without the archive.
-        split: of the archive.
         members: the names of its members, by what they are: `image`, `cls`, …
-        image: its bytes.
         sidecars: the values of the others.
         is_counted: whether its image is already excluded, as a link or as sparse.
         problem: why one of the others cannot be read.
@@ -147,7 +144,7 @@ def _read_archive(inputs: LayoutInputs, path: str, found: _Found) -> None:
     file = inputs.files[path]
     split = inputs.split or _split(path)
     with inputs.open(path) as stream:
-        is_compressed = stream.read(8).startswith(_COMPRESSED_HEADS)
+        is_compressed = stream.read(8).startswith(tuple(COMPRESSIONS))
         if is_compressed or path.lower().endswith(_COMPRESSED):
             raise InputError(
                 f"{path!r}: expected an archive that is not compressed, since its images are read "

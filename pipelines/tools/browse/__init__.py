@@ -1,11 +1,11 @@
 """A dataset as pages of this machine: records as one asks for them, nothing written.
 
-from pipelines.tools.browse import make_server
+from pipelines.tools.browse import BrowseServer
 
-with make_server("datasets/photos", port=8765) as server:
+with BrowseServer("datasets/photos", port=8765) as server:
     server.serve_forever()          # http://127.0.0.1:8765/
 """
 
-from pipelines.tools.browse.server import make_server
+from pipelines.tools.browse.server import BrowseServer
 
-__all__ = ["make_server"]
+__all__ = ["BrowseServer"]

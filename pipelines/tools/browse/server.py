@@ -1,6 +1,6 @@
 """The web server of `tfx-shards browse`: this machine only, reading only.
 
-    with make_server("datasets/photos", port=0) as server:
+    with BrowseServer("datasets/photos") as server:
         print(server.url)
         server.serve_forever()
 
@@ -21,7 +21,7 @@ from pipelines.tools.records import Example, ExampleReader, Value
 from pipelines.tools.records.display import MOST_SHOWN, describe_value
 from trainer_utils.format import DatasetError
 
-__all__ = ["BrowseServer", "make_server"]
+__all__ = ["BrowseServer"]
 
 ADDRESS = "127.0.0.1"
 _PAGE_RECORDS = 48
@@ -38,7 +38,7 @@ _TYPES = {
 
 
 class BrowseServer(http.server.ThreadingHTTPServer):
-    """Serves one dataset.
+    """Serves one dataset; it listens as soon as it is made.
 
     Args:
         uri: of the dataset.
@@ -57,7 +57,7 @@ class BrowseServer(http.server.ThreadingHTTPServer):
         self,
         uri: str,
         *,
-        port: int,
+        port: int = 0,
         lineage: str | None = None,
         trace: Callable[[str], str] | None = None,
     ) -> None:
@@ -70,17 +70,6 @@ class BrowseServer(http.server.ThreadingHTTPServer):
     def url(self) -> str:
         """The address of the first page."""
         return f"http://{ADDRESS}:{self.server_port}/"
-
-
-def make_server(
-    uri: str,
-    *,
-    port: int = 0,
-    lineage: str | None = None,
-    trace: Callable[[str], str] | None = None,
-) -> BrowseServer:
-    """A server that is listening; arguments and errors as those of `BrowseServer`."""
-    return BrowseServer(uri, port=port, lineage=lineage, trace=trace)
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):

@@ -124,16 +124,8 @@ def convert(
         InputError: the input is missing, malformed, of no one kind, or too much was rejected.
         ConfigError: a setting is not allowed.
     """
-    made = convert_whole(
-        source,
-        out,
-        kind=kind,
-        metadata=metadata,
-        splits=splits,
-        beam_pipeline_args=beam_pipeline_args,
-        **options,
-    )
-    return made.uri
+    options |= {"kind": kind, "splits": splits, "beam_pipeline_args": beam_pipeline_args}
+    return convert_whole(source, out, metadata=metadata, **options).uri
 
 
 def convert_whole(
@@ -142,7 +134,6 @@ def convert_whole(
     *,
     kind: str | None = None,
     metadata: str | None = None,
-    splits: Mapping[str, int] | Sequence[str] | None = None,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Converted:
@@ -153,7 +144,7 @@ def convert_whole(
             check_places("", out, metadata)
             if is_remote(out):  # what is read in place lies on this machine, for as long
                 place = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfx-shards-"))
-        staged = stage(source, place, kind=kind, options={**options, "splits": splits})
+        staged = stage(source, place, kind=kind, options=options)
         conversion = prepare(
             staged.source, kind=staged.kind, beam_pipeline_args=beam_pipeline_args, **staged.options
         )

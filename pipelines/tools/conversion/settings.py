@@ -212,25 +212,17 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     if metadata:
         _check_folder("metadata", os.path.dirname(metadata) or ".")
     if is_remote(out):
-        _check_bucket(source, out)
+        exists(out)  # raises where there is no such store, or no credentials for it
+        _check_outside(source, out, source, out)
         return
     _check_folder("out", out)
-    root = os.path.realpath(out)
-    if os.path.isdir(source) and os.path.commonpath([os.path.realpath(source), root]) == (
-        os.path.realpath(source)
-    ):
-        raise ConfigError(
-            f"out: expected a folder outside the input, got {out!r} in {source!r}. "
-            "The next run would take the dataset for input.",
-            setting="out",
-            value=out,
-        )
+    if os.path.isdir(source):
+        _check_outside(source, out, os.path.realpath(source), os.path.realpath(out))
 
 
-def _check_bucket(source: str, out: str) -> None:
-    """Refuses a place in a store that cannot be reached, or that is within the input."""
-    exists(out)  # raises where there is no such store, or no credentials for it
-    if f"{out.rstrip('/')}/".startswith(f"{source.rstrip('/')}/"):
+def _check_outside(source: str, out: str, base: str, place: str) -> None:
+    """Refuses a place within the input; the last two are both of them in full."""
+    if f"{place.rstrip('/')}/".startswith(f"{base.rstrip('/')}/"):
         raise ConfigError(
             f"out: expected a folder outside the input, got {out!r} in {source!r}. "
             "The next run would take the dataset for input.",

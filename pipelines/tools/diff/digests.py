@@ -11,7 +11,7 @@ are in one bucket, whatever dataset they are of.
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,7 @@ from trainer_utils.format.folding import fold_frames
 from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, footers_of
 from trainer_utils.format.name_places import find_names
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.format.record_digests import RecordDigests
+from trainer_utils.format.record_digests import RecordDigests, name_of_features
 
 __all__ = ["Digests", "content_at", "feature_sums", "read_digests", "spill_digests"]
 
@@ -101,7 +101,8 @@ def _digests_of(
                 left = _set_named(digests, view, part, names)
             for number in left:
                 payload = view[part[number] + HEADER_BYTES : part[number + 1] - FOOTER_BYTES]
-                name = None if names is None else _name_of(decode_example(payload, names))
+                found = {} if names is None else decode_example(payload, names)
+                name = name_of_features(found)
                 if name is not None:
                     digests[number]["name"] = _hash(name)
                 else:
@@ -159,16 +160,8 @@ def _has_names(reader: ExampleReader, split: str) -> bool:
             return True
         found = next(reader.scan_shard(shard, NAME_FEATURES, first=first), None)
         if found is not None:
-            return _name_of(found.values) is not None
+            return name_of_features(found.values) is not None
     return True
-
-
-def _name_of(values: Mapping[str, Sequence[Any]]) -> bytes | None:
-    for feature in NAME_FEATURES:
-        found = values.get(feature)
-        if found and isinstance(found[0], memoryview):
-            return bytes(found[0])
-    return None
 
 
 def content_at(reader: ExampleReader, split: str, number: int) -> int:
@@ -178,24 +171,26 @@ def content_at(reader: ExampleReader, split: str, number: int) -> int:
 
 
 def _content_of(values: Mapping[str, Sequence[Any]]) -> int:
-    digest = hashlib.blake2b(digest_size=8)
-    for feature, found in sorted(values.items()):
-        for part in (feature.encode(), *map(_as_bytes, found)):
-            digest.update(len(part).to_bytes(8, "little"))
-            digest.update(part)
-    return int.from_bytes(digest.digest(), "little")
+    parts = (
+        part
+        for feature, found in sorted(values.items())
+        for part in (feature.encode(), *map(_as_bytes, found))
+    )
+    return int.from_bytes(_sum_of(parts, 8), "little")
 
 
 def feature_sums(record: bytes) -> dict[str, bytes]:
     """A sum of the values of each feature of a record."""
-    sums = {}
-    for feature, values in decode_example(record).items():
-        digest = hashlib.blake2b(digest_size=16)
-        for part in map(_as_bytes, values):
-            digest.update(len(part).to_bytes(8, "little"))
-            digest.update(part)
-        sums[feature] = digest.digest()
-    return sums
+    values = decode_example(record)
+    return {feature: _sum_of(map(_as_bytes, found), 16) for feature, found in values.items()}
+
+
+def _sum_of(parts: Iterable[bytes | memoryview], size: int) -> bytes:
+    digest = hashlib.blake2b(digest_size=size)
+    for part in parts:
+        digest.update(len(part).to_bytes(8, "little"))
+        digest.update(part)
+    return digest.digest()
 
 
 def _as_bytes(value: Any) -> bytes | memoryview:

@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from typing import BinaryIO, cast
 
 from pipelines.tools.forget.wanted import Content, Names
+from trainer_utils.dataset.files import read_manifest
 from trainer_utils.format import Manifest
 from trainer_utils.format.json_text import parse_json_object
 from trainer_utils.format.naming import (
@@ -86,8 +87,9 @@ def survey_folder(root: str) -> Below:
     below, own = Below(), set[str]()
     for path in files:
         folder, _, name = path.rpartition("/")
-        if name == MANIFEST_FILE and (manifest := _manifest(join(root, path))) is not None:
-            below.datasets[_whole(root, folder)] = manifest
+        uri = _whole(root, folder)
+        if name == MANIFEST_FILE and (manifest := _manifest(uri)) is not None:
+            below.datasets[uri] = manifest
             inner = [*(s.path for s in manifest.shards), *manifest.published]
             own |= {posixpath.join(folder, each) for each in [*inner, MANIFEST_FILE, LINEAGE_FILE]}
     runs = _run_folders(files)
@@ -112,10 +114,10 @@ def _whole(root: str, folder: str) -> str:
     return join(root, folder) if folder else root
 
 
-def _manifest(path: str) -> Manifest | None:
+def _manifest(uri: str) -> Manifest | None:
     """One of ours that can be read; `verify` says what is wrong with another."""
     with contextlib.suppress(ValueError, OSError):
-        return Manifest.from_json(read_text(path), path=path)
+        return read_manifest(uri)
     return None
 
 

@@ -12,7 +12,6 @@ from pipelines.tools.forget.wanted import Content, Names, content_of, needle_of
 from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.format import DatasetError, Manifest, RecordBlock, Shard
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.json_text import JsonObject, json_lines
 from trainer_utils.format.naming import (
     LINEAGE_FILE,
@@ -76,7 +75,7 @@ def find_named(
     for shard, first, block in _blocks(uri, manifest, advance):
         if not names.may_be_in(block.data):
             continue
-        for number, record in enumerate(_payloads(block)):
+        for number, record in enumerate(block.records()):
             if named := names.of(_names_in(record)):
                 found.append(_hit(named[0], "name", shard, first + number, record))
     return found
@@ -105,7 +104,7 @@ def find_same(
     for shard, first, block in _blocks(uri, manifest, advance):
         if all(needles) and not any(needle in block.data for needle in needles):
             continue
-        for number, record in enumerate(_payloads(block)):
+        for number, record in enumerate(block.records()):
             if (shard.path, first + number) in places or content_of(record).key not in keys:
                 continue
             values = _names_in(record)
@@ -121,7 +120,7 @@ def _text(name: object) -> str:
     return str(name)
 
 
-def _hit(name: str, by: str, shard: Shard, number: int, record: memoryview) -> Hit:
+def _hit(name: str, by: str, shard: Shard, number: int, record: bytes) -> Hit:
     return Hit(
         name=name,
         by=by,
@@ -130,7 +129,7 @@ def _hit(name: str, by: str, shard: Shard, number: int, record: memoryview) -> H
         number=number,
         size=len(record),
         content=content_of(record),
-        needle=needle_of(bytes(record)),
+        needle=needle_of(record),
     )
 
 
@@ -146,13 +145,7 @@ def _blocks(
         advance(shard.bytes)
 
 
-def _payloads(block: RecordBlock) -> Iterator[memoryview]:
-    view, starts = memoryview(block.data), (block.starts + HEADER_BYTES).tolist()
-    for start, length in zip(starts, block.lengths.tolist(), strict=True):
-        yield view[start : start + length]
-
-
-def _names_in(record: memoryview) -> Mapping[str, Sequence[object]]:
+def _names_in(record: bytes) -> Mapping[str, Sequence[object]]:
     try:
         return decode_example(record, NAME_FEATURES)
     except DatasetError:

@@ -20,6 +20,7 @@ from pipelines.tools.forget.records import rejects_without
 from pipelines.tools.forget.wanted import Names
 from pipelines.tools.verification.metadata_checks import label_features
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
+from trainer_utils.dataset.files import read_origin
 from trainer_utils.format import (
     Accounting,
     DatasetError,
@@ -32,7 +33,6 @@ from trainer_utils.format import (
     multiset_checksum,
 )
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.json_text import Json
 from trainer_utils.format.manifest import FORGOTTEN_KEY
 from trainer_utils.format.naming import (
@@ -240,12 +240,10 @@ def _label_feature(dataset: Dataset) -> str | None:
 
 
 def _labels_of(block: RecordBlock, number: int, feature: str, dataset: Dataset) -> list[str]:
-    start = int(block.starts[number]) + HEADER_BYTES
-    record = memoryview(block.data)[start : start + int(block.lengths[number])]
     names = dataset.vocabularies.get(feature, ())
     return [
         names[value] if value in range(len(names)) else str(value)
-        for value in decode_example(record, {feature}).get(feature, ())
+        for value in decode_example(block.record(number), {feature}).get(feature, ())
         if isinstance(value, int)
     ]
 
@@ -339,11 +337,7 @@ def _origin(dataset: Dataset, names: Names, *, request: str, records: int) -> Or
     """The lineage: this step, and before it the dataset as it was, by its digest."""
     manifest = dataset.manifest
     assert manifest is not None
-    path = join(dataset.uri, LINEAGE_FILE)
-    if exists(path):
-        before = Origin.from_json(read_text(path), path=path)
-    else:
-        before = Origin(made_by=Step(component=manifest.producer, settings=manifest.config))
+    before = read_origin(dataset.uri, manifest)
     settings: dict[str, Json] = {"request": request, "records": records}
     own = Ancestor(
         digest=manifest.digest,

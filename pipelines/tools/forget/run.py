@@ -25,10 +25,11 @@ from pipelines.tools.forget.rewriting import finish_rewriting, rewrite_dataset
 from pipelines.tools.forget.search import Found, FoundDataset, search
 from pipelines.tools.forget.wanted import Content, Names, name_digest
 from pipelines.tools.ledger import RunLedger
+from trainer_utils.dataset.files import read_manifest
 from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.format import ConfigError, DatasetError, Manifest
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import INDEX_FOLDER, MANIFEST_FILE, SPLIT_PREFIX, VOCABULARY_FOLDER
+from trainer_utils.format.naming import INDEX_FOLDER, SPLIT_PREFIX, VOCABULARY_FOLDER
 from trainer_utils.recording import read_ledger
 from trainer_utils.storage import (
     exists,
@@ -420,11 +421,9 @@ def _traced(
 
 def _has(uri: str, wanted: Names) -> bool:
     """Whether a dataset elsewhere holds one of the records, as far as it can be read."""
-    path = join(uri, MANIFEST_FILE)
     with contextlib.suppress(ValueError, OSError):
-        if exists(path):
-            manifest = Manifest.from_json(read_text(path), path=path)
-            return bool(find_named(uri, manifest, wanted))
+        manifest = read_manifest(uri)
+        return manifest is not None and bool(find_named(uri, manifest, wanted))
     return False
 
 
@@ -461,9 +460,7 @@ def _finished(certificate: Certificate, remains: Sequence[JsonObject]) -> Certif
 
 def _after(dataset: JsonObject) -> JsonObject:
     """A dataset of the certificate with its digests as they are now, if they are not known."""
-    path = join(dataset["uri"], MANIFEST_FILE)
-    if dataset["digest_after"] is not None or not exists(path):
+    if dataset["digest_after"] is not None or (manifest := read_manifest(dataset["uri"])) is None:
         return dataset
-    manifest = Manifest.from_json(read_text(path), path=path)
     shards = [{**shard, "after": _sums(manifest, shard["path"])} for shard in dataset["shards"]]
     return {**dataset, "digest_after": manifest.digest, "shards": shards}

@@ -46,12 +46,12 @@ class Content(NamedTuple):
     needle: bytes
 
 
-def content_of(record: bytes | memoryview) -> Content:
+def content_of(record: bytes) -> Content:
     """The content of a serialized example; of a record that is none, all of its bytes."""
     try:
         values = decode_example(record)
     except DatasetError:
-        return _content(bytes(record))
+        return _content(record)
     texts = [
         value
         for name, found in values.items()

@@ -16,7 +16,6 @@ from trainer_utils.dataset import Dataset, ShardFile, open_dataset, read_index, 
 from trainer_utils.dataset.record_digests import find_numbers
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES, REJECTS_FILE
 from trainer_utils.storage import (
@@ -149,13 +148,8 @@ def _first_records(paths: Sequence[str]) -> Iterator[bytes]:
     """The first record of a split."""
     for path in paths:
         for block in read_shard_blocks(path):
-            yield _payload(block, 0)
+            yield block.record(0)
             return
-
-
-def _payload(block: RecordBlock, number: int) -> bytes:
-    start = int(block.starts[number]) + HEADER_BYTES
-    return block.data[start : start + int(block.lengths[number])]
 
 
 def _places(dataset: Dataset, feature: str, name: str) -> Iterator[Place]:
@@ -188,7 +182,7 @@ def _read(shard: ShardFile, feature: str, wanted: bytes) -> Iterator[tuple[int, 
     first = 0
     for block in read_shard_blocks(shard.path):
         for number in _holding(block, wanted):
-            record = _payload(block, number)
+            record = block.record(number)
             if wanted in decode_example(record, {feature}).get(feature, ()):
                 yield first + number, block.file_offset + int(block.starts[number]), len(record)
         first += len(block)

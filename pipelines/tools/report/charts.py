@@ -92,26 +92,6 @@ def label_rows(
     return rows, len(totals)
 
 
-def shift_of(labels: Mapping[str, Mapping[str, int]], first: str, second: str) -> float:
-    """The total variation distance of two splits' labels, in [0, 1]: 0 where shares are alike.
-
-    Source: half the sum of the absolute differences of the shares (Levin and Peres, Markov Chains
-    and Mixing Times, 4.1).
-    """
-    sizes = {split: max(sum(labels.get(split, {}).values()), 1) for split in (first, second)}
-    names = {*labels.get(first, {}), *labels.get(second, {})}
-    return (
-        sum(
-            abs(
-                labels.get(first, {}).get(n, 0) / sizes[first]
-                - labels.get(second, {}).get(n, 0) / sizes[second]
-            )
-            for n in names
-        )
-        / 2
-    )
-
-
 def balance_of(sizes: Sequence[int]) -> float | None:
     """The largest over the mean: 1 where all are equal; None where nothing is known."""
     return max(sizes) * len(sizes) / sum(sizes) if sum(sizes) else None

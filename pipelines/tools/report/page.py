@@ -18,10 +18,10 @@ from pipelines.tools.report.charts import (
     balance_of,
     histogram,
     label_rows,
-    shift_of,
     wave_path,
 )
 from pipelines.tools.report.sample import FeatureSample, draw_sample
+from trainer_utils.auditing.shifts import total_variation
 from trainer_utils.format.naming import REJECTS_FILE
 
 __all__ = ["GivenStatistics", "render_report"]
@@ -93,7 +93,7 @@ def render_report(
         labels=labels,
         num_labels=num_labels,
         shifts=[
-            (first, second, shift_of(facts.labels, first, second))
+            (first, second, total_variation(facts.labels[first], facts.labels[second]))
             for first, second in itertools.combinations(filter(facts.labels.get, splits), 2)
         ],
         sample=sample,

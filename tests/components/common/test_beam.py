@@ -242,11 +242,11 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
             own |= {name for name in names if name.startswith("components.")}
     assert own >= {
         "components.example_gen.file_shards.WriteMediaShard",
-        "components.example_gen.row_pieces.InspectPieceGroup",
-        "components.example_gen.row_transforms._GatherFn",
-        "components.shard_balancer.survey.SurveyFn",
-        "components.shard_balancer.transforms._GatherFn",
-        "components.shard_balancer.transforms._GatherSplitFn",
+        "components.example_gen.row_inspection.InspectPieces",
+        "components.example_gen.row_shards.GatherBucket",
+        "components.shard_balancer.survey.keep_survey",
+        "components.shard_balancer.transforms._gather_parts",
+        "components.shard_balancer.transforms._gather_split",
     }
 
 

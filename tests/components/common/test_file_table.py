@@ -39,6 +39,16 @@ def test_a_table_holds_every_file_sorted_by_the_bytes_of_its_path(monkeypatch, c
     assert dict(table) == {file.path: file for file in files}
 
 
+@pytest.mark.parametrize("chunk", [1, 3, 1 << 15])
+def test_files_without_problems_come_as_they_were_given(monkeypatch, chunk):
+    monkeypatch.setattr(file_table, "_CHUNK", chunk)
+    files = [InputFile(name, number * 7, f"{number}-x") for number, name in enumerate(NAMES)]
+    expected = sorted(files, key=lambda file: os.fsencode(file.path))
+    assert list(FileTable.of(files).values()) == expected
+    mask = np.arange(len(files)) % 2 == 1
+    assert list(FileTable.of(files).select(mask).values()) == expected[1::2]
+
+
 def test_what_is_not_there_is_not_found():
     table = FileTable.of(files_of(NAMES))
     for path in ("b", "a/", "a/b/c", "zz" * 300, "\ud800", "\0"):

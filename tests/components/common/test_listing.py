@@ -2,7 +2,8 @@
 
 import pytest
 
-from components.common.listing import Column, Entry, ExcludedInput, Listing, join_listings
+from components.common.entry import Column, Entry, ExcludedInput
+from components.common.listing import Listing, join_listings
 from tests.components.example_gen.listings import LABEL
 from trainer_utils.format import InputError
 

@@ -97,6 +97,13 @@ def test_this_process_works_and_others_that_have_no_large_library(tmp_path):
     assert [*described.values()] == [[]]
 
 
+def test_full_collections_of_other_processes_spare_their_modules(tmp_path):
+    spared = dict(run_all(work.count_spared, [str(tmp_path)] * 3, processes=2))
+    spared.pop(os.getpid())
+    assert all(count > 10_000 for count in spared.values())
+    assert len(spared) == 1
+
+
 def test_processes_work_while_the_arguments_are_made(tmp_path):
     def arguments():
         yield str(tmp_path)
@@ -119,7 +126,7 @@ def test_an_error_in_the_arguments_ends_all(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "module", ["example_gen.file_shards", "example_gen.row_pieces", "shard_balancer.picking"]
+    "module", ["example_gen.file_shards", "example_gen.row_shards", "shard_balancer.picking"]
 )
 def test_what_writes_shards_needs_no_large_library(module):
     code = f"import sys, components.{module}\nprint([n for n in {work.HEAVY} if n in sys.modules])"

@@ -1,6 +1,7 @@
 """Listings of files, and the plans made of them."""
 
-from components.common.listing import Blob, Column, Entry, Listing
+from components.common.entry import Blob, Column, Entry
+from components.common.listing import Listing
 from components.example_gen.file_plan import plan_shards
 from components.example_gen.partition import Partition
 from components.image_example_gen.settings import ImageSettings

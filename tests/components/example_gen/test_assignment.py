@@ -5,7 +5,8 @@ import hashlib
 
 import pytest
 
-from components.common.listing import Column, Entry, Listing
+from components.common.entry import Column, Entry
+from components.common.listing import Listing
 from components.example_gen.assignment import SplitRules
 from components.example_gen.partition import Partition
 from components.image_example_gen.settings import ImageSettings

@@ -2,7 +2,8 @@
 
 import pytest
 
-from components.common.listing import Blob, Column, Entry, Listing
+from components.common.entry import Blob, Column, Entry
+from components.common.listing import Listing
 from tests.components.example_gen.listings import listing, plan
 from trainer_utils.format import ConfigError, InputError
 

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.common.entry import ExcludedInput
 from components.common.layout_inputs import ImageRoot, LayoutInputs
-from components.common.listing import ExcludedInput, Listing
+from components.common.listing import Listing
 from components.example_gen.image_roots import check_image_roots, suggest_roots
 from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import InputError

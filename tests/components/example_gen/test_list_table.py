@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from components.common.entry import Column
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Column
 from components.example_gen.list_table import ListTable, read_list
 from components.tables.kinds import column_facts, decide_column
 from components.tables.options import TableOptions

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.common.listing import Column
+from components.common.entry import Column
 from components.example_gen.list_table import typed_values
 from components.tables.json_objects import columns_of_objects
 from tests.components.example_gen.list_files import IMAGES, folder, found, listed

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.common.listing import Blob, BlobColumn, Entry, Listing
+from components.common.entry import Blob, BlobColumn, Entry
+from components.common.listing import Listing
 from components.example_gen.near_duplicates import find_near_duplicates, find_similar_texts
 from tests.components.audio_example_gen import audio_runs
 from tests.components.example_gen.listings import listing, plan

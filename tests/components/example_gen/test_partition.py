@@ -5,7 +5,8 @@ import hashlib
 
 import pytest
 
-from components.common.listing import Blob, Entry, Listing
+from components.common.entry import Blob, Entry
+from components.common.listing import Listing
 from components.example_gen.partition import Partition
 from tests.components.example_gen.listings import listing, plan
 from trainer_utils.format import ConfigError

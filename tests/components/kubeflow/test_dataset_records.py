@@ -9,7 +9,6 @@ from components.kubeflow.dataset_records import (
     DatasetRecord,
     current_version,
     is_whole,
-    joined_versions,
     record_dataset,
     records_by_span,
     split_versions,
@@ -77,5 +76,5 @@ def test_records_are_found_by_span_and_one_dataset_has_one(tmp_path):
 
 
 def test_versions_travel_as_one_text():
-    assert split_versions([joined_versions(["a b", "c"]), "c"]) == ["a b", "c"]
+    assert split_versions(["a b\nc", "c"]) == ["a b", "c"]
     assert split_versions([""]) == []

@@ -9,7 +9,7 @@ import yaml
 
 pytest.importorskip("tfx", reason="components needs TFX")
 from components.kubeflow import run
-from components.kubeflow.pages import page_folder
+from components.kubeflow.pod_folders import page_folder
 from pipelines.kubeflow.compiler import compile_pipeline
 from trainer_utils.format import Feature
 

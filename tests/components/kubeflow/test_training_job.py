@@ -186,7 +186,7 @@ def test_the_job_belongs_to_the_pod_of_the_step(cluster, tmp_path, monkeypatch):
     ("given", "message"),
     [
         ({"program": ["true"], "examples": "minio://b/e"}, "got 'minio://b/e'. Write it with a"),
-        ({"program": ["true"], "gpu": -1}, "ConfigError: gpu: expected int of at least 0, got -1"),
+        ({"program": ["true"], "gpu": -1}, "ConfigError: gpu: expected int at least 0, got -1"),
         ({"program": ["true"], "namespace": ""}, "ConfigError: namespace: expected the namespace"),
         ({}, "ConfigError: program: expected a program and its arguments"),
     ],

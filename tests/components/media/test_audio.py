@@ -156,6 +156,18 @@ def test_a_tag_after_a_wav_does_no_harm():
     np.testing.assert_array_equal(heard(stored)[:, 0], np.frombuffer(PCM, "<i2"))
 
 
+@pytest.mark.parametrize(("place", "octets"), [(24, b"\0\0\0\0"), (22, b"\0\0")])
+@pytest.mark.parametrize("subtype", ["PCM_16", "PCM_24", "FLOAT"])
+def test_a_wav_of_no_rate_or_channels_is_a_reject_that_says_so(subtype, place, octets):
+    stream = io.BytesIO()
+    soundfile.write(stream, np.zeros(100, np.float32), 8000, subtype, format="WAV")
+    data = bytearray(stream.getvalue())
+    data[place : place + len(octets)] = octets
+    with pytest.raises(RejectedInputError, match=r"a rate in Hz and some channels.*got") as error:
+        store(bytes(data))
+    assert error.value.code == "DAMAGED_AUDIO"
+
+
 def test_two_data_chunks_are_rejected_or_heard_both():
     stored = stored_or_none(riff(form(), DATA, DATA))
     assert stored is None or len(heard(stored)) == 1000

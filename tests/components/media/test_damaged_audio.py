@@ -126,7 +126,6 @@ NOT_SOUNDS = {
     "text": b"no sound at all\n" * 50,
     "PNG": b"\x89PNG\r\n\x1a\n" + bytes(500),
     "JPEG": b"\xff\xd8\xff\xe0\x00\x10JFIF\0" + bytes(500),
-    "PDF": b"%PDF-1.4\n" + bytes(500),
     "zeros": bytes(5000),
     "ones": b"\xff" * 5000,
     "AVI": b"RIFF\0\1\0\0AVI LIST" + bytes(500),
@@ -147,6 +146,15 @@ def test_what_is_no_sound_is_not_audio(data):
 @pytest.mark.parametrize("kind", ["AIFF", "AU", "CAF", "W64"])
 def test_other_sounds_are_named(kind):
     error = rejected(encode(tone(50), kind, "PCM_16"))
+    assert error.code == "UNSUPPORTED_FORMAT"
+    assert kind in error.detail
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"), [(b"%PDF-1.4\n", "PDF"), (b"PK\3\4", "ZIP"), (b"\x1f\x8b\x08\0", "gzip")]
+)
+def test_what_is_packed_is_named(head, kind):
+    error = rejected(head + bytes(500), filename="x.wav")
     assert error.code == "UNSUPPORTED_FORMAT"
     assert kind in error.detail
 

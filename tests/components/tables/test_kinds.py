@@ -159,7 +159,7 @@ MIXED_COLUMNS: dict[str, tuple[list[Any], list[Any]]] = {
     "text first": (["a", 1.5], [[b"a"], [b"1.5"]]),
     "list first": ([[1], 2], [[1], [2]]),
     "large int among floats": ([[1, 2.5], [2**60]], [[1.0, 2.5], [2.0**60]]),
-    "past 32 bits": ([1e300, 0.5], [[float("inf")], [0.5]]),
+    "nearly past 32 bits": ([3.4e38, 0.5], [[float(np.float32(3.4e38))], [0.5]]),
     "nul": (["\0", "a\u0000b"], [[b"\0"], [b"a\0b"]]),
     "infinite": ([float("inf"), -float("inf")], [[float("inf")], [-float("inf")]]),
 }

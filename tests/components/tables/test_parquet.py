@@ -22,7 +22,7 @@ PARQUET_COLUMNS: dict[str, tuple[Any, list[Any]]] = {
     "wide": (pa.array([2**63 - 1, 0, None], pa.uint64()), [[2**63 - 1], [0], None]),
     "booleans": (pa.array([True, None, False]), [[1], None, [0]]),
     "floats": (pa.array([0.5, None, 1], pa.float32()), [[0.5], None, [1.0]]),
-    "doubles": (pa.array([0.1, None, 1e300]), [[np.float32(0.1)], None, [float("inf")]]),
+    "doubles": (pa.array([0.1, None, 1e38]), [[np.float32(0.1)], None, [np.float32(1e38)]]),
     "dictionary": (pa.array(["a", "b", None]).dictionary_encode(), [[b"a"], [b"b"], None]),
     "binary": (pa.array([b"\xff\0", b"", None]), [[b"\xff\0"], [b""], None]),
     "fixed binary": (pa.array([b"ab", b"cd", None], pa.binary(2)), [[b"ab"], [b"cd"], None]),

@@ -1,5 +1,6 @@
 """Cutting files where rows end, against an automaton that reads a byte at a time."""
 
+import csv
 import io
 import itertools
 from unittest import mock
@@ -11,7 +12,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from components.tables import pieces
-from components.tables.pieces import RowTooLong, UnclosedQuote, cut, row_ends
+from components.tables.pieces import RowTooLong, StrayQuote, UnclosedQuote, cut, row_ends
 
 TOKENS = [
     b"a",
@@ -149,6 +150,55 @@ def test_an_unclosed_quote_is_reported_with_the_beginning_of_its_row(data, delim
     with pytest.raises(UnclosedQuote) as error:
         cut_in_blocks(data, block, delimiter=delimiter)
     assert error.value.offset == max(ends, default=0)
+
+
+FIELDS = st.lists(st.sampled_from(["a", '"', "\n", "\r\n", ",", " "]), max_size=6).map("".join)
+
+
+@given(st.lists(st.tuples(FIELDS, FIELDS), min_size=1, max_size=6), st.integers(1, 45))
+def test_no_quote_that_the_csv_module_writes_is_a_stray_one(rows, block):
+    stream = io.StringIO(newline="")
+    csv.writer(stream).writerows(rows)
+    data = stream.getvalue().encode()
+    assert cut_in_blocks(data, block, delimiter=b",", refuse_stray=True)
+
+
+def first_stray_quote(data: bytes) -> int | None:
+    """Where a field of several lines is closed and goes on all the same, a byte at a time."""
+    state, opened = "begin", 0
+    for place, octet in enumerate(data):
+        character = bytes([octet])
+        if state == "quoted":
+            state = "after quote" if character == b'"' else state
+        elif character == b'"' and state in ("begin", "after quote"):
+            opened = place if state == "begin" else opened
+            state = "quoted"
+        elif character in (b",", b"\r", b"\n"):
+            state = "begin"
+        else:
+            if state == "after quote" and b"\n" in data[opened:place] and character not in b" \t":
+                return place - 1
+            state = "plain"
+    return None
+
+
+@given(DATA)
+def test_a_stray_quote_is_found_where_the_automaton_finds_it(data):
+    _, is_open = ends_by_hand(data, b",")
+    assume(not is_open)
+    found = None
+    try:
+        cut_in_blocks(data, 1 << 20, delimiter=b",", refuse_stray=True)
+    except StrayQuote as error:
+        found = error.offset
+    assert found == first_stray_quote(data)
+
+
+def test_a_text_that_begins_with_a_quote_takes_no_rows_in():
+    data = b'n,text\n1,"Yes\n2,No\n3,so "they say\n'
+    with pytest.raises(StrayQuote) as error:
+        cut_in_blocks(data, 1 << 20, delimiter=b",", refuse_stray=True)
+    assert error.value.offset == data.rindex(b'"')
 
 
 @pytest.mark.parametrize("block", [1, 3, 64, 1000, 1 << 20])

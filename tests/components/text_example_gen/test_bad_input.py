@@ -1,8 +1,10 @@
 """Bad inputs: each is a line of rejects.jsonl or a clear error, and every one is counted."""
 
+import bz2
 import gzip
 import itertools
 import json
+import lzma
 import os
 from pathlib import Path
 from typing import Any
@@ -393,3 +395,26 @@ def test_where_no_table_can_be_read_the_first_is_named(convert, monkeypatch):
     refuse(monkeypatch, ".csv")
     with pytest.raises(InputError, match=r"'a.csv': expected a table, got Permission denied"):
         convert({"a.csv": "text\none\n", "b.csv": "text\ntwo\n"})
+
+
+PACKED = {
+    "gzip": gzip.compress(b"some text", mtime=0),
+    "bzip2": bz2.compress(b"some text"),
+    "xz": lzma.compress(b"some text"),
+    "PDF": b"%PDF-1.7\n%\xe2\xe3\xcf\xd3\n",
+}
+
+
+@pytest.mark.parametrize("packing", PACKED)
+def test_a_packed_file_among_texts_is_rejected_as_what_it_is(convert, packing):
+    files = {"a/1.txt": "text", "b/2.txt": "text", "b/3.dat": PACKED[packing]}
+    dataset = convert(files, max_reject_fraction=1.0)
+    (line,) = dataset.rejects
+    assert (line["source"], line["code"]) == ("b/3.dat", "UNSUPPORTED_FORMAT")
+    assert packing in line["detail"]
+    dataset.check_accounting()
+
+
+def test_a_text_that_begins_as_packed_files_do_is_a_text(convert):
+    dataset = convert({"a/1.txt": "%PDF-1.7 is a mark", "b/2.txt": "BZh"})
+    assert dataset.counts()["written"] == 2

@@ -31,6 +31,10 @@ ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
     "a header that is no UTF-8": ({"t.csv": b"caf\xe9\nx\n"}, r"'t\.csv'.*header in UTF-8"),
     "an unclosed quote": ({"t.csv": 'a,b\n1,2\n"x\ny",3\n4,"5\n6,7\n'}, r"'t\.csv'.*from line 5"),
     "an unclosed quote at the end": ({"t.tsv": 'a\tb\n1\t"'}, r"'t\.tsv'.*from line 2"),
+    "quotes of two texts that take a row in": (
+        {"t.tsv": 'a\tb\n"Yes\t1\nNo\t2\nso "they say\t3\n'},
+        r"'t\.tsv'.*a quote within a text.*line 4",
+    ),
     "an unclosed quote in the header": ({"t.csv": 'a,"b\n1,2\n'}, r"'t\.csv'.*quote|header"),
     "JSON cut short": ({"t.json": '{"1": {"text": "a"'}, r"'t\.json': expected JSON"),
     "JSON of one number": ({"t.json": "17"}, r"'t\.json': expected objects"),
@@ -205,6 +209,11 @@ CURES: dict[str, tuple[dict[str, bytes | str], str, dict[str, Any]]] = {
         "encoding='latin-1'",
         {"encoding": "latin-1"},
     ),
+    "lines of JSON in UTF-16": (
+        {"t.jsonl": '{"n": 1}\n{"n": 2}\n'.encode("utf-16")},
+        "encoding='utf-16'",
+        {"encoding": "utf-16"},
+    ),
 }
 BROKEN = {
     "a word where floats are asked for": {"columns": {"m": "float"}},
@@ -224,6 +233,23 @@ def test_the_cure_that_an_error_names_is_one(convert, case):
     assert dataset.counts()["rejected"] == 0
     ignored = [n for n, kind in settings.get("columns", {}).items() if kind == "ignore"]
     assert not [f for f in dataset.features if f.partition(".")[0] in ignored or f in ignored]
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("others", [("b.x",), ("test/b.x",), ("b.x", "c/d/e.x")])
+def test_a_table_that_nobody_would_read_is_refused_by_name(convert, ending, others):
+    """Of the same kind as those that are read, in a folder that is no split."""
+    table = {
+        "csv": "text,n\na,1\n",
+        "tsv": "text\tn\na\t1\n",
+        "jsonl": '{"text": "a", "n": 1}\n',
+        "parquet": parquet_of({"text": ["a"], "n": [1]}),
+    }[ending]
+    names = [name.replace(".x", f".{ending}") for name in ("more/a.x", *others)]
+    with pytest.raises(InputError, match=r"(more/a|c/d/e)\..*input_config"):
+        convert(dict.fromkeys(names, table))
+    hidden = dict.fromkeys([".more/a", *names[1:2]], table)
+    assert convert(hidden).counts()["written"] == 1
 
 
 def test_a_header_longer_than_any_is_refused(convert):

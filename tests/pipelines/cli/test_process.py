@@ -40,6 +40,14 @@ def test_what_needs_no_tensorflow_does_not_import_it(whole_dataset, run_cli, tmp
     assert done.returncode == 0
 
 
+def test_nothing_that_takes_long_is_imported_before_ctrl_c_is_taken_over():
+    program = (
+        "import sys, pipelines.cli\nprint({'numpy', 'trainer_utils', 'rich'} & {*sys.modules})"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    assert done.stdout == b"set()\n"
+
+
 def test_recognising_an_input_needs_no_tensorflow():
     pytest.importorskip("tfx", reason="components needs TFX")
     imports = "import sys, pipelines.tools.conversion.recognition"

@@ -11,6 +11,7 @@ import trainer_utils
 from tests.trainer_utils.arrays.test_batches import assert_same
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.format import Feature
+from trainer_utils.format.tensors import encode_tensor
 
 GOLDEN = Path(__file__).parents[2] / "golden"
 
@@ -68,6 +69,35 @@ def test_a_dense_feature_that_is_missing_is_named(tmp_path, write_dataset):
     uri = write_dataset(tmp_path / "b", {"train": [rows]}, {"a": Feature(type="string")})
     with pytest.raises(DatasetError, match="'a': expected string as the dataset says, got int"):
         list(trainer_utils.iterate(uri))
+
+
+RAW = Feature(type="string", extra={"encoding": "raw", "image_shape": [2, 2, 3]})
+TENSOR = Feature(type="string", extra={"tensor": {"dtype": "float16", "shape": [2]}})
+SERIALIZED = encode_tensor(np.ones(2, np.float16))
+SHAPE = Feature(type="int", shape=(2,))
+WAV = Feature(type="string", extra={"encoding": "wav", "sample_rate": 8000, "channels": 1})
+
+
+@pytest.mark.parametrize(
+    ("feature", "good", "bad"),
+    [
+        (Feature(type="int", shape=(2, 2), dense=False), {"x_shape": [1, 2]}, {"x_shape": [3, 2]}),
+        (Feature(type="int", shape=(2, 2), dense=False), {"x_shape": [1, 2]}, {"x_shape": [-1, 3]}),
+        (RAW, {"x": [b"0" * 12]}, {"x": [b"0" * 11]}),
+        (TENSOR, {"x": [SERIALIZED]}, {"x": [SERIALIZED[:-1]]}),
+        (TENSOR, {"x": [SERIALIZED]}, {"x": [b"no tensor"]}),
+        (WAV, {"x": [sound(8000, np.zeros(9))]}, {"x": [b"no sound"]}),
+        (WAV, {"x": [sound(8000, np.zeros(9))]}, {"x": [sound(8000, np.zeros(9))[:20]]}),
+    ],
+)
+def test_values_that_do_not_fit_are_an_error_of_the_dataset(
+    tmp_path, write_dataset, feature, good, bad
+):
+    rows = [{"x": [1, 2], **values} for values in (good, bad)]
+    features = {"x": feature, **({"x_shape": SHAPE} if "x_shape" in good else {})}
+    uri = write_dataset(tmp_path, {"train": [rows]}, features)
+    with pytest.raises(DatasetError, match=r"x|sound|tensor"):
+        list(trainer_utils.iterate(uri, batch_size=1, shuffle=False, features=["x"]))
 
 
 def test_feature_lists_are_for_tensorflow(tmp_path, write_dataset):

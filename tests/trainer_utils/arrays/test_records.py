@@ -2,6 +2,8 @@
 
 import gzip
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -39,6 +41,34 @@ def test_gzip_and_object_stores_are_read(ours, tmp_path, in_memory, shuffle):
     (tmp_path / "cut.tfrecord.gz").write_bytes(path.read_bytes()[:-20])
     with pytest.raises(CorruptShardError, match=r"cut\.tfrecord\.gz"):
         ids(str(tmp_path / "cut.tfrecord.gz"))
+
+
+CUT = """
+import os, sys
+import trainer_utils
+uri, size, shuffle = sys.argv[1], int(sys.argv[2]), sys.argv[3] or False
+with trainer_utils.DatasetWriter(uri, num_shards=2) as writer:
+    for number in range(6_000_000 // size):
+        writer.write("train", {"text": "x" * size})
+batches = iter(trainer_utils.iterate(uri, batch_size=4, shuffle=shuffle))
+next(batches)
+for shard in os.scandir(f"{uri}/Split-train"):
+    os.truncate(shard.path, 5000)
+try:
+    list(batches)
+except trainer_utils.CorruptShardError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("size", [1_000, 100_000])
+@pytest.mark.parametrize("shuffle", ["", "global"])
+def test_a_shard_that_is_cut_short_while_it_is_read_is_an_error(tmp_path, size, shuffle):
+    """In a process of its own, since a look behind the end of a mapped file ends it."""
+    arguments = [sys.executable, "-c", CUT, str(tmp_path / "d"), str(size), shuffle]
+    run = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "since it was opened" in run.stdout
 
 
 @pytest.mark.parametrize("place", [2, 9, 14, -2])

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from trainer_utils.auditing.shifts import distance_of_counts, distance_of_numbers
+from trainer_utils.auditing.shifts import distance_of_counts, distance_of_numbers, total_variation
 
 stats = pytest.importorskip("scipy.stats")
 
@@ -36,3 +36,11 @@ def test_counts_are_compared_as_pearson_does(moved):
 def test_too_few_to_say_is_no_shift(one, other):
     assert distance_of_counts(one, other) == 0
     assert distance_of_numbers([], [1.0]) == 0
+
+
+def test_total_variation_is_half_of_what_shares_differ_by():
+    labels = {"a": 3, "b": 1}
+    assert total_variation(labels, {"a": 1, "b": 1}) == 0.25
+    assert total_variation(labels, labels) == 0
+    assert total_variation(labels, {"c": 5}) == 1
+    assert total_variation(labels, {}) == 0

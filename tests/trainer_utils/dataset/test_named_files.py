@@ -92,6 +92,24 @@ def test_files_of_other_names_and_places(tmp_path, imagenet, in_memory):
     assert labels(f"{remote}/train-0000[01]-*") == list(range(10))
 
 
+@pytest.mark.parametrize("name", ["run[3]", "a*b", "what?", "[", "[!a]", "x[0-9]/y*"])
+def test_a_folder_with_signs_of_a_pattern_in_its_name_is_meant_itself(
+    tmp_path, write_dataset, name
+):
+    write_dataset(
+        tmp_path / name, {"train": [[{"id": [1]}], [{"id": [2]}]]}, {"id": Feature(type="int")}
+    )
+    write_dataset(tmp_path / "run3", {"train": [[{"id": [9]}]]}, {"id": Feature(type="int")})
+    folder = tmp_path / name
+    shards = "Split-train/data_tfrecord-*"
+    for given in (folder, f"{folder}/", f"file://{folder}", f"{folder}/{shards}", [str(folder)]):
+        batches = trainer_utils.iterate(given, "train", shuffle=False, batch_size=4)
+        assert [batch["id"].tolist() for batch in batches] == [[1, 2]]
+    assert find_named_files([f"{folder}/{shards}1-*"])[0][0].endswith("00001-of-00002")
+    both = trainer_utils.iterate([str(folder), str(tmp_path / "run3")], shuffle=False)
+    assert [batch["id"].tolist() for batch in both] == [[1, 2, 9]]
+
+
 def test_files_of_a_described_dataset_keep_what_it_says(tmp_path, write_dataset):
     shards = [[{"n": [number], "list": [number] * 2}] for number in range(3)]
     features = {"n": Feature(type="int"), "list": Feature(type="int", shape=(2,))}

@@ -1,5 +1,6 @@
 """Opening datasets: ours, Datum's and a stock ExampleGen's; refusing what is none or not whole."""
 
+import gc
 import json
 import os
 import re
@@ -438,3 +439,37 @@ def test_a_folder_that_goes_while_it_is_listed_has_nothing_in_it(tmp_path, monke
     found = [*files.list_dataset(str(uri)).sizes]
     assert not any(name.startswith(f"{gone}/") for name in found)
     assert ("manifest.json" in found) == (gone != ".")
+
+
+def test_what_lies_in_the_index_is_not_listed_to_open_a_dataset(tmp_path, monkeypatch):
+    """Two files a shard, of which a bucket lists a thousand a request."""
+    with DatasetWriter(tmp_path, num_shards=3) as writer:
+        for number in range(6):
+            writer.write("train", {"id": number})
+    listed, folders = files.list_folder, []
+
+    def list_seen(folder: str) -> Any:
+        folders.append(os.path.relpath(folder, tmp_path))
+        return listed(folder)
+
+    monkeypatch.setattr(files, "list_folder", list_seen)
+    dataset = open_dataset(str(tmp_path))
+    assert sorted(folders) == [".", "Split-train"]
+    assert all(os.path.isfile(shard.index_path) for shard in dataset.shard_files)
+    assert {name.split("/")[0] for name in files.list_dataset(str(tmp_path)).sizes} >= {"index"}
+
+
+@pytest.mark.parametrize("is_enabled", [True, False])
+def test_the_garbage_collector_is_left_as_it_was(tmp_path, is_enabled):
+    with DatasetWriter(tmp_path / "dataset") as writer:
+        writer.write("train", {"id": 1})
+    was_enabled = gc.isenabled()
+    (gc.enable if is_enabled else gc.disable)()
+    try:
+        open_dataset(str(tmp_path / "dataset"))
+        assert gc.isenabled() == is_enabled
+        with pytest.raises(DatasetError):
+            open_dataset(str(tmp_path / "nothing"))
+        assert gc.isenabled() == is_enabled
+    finally:
+        (gc.enable if was_enabled else gc.disable)()

@@ -1,6 +1,10 @@
 """The table of signatures and extensions, against the files that Pillow and libsndfile write."""
 
+import bz2
+import gzip
 import io
+import lzma
+import zipfile
 
 import numpy as np
 import pytest
@@ -8,7 +12,13 @@ import soundfile
 from PIL import Image
 
 from tests.components.media.variants import variants
-from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, format_of, is_other_image
+from trainer_utils.format.media_formats import (
+    EXTENSIONS,
+    FORMATS,
+    format_of,
+    is_other_image,
+    packing_of,
+)
 
 IMAGES = [known.name for known in FORMATS if known.kind == "image"]
 SOUNDS = ["WAV", "FLAC", "OGG", "MP3"]
@@ -70,3 +80,28 @@ def test_no_extension_is_of_two_formats_and_pillow_knows_those_of_images():
     for known in FORMATS:
         if known.kind == "image":
             assert {theirs[ending] for ending in known.extensions} == {known.name}
+
+
+def zip_file() -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as archive:
+        archive.writestr("cat/1.jpg", b"\xff\xd8\xff")
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("data", "name"),
+    [
+        (zip_file(), "ZIP"),
+        (gzip.compress(b"x", mtime=0), "gzip"),
+        (bz2.compress(b"x"), "bzip2"),
+        (lzma.compress(b"x"), "xz"),
+    ],
+)
+def test_what_is_packed_is_told_by_what_it_is_packed_as(data, name):
+    assert name in packing_of(data)
+
+
+def test_no_image_or_sound_is_taken_for_packed():
+    files = [*map(image_file, IMAGES), *map(sound_file, SOUNDS), *variants().values()]
+    assert {packing_of(data) for data in files} == {None}

@@ -74,7 +74,9 @@ def test_a_wrong_slice_is_refused_as_it_is_written(wrong, sentence):
 
 
 @pytest.mark.parametrize("size", [0, 1, 10, 1000])
-@pytest.mark.parametrize("wrong", ["train[:103%]", "train[-101%:]", "train[200%:]", "train["])
+@pytest.mark.parametrize(
+    "wrong", ["train[:103%]", "train[-101%:]", "train[200%:]", "train[", 3, ["train"], b"train"]
+)
 def test_what_is_wrong_in_any_split_is_a_wrong_setting(wrong, size):
     """Not only where a percentage too large is rounded to more records than there are."""
     with pytest.raises(ConfigError, match=re.escape(f"got {wrong!r}")):

@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from trainer_utils.format import DatasetError, Feature
@@ -62,6 +63,34 @@ def test_a_kind_that_is_not_known_leaves_it_to_the_records():
         "featuresDict": {"features": {"a": {"tensor": {"dtype": "int64"}}, "b": {"graph": {}}}}
     }
     assert parse_tfds_features(json.dumps(entry), path="x") is None
+
+
+def test_an_encoded_tensor_of_several_open_sizes_has_its_shape_beside_it(tmp_path):
+    """As TFDS itself says what it serializes, for tensors of every encoding and openness."""
+    tfds = pytest.importorskip("tensorflow_datasets")
+    tensors = {
+        f"{encoding}{len(shape)}{shape.count(None)}": tfds.features.Tensor(
+            shape=shape, dtype=np.int64, encoding=encoding
+        )
+        for encoding in ("none", "bytes", "zlib")
+        for shape in [(), (2,), (None,), (None, 2), (None, None), (None, 3, None)]
+        if encoding != "none" or shape.count(None) < 2
+    }
+    written = tfds.features.FeaturesDict(tensors)
+    names = {
+        "/".join([name, *part])
+        for name, info in written.get_serialized_info().items()
+        for part in ([[key] for key in info] if isinstance(info, dict) else [[]])
+    }
+    written.save_config(tmp_path)
+    features = parse_tfds_features((tmp_path / "features.json").read_text(), path="x")
+    assert features is not None
+    assert set(features) == names
+    assert features["zlib32/shape"] == Feature(type="int", shape=(3,))
+    assert features["zlib32/value"] == Feature(type="string")
+    inside = tfds.features.FeaturesDict({"all": tfds.features.Sequence(tensors["bytes22"])})
+    inside.save_config(tmp_path)
+    assert parse_tfds_features((tmp_path / "features.json").read_text(), path="x") is None
 
 
 def test_another_file_format_is_refused_with_the_cure():

@@ -9,6 +9,7 @@ from PIL import Image
 
 from trainer_utils import ConfigError, input_fn, plan
 from trainer_utils.format import Feature
+from trainer_utils.reading.augmentation.chain import NAMES
 
 COUNT, BATCH = 22, 12
 CHAIN = ["random_resized_crop", "flip", ("colour", 0.4), "cutout", "mixup", "cutmix"]
@@ -227,3 +228,52 @@ def test_what_cannot_follow_is_refused(tmp_path, photos, write_dataset, features
     settings = {"label": "label", "batch_size": 4, "image_size": (16, 16)}
     with pytest.raises(ConfigError, match=message):
         input_fn(uri, features=features, augment=chain, **settings)
+
+
+@pytest.mark.parametrize("decoder", ["turbo", "tensorflow"])
+@pytest.mark.parametrize("augment", [None, "random_resized_crop", ["flip", "cutout"]])
+@pytest.mark.parametrize("normalize", [None, "unit"])
+def test_replica_without_a_row_of_the_last_batch_gets_an_empty_one(
+    uri, decoder, augment, normalize
+):
+    settings = {"augment": augment, "decoder": decoder, "normalize": normalize, "batch_size": 6}
+    images = [inputs["image"].shape for inputs, _ in read(uri, workers=6, worker=0, **settings)]
+    assert images == [(1, 24, 24, 3)] * 3 + [(0, 24, 24, 3)]  # 22 records: 4 for 6 replicas
+
+
+OPERATIONS = sorted({*NAMES} - {"color", "rotate", "gray", "mixup", "cutmix"})
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("decoder", ["turbo", "tensorflow"])
+def test_grey_images_of_any_format_take_every_operation(
+    tmp_path, photos, write_dataset, decoder, operation
+):
+    """Without a list of formats a decoder finds out of each what it is."""
+    kinds = ["JPEG", "PNG", "GIF", "BMP"]
+    rows = [{"image": [encode(photo, kind)]} for photo, kind in zip(photos[:4], kinds, strict=True)]
+    features = {"image": Feature(type="string", shape=(40, 48, 3))}
+    folder = write_dataset(tmp_path, {"train": [rows]}, features)
+    chosen = {"image_size": (24, 24), "channels": 1, "decoder": decoder, "augment": [operation]}
+    dataset = input_fn(folder, features="image", batch_size=4, **chosen)
+    assert dataset.element_spec.shape[1:] == (24, 24, 1)
+    assert [batch.shape for batch in dataset] == [(4, 24, 24, 1)]
+
+
+@pytest.mark.parametrize("decoder", ["turbo", "tensorflow"])
+def test_images_of_several_sizes_beside_lists_are_an_error_that_says_what_to_set(
+    tmp_path, photos, write_dataset, decoder
+):
+    """Datum's JSON has the size of one image, and calls it the size of all."""
+    rows = [
+        {"image": [encode(photo[: 30 + n])], "ids": [*range(n)]}
+        for n, photo in enumerate(photos[:4])
+    ]
+    features = {
+        "image": Feature(type="string", shape=(33, 48, 3)),
+        "ids": Feature(type="int", shape=(3,), dense=False),
+    }
+    folder = write_dataset(tmp_path, {"train": [rows]}, features)
+    with pytest.raises(tf.errors.InvalidArgumentError, match="Set image_size"):
+        list(input_fn(folder, features=["image", "ids"], batch_size=4, decoder=decoder))

@@ -2,6 +2,7 @@
 
 import collections
 import json
+import os
 import random
 from collections.abc import Callable
 from pathlib import Path
@@ -62,6 +63,21 @@ def frame_starts(data: bytes | bytearray) -> list[int]:
         length = int.from_bytes(data[position : position + 8], "little")
         position += HEADER_BYTES + length + FOOTER_BYTES
     return starts
+
+
+@READS
+@pytest.mark.parametrize("leaves", [Path.exists, Path.mkdir, os.mkfifo, Path.touch])
+def test_a_shard_that_goes_after_the_dataset_was_opened_is_named(fragile, options, leaves):
+    """Of an error of the system TensorFlow makes an UnknownError, and no sentence."""
+    uri = fragile()
+    dataset = input_fn(str(uri), **options).take(300)
+    path = middle_shard(uri)
+    path.unlink()
+    leaves(path)
+    with pytest.raises(
+        tf.errors.InvalidArgumentError, match=r"00001-of-00003': (expected|cannot be read)"
+    ):
+        collections.deque(dataset.as_numpy_iterator(), maxlen=0)
 
 
 @pytest.mark.parametrize("place", [0, 7, 8, HEADER_BYTES, HEADER_BYTES + 9, -FOOTER_BYTES, -1])

@@ -11,6 +11,7 @@ import tensorflow as tf
 
 from trainer_utils import ConfigError, input_fn
 from trainer_utils.format import Feature
+from trainer_utils.reading import data_service
 
 WORKER = """
 import sys, tensorflow as tf
@@ -81,6 +82,17 @@ def test_epochs_are_repeated_and_hooks_run(service, uri):
 def test_what_a_service_cannot_keep_is_refused(uri, setting, value):
     with pytest.raises(ConfigError, match=f"^{setting}: expected"):
         input_fn(uri, data_service="grpc://localhost:1", **{setting: value})
+
+
+def test_a_service_that_is_not_there_is_named_within_seconds(uri, monkeypatch):
+    """TensorFlow's own call goes on trying for minutes."""
+    monkeypatch.setattr(data_service, "_WAIT_SECONDS", 0.6)
+    with socket.socket() as free:
+        free.bind(("localhost", 0))  # nobody listens there
+        address = f"grpc://localhost:{free.getsockname()[1]}"
+        with pytest.raises(ConfigError, match=rf"data_service: .* listens at '{address}'") as found:
+            input_fn(uri, data_service=address)
+    assert (found.value.setting, found.value.value) == ("data_service", address)
 
 
 @pytest.mark.slow

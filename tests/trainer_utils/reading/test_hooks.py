@@ -54,6 +54,11 @@ def test_hooks_change_examples_before_and_batches_after_they_are_batched(uri):
     assert read(uri, "train[:6]", **both) == [[0, 4, 8, -12], [-8, -10]]
 
 
+def test_a_hook_may_be_a_builtin(uri):
+    for name in ("pre_batching_callback", "post_batching_callback"):
+        assert flat(read(uri, **{name: dict})) == list(range(10))
+
+
 def test_hooks_are_chosen_by_split_whatever_its_spelling(uri):
     hooks = {"train": lambda e: e, "val": lambda e: {**e, "id": -e["id"]}}
     for name in ("pre_batching_callback", "post_batching_callback"):

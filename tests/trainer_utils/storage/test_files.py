@@ -15,10 +15,9 @@ from pathlib import Path
 import pytest
 
 from components.common.blobs import BlobReader
+from components.common.entry import Blob
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Blob
-from components.common.reject_errors import reject_errors
-from components.common.rejects import RejectedInputError
+from components.common.rejects import RejectedInputError, reject_errors
 from trainer_utils.storage import (
     copy_file,
     find_file,
@@ -317,8 +316,8 @@ from components.media.images import store_image
 from components.text_example_gen.layouts import find_pieces
 from components.text_example_gen.settings import TextSettings
 from components.common.blobs import BlobReader
-from components.common.listing import Blob
-from components.common.rejects import RejectedInputError
+from components.common.entry import Blob
+from components.common.rejects import RejectedInputError, reject_errors
 from trainer_utils.format import InputError
 
 "".encode("utf-8-sig")  # what is imported late is closed to others, too
@@ -500,3 +499,16 @@ def test_a_bare_name_is_written_where_one_is(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_text("report.html", "page", temporary_folder=str(tmp_path))
     assert (tmp_path / "report.html").read_text() == "page"
+
+
+def test_a_device_or_pipe_is_written_to_and_stays_what_it_is(tmp_path):
+    """Of /dev/null a rename would make a file, for everybody on the machine."""
+    os.mkfifo(tmp_path / "pipe")
+    os.symlink("pipe", tmp_path / "link")
+    for name in ("pipe", "link"):
+        with subprocess.Popen(["cat", str(tmp_path / "pipe")], stdout=subprocess.PIPE) as reader:
+            write_text(str(tmp_path / name), "page", temporary_folder=str(tmp_path))
+            assert reader.communicate()[0] == b"page"
+    assert (tmp_path / "pipe").is_fifo()
+    assert (tmp_path / "link").is_symlink()
+    assert sorted(os.listdir(tmp_path)) == ["link", "pipe"]

@@ -1,11 +1,14 @@
 """`DatasetWriter`: what it leaves is a whole dataset, or nothing; others read it."""
 
+import glob
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -185,6 +188,7 @@ def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
         ({"x": [np.eye(2)]}, {"x": [np.eye(3)]}, r"steps of shape \(2, 2\)"),
         ({"x": 1}, {"image": b"none"}, "'image': expected a JPEG, PNG, GIF or BMP"),
         ({"x": 1}, {"label": "cow"}, r"'label': .*got 'cow'.*"),
+        ({"x": 1}, {"label": [0, 1]}, r"'label': expected ids of its vocabulary, 0 to 0, got 1"),
         ({"x": 1}, {"x": None}, "expected a feature with a value"),
         ({"x": 1}, {"": 1}, "expected a name"),
         ({"x": 1}, [1], "expected a dict, got list"),
@@ -282,6 +286,32 @@ def test_a_closed_writer_takes_no_more(tmp_path: Path) -> None:
         writer.write("train", {"x": 2})
 
 
+def test_threads_write_side_by_side(tmp_path: Path) -> None:
+    uri = str(tmp_path / "out")
+    with DatasetWriter(uri, num_shards=3) as writer, ThreadPoolExecutor(4) as pool:
+        for number in range(2000):
+            pool.submit(writer.write, "train", {"id": number, "text": "x" * (number % 300)})
+    paths = glob.glob(f"{uri}/Split-train/*")
+    stored = [tf.train.Example.FromString(r.numpy()) for r in tf.data.TFRecordDataset(paths)]
+    numbers = [example.features.feature["id"].int64_list.value[0] for example in stored]
+    assert sorted(numbers) == list(range(2000))
+
+
+def test_any_number_of_shards_costs_no_more_than_there_are_examples(tmp_path: Path) -> None:
+    with DatasetWriter(tmp_path / "out", num_shards=10**12) as writer:
+        writer.write("train", {"id": 1})
+        writer.write("train", {"id": 2})
+    assert len(list((tmp_path / "out/Split-train").iterdir())) == 2
+
+
+@pytest.mark.parametrize("split", [None, 3, b"train", ("train",), "", "a/b", "é"])
+def test_what_is_no_name_of_a_split_is_refused_by_its_value(tmp_path: Path, split: Any) -> None:
+    with DatasetWriter(tmp_path / "out") as writer:
+        with pytest.raises(ConfigError, match=f"^split {re.escape(repr(split))}: expected a name"):
+            writer.write(split, {"id": 1})
+        writer.write("train", {"id": 2})
+
+
 def test_a_full_disk_is_named_with_the_file_that_it_has_no_room_for(tmp_path):
     shards = OpenShards(
         str(tmp_path),
@@ -291,6 +321,7 @@ def test_a_full_disk_is_named_with_the_file_that_it_has_no_room_for(tmp_path):
         gzip=False,
         buffer_bytes=1 << 10,
     )
+    shards.append([b"x"])
     (path,) = (path for path in tmp_path.rglob("train-0"))
     path.unlink()
     path.symlink_to("/dev/full")

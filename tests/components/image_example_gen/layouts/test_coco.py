@@ -55,14 +55,20 @@ def test_boxes_are_relative_and_named_by_datum(coco, read):
             "labels": ("dog", "traffic light"),
             "is_crowd": (0, 1),
             "image_id": 1,
+            "height": 100,
+            "width": 200,
         },
         "train2017/sub/2.jpg": {
             **dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "area", "labels", "is_crowd"), ()),
             "image_id": 2,
+            "height": None,
+            "width": None,
         },
         "val2017/v.jpg": {
             **dict.fromkeys(("xmin", "xmax", "ymin", "ymax", "area", "labels", "is_crowd"), ()),
             "image_id": 1,
+            "height": None,
+            "width": None,
         },
     }
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from components.common.entry import Column
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Column
 from components.image_example_gen.layouts import read_layout
 from tests.components.image_example_gen.layouts.archives import write_tar
 from trainer_utils.format import ConfigError, InputError

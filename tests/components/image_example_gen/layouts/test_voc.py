@@ -10,7 +10,7 @@ import pytest
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import Reject, render_rejects
-from components.example_gen.boxes import BOX_COLUMNS
+from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS
 from components.image_example_gen.layouts import read_layout
 from tests.components.image_example_gen.layouts.voc_files import annotation, one
 from trainer_utils.format import InputError
@@ -68,11 +68,13 @@ def test_boxes_are_those_that_datum_computes(voc, read):
 
 
 def test_an_image_may_hold_nothing(voc, read):
-    assert set(values(read(voc))["JPEGImages/c.png"].values()) == {()}
+    nothing = values(read(voc))["JPEGImages/c.png"]
+    assert {nothing.pop("height"), nothing.pop("width")} == {None}
+    assert set(nothing.values()) == {()}
 
 
 def test_columns_are_lists_of_any_length(voc, read):
-    assert all(c.is_list and c.length is None for c in read(voc).columns)
+    assert all(c.is_list and c.length is None for c in read(voc).columns if c not in SIZE_COLUMNS)
     assert read(voc).columns[: len(BOX_COLUMNS)] == BOX_COLUMNS
 
 
@@ -119,7 +121,7 @@ def test_only_the_test_split_may_do_without_annotations(voc, read, write):
         "JPEGImages/a b.jpg": "NO_ANNOTATION",
         "missing": "FILE_NOT_FOUND",
     }
-    assert set(values(listing)["JPEGImages/unused.jpg"].values()) == {()}
+    assert set(values(listing)["JPEGImages/unused.jpg"].values()) == {(), None}
 
 
 @pytest.mark.parametrize(
@@ -183,8 +185,9 @@ def test_many_boxes_are_datums_to_the_last_bit(tmp_path, read, write):
     config = SimpleNamespace(has_test_annotations=True, class_map={"dog": "dog"})
     theirs = dict(DetDatumGenerator(str(base), config)(split="train"))["a"]
     del theirs["image"]
-    ours = {name: list(value) for name, value in values(read(base))["JPEGImages/a.jpg"].items()}
-    assert ours == theirs
+    found = values(read(base))["JPEGImages/a.jpg"]
+    assert (found.pop("width"), found.pop("height")) == (333, 357)
+    assert {name: list(value) for name, value in found.items()} == theirs
 
 
 def test_boxes_are_counted_by_hand(tmp_path, read, write):
@@ -199,6 +202,8 @@ def test_boxes_are_counted_by_hand(tmp_path, read, write):
         "pose": ("left",),
         "is_truncated": (1,),
         "labels_difficult": (0,),
+        "height": 300,
+        "width": 400,
     }
 
 

@@ -13,7 +13,7 @@ import urllib.request
 import pytest
 from PIL import Image
 
-from pipelines.tools.browse import make_server
+from pipelines.tools.browse import BrowseServer
 from tests.pipelines.tools.browse.conftest import HOSTILE
 from trainer_utils.format import Feature, InputError
 
@@ -26,7 +26,7 @@ def trace(record):
 
 @pytest.fixture(scope="module")
 def server(dataset):
-    with make_server(dataset, lineage="made by nobody", trace=trace) as server:
+    with BrowseServer(dataset, lineage="made by nobody", trace=trace) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
         yield server
@@ -91,7 +91,7 @@ def test_a_record_that_lineage_does_not_have_is_said(get):
 
 
 def test_without_lineage_there_is_no_link(dataset):
-    with make_server(dataset) as server:
+    with BrowseServer(dataset) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         page = urllib.request.urlopen(f"{server.url}record?split=eval&number=0").read().decode()
         assert "/lineage" not in page
@@ -109,7 +109,7 @@ def test_other_pages_do_not_wait_for_lineage(dataset):
         assert may_end.wait(60)
         return record
 
-    with make_server(dataset, lineage="known", trace=trace_slowly) as server:
+    with BrowseServer(dataset, lineage="known", trace=trace_slowly) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         url = f"{server.url}lineage?split=eval&number=0"
         slow = threading.Thread(target=urllib.request.urlopen, args=(url,), daemon=True)
@@ -126,7 +126,7 @@ def test_hostile_names_of_files_labels_and_features_stay_texts(write_dataset, tm
     uri = write_dataset(tmp_path / "dataset", {"train": [[record]]}, {"label": Feature(type="int")})
     (tmp_path / "dataset/vocab").mkdir()
     (tmp_path / "dataset/vocab/label.txt").write_text(HOSTILE.replace("\x1b", "") + "\n")
-    with make_server(str(uri), lineage=HOSTILE, trace=lambda name: name) as server:
+    with BrowseServer(str(uri), lineage=HOSTILE, trace=lambda name: name) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         for path in ("", "record?split=train&number=0", "lineage?split=train&number=0"):
             page = urllib.request.urlopen(f"{server.url}{path}").read().decode()
@@ -185,7 +185,7 @@ def test_a_damaged_record_is_said_and_the_rest_goes_on(dataset, tmp_path):
     data = bytearray(shard.read_bytes())
     data[100] ^= 1
     shard.write_bytes(data)
-    with make_server(str(copy)) as server:
+    with BrowseServer(str(copy)) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         with pytest.raises(urllib.error.HTTPError) as raised:
             urllib.request.urlopen(f"{server.url}record?split=eval&number=0")

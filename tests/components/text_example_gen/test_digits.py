@@ -1,0 +1,90 @@
+"""Numbers keep all that they say, or are an error that names their row: never another number.
+
+The expected digits are those that the file was written with.
+"""
+
+import decimal
+import json
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from tests.components.tables.table_files import parquet_of
+from trainer_utils.format import InputError
+
+LARGE = 2**53 + 1  # the first integer that no double is
+DECIMALS = ["12345678901234567.89", "0.0000001", "-1.10"]
+
+
+@pytest.mark.parametrize("kind", ["string", "label"])
+@pytest.mark.parametrize("name", ["t.jsonl", "t.json", "t.csv"])
+def test_an_int_beside_floats_keeps_its_digits_as_a_text(convert, name, kind):
+    rows = [{"text": "a", "n": LARGE}, {"text": "b", "n": 1.5}, {"text": "c", "n": -LARGE}]
+    forms = {
+        "t.jsonl": "\n".join(map(json.dumps, rows)),
+        "t.json": json.dumps(rows),
+        "t.csv": "text,n\n" + "".join(f"{row['text']},{row['n']}\n" for row in rows),
+    }
+    dataset = convert({name: forms[name]}, columns={"n": kind})
+    found = dataset.texts("n") if kind == "string" else dataset.labels("n")
+    assert sorted(found.values()) == sorted(str(row["n"]) for row in rows)
+
+
+def test_an_int_beside_floats_is_a_float_where_nothing_else_is_said(convert):
+    dataset = convert({"t.jsonl": f'{{"n": {LARGE}}}\n{{"n": 1.5}}\n'})
+    assert {row["n"][0] for row in dataset.by_id().values()} == {float(np.float32(LARGE)), 1.5}
+
+
+def test_decimals_keep_their_digits_as_texts(convert):
+    array = pa.array([decimal.Decimal(text) for text in DECIMALS], pa.decimal128(30, 9))
+    dataset = convert({"t.parquet": parquet_of({"n": array})}, columns={"n": "string"})
+    found = [decimal.Decimal(text) for text in dataset.texts("n").values()]
+    assert sorted(found) == sorted(map(decimal.Decimal, DECIMALS))
+
+
+def test_decimals_with_fractions_are_floats(convert):
+    array = pa.array([*map(decimal.Decimal, DECIMALS), None], pa.decimal128(30, 9))
+    dataset = convert({"t.parquet": parquet_of({"k": [0, 1, 2, 3], "n": array})})
+    found = sorted(row["n"][0] for row in dataset.by_id().values() if "n" in row)
+    assert found == sorted(float(np.float32(text)) for text in DECIMALS)
+
+
+def test_decimals_without_fractions_are_ints(convert):
+    array = pa.array([decimal.Decimal(LARGE), decimal.Decimal(-2)], pa.decimal128(20, 0))
+    dataset = convert({"t.parquet": parquet_of({"n": array})})
+    assert sorted(row["n"][0] for row in dataset.by_id().values()) == [-2, LARGE]
+
+
+def test_decimals_in_lists_are_floats(convert):
+    array = pa.array([[decimal.Decimal("1.5")], []], pa.list_(pa.decimal128(5, 2)))
+    dataset = convert({"t.parquet": parquet_of({"k": [0, 1], "n": array})})
+    assert sorted(row.get("n", []) for row in dataset.by_id().values()) == [[], [1.5]]
+
+
+TOO_LARGE = {
+    "JSON": ({"t.jsonl": '{"n": 1.5}\n{"n": 1e39}\n'}, r"1e\+39.*t\.jsonl, row 2"),
+    "a list of JSON": ({"t.jsonl": '{"n": [1.5]}\n{"n": [2.0, -1e39]}\n'}, r"row 2"),
+    "a CSV": ({"t.csv": "n,m\n1.5,1\n1.0e+39,2\n"}, r"'1\.0e\+39'.*t\.csv, row 2"),
+    "digits of a CSV": ({"t.csv": f"n,m\n{'9' * 40}.5,1\n1.5,2\n"}, r"'9999.*t\.csv, row 1"),
+    "more than a double holds": ({"t.csv": "n,m\n1.5,1\n1.0e+400,2\n"}, r"e\+400.*row 2"),
+    "Parquet": ({"t.parquet": parquet_of({"n": [1.5, 1e300]})}, r"1e\+300.*t\.parquet, row 2"),
+}
+
+
+@pytest.mark.parametrize("case", TOO_LARGE)
+def test_a_number_that_would_become_infinite_is_refused_by_its_row(convert, case):
+    files, match = TOO_LARGE[case]
+    with pytest.raises(InputError, match=rf"column 'n': expected numbers.*32 bits.*{match}"):
+        convert(files)
+
+
+@pytest.mark.parametrize("text", ["3.4028234e+38", "-3.4028234e+38", "0.0000001", "1.5e-300"])
+def test_a_number_that_a_float_holds_is_one(convert, text):
+    dataset = convert({"t.csv": f"n,m\n1.5,1\n{text},2\n"})
+    assert dataset.by_id()["t.csv:2"]["n"] == [float(np.float32(text))]
+
+
+def test_infinity_that_is_written_as_such_is_kept(convert):
+    dataset = convert({"t.jsonl": '{"n": Infinity}\n{"n": 1.5}\n'})
+    assert dataset.by_id()["t.jsonl:1"]["n"] == [float("inf")]
