@@ -222,6 +222,8 @@ class _Quotes:
         self._openers[[_NEWLINE, _RETURN, delimiter[0]]] = True
         self._previous = _NEWLINE
         self._closed_last = False
+        self._closed_before = False  # as `_closed_last`, of the block before
+        self._has_lines = False  # whether the field that it ended in has a line break
         self._closers = self._openers.copy()  # what may stand behind a closing quote
         self._closers[[_QUOTE, *b" \t"]] = True
 
@@ -238,24 +240,39 @@ class _Quotes:
         return np.concatenate([[-1 if inside else 0], places])
 
     def find_stray(self, block: bytes, toggles: npt.NDArray[np.int64]) -> int | None:
-        """A quote of a block that closes a field of several lines, and stands within a text.
+        """A quote that closes a field of several lines, and stands within a text.
 
         Args:
-            block: as `follow` got it.
-            toggles: what that gave. Nothing is known of other blocks: what the last byte closes is
-                not looked behind, and a field's lines are those of this block.
+            block: as `follow` got it; each block once, in order.
+            toggles: what that gave.
+
+        Returns:
+            The place of the first of them in the block; -1 for the last byte of the block before.
         """
+        if not block:
+            return None
         octets = np.frombuffer(block, np.uint8)
+        if self._closed_before and self._has_lines and not self._closers[octets[0]]:
+            return -1
         begins_inside = toggles[0] < 0
         places = toggles if begins_inside else toggles[1:]  # opening and closing ones in turn
+        goes_on = begins_inside or (self._closed_before and len(places) and places[0] == 0)
+        lines_before = self._has_lines and goes_on
+
+        def has_lines(opening: int, stop: int) -> bool:
+            while opening and places[opening] == places[opening - 1] + 1:
+                opening -= 2  # a doubled quote: the field begins before it
+            start = max(int(places[opening]), 0)
+            return (lines_before and not opening) or block.find(b"\n", start, stop) >= 0
+
         closing = places[1::2]
         closing = closing[closing < len(octets) - 1]
         for pair in np.flatnonzero(~self._closers[octets[closing + 1]]).tolist():
-            first = 2 * pair
-            while first and places[first] == places[first - 1] + 1:
-                first -= 2  # a doubled quote: the field begins before it
-            if block.find(b"\n", max(int(places[first]), 0), int(closing[pair])) >= 0:
+            if has_lines(2 * pair, int(closing[pair])):
                 return int(closing[pair])
+        self._closed_before = self._closed_last
+        still_open = (len(places) - 1) // 2 * 2 if self.inside or self._closed_last else None
+        self._has_lines = still_open is not None and has_lines(still_open, len(block))
         return None
 
     def _toggles(

@@ -182,13 +182,13 @@ def first_stray_quote(data: bytes) -> int | None:
     return None
 
 
-@given(DATA)
-def test_a_stray_quote_is_found_where_the_automaton_finds_it(data):
+@given(DATA, st.one_of(st.integers(1, 45), st.just(1 << 20)))
+def test_a_stray_quote_is_found_where_the_automaton_finds_it(data, block):
     _, is_open = ends_by_hand(data, b",")
     assume(not is_open)
     found = None
     try:
-        cut_in_blocks(data, 1 << 20, delimiter=b",", refuse_stray=True)
+        cut_in_blocks(data, block, delimiter=b",", refuse_stray=True)
     except StrayQuote as error:
         found = error.offset
     assert found == first_stray_quote(data)
@@ -196,9 +196,10 @@ def test_a_stray_quote_is_found_where_the_automaton_finds_it(data):
 
 def test_a_text_that_begins_with_a_quote_takes_no_rows_in():
     data = b'n,text\n1,"Yes\n2,No\n3,so "they say\n'
-    with pytest.raises(StrayQuote) as error:
-        cut_in_blocks(data, 1 << 20, delimiter=b",", refuse_stray=True)
-    assert error.value.offset == data.rindex(b'"')
+    for block in range(1, len(data) + 1):
+        with pytest.raises(StrayQuote) as error:
+            cut_in_blocks(data, block, delimiter=b",", refuse_stray=True)
+        assert error.value.offset == data.rindex(b'"')
 
 
 @pytest.mark.parametrize("block", [1, 3, 64, 1000, 1 << 20])
