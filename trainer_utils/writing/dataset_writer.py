@@ -12,13 +12,14 @@ import collections
 import dataclasses
 import errno
 import hashlib
+import logging
 import os
 import shutil
 import tempfile
 import threading
 import types
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from typing import Any
 
@@ -51,6 +52,8 @@ from trainer_utils.writing.uploading import check_is_free, upload_dataset
 from trainer_utils.writing.values import Plain, Stored, check_image, stored_value
 
 __all__ = ["DatasetWriter"]
+
+_logger = logging.getLogger(__name__)
 
 _PRODUCER = "DatasetWriter"
 _LABEL = "label"
@@ -256,6 +259,7 @@ class DatasetWriter:
     def _write_files(self) -> None:
         shards = [shard for split in self._splits.values() for shard in split.finish()]
         features = self._record.features()
+        self._warn_of_unused(features)
         for name, labels in self._vocabularies.items():
             if name in features:
                 extra = {**features[name].extra, "num_classes": len(labels)}
@@ -264,6 +268,26 @@ class DatasetWriter:
         publish_manifest(
             self._folder, dataclasses.replace(manifest, files=self._describe(manifest, features))
         )
+
+    def _warn_of_unused(self, features: Collection[str]) -> None:
+        """Names splits and features that settings are for, and that no example had."""
+        settings = self._settings
+        splits = settings.num_shards if isinstance(settings.num_shards, Mapping) else ()
+        images = settings.images if settings.images != WriterSettings.images else ()
+        for setting, names, kind, written in (
+            ("num_shards", splits, "split", self._splits),
+            ("vocabulary", self._vocabularies, "feature", features),
+            ("images", images, "feature", features),
+        ):
+            for name in names:
+                if name not in written:
+                    _logger.warning(
+                        "%s names %r, and no example has such a %s: it changed nothing.%s",
+                        setting,
+                        name,
+                        kind,
+                        did_you_mean(name, written),
+                    )
 
     def _describe(self, manifest: Manifest, features: Mapping[str, Feature]) -> Any:
         vocabularies = {n: labels for n, labels in self._vocabularies.items() if n in features}

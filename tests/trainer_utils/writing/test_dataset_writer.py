@@ -277,6 +277,28 @@ def test_a_misspelt_setting_is_named(tmp_path: Path) -> None:
         DatasetWriter(tmp_path / "d", num_shards=0)
 
 
+@pytest.mark.parametrize(
+    ("settings", "warning"),
+    [
+        ({"num_shards": {"trian": 2}}, "num_shards names 'trian', and no example has such a split"),
+        ({"vocabulary": {"lable": ["a"]}}, "vocabulary names 'lable', and no example has such a"),
+        ({"images": ["lable"]}, "images names 'lable', and no example has such a feature"),
+        ({"num_shards": {"train": 2}, "vocabulary": ["a"]}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_setting_names_and_no_example_has_is_warned_of(
+    tmp_path: Path, our_messages: Any, settings: dict[str, Any], warning: str | None
+) -> None:
+    with DatasetWriter(tmp_path / "out", **settings) as writer:
+        writer.write("train", {"label": 0})
+    messages = our_messages()
+    assert len(messages) == (warning is not None)
+    if warning is not None:
+        assert warning in messages[0]
+        assert re.search("Did you mean '(train|label)'", messages[0])
+
+
 def test_a_closed_writer_takes_no_more(tmp_path: Path) -> None:
     writer = DatasetWriter(tmp_path / "d")
     writer.write("train", {"x": 1})
