@@ -157,6 +157,14 @@ class FileTable(Mapping[str, InputFile]):
             paths, self.sizes[mask], versions, _moved(self._problems, np.flatnonzero(mask))
         )
 
+    def others_than(self, paths: Sequence[pa.Array]) -> Iterator[str]:
+        """The paths of the files that are in none of the arrays of `large_binary`."""
+        own, _ = self._arrays
+        named = np.zeros(len(self), np.bool_)
+        for some in paths:
+            named |= pc.is_in(own, value_set=some.cast(own.type)).to_numpy(zero_copy_only=False)
+        return PathColumn(own.filter(pa.array(~named))).texts()
+
     def in_order(self) -> Iterator[InputFile]:
         """The files in order."""
         columns = (self.paths.texts(), self._sizes_in_order(), self._versions.texts())

@@ -29,6 +29,7 @@ from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.settings import MEDIA
 from components.example_gen.simple_layouts import read_simple, without_reserved
+from components.example_gen.unnamed_files import warn_of_unnamed
 from trainer_utils.format import InputError, Shard, ShardName
 from trainer_utils.storage.file_system import problem_of
 from trainer_utils.storage.paths import display_path
@@ -100,6 +101,8 @@ class FileConversion(Conversion[FilePlan]):
         listing = join_listings(listings)
         if len(listings) > 1:
             refuse_overlap(map(decode_path, listing.entries.paths()))
+        tables = [pattern.files for pattern in self.located.patterns]
+        warn_of_unnamed(listing, tables, media=self.media)
         contents = {name: crc for some in inputs for name, crc in some.contents.items()}
         return dataclasses.replace(listing, contents=contents)
 
