@@ -9,7 +9,6 @@ over a block and that a payload is never copied to be checked. How a record is f
 """
 
 import dataclasses
-import mmap
 import struct
 from collections.abc import Iterator
 from typing import BinaryIO
@@ -37,11 +36,12 @@ __all__ = [
     "RecordBlock",
     "compact",
     "count_records",
-    "end_of_frames",
+    "length_at",
     "read_blocks",
     "read_records",
     "scan_lengths",
     "scan_until_damage",
+    "whole_frames",
 ]
 
 BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
@@ -243,12 +243,18 @@ def _known_starts(lengths: Lengths, size: int) -> tuple[Starts, int]:
     return starts, int(ends[count - 1]) if count else 0
 
 
-def end_of_frames(data: bytes | mmap.mmap) -> int:
-    """Where the last frame ends of those that are whole by what their lengths say, unchecked."""
-    return _walked_starts(data, 0)[1]
+def whole_frames(data: bytes) -> tuple[int, int]:
+    """How many frames are whole by what their lengths say, unchecked, and where the last ends."""
+    starts, end = _walked_starts(data, 0)
+    return len(starts), end
 
 
-def _walked_starts(data: bytes | mmap.mmap, position: int) -> tuple[Starts, int]:
+def length_at(data: bytes, position: int) -> int:
+    """The payload's length in bytes, unchecked, as the header there says."""
+    return int(_LENGTH.unpack_from(data, position)[0])
+
+
+def _walked_starts(data: bytes, position: int) -> tuple[Starts, int]:
     starts = []
     size, unpack = len(data), _LENGTH.unpack_from
     while position + RECORD_OVERHEAD_BYTES <= size:
