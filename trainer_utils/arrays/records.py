@@ -76,6 +76,7 @@ class RecordReader:
         self._skips = options.on_corrupt == "skip"
         files = [shard for source in sources for shard in source.dataset.shard_files]
         self._entries = {shard.path: shard.entry for shard in files if shard.entry is not None}
+        self._counts = {shard.path: shard.records for shard in files}
         self.sums = ShardChecksums(self._entries, skips=self._skips)
         self.unreadable: dict[tuple[str, int], str] = {}
         cache = options.cache
@@ -98,7 +99,7 @@ class RecordReader:
         """
         frames, found = [], []
         for path in {name.path for name in names} & self._shards.keys():
-            self._shards[path].look_again()
+            self._look_again(path)
         for name in names:
             try:
                 frames.append(self._shard(name.path).frame(name.number))
@@ -148,5 +149,15 @@ class RecordReader:
             shard = OpenShard(path, location, self._entries.get(path), is_mapped=True)
             if shard.damage is not None and is_gzip(path) and not self._skips:
                 raise shard.damage
+            if not self._skips:
+                shard.refuse_more_than(self._counts[path])
             self._shards[path] = shard
         return shard
+
+    def _look_again(self, path: str) -> None:
+        try:
+            self._shards[path].look_again()
+        except CorruptShardError:
+            if not self._skips:
+                del self._shards[path]  # whoever reads on sees what it is by then
+                raise

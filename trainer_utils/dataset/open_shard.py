@@ -29,6 +29,7 @@ __all__ = ["OpenShard", "naming_what_went"]
 _LARGE_BYTES = 4 << 10  # a record: of shorter ones a copy costs less than a view
 _COPIED_BYTES = 8 << 20
 _BUFFER_BYTES = 4 << 10  # as `open` has it: short records in order come several at a time
+_GROWN = "It is being written to: open its dataset again once it is whole."
 _SALVAGED_AT_ONCE = 4 << 10  # bytes of a damaged gzip file
 
 
@@ -110,9 +111,44 @@ class OpenShard:
             self._stream.close()
 
     def look_again(self) -> None:
-        """Sees how long a mapped file is by now: a look behind its end ends the process."""
-        if self._memory is not None:
-            self._size = self._memory.size()
+        """Sees how long a mapped file is by now: a look behind its end ends the process.
+
+        Raises:
+            CorruptShardError: it grew, so that nobody reads what it has behind its last record.
+        """
+        if self._memory is None:
+            return
+        self._size = self._memory.size()
+        if self._size > len(self._memory):
+            raise CorruptShardError.at(
+                self._path,
+                expected=f"a file of {len(self._memory)} bytes, as when it was opened",
+                got=f"one that has grown to {self._size}",
+                offset=len(self._memory),
+                advice=_GROWN,
+            )
+
+    def refuse_more_than(self, records: int | None) -> None:
+        """Refuses a shard that has more than its dataset says.
+
+        Args:
+            records: that it had when the dataset was opened; None: nothing says it.
+
+        Raises:
+            CorruptShardError: it has more records, or damage behind the last.
+        """
+        found = len(self._offsets) - 1
+        if records is not None and found > records:
+            raise CorruptShardError.at(
+                self._path,
+                expected=f"{records} records, as when its dataset was opened",
+                got=str(found),
+                record=records,
+                offset=self.offset(records),
+                advice=_GROWN,
+            )
+        if found == records and self.damage is not None:
+            raise copy.copy(self.damage)
 
     def record(self, number: int) -> bytes:
         """The payload of a record, verified.

@@ -78,6 +78,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
     mean = mean_bytes(sources)
     files = [shard for source in sources for shard in source.dataset.shard_files]
     entries = {shard.path: shard.entry for shard in files if shard.entry is not None}
+    counts = {shard.path: shard.records for shard in files}
     sums = ShardChecksums(entries, skips=skips)
     cache = options.cache
     if cache is None and options.cache_dir is None and not any(is_remote(s.path) for s in files):
@@ -89,7 +90,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
         if not skips and all(shard.is_indexed for shard in files):
             cached = CachedRecords(files, folder)
             whole = WholeCopies(folder, sums.check, entries)
-            shards = ShardReader(locate=whole.locate, entries=entries)
+            shards = ShardReader(locate=whole.locate, entries=entries, counts=counts)
             return Readers(whole.locate, shards, ShardChecksums({}), mean, cached=cached)
         copy = WholeCopies(folder, sums.check, entries).locate
 
@@ -98,7 +99,7 @@ def readers_of(sources: Sequence[Source], options: "InputOptions") -> Readers:
         sums.begin(path, location)
         return location
 
-    shards = ShardReader(locate=locate, entries=entries, skips=skips)
+    shards = ShardReader(locate=locate, entries=entries, counts=counts, skips=skips)
     if skips:
         return Readers(locate, shards, sums, mean, skips=True)
 

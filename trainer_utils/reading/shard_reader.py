@@ -38,6 +38,7 @@ class ShardReader:
         locate: where a shard is to be read from, of its path; such as a copy of it. Asked when it
             is opened.
         entries: what the manifest says of shards, by path.
+        counts: how many records shards had when their dataset was opened, where that is known.
         skips: whether records that cannot be read become `UNREADABLE`.
     """
 
@@ -46,10 +47,12 @@ class ShardReader:
         *,
         locate: Callable[[str], str] = lambda path: path,
         entries: Mapping[str, Shard] = MappingProxyType({}),
+        counts: Mapping[str, int | None] = MappingProxyType({}),
         skips: bool = False,
     ) -> None:
         self._locate = locate
         self._entries = entries
+        self._counts = counts
         self._skips = skips
         self._lock = threading.Lock()
         self._shards: dict[str, OpenShard] = {}
@@ -112,6 +115,8 @@ class ShardReader:
             shard = self._shards.pop(path, None)
             if shard is None:
                 shard = OpenShard(path, self._locate(path), self._entries.get(path))
+                if not self._skips:
+                    shard.refuse_more_than(self._counts.get(path))
             self._shards[path] = shard  # the last used is the last
             while len(self._shards) > (_MOST_UNPACKED if is_gzip(path) else self._most_open):
                 self._shards.pop(next(iter(self._shards)))

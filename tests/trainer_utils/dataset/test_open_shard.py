@@ -62,3 +62,33 @@ def test_a_full_disk_is_no_damage(tmp_path, monkeypatch):
 def test_a_shard_that_went_meanwhile_is_an_error_of_ours(tmp_path, name):
     with pytest.raises(CorruptShardError, match=rf"{name}'.*got no such file.*open it again"):
         OpenShard(str(tmp_path / name))
+
+
+@pytest.mark.parametrize("more", [b"no frame", None])
+def test_a_mapped_shard_that_grew_is_an_error_as_soon_as_it_is_looked_at(tmp_path, more):
+    path = write(tmp_path / "a")
+    data = (tmp_path / "a").read_bytes()
+    shard = OpenShard(path, is_mapped=True)
+    shard.look_again()
+    with open(path, "ab") as stream:
+        stream.write(more or data[:16])
+    with pytest.raises(CorruptShardError, match="got one that has grown") as caught:
+        shard.look_again()
+    assert caught.value.offset == len(data)
+    assert shard.record(11) == PAYLOADS[11]
+
+
+def test_more_records_than_a_dataset_says_and_what_lies_behind_them_are_errors(tmp_path):
+    path = write(tmp_path / "a")
+    shard = OpenShard(path)
+    for records in (12, 13, None):
+        shard.refuse_more_than(records)
+    with pytest.raises(CorruptShardError, match=r"expected 11 records, .* got 12") as caught:
+        shard.refuse_more_than(11)
+    assert (caught.value.record, caught.value.offset) == (11, shard.offset(11))
+    with open(path, "ab") as stream:
+        stream.write(b"no frame")
+    shard = OpenShard(path)
+    shard.refuse_more_than(13)
+    with pytest.raises(CorruptShardError, match="record 12, byte"):
+        shard.refuse_more_than(12)
