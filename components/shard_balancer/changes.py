@@ -50,6 +50,7 @@ __all__ = [
 _LABEL = "label"
 _FILE = "changes.json"
 _UNDECODED = "surrogateescape"  # as `os.fsdecode` has names of files that are no UTF-8
+_MOST_NAMED = 20  # features in a message
 _INT64 = range(-(2**63), 2**63)
 
 Value = bytes | int | float
@@ -65,6 +66,8 @@ class Tally:
         relabelled: given another value; one that has it already does not count.
         excluded_names, relabelled_names: the places of the names that were found, in the order of
             `Changes`.
+        features: those of the condition that nothing said, and that some record has.
+        others: all features of the first record that lacks one of these.
         before, after: how often each value of the label features occurred, by feature.
     """
 
@@ -74,6 +77,8 @@ class Tally:
     relabelled: int = 0
     excluded_names: set[int] = dataclasses.field(default_factory=set)
     relabelled_names: set[int] = dataclasses.field(default_factory=set)
+    features: set[str] = dataclasses.field(default_factory=set)
+    others: set[str] = dataclasses.field(default_factory=set)
     before: _Counts = dataclasses.field(default_factory=dict)
     after: _Counts = dataclasses.field(default_factory=dict)
 
@@ -114,6 +119,8 @@ class Tally:
             **vars(self),
             "excluded_names": sorted(self.excluded_names),
             "relabelled_names": sorted(self.relabelled_names),
+            "features": sorted(self.features),
+            "others": sorted(self.others),
             "before": {name: [*counts.items()] for name, counts in self.before.items()},
             "after": {name: [*counts.items()] for name, counts in self.after.items()},
         }
@@ -126,6 +133,8 @@ class Tally:
                 **entry,
                 "excluded_names": set(entry["excluded_names"]),
                 "relabelled_names": set(entry["relabelled_names"]),
+                "features": set(entry["features"]),
+                "others": set(entry["others"]),
                 "before": _counters(entry["before"]),
                 "after": _counters(entry["after"]),
             }
@@ -149,6 +158,7 @@ class Changes:
         feature: which `relabel` is of.
         kind: of that feature: `int`, `float` or `string`; empty: as each record has it.
         where: a condition; empty: none.
+        unknown: features of the condition of which no dataset says that there are such.
         vocabularies: the classes of the features that the condition has.
         labels: features whose values are counted.
         first_added: the number of the first input that `exclude` leaves alone, so that a record
@@ -160,6 +170,7 @@ class Changes:
     feature: str = _LABEL
     kind: str = ""
     where: str = ""
+    unknown: tuple[str, ...] = ()
     vocabularies: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
     labels: tuple[str, ...] = ()
     first_added: int = 1 << 32
@@ -204,6 +215,8 @@ class Changes:
         values: dict[str, Any] = dict(decode_example(record, self._wanted))
         tally.found += 1
         self._count(values, tally.before)
+        if not tally.features.issuperset(self.unknown):
+            self._note_features(record, values, tally)
         names = _names_of(values)
         excluded = [self._exclude_places[n] for n in names if n in self._exclude_places]
         if excluded and excludes:
@@ -227,6 +240,11 @@ class Changes:
             return record
         tally.relabelled += 1
         return replace_feature(bytes(record), self.feature, values[self.feature][0])
+
+    def _note_features(self, record: memoryview, values: Mapping[str, Any], tally: Tally) -> None:
+        tally.features.update(name for name in self.unknown if name in values)
+        if not tally.others and not tally.features.issuperset(self.unknown):
+            tally.others.update(decode_example(record))
 
     def _count(
         self, values: Mapping[str, Any], counts: dict[str, collections.Counter[int]]
@@ -362,6 +380,7 @@ def read_changes(
         feature=feature,
         kind=kind,
         where=where,
+        unknown=tuple(name for name in named if name not in features),
         vocabularies=of_condition,
         labels=tuple(labels) if counts_labels else (),
         first_added=first_added,
@@ -471,6 +490,7 @@ def _values(
 def check_changes(changes: Changes | None, tallies: Mapping[str, Tally]) -> None:
     """Refuses lists of which no name was found, and changes that leave no record.
 
+    So is a condition with a feature that no record has, where nothing else says what there are.
     Of other names that were not found, and of a split that is emptied, a warning says so.
 
     Args:
@@ -482,6 +502,15 @@ def check_changes(changes: Changes | None, tallies: Mapping[str, Tally]) -> None
     if changes is None:
         return
     tally = Tally.total(tallies.values())
+    for name in changes.unknown:
+        if name not in tally.features and tally.found:
+            raise ConfigError(
+                f"where: expected features that some record has, such as "
+                f"{', '.join(sorted(tally.others)[:_MOST_NAMED])}, "
+                f"got {misspelt(name, sorted(tally.others))}",
+                setting="where",
+                value=name,
+            )
     for setting, names, found in _named(changes, tally):
         missing = [name for place, name in enumerate(names) if place not in found]
         if names and not found:
@@ -561,4 +590,11 @@ def load_changes(folder: str, key: str | None) -> Changes | None:
     if key is None:
         return None
     value = json.loads(read_text(join(folder, _FILE)))
-    return Changes(**{**value, "exclude": tuple(value["exclude"]), "labels": (*value["labels"],)})
+    return Changes(
+        **{
+            **value,
+            "exclude": tuple(value["exclude"]),
+            "labels": (*value["labels"],),
+            "unknown": tuple(value["unknown"]),
+        }
+    )

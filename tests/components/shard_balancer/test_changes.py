@@ -4,6 +4,7 @@ import collections
 import json
 import os
 import random
+import shutil
 
 import pytest
 import tensorflow as tf
@@ -256,3 +257,13 @@ def test_what_cannot_be_meant_is_refused_by_a_plan(source, tmp_path, settings, m
     }
     with pytest.raises(ConfigError, match=message):
         plan(str(source), **given)
+
+
+@pytest.mark.parametrize("where", ["heigth > 3", "labl != 3", "height > 100 or labl == 3"])
+def test_a_misspelt_feature_is_refused_where_nothing_says_which_there_are(source, tmp_path, where):
+    shutil.copytree(source / "Split-train", tmp_path / "bare")
+    for shard in (tmp_path / "bare").iterdir():
+        shard.rename(shard.with_name(shard.name.replace("data_tfrecord", "train.tfrecord")))
+    with pytest.raises(ConfigError, match=r"where: .* got '(heigth|labl)'. Did you mean '(he|la)"):
+        plan(str(tmp_path / "bare"), where=where)
+    plan(str(tmp_path / "bare"), where="height > 110 and label != 7")
