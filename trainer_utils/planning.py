@@ -4,7 +4,7 @@ print(plan(uri, "train", workers=8, batch_size=256, remainder="pad"))
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Artifacts
@@ -15,8 +15,9 @@ from trainer_utils.dataset.selection import (
     mean_bytes,
     open_sources,
 )
-from trainer_utils.format import DatasetError
+from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.format.printable import printable
+from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.options import InputOptions, choose_options
 from trainer_utils.order import InputOrder, InputPlan, plan_workers
 from trainer_utils.order.mixing import mix_ranges
@@ -73,8 +74,10 @@ def order_of(
         num_workers, num_replicas: as `InputOrder` takes them.
 
     Raises:
-        ConfigError: as `InputOrder`.
+        ConfigError: as `InputOrder`; or a callback is for a split that there is not.
     """
+    for name in ("pre_batching_callback", "post_batching_callback"):
+        _check_splits(name, getattr(options, name), sources)
     return InputOrder(
         mix_ranges([source.ranges for source in sources], options.weights),
         options,
@@ -84,6 +87,19 @@ def order_of(
         digest=digest_of(sources),
         earlier_digests=earlier_digests(sources),
     )
+
+
+def _check_splits(name: str, callbacks: object, sources: Sequence[Source]) -> None:
+    """Refuses functions for splits that no dataset has, but for the usual names of splits."""
+    there = dict.fromkeys(split for source in sources for split in source.dataset.shards)
+    for split in callbacks if isinstance(callbacks, Mapping) else ():
+        if split not in there and (not isinstance(split, str) or canonical_split(split) is None):
+            raise ConfigError(
+                f"{name}[{split!r}]: expected one of the splits {', '.join(there)}."
+                f"{did_you_mean(split, there)}".removesuffix("."),
+                setting=name,
+                value=split,
+            )
 
 
 def check_has_records(sources: Sequence[Source], options: InputOptions) -> None:

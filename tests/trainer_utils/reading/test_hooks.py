@@ -69,6 +69,15 @@ def test_hooks_are_chosen_by_split_whatever_its_spelling(uri):
             read(uri, "train+eval", **{name: hooks})
 
 
+@pytest.mark.parametrize("read_by", [input_fn, trainer_utils.iterate, trainer_utils.plan])
+@pytest.mark.parametrize("name", ["pre_batching_callback", "post_batching_callback"])
+def test_a_hook_for_a_split_that_there_is_not_is_refused(uri, name, read_by):
+    settings = {"features": "id", "batch_size": 4}
+    with pytest.raises(ConfigError, match=rf"{name}\['trian'\]: .*Did you mean 'train'"):
+        read_by(uri, "train", **settings, **{name: {"trian": dict}})
+    read_by(uri, "train", **settings, **{name: {"train": dict, "validation": dict, "test": dict}})
+
+
 def test_a_hook_may_add_and_reshape_features(uri):
     def pair(example: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
         return {"pair": tf.stack([example["id"], example["label"]])}
