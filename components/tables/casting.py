@@ -32,8 +32,9 @@ FLOAT_TEXT = (
     r"-?(0|[1-9][0-9]*)\.[0-9]+([eE][+-]?[0-9]+)?"  # 0.5, 4.50, 1.5e-07, 1.0E5
     r"|-?(0|[1-9][0-9]*)[eE][+-][0-9]+"  # 1e-05
 )
-# Floats beside such floats, else words and codes: `12e3` is the name of many things.
-DOUBTFUL_TEXT = r"nan|-?inf|-?(0|[1-9][0-9]*)[eE][0-9]+"
+# Floats beside such floats, else words and codes: `12e3` is the name of many things. Python writes
+# nan and inf; others, JSON's writers among them, write NaN, Inf and Infinity.
+DOUBTFUL_TEXT = r"nan|NaN|-?(inf|Inf|Infinity)|-?(0|[1-9][0-9]*)[eE][0-9]+"
 _IN_LIST = re.compile(rf"{INT_TEXT}|{FLOAT_TEXT}|NaN|-?Infinity")  # the last two as JSON has them
 _EXACT = 2**53  # beyond it, a double may stand for an integer that it is not
 _TYPES = {"int": pa.int64(), "float": pa.float32(), "string": pa.string(), "label": pa.string()}

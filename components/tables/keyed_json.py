@@ -9,6 +9,7 @@ Source: `datum/generator/text.py` of datum 1.13.
 import codecs
 import dataclasses
 import json
+import re
 from collections.abc import Collection, Iterator
 
 from components.common.layout_inputs import LayoutInputs
@@ -29,6 +30,8 @@ __all__ = ["find_pieces", "read"]
 _LABELS = "label."
 _HEAD_BYTES = 1 << 16
 _SHOWN = 40
+# An entry by a name, whose first field is called 0. Entries by numbers may have such fields.
+_TRANSPOSED = re.compile(rb'\{\s*"(?![0-9]+")(?:[^"\\]|\\.)*"\s*:\s*\{\s*"0"\s*:')
 _CLOSERS = {b"{": b"}", b"[": b"]"}
 
 
@@ -36,7 +39,7 @@ def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
     """Cuts a file between its entries.
 
     Raises:
-        InputError: it is no object and no list, or not whole.
+        InputError: it is no object and no list, or not whole; or its entries are columns.
     """
     entries, source = JsonEntries(), whole.source
     with inputs.open(whole.path) as stream:
@@ -50,6 +53,14 @@ def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
                 got=repr(body[:_SHOWN]),
                 offset=len(head) - len(body),
                 advice="Files of JSON lines end in .jsonl.",
+            )
+        if _TRANSPOSED.match(body):
+            raise InputError.at(
+                source,
+                expected="an object a row",
+                got=f"an object a column, whose rows are numbered: {body[:_SHOWN]!r}",
+                advice="pandas writes so unless it is told otherwise: "
+                "frame.to_json('rows.jsonl', orient='records', lines=True).",
             )
         first = len(head) - len(body) + 1
         entries.row_ends(opener)

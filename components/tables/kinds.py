@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from absl import logging
 
 from components.common.entry import Column
 from components.tables.casting import (
@@ -29,6 +30,7 @@ from components.tables.casting import (
     numbers_of_texts,
 )
 from trainer_utils.format import ConfigError, InputError
+from trainer_utils.format.spelling import did_you_mean
 
 __all__ = [
     "LABEL_NAMES",
@@ -60,6 +62,7 @@ _MAY_OVERFLOW = (
     r"^\s*[+-]?([0-9]{39,}(\.[0-9]*)?([eE][+-]?[0-9]+)?|[0-9]*\.?[0-9]+[eE]\+?[0-9]{2,})\s*$"
 )
 _MOST_FLOAT = float(np.finfo(np.float32).max)
+_ROUNDED_DIGITS = 8  # of the first whole number that a float of 32 bits rounds, 16777217
 _SHOWN = 60  # characters of a value in a message
 
 Place = tuple[int, str]  # a row's number in its piece, and the value as it stands there
@@ -80,6 +83,7 @@ class ColumnFacts:
         too_large: the first int that 64 bits do not hold.
         not_finite: the first number, no text, that is infinite or none.
         overflow: the first finite number that a float of 32 bits does not hold.
+        rounded: the first whole number, beside floats, that a float of 32 bits holds as another.
     """
 
     values: int = 0
@@ -95,6 +99,7 @@ class ColumnFacts:
     too_large: Place | None = None
     not_finite: Place | None = None
     overflow: Place | None = None
+    rounded: Place | None = None
 
 
 def check_columns(given: Mapping[str, str], names: Collection[str], *, of: str) -> None:
@@ -105,7 +110,12 @@ def check_columns(given: Mapping[str, str], names: Collection[str], *, of: str) 
     """
     for name, kind in given.items():
         if name not in names and kind != "ignore":
-            raise ConfigError.of("columns", name, allowed=f"columns of {of} ({', '.join(names)})")
+            raise ConfigError.of(
+                "columns",
+                name,
+                allowed=f"columns of {of} ({', '.join(names)})",
+                advice=did_you_mean(name, names).strip(),
+            )
 
 
 def column_facts(
@@ -139,6 +149,7 @@ def column_facts(
         facts.first_float = _place(array, array.is_valid(), records)
         facts.not_finite = not_finite(array, records)
         facts.overflow = _overflow(array, records)
+        facts.rounded = _rounded(array, records)
     else:
         facts.first_text = _place(array, array.is_valid(), records)
     return facts
@@ -166,6 +177,11 @@ def _facts_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> ColumnFa
         is_int = pc.match_substring_regex(array, _GIVEN_INT)
         facts.first_text = _place(array, pc.invert(is_number), records)
         facts.first_float = _place(array, pc.and_(is_number, pc.invert(is_int)), records)
+    if is_float is not None and floats:
+        is_number = pc.or_(is_int, is_float)
+        is_long = pc.and_(pc.greater_equal(pc.binary_length(array), _ROUNDED_DIGITS), is_number)
+        found, rows = array.filter(is_long), records[_flags(is_long)]
+        facts.rounded = _rounded(numbers_of_texts(found, pa.float64()), rows, found)
     facts.too_large = _too_large(array, is_int, records)
     facts.has_codes |= facts.too_large is not None
     return facts
@@ -188,6 +204,31 @@ def _overflow(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
         records = records[parents.to_numpy(zero_copy_only=False)]
     is_too_large = pc.greater(pc.abs(array), _MOST_FLOAT)
     return _place(array, pc.and_(is_too_large, pc.is_finite(array)), records)
+
+
+def _rounded(
+    array: pa.Array, records: npt.NDArray[np.int64], shown: pa.Array | None = None
+) -> Place | None:
+    """The first whole number of floats, or of lists of them, that 32 bits hold as another.
+
+    Args:
+        shown: the values as they stand; None: as they are.
+    """
+    if pa.types.is_list(array.type):
+        parents, array = pc.list_parent_indices(array), array.flatten()
+        records = records[parents.to_numpy(zero_copy_only=False)]
+    if array.type != pa.float64():
+        return None
+    values = array.to_numpy(zero_copy_only=False)
+    with np.errstate(over="ignore", invalid="ignore"):
+        is_other = np.isfinite(values) & (values == np.trunc(values))
+        is_other &= values.astype(np.float32) != values
+    return _place(array if shown is None else shown, pa.array(is_other), records)
+
+
+def _flags(mask: pa.Array) -> npt.NDArray[np.bool_]:
+    flags: npt.NDArray[np.bool_] = pc.fill_null(mask, False).to_numpy(zero_copy_only=False)
+    return flags
 
 
 def _overflow_of_texts(array: pa.Array, records: npt.NDArray[np.int64]) -> Place | None:
@@ -281,7 +322,25 @@ def decide_column(
                 f"got {value} ({place(piece, row)}). Mend it, or keep the column as texts: "
                 f"columns={{{name!r}: 'string'}}."
             )
+    if kind == "float" and given is None:
+        _warn_of_rounding(name, facts, place)
     return Column(name, kind, is_list=is_list)
+
+
+def _warn_of_rounding(
+    name: str, facts: Sequence[tuple[Any, ColumnFacts]], place: Callable[[Any, int], str]
+) -> None:
+    """Says that numbers which may be ids, as 123456789.0 beside missing ones, will be others."""
+    for piece, fact in facts:
+        if fact.rounded is not None:
+            row, value = fact.rounded
+            logging.warning(
+                "column %r: floats are stored in 32 bits, which round whole numbers above "
+                "16777216: got %s (%s). If they are ids, keep them as texts: columns={%r: "
+                "'string'}",
+                *(name, value, place(piece, row), name),
+            )
+            return
 
 
 def _kind_by_values(

@@ -27,6 +27,7 @@ __all__ = ["DELIMITERS", "SUFFIXES", "kind_of_table", "pieces_of", "read_piece"]
 SUFFIXES = {
     ".csv": "csv",
     ".tsv": "tsv",
+    ".tab": "tsv",
     ".jsonl": "jsonl",
     ".ndjson": "jsonl",
     ".parquet": "parquet",

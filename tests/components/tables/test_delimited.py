@@ -136,3 +136,8 @@ def test_the_line_that_tells_excel_the_delimiter_is_no_header(convert, hint, mar
         rows = convert({"t.csv": text}, delimiter=";", **settings).by_id()
         assert rows["t.csv:1"] == {"text": [b"well, well"], "n": [1]}
         assert len(rows) == 2
+
+
+@pytest.mark.parametrize("name", ["t.tsv", "t.tab", "t.TAB"])
+def test_a_table_of_tabs_has_either_suffix(convert, name):
+    assert convert({name: "text\tn\na, b\t1\n"}).texts() == {f"{name}:1": "a, b"}

@@ -40,3 +40,11 @@ def test_keyed_json_may_be_a_list(convert):
 def test_keyed_json_may_be_a_line_an_entry(convert):
     text = '{"1": {"text": "a", "label": {"p": 1}},\n "2": {"text": "b", "label": {"p": 2}}}'
     assert convert({"t.json": text}).texts() == {"t.json:1": "a", "t.json:2": "b"}
+
+
+def test_entries_by_numbers_may_have_features_that_are_numbered(convert):
+    rows = {"0": {"0": "a", "1": 2}, "17": {"0": "b", "1": 3}}
+    assert convert({"t.json": json.dumps(rows)}).by_id() == {
+        "t.json:0": {"0": [b"a"], "1": [2]},
+        "t.json:17": {"0": [b"b"], "1": [3]},
+    }

@@ -45,6 +45,7 @@ TEXT_COLUMNS: dict[str, tuple[list[str], list[Any]]] = {
     "late float": (["1", "2", "3", "2.5"], [[1.0], [2.0], [3.0], [2.5]]),
     "floats": (["1", "1e3", "-0.50", "1e-05"], [[1.0], [1000.0], [-0.5], [TINY]]),
     "infinite": (["1.5", "inf", "-inf"], [[1.5], [float("inf")], [float("-inf")]]),
+    "infinite in words": (["1.5", "Infinity", "-Inf"], [[1.5], [float("inf")], [float("-inf")]]),
     "too wide for ints": (["9223372036854775808", "0.5"], [[b"9223372036854775808"], [b"0.5"]]),
     "words": (["a", "2", "b"], [[b"a"], [b"2"], [b"b"]]),
     "int lists": (["[1, 2]", "[]", "[-3]"], [[1, 2], None, [-3]]),
@@ -218,3 +219,42 @@ def test_what_a_column_is_may_be_said(convert):
         },
     }
     assert dataset.vocabulary("code") == ["5", "6"]
+
+
+@pytest.mark.parametrize(
+    ("name", "data"),
+    [
+        ("t.csv", b"n,user\n1,1.5\n2,16777217.0\n3,\n"),
+        ("t.csv", b"n,user\n1,1.5\n2,16777217\n3,3\n"),
+        ("t.jsonl", b'{"n": 1, "user": 1.5}\n{"n": 2, "user": 16777217}\n'),
+        ("t.parquet", parquet_of({"n": [1, 2], "user": [None, 16777217.0]})),
+        ("t.parquet", parquet_of({"n": [1, 2], "user": [[1.0], [2.0, 16777217.0]]})),
+    ],
+)
+def test_a_whole_number_that_32_bits_round_is_warned_of(convert, our_messages, name, data):
+    convert({name: data})
+    (message,) = [m for m in our_messages() if "16777216" in m]
+    assert "column 'user'" in message
+    assert "16777217" in message
+    assert f"({name}, row 2)" in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "values"),
+    [
+        ({"columns": {"x": "string"}}, ["16777217.0", "0.5"]),
+        ({"columns": {"x": "float"}}, ["16777217.0", "0.5"]),  # which is what they are to be
+        ({}, ["16777216.0", "33554432.0", "1e30"]),
+        ({}, ["0.1", "123456789.125", "nan"]),
+        ({}, ["16777217", "123456789"]),  # ints
+    ],
+)
+def test_other_numbers_are_not_warned_of(convert, our_messages, settings, values):
+    convert({"t.csv": "n,x\n" + "".join(f"1,{value}\n" for value in values)}, **settings)
+    assert not [m for m in our_messages() if "32 bits" in m]
+
+
+def test_not_a_number_is_one_of_floats_as_python_and_json_spell_it(convert):
+    rows = convert({"t.csv": "n,x,y\n1,NaN,nan\n2,0.5,0.5\n"}).by_id()
+    assert all(np.isnan(rows["t.csv:1"][name][0]) for name in "xy")
+    assert rows["t.csv:2"] == {"n": [2], "x": [0.5], "y": [0.5]}

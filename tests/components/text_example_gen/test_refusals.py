@@ -37,6 +37,10 @@ ERRORS: dict[str, tuple[dict[str, bytes | str], str]] = {
     ),
     "an unclosed quote in the header": ({"t.csv": 'a,"b\n1,2\n'}, r"'t\.csv'.*quote|header"),
     "JSON cut short": ({"t.json": '{"1": {"text": "a"'}, r"'t\.json': expected JSON"),
+    "JSON of columns, as pandas writes it": (
+        {"t.json": '{"text": {"0": "a", "1": "b"}, "n": {"0": 1, "1": 2}}'},
+        r"'t\.json': expected an object a row.*orient='records'",
+    ),
     "JSON of one number": ({"t.json": "17"}, r"'t\.json': expected objects"),
     "JSON that is no UTF-8": ({"t.json": b'{"1":\n{"text": "\xff"}}'}, r"'t\.json'.*line 2"),
     "JSON nested past all measure": ({"t.json": "[" * 200_000}, r"'t\.json': expected JSON"),
