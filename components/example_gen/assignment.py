@@ -20,6 +20,7 @@ from components.common.rejects import Reject
 from components.example_gen.partition import OWN_NAME, Partition, order_splits
 from components.example_gen.settings import ExampleGenSettings
 from trainer_utils.format import ConfigError
+from trainer_utils.format.spelling import did_you_mean
 
 __all__ = ["EXCLUDED", "Numbers", "SplitRules"]
 
@@ -139,7 +140,12 @@ def _hashed(
             )
     if hashed.feature not in names:
         setting = "group_by" if group_by else "output_config partition_feature_name"
-        raise ConfigError.of(setting, hashed.feature, allowed=f"one of {', '.join(names)}")
+        raise ConfigError.of(
+            setting,
+            hashed.feature,
+            allowed=f"one of {', '.join(names)}",
+            advice=did_you_mean(hashed.feature, names).strip(),
+        )
     if stratify and hashed.feature != OWN_NAME:
         raise ConfigError(
             f"stratify: expected False where {hashed.feature!r} decides the split, got True",

@@ -6,6 +6,8 @@ columns = decide_columns(pieces, reports, settings)     # (Column(name='stars', 
 import collections
 from collections.abc import Mapping, Sequence
 
+from absl import logging
+
 from components.common.entry import Column
 from components.example_gen.row_inspection import PieceReport
 from components.example_gen.settings import ExampleGenSettings
@@ -14,6 +16,7 @@ from components.tables.pieces import MAX_COLUMNS, Piece
 from components.tables.splits import split_column
 from components.tables.texts import text_columns
 from trainer_utils.format import InputError
+from trainer_utils.format.spelling import did_you_mean
 
 __all__ = ["count_before", "decide_columns", "labels_of", "own_split_column"]
 
@@ -36,6 +39,7 @@ def decide_columns(
             "or be left out: columns={'<name>': 'ignore'}."
         )
     check_columns(settings.columns, names, of="the inputs")
+    _warn_of_ignored(settings.columns, pieces)
     texts = text_columns(names, settings.columns)
     split = own_split_column(reports, settings.columns)
     firsts = count_before([report.found for report in reports], pieces)
@@ -55,6 +59,24 @@ def decide_columns(
         if name != split
     ]
     return tuple(column for column in decided if column is not None)
+
+
+def _warn_of_ignored(given: Mapping[str, str], pieces: Sequence[Piece]) -> None:
+    """Names columns that were to be left out and are not there, so that another may still be.
+
+    Only headers are known: of other tables nothing is read of a column that is ignored.
+    """
+    if not all("names" in piece.details for piece in pieces):
+        return
+    there = dict.fromkeys(name for piece in pieces for name in piece.details["names"])
+    for name, kind in given.items():
+        if kind == "ignore" and name not in there:
+            logging.warning(
+                "columns names %r to be ignored, and no table has such a column: it changed "
+                "nothing.%s",
+                name,
+                did_you_mean(name, there),
+            )
 
 
 def _names(reports: Sequence[PieceReport]) -> list[str]:

@@ -14,6 +14,7 @@ from components.common.settings import COMPRESSIONS, ComponentSettings, are_text
 from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.settings import number, one_of, setting, where
+from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.format.tensors import TensorSpec
 
 __all__ = ["COLUMN_KINDS", "LISTS", "MEDIA", "ExampleGenSettings", "column_name"]
@@ -175,7 +176,10 @@ class ExampleGenSettings(ComponentSettings):
         for name, text in self.tensors.items():
             if name not in found or found[name].type != "string" or found[name].is_image:
                 raise ConfigError.of(
-                    "tensors", name, allowed=f"columns of bytes, of {', '.join(features)}"
+                    "tensors",
+                    name,
+                    allowed=f"columns of bytes, of {', '.join(features)}",
+                    advice=did_you_mean(name, features).strip(),
                 )
             extra = {**found[name].extra, "tensor": TensorSpec.parse(text).to_json()}
             found[name] = dataclasses.replace(found[name], extra=extra)

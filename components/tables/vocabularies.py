@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.naming import vocabulary_file
 from trainer_utils.format.printable import printable
+from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.storage.paths import display_path
 
 __all__ = ["label_ids", "make_vocabularies"]
@@ -33,9 +34,11 @@ def make_vocabularies(
     """
     for name in given:
         if name not in labels:
+            known = ", ".join(labels) or "there is none"
+            meant = did_you_mean(name, labels)
             raise ConfigError(
-                f"vocabulary[{name!r}]: expected a feature of labels "
-                f"({', '.join(labels) or 'there is none'})"
+                f"vocabulary[{name!r}]: expected a feature of labels ({known})"
+                + (f".{meant}" if meant else "")
             )
     vocabularies = {
         name: given.get(name) or tuple(sorted(set(values), key=os.fsencode))

@@ -22,6 +22,7 @@ from tfx.utils import proto_utils
 
 from components import TextExampleGen
 from components.tables import pieces
+from trainer_utils.format import ConfigError
 
 LABELS = ["ant", "bee", "cat", "dog", "emu"]
 
@@ -124,6 +125,28 @@ def test_a_column_of_another_name_may_be_the_text(convert):
 
 
 # Labels -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"columns": {"autor": "string"}},
+        {"columns": {"author": "label"}, "vocabulary": {"autor": ["x"]}},
+        {"tensors": json.dumps({"autor": "int64[2]"})},
+        {"group_by": "autor"},
+    ],
+)
+def test_a_column_that_there_is_not_is_refused_with_the_one_that_was_meant(convert, settings):
+    with pytest.raises(ConfigError, match=r"'autor'.*Did you mean 'author'\?"):
+        convert({"t.csv": "text,author\na,x\n"}, **settings)
+
+
+@pytest.mark.parametrize("name", ["email", "emial"])
+def test_a_column_to_be_ignored_that_no_header_has_is_warned_of(convert, our_messages, name):
+    dataset = convert({"t.csv": "text,email\na,x\n"}, columns={name: "ignore"})
+    warnings = [message for message in our_messages() if "ignored" in message]
+    assert ("email" in dataset.features) == (name == "emial") == bool(warnings)
+    assert all("'emial'" in w and "Did you mean 'email'?" in w for w in warnings)
 
 
 def test_a_vocabulary_gives_the_ids(convert):
