@@ -57,16 +57,16 @@ class StepOptions:
         scratch: where an empty folder of the pod's own is mounted, `PATH[:SIZE]`.
     """
 
-    gpu: Any = None
-    gpu_type: Any = None
-    cpu: Any = None
-    memory: Any = None
-    retries: Any = None
-    tolerations: Any = None
-    secrets: Any = None
-    env: Any = None
-    volumes: Any = None
-    scratch: Any = None
+    gpu: object = None
+    gpu_type: object = None
+    cpu: object = None
+    memory: object = None
+    retries: object = None
+    tolerations: object = None
+    secrets: object = None
+    env: object = None
+    volumes: object = None
+    scratch: object = None
 
     def apply(self, documents: Sequence[JsonObject]) -> list[JsonObject]:
         """The package with these options.
@@ -120,9 +120,9 @@ def _separate(spec: JsonObject, tasks: Mapping[str, JsonObject], steps: set[str]
         tasks[step]["componentRef"]["name"] = f"comp-{step}-alone"
 
 
-def _by_step(option: str, given: Any, steps: Sequence[str]) -> dict[str, list[Any]]:
+def _by_step(option: str, given: object, steps: Sequence[str]) -> dict[str, list[object]]:
     """The values of an option by step; those of all steps by the empty text."""
-    found: dict[str, list[Any]] = {}
+    found: dict[str, list[object]] = {}
     if given is None:
         return found
     if isinstance(given, Mapping):
@@ -145,7 +145,7 @@ def _by_step(option: str, given: Any, steps: Sequence[str]) -> dict[str, list[An
     return {step: [check(option, value) for value in values] for step, values in found.items()}
 
 
-def _split_step(option: str, value: Any, steps: Sequence[str]) -> tuple[str, Any]:
+def _split_step(option: str, value: object, steps: Sequence[str]) -> tuple[str, object]:
     """Step and value of a text `STEP=VALUE`; of a volume `STEP:CLAIM:PATH`."""
     if not isinstance(value, str):
         return "", value
@@ -160,31 +160,31 @@ def _split_step(option: str, value: Any, steps: Sequence[str]) -> tuple[str, Any
     return "", value
 
 
-def _listed(value: Any) -> list[Any]:
+def _listed(value: object) -> list[object]:
     return [*value] if isinstance(value, (list, tuple)) else [value]
 
 
-def _whole(option: str, value: Any) -> int:
+def _whole(option: str, value: object) -> int:
     number = int(value) if isinstance(value, str) and value.isdecimal() else value
     if isinstance(number, bool) or not isinstance(number, int) or number < 0:
         raise ConfigError.of(option, value, allowed="a whole number of at least 0")
     return number
 
 
-def _amount(option: str, value: Any) -> float:
+def _amount(option: str, value: object) -> float:
     match = _QUANTITY.fullmatch(str(value))
     if not match or isinstance(value, bool) or not float(match[1]):
         raise ConfigError.of(option, value, allowed="a quantity such as 4, 500m or 8Gi")
     return float(match[1]) * _UNITS[match[2] or ""]
 
 
-def _device(option: str, value: Any) -> str:
+def _device(option: str, value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[\w.-]+/[\w.-]+", value):
         raise ConfigError.of(option, value, allowed=f"a resource such as {DEFAULT_GPU_TYPE}")
     return value
 
 
-def _toleration(option: str, value: Any) -> JsonObject:
+def _toleration(option: str, value: object) -> JsonObject:
     match = _TOLERATION.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         rule = "KEY[=VALUE][:EFFECT], such as nvidia.com/gpu:NoSchedule"
@@ -195,7 +195,7 @@ def _toleration(option: str, value: Any) -> JsonObject:
     return {**found, **{name: text for name, text in others.items() if text}}
 
 
-def _secret(option: str, value: Any) -> tuple[str, JsonObject]:
+def _secret(option: str, value: object) -> tuple[str, JsonObject]:
     """The field of Kubernetes' configuration, and one entry of it."""
     name, _, rest = value.partition(":") if isinstance(value, str) else ("", "", "")
     key, _, variable = rest.partition(":")
@@ -207,7 +207,7 @@ def _secret(option: str, value: Any) -> tuple[str, JsonObject]:
     raise ConfigError.of(option, value, allowed="NAME:/FOLDER or NAME:KEY:VARIABLE")
 
 
-def _variables(option: str, value: Any) -> dict[str, str]:
+def _variables(option: str, value: object) -> dict[str, str]:
     if isinstance(value, str) and "=" in value:
         name, _, text = value.partition("=")
         value = {name: text}
@@ -219,7 +219,7 @@ def _variables(option: str, value: Any) -> dict[str, str]:
     return dict(value)
 
 
-def _mounts(option: str, value: Any) -> list[JsonObject]:
+def _mounts(option: str, value: object) -> list[JsonObject]:
     if isinstance(value, str):
         claim, _, path = value.partition("=" if "=" in value else ":")
         value = {claim: path}
@@ -237,7 +237,7 @@ def _mounts(option: str, value: Any) -> list[JsonObject]:
     return [{"constant": claim, "mountPath": path} for claim, path in value.items()]
 
 
-def _folder(option: str, value: Any) -> JsonObject:
+def _folder(option: str, value: object) -> JsonObject:
     match = _SCRATCH.fullmatch(value) if isinstance(value, str) else None
     if match is None:
         rule = "PATH[:SIZE], a folder that is not the root and a size such as 20Gi"
@@ -248,7 +248,7 @@ def _folder(option: str, value: Any) -> JsonObject:
     }
 
 
-_CHECKS: dict[str, Callable[[str, Any], Any]] = {
+_CHECKS: dict[str, Callable[[str, object], object]] = {
     "gpu": _whole,
     "gpu_type": _device,
     "cpu": _amount,

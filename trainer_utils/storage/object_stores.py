@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from typing import Any, BinaryIO, cast
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from trainer_utils.format import ConfigError
 from trainer_utils.storage.file_system import (
@@ -30,6 +30,11 @@ from trainer_utils.storage.file_system import (
 )
 from trainer_utils.storage.store_settings import open_store
 from trainer_utils.storage.waiting import asking
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+    from obstore import GetOptions, ObjectMeta, WritableFile
+    from obstore.store import ObjectStore
 
 __all__ = ["OBJECT_STORES", "PART_BYTES"]
 
@@ -156,7 +161,7 @@ class _ObjectStores(FileSystem):
             for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
                 store.delete([info["path"] for info in page])
 
-    def _info(self, path: str) -> Mapping[str, Any]:
+    def _info(self, path: str) -> "ObjectMeta":
         with _os_errors(path):
             store, key = _find(path)
             info = _head(store, key) if key else None
@@ -171,7 +176,7 @@ OBJECT_STORES: FileSystem = _ObjectStores()
 class _ObjectReader(io.RawIOBase):
     """An object as a stream that asks ahead: small requests first, then large ones side by side."""
 
-    def __init__(self, path: str, store: Any, key: str) -> None:
+    def __init__(self, path: str, store: "ObjectStore", key: str) -> None:
         self._path, self._store, self._key = path, store, key
         self._position = 0
         self._asked: deque[tuple[int, int, Future[memoryview]]] = deque()  # start, stop, bytes
@@ -195,7 +200,7 @@ class _ObjectReader(io.RawIOBase):
         self._position = max(base + offset, 0)
         return self._position
 
-    def readinto(self, buffer: Any) -> int:
+    def readinto(self, buffer: "WriteableBuffer") -> int:
         view = memoryview(buffer).cast("B")
         if self._position >= self._size or not len(view):
             return 0
@@ -262,13 +267,14 @@ class _ObjectReader(io.RawIOBase):
 class _ObjectWriter(io.RawIOBase):
     """An object that is sent in parts while it is written; there is none until it is closed."""
 
-    def __init__(self, path: str, writer: Any) -> None:
-        self._path, self._writer = path, writer
+    def __init__(self, path: str, writer: "WritableFile") -> None:
+        self._path = path
+        self._writer: WritableFile | None = writer
 
     def writable(self) -> bool:
         return True
 
-    def write(self, data: Any) -> int:
+    def write(self, data: "ReadableBuffer") -> int:
         with _os_errors(self._path):
             if self._writer is None:
                 raise ValueError("write to a closed object")
@@ -310,7 +316,7 @@ os.register_at_fork(after_in_child=_note_fork)
 
 
 @functools.lru_cache(maxsize=256)
-def _store(scheme: str, bucket: str, environment: tuple[tuple[str, str], ...]) -> Any:
+def _store(scheme: str, bucket: str, environment: tuple[tuple[str, str], ...]) -> "ObjectStore":
     return open_store(scheme, bucket)
 
 
@@ -320,7 +326,7 @@ def _pool(process: int) -> ThreadPoolExecutor:
     return ThreadPoolExecutor(16, thread_name_prefix="tfx-shards-store")
 
 
-def _find(url: str) -> tuple[Any, str]:
+def _find(url: str) -> "tuple[ObjectStore, str]":
     """The store of a url, and the object's key in it; empty: the bucket."""
     if _forked_from:  # obstore's threads are not there, and would be waited for without end
         raise OSError(
@@ -338,8 +344,8 @@ def _find(url: str) -> tuple[Any, str]:
 _PREFIXES = ("AWS_", "AZURE_", "AZURITE_", "MINIO_")
 # All variables as CPython holds them. To decode them for each object took as long as a third of its
 # request: 60 us for 64 variables, where to see that none has changed takes 1 us.
-_variables: Mapping[Any, Any] = getattr(os.environ, "_data", os.environ)
-_seen: tuple[dict[Any, Any], tuple[tuple[str, str], ...]] = {}, ()
+_variables: Mapping[bytes, bytes] | Mapping[str, str] = getattr(os.environ, "_data", os.environ)
+_seen: tuple[dict[bytes, bytes] | dict[str, str], tuple[tuple[str, str], ...]] = {}, ()
 
 
 def _environment() -> tuple[tuple[str, str], ...]:
@@ -355,12 +361,12 @@ def _environment() -> tuple[tuple[str, str], ...]:
 
 
 def _get(
-    store: Any, key: str, start: int, stop: int, *, tag: str | None = None
-) -> tuple[memoryview, Mapping[str, Any]]:
+    store: "ObjectStore", key: str, start: int, stop: int, *, tag: str | None = None
+) -> tuple[memoryview, "ObjectMeta"]:
     """The bytes `[start, stop)` of an object, or fewer, and what is known of it."""
     from obstore.exceptions import NotFoundError, PreconditionError
 
-    options: dict[str, Any] = {"range": (start, stop)}
+    options: GetOptions = {"range": (start, stop)}
     if tag is not None:
         options["if_match"] = tag
     try:
@@ -382,9 +388,9 @@ def _get(
         raise
 
 
-def _head(store: Any, key: str) -> Mapping[str, Any] | None:
+def _head(store: "ObjectStore", key: str) -> "ObjectMeta | None":
     try:
-        return cast(Mapping[str, Any], store.head(key))
+        return store.head(key)
     except FileNotFoundError:
         return None
 
@@ -393,13 +399,13 @@ def _prefix(key: str) -> str | None:
     return f"{key}/" if key else None
 
 
-def _list(store: Any, key: str) -> Iterator[Mapping[str, Any]]:
+def _list(store: "ObjectStore", key: str) -> Iterator["ObjectMeta"]:
     """All objects below a key, page by page, in the order of their names' bytes."""
     for page in store.list(_prefix(key), chunk_size=_LISTED_AT_ONCE):
         yield from page
 
 
-def _has_folder(store: Any, key: str) -> bool:
+def _has_folder(store: "ObjectStore", key: str) -> bool:
     """Whether anything lies below a key. A bucket is there, since listing it does not fail."""
     if not key:
         next(iter(store.list(None, chunk_size=1)), None)
@@ -407,12 +413,12 @@ def _has_folder(store: Any, key: str) -> bool:
     return bool(next(iter(store.list(_prefix(key), chunk_size=1)), None))
 
 
-def _without_folders(store: Any, infos: Iterator[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
+def _without_folders(store: "ObjectStore", infos: Iterator["ObjectMeta"]) -> Iterator["ObjectMeta"]:
     """Leaves out the empty objects that consoles make in place of folders, `photos/cat/`.
 
     obstore gives their names without the last `/`. They come right before what is in the folder.
     """
-    held: Mapping[str, Any] | None = None
+    held: ObjectMeta | None = None
     for info in infos:
         if held is not None:
             if not info["path"].startswith(f"{held['path']}/") and _is_file(store, held):
@@ -426,12 +432,12 @@ def _without_folders(store: Any, infos: Iterator[Mapping[str, Any]]) -> Iterator
         yield held
 
 
-def _is_file(store: Any, info: Mapping[str, Any]) -> bool:
+def _is_file(store: "ObjectStore", info: "ObjectMeta") -> bool:
     """Whether an empty object has the name that it is listed by, without a `/` at its end."""
     return _head(store, info["path"]) is not None
 
 
-def _version(info: Mapping[str, Any]) -> str:
+def _version(info: "ObjectMeta") -> str:
     return str(info.get("version") or info.get("e_tag") or info["last_modified"])
 
 

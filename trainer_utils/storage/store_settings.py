@@ -15,12 +15,16 @@ import os
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fsspec.config import conf as fsspec_settings
 from fsspec.config import conf_dir, set_conf_env, set_conf_files
 
 from trainer_utils.format import ConfigError
+
+if TYPE_CHECKING:
+    from obstore.auth.boto3 import Boto3CredentialProvider
+    from obstore.store import ObjectStore
 
 __all__ = ["CONNECT_SECONDS", "REQUEST_SECONDS", "STORES", "are_settings_shared", "open_store"]
 
@@ -53,7 +57,7 @@ _AWS_VARIABLES = (
 )
 
 
-def open_store(scheme: str, bucket: str) -> Any:
+def open_store(scheme: str, bucket: str) -> "ObjectStore":
     """The store of a bucket.
 
     Args:
@@ -91,7 +95,7 @@ def are_settings_shared() -> bool:
     return bool(found == fsspec_settings)
 
 
-def _common(config: Mapping[str, Any]) -> dict[str, Any]:
+def _common(config: Mapping[str, object]) -> dict[str, Any]:
     """What is the same for all stores: time-outs, and attempts with growing, random pauses."""
     is_plain = any(str(value).startswith("http://") for value in config.values())
     return {
@@ -108,7 +112,7 @@ def _common(config: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _s3(scheme: str) -> tuple[dict[str, Any], Any]:
+def _s3(scheme: str) -> "tuple[dict[str, Any], Boto3CredentialProvider | None]":
     """The settings of S3, and what gives credentials where that is more than keys."""
     of_fsspec = {**fsspec_settings.get("s3", {}), **fsspec_settings.get(scheme, {})}
     client = of_fsspec.get("client_kwargs") or {}
@@ -158,7 +162,9 @@ def _minio_endpoint() -> str | None:
     return None
 
 
-def _with_profile(config: dict[str, Any], profile: Mapping[str, str]) -> tuple[dict[str, Any], Any]:
+def _with_profile(
+    config: dict[str, Any], profile: Mapping[str, str]
+) -> "tuple[dict[str, Any], Boto3CredentialProvider | None]":
     """Adds the credentials of a profile of `aws configure`, or of the machine, or none."""
     if "aws_access_key_id" in profile:
         config["access_key_id"] = profile["aws_access_key_id"]
@@ -173,7 +179,7 @@ def _with_profile(config: dict[str, Any], profile: Mapping[str, str]) -> tuple[d
     return config, None
 
 
-def _boto3_credentials() -> Any:
+def _boto3_credentials() -> "Boto3CredentialProvider":
     """Of a profile with a role or single sign-on, which boto3 knows how to get."""
     try:
         import boto3
