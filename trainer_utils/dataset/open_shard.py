@@ -13,13 +13,16 @@ import os
 import tempfile
 import threading
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
+
+import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.dataset.record_index import indexed_offsets
 from trainer_utils.dataset.shards import is_gzip, open_records
 from trainer_utils.format import CorruptShardError, RecordIndex, Shard
-from trainer_utils.format.framing import unframe
+from trainer_utils.format.framing import FOOTER_BYTES, HEADER_BYTES, is_frame, unframe
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.storage import FileRefusedError, open_for_reading, read_bytes
 from trainer_utils.storage.paths import is_remote
@@ -159,6 +162,25 @@ class OpenShard:
         begin, end = self._bounds(number)
         frame = bytes(self._bytes(begin, end))
         return unframe(frame, path=self._path, record=number, offset=begin)
+
+    def view(self, number: int, memory: Callable[[int], npt.NDArray[np.uint8]]) -> memoryview:
+        """The payload of a record, verified, in memory that is used again.
+
+        Args:
+            number: of the record.
+            memory: gives an array of at least so many bytes, which the view may be of. New memory
+                for each large record would be pages that the system clears first.
+
+        Raises:
+            CorruptShardError: it is damaged, or there are not so many.
+        """
+        begin, end = self._bounds(number)
+        if end - begin <= _LARGE_BYTES or self._descriptor is None:
+            return memoryview(self.record(number))
+        frame = memory(end - begin)[: end - begin]
+        if os.preadv(self._descriptor, [frame.data], begin) < len(frame) or not is_frame(frame):
+            return memoryview(self.record(number))  # which says what is wrong, and where
+        return frame[HEADER_BYTES:-FOOTER_BYTES].data
 
     def frame(self, number: int) -> bytes | memoryview:
         """A framed record, unchecked; a view where it is large and mapped.

@@ -120,10 +120,17 @@ _READERS = {_BYTES: _read_bytes, _FLOATS: _read_floats, _INTEGERS: _read_integer
 def read_fields(record: Buffer, start: int, stop: int) -> Iterator[tuple[int, int, int, int]]:
     """The fields of the message from `start` to `stop`: number, wire type, content's bounds."""
     while start < stop:
-        tag, start = read_varint(record, start, stop)
+        # Most numbers are of one byte, and a call takes as long as all else here.
+        if (tag := record[start]) < 0x80:
+            start += 1
+        else:
+            tag, start = read_varint(record, start, stop)
         wire, end = tag & 7, start
         if wire == _DELIMITED:
-            length, start = read_varint(record, start, stop)
+            if start < stop and (length := record[start]) < 0x80:
+                start += 1
+            else:
+                length, start = read_varint(record, start, stop)
             end = start + length
         elif wire == _VARINT:
             _, end = read_varint(record, start, stop)

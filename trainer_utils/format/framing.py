@@ -36,6 +36,7 @@ __all__ = [
     "frame_parts",
     "frame_records",
     "headers_of",
+    "is_frame",
     "lengths_in",
     "payload_crcs",
     "raise_bad_checksum",
@@ -56,7 +57,7 @@ _CRC = struct.Struct("<I")
 Lengths = npt.NDArray[np.integer[Any]]
 
 
-def frame_parts(parts: Sequence[bytes]) -> tuple[bytes, bytes]:
+def frame_parts(parts: Sequence[Buffer]) -> tuple[bytes, bytes]:
     """What stands before and after a record that is given in parts, end to end."""
     return _header(sum(map(len, parts))), _CRC.pack(masked_crc32c(*parts))
 
@@ -155,6 +156,14 @@ def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) 
         offset=offset,
         advice="The file is damaged: write it again.",
     )
+
+
+def is_frame(data: npt.NDArray[np.uint8]) -> bool:
+    """Whether `(bytes,)` are one frame whose checksums agree; no payload is copied for it."""
+    if len(data) < RECORD_OVERHEAD_BYTES:
+        return False
+    header, footer = frame_parts([data[HEADER_BYTES:-FOOTER_BYTES]])
+    return data[:HEADER_BYTES].tobytes() == header and data[-FOOTER_BYTES:].tobytes() == footer
 
 
 def read_record_at(

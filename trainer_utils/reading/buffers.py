@@ -16,7 +16,7 @@ from collections.abc import Sequence
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Buffers"]
+__all__ = ["Buffers", "Scratch"]
 
 _ALIGNMENT = 64  # bytes; TensorFlow copies what lies otherwise
 _MOST_KEPT = 4  # that nobody holds
@@ -49,3 +49,16 @@ class Buffers:
             return self._spare.pop()
         except IndexError:
             return None
+
+
+class Scratch:
+    """Memory for one thing at a time, which is used again for the next; of one thread."""
+
+    def __init__(self) -> None:
+        self._memory = np.empty(0, np.uint8)
+
+    def take(self, size: int) -> npt.NDArray[np.uint8]:
+        """At least so many bytes, of whatever values."""
+        if self._memory.size < size:
+            self._memory = np.empty(size, np.uint8)
+        return self._memory

@@ -24,7 +24,7 @@ from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.file_ranges import RecordName, RecordPositions
 from trainer_utils.reading.audio import is_audio
-from trainer_utils.reading.buffers import Buffers
+from trainer_utils.reading.buffers import Buffers, Scratch
 from trainer_utils.reading.parsing import ExampleParser
 from trainer_utils.reading.raw_ops import map_elements
 from trainer_utils.reading.readers import WorkerReading
@@ -182,7 +182,9 @@ class DirectReading:
             name: self._column(feature, len(positions)) for name, feature in features.items()
         }
         hashed = []
-        for row, (record, data) in enumerate(self._records_at(positions)):
+        for row, (record, data) in enumerate(
+            self._records_at(positions, kept=epoch_seed is not None)
+        ):
             if epoch_seed is not None:
                 hashed.append(data)
             found = _decoded(data, record, features)
@@ -195,12 +197,16 @@ class DirectReading:
         hashes = ExampleParser.hashes(_shaped(hashed, (len(hashed),), object)).numpy()
         return columns, np.stack([hashes, np.full_like(hashes, epoch_seed)], axis=-1)
 
-    def _records_at(self, positions: npt.NDArray[np.int64]) -> Iterator[tuple[RecordName, bytes]]:
-        """Each record, verified, with its name."""
-        shards = self._reading.get().readers.shards
+    def _records_at(
+        self, positions: npt.NDArray[np.int64], *, kept: bool = False
+    ) -> Iterator[tuple[RecordName, bytes | memoryview]]:
+        """Each record, verified, with its name; unless `kept`, until the next is taken."""
+        shards, scratch = self._reading.get().readers.shards, Scratch()
         for record in self._records.get().locate(positions):
-            (data,) = shards.read(record.path, [record.number])
-            yield record, data
+            if kept:
+                yield record, shards.read(record.path, [record.number])[0]
+            else:
+                yield record, shards.view(record.path, record.number, scratch.take)
 
     def _column(self, feature: Feature, rows: int) -> npt.NDArray[Any]:
         """Room for the values of a batch."""
@@ -238,7 +244,9 @@ def _decoder_of(parser: ExampleParser, name: str) -> TurboDecoder:
     return TurboDecoder(reading, channels=reading.channels or channels, formats=formats)
 
 
-def _decoded(data: bytes, record: RecordName, names: Collection[str]) -> dict[str, list[Any]]:
+def _decoded(
+    data: bytes | memoryview, record: RecordName, names: Collection[str]
+) -> dict[str, list[Any]]:
     try:
         return decode_example(data, names)
     except DatasetError as error:

@@ -65,6 +65,15 @@ class ShardReader:
         shard = self._shard(path)
         return [self._record(path, shard, number) for number in numbers]
 
+    def view(
+        self, path: str, number: int, memory: Callable[[int], npt.NDArray[np.uint8]]
+    ) -> memoryview:
+        """The payload of one record, until `memory` is used again: see `OpenShard.view`.
+
+        Damage is an error here, whether or not it is to be skipped.
+        """
+        return self._shard(path).view(number, memory)
+
     def read_ahead(self, path: str, first: int, count: int) -> None:
         """Asks the system to have records in memory soon; returns at once."""
         self._shard(path).read_ahead(first, count)

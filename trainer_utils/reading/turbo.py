@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from trainer_utils.reading.buffers import Buffers
+from trainer_utils.reading.buffers import Buffers, Scratch
 from trainer_utils.reading.decoding_threads import run_in_threads
 from trainer_utils.reading.image_plans import DecodePlan, Planner, decode_part
 from trainer_utils.reading.normalizing import Normalization
@@ -181,7 +181,7 @@ class _Worker:
         self._decoder = decoder
         self._reading = decoder._reading
         self._channels = shape[-1]
-        self._decoded = np.empty(0, np.uint8)
+        self._decoded = Scratch()
         self._fitted, self._turned = np.empty((2, *shape), np.uint8)
 
     def decode(
@@ -196,7 +196,9 @@ class _Worker:
 
         # As TensorFlow does by default, and as our reading of whole images asks it not to.
         fast = self._reading.augment is not None
-        part = decode_part(data, plan, channels=self._channels, fast=fast, memory=self._memory)
+        part = decode_part(
+            data, plan, channels=self._channels, fast=fast, memory=self._decoded.take
+        )
         if part is None:
             self._decoder.finish(self._decoder.by_tensorflow(data, seed), row)
             return
@@ -215,11 +217,6 @@ class _Worker:
             fitted = turned
         if not is_last:
             self._decoder.finish(fitted, row)
-
-    def _memory(self, size: int) -> Pixels:
-        if self._decoded.size < size:
-            self._decoded = np.empty(size, np.uint8)
-        return self._decoded
 
 
 def _common_size(plans: list[DecodePlan]) -> tuple[int, int] | None:

@@ -2,6 +2,7 @@
 
 import gzip
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -29,6 +30,37 @@ def test_records_by_number_are_those_that_tensorflow_wrote(tmp_path, compression
     with pytest.raises(CorruptShardError, match="record 12, byte") as caught:
         shard.frame(12)
     assert caught.value.offset == sum(map(len, PAYLOADS)) + 16 * len(PAYLOADS)
+
+
+@pytest.mark.parametrize("is_mapped", [False, True])
+@pytest.mark.parametrize("compression", ["", "GZIP"])
+def test_views_are_the_records_in_memory_that_is_used_again(tmp_path, compression, is_mapped):
+    path = write(tmp_path / ("a.gz" if compression else "a"), compression)
+    shard = OpenShard(path, is_mapped=is_mapped)
+    memory = np.zeros(sum(map(len, PAYLOADS)), np.uint8)
+    for number in (11, 0, 5, 11, 5):
+        assert bytes(shard.view(number, lambda size: memory)) == PAYLOADS[number]
+
+
+@pytest.mark.parametrize("number", [5, 11])
+def test_damage_to_any_part_of_a_record_is_the_same_error_in_a_view(tmp_path, number):
+    path = write(tmp_path / "a")
+    shard = OpenShard(path)
+    begin, end = shard.offset(number), shard.offset(number + 1)
+    whole = (tmp_path / "a").read_bytes()
+    memory = np.zeros(end - begin, np.uint8)
+    for place in (*range(begin, begin + 14), (begin + end) // 2, *range(end - 6, end)):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        (tmp_path / "a").write_bytes(changed)
+        with pytest.raises(CorruptShardError) as by_view:
+            shard.view(number, lambda size: memory)
+        with pytest.raises(CorruptShardError) as by_record:
+            shard.record(number)
+        assert str(by_view.value) == str(by_record.value)
+    (tmp_path / "a").write_bytes(whole[: end - 1])
+    with pytest.raises(CorruptShardError, match="whole record"):
+        shard.view(number, lambda size: memory)
 
 
 def test_records_before_the_damage_of_a_gzip_file_are_there(tmp_path):

@@ -5,7 +5,7 @@ import gc
 import numpy as np
 import pytest
 
-from trainer_utils.reading.buffers import Buffers
+from trainer_utils.reading.buffers import Buffers, Scratch
 
 pytest.importorskip("cv2")
 
@@ -32,3 +32,12 @@ def test_memory_that_a_part_still_shows_is_not_given_out():
     for _ in range(8):
         buffers.take((4, 16), np.uint8)[:] = 0
     assert (part == 7).all()
+
+
+def test_scratch_grows_and_is_the_same_memory_again():
+    scratch = Scratch()
+    small = scratch.take(10)
+    assert small.size >= 10
+    large = scratch.take(1000)
+    assert large.size >= 1000
+    assert np.shares_memory(scratch.take(10), large)
