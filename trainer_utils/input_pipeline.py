@@ -129,14 +129,7 @@ class InputPipeline:
         self.worker = context.input_pipeline_id if context else 0
         if self.worker == 0 or options.repeat is True:
             check_has_records(sources, options)
-        if self.worker == 0 and options.batch_size is not None and layout.empty_replicas:
-            _logger.warning(
-                "remainder=None: the last batch of %d records leaves %d of %d replicas without "
-                "any. With 'balance' or 'pad' each has some.",
-                layout.rest[-1],
-                layout.empty_replicas,
-                layout.num_replicas,
-            )
+        self.check_replicas(layout.num_replicas)
         self.epoch_counter: EpochCounter | None = None
         # Our own functions are graphs as they stand; looking through them would take a second.
         build = self._read if options.data_service is None else self._read_by_data_service
@@ -228,6 +221,24 @@ class InputPipeline:
         )
         finished = self.batches.finish(batches, tf.constant(0, tf.int64))
         return finished.with_options(tf_options(is_shared=self._is_shared))
+
+    def check_replicas(self, num_replicas: int) -> None:
+        """Refuses or reports batches with fewer records than replicas that share them.
+
+        Raises:
+            ConfigError: `remainder="balance"` cannot give each of them a record.
+        """
+        layout = self.order.layout
+        layout.check_balanced(num_replicas)
+        empty = layout.empty_among(num_replicas)
+        if self.worker == 0 and self._options.batch_size is not None and empty:
+            _logger.warning(
+                "remainder=None: the last batch of %d records leaves %d of %d replicas without "
+                "any. With 'balance' or 'pad' each has some.",
+                layout.rest[-1],
+                empty,
+                num_replicas,
+            )
 
     def _check_image_sizes(self, features: Mapping[str, Feature], rows: int) -> None:
         options = self._options

@@ -116,11 +116,23 @@ class BatchLayout:
                 "remainder='drop' would leave out all of them. Take a smaller batch, or 'pad'.",
                 setting="batch_size",
             )
-        if self.remainder == "balance" and any(rows < self.num_replicas for rows in self.rest):
+        self.check_balanced(self.num_replicas)
+
+    def check_balanced(self, num_replicas: int) -> None:
+        """Refuses `balance` where a batch cannot give each of so many replicas a record.
+
+        Args:
+            num_replicas: that share the batches; also where TensorFlow divides those of one
+                worker, whose own `num_replicas` is 1.
+
+        Raises:
+            ConfigError: one would get none of some batch.
+        """
+        if self.remainder == "balance" and any(rows < num_replicas for rows in self.rest):
             raise ConfigError(
-                f"remainder: expected 'pad' or 'drop', since {records} records in batches of "
-                f"{size} cannot give each of {self.num_replicas} replicas a record in every step, "
-                "got 'balance'",
+                f"remainder: expected 'pad' or 'drop', since {self.num_records} records in batches "
+                f"of {self.batch_size} cannot give each of {num_replicas} replicas a record in "
+                "every step, got 'balance'",
                 setting="remainder",
             )
 
@@ -190,9 +202,13 @@ class BatchLayout:
     @property
     def empty_replicas(self) -> int:
         """Replicas that get no row of the last batch, and none of weight 0 either."""
+        return self.empty_among(self.num_replicas)
+
+    def empty_among(self, num_replicas: int) -> int:
+        """How many of so many replicas get no row of the last batch, not of weight 0 either."""
         if self.remainder is not None or not self.rest:
             return 0
-        return max(self.num_replicas - self.rest[-1], 0)
+        return max(num_replicas - self.rest[-1], 0)
 
     def lanes_of(self, worker: int) -> range:
         """The lanes that a worker's rows lie in; the first and last may be others' too."""
