@@ -116,19 +116,23 @@ class BatchLayout:
                 "remainder='drop' would leave out all of them. Take a smaller batch, or 'pad'.",
                 setting="batch_size",
             )
-        self.check_balanced(self.num_replicas)
+        if any(rows < self.num_replicas for rows in self.rest):
+            self._check_remainder(self.num_replicas)
 
-    def check_balanced(self, num_replicas: int) -> None:
-        """Refuses `balance` where a batch cannot give each of so many replicas a record.
+    def check_divided(self, num_replicas: int) -> None:
+        """Refuses `balance` where TensorFlow, dividing one worker's batches, leaves a replica none.
 
         Args:
-            num_replicas: that share the batches; also where TensorFlow divides those of one
-                worker, whose own `num_replicas` is 1.
+            num_replicas: of that worker; 4 records go to 3 of them as 2, 2 and 0.
 
         Raises:
             ConfigError: one would get none of some batch.
         """
-        if self.remainder == "balance" and any(rows < num_replicas for rows in self.rest):
+        if any(_left_empty(rows, num_replicas) for rows in self.rest):
+            self._check_remainder(num_replicas)
+
+    def _check_remainder(self, num_replicas: int) -> None:
+        if self.remainder == "balance":
             raise ConfigError(
                 f"remainder: expected 'pad' or 'drop', since {self.num_records} records in batches "
                 f"of {self.batch_size} cannot give each of {num_replicas} replicas a record in "
@@ -202,13 +206,15 @@ class BatchLayout:
     @property
     def empty_replicas(self) -> int:
         """Replicas that get no row of the last batch, and none of weight 0 either."""
-        return self.empty_among(self.num_replicas)
-
-    def empty_among(self, num_replicas: int) -> int:
-        """How many of so many replicas get no row of the last batch, not of weight 0 either."""
         if self.remainder is not None or not self.rest:
             return 0
-        return max(num_replicas - self.rest[-1], 0)
+        return max(self.num_replicas - self.rest[-1], 0)
+
+    def empty_divided(self, num_replicas: int) -> int:
+        """The same where TensorFlow divides one worker's batches among so many replicas."""
+        if self.remainder is not None or not self.rest:
+            return 0
+        return _left_empty(self.rest[-1], num_replicas)
 
     def lanes_of(self, worker: int) -> range:
         """The lanes that a worker's rows lie in; the first and last may be others' too."""
@@ -246,3 +252,9 @@ class BatchLayout:
 def _part(total: int, index: int, count: int) -> tuple[int, int]:
     """The `index`-th of `count` equal parts of a range: sizes differ by one at the most."""
     return index * total // count, (index + 1) * total // count
+
+
+def _left_empty(rows: int, num_replicas: int) -> int:
+    """Replicas without a row where TensorFlow divides a batch: it rounds their shares up."""
+    share = -(-rows // num_replicas)
+    return num_replicas - -(-rows // share)
