@@ -50,7 +50,11 @@ def distribute(
         return made[-1]
 
     if num_workers(strategy) == 1:
-        distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
+        dataset_fn(None)
+        pipeline = getattr(made[0], "input_pipeline", None)  # None: a data service's
+        if pipeline is not None:  # its layout is one worker's, whose batches TensorFlow divides
+            pipeline.check_replicas(strategy.num_replicas_in_sync)
+        distributed = strategy.experimental_distribute_dataset(made[0])
     else:
         distributed = strategy.distribute_datasets_from_function(dataset_fn)
     pipeline = getattr(made[0], "input_pipeline", None)  # None: a data service's

@@ -129,14 +129,7 @@ class InputPipeline:
         self.worker = context.input_pipeline_id if context else 0
         if self.worker == 0 or options.repeat is True:
             check_has_records(sources, options)
-        if self.worker == 0 and options.batch_size is not None and layout.empty_replicas:
-            _logger.warning(
-                "remainder=None: the last batch of %d records leaves %d of %d replicas without "
-                "any. With 'balance' or 'pad' each has some.",
-                layout.rest[-1],
-                layout.empty_replicas,
-                layout.num_replicas,
-            )
+        self._report_empty(layout.empty_replicas, layout.num_replicas)
         self.epoch_counter: EpochCounter | None = None
         # Our own functions are graphs as they stand; looking through them would take a second.
         build = self._read if options.data_service is None else self._read_by_data_service
@@ -228,6 +221,25 @@ class InputPipeline:
         )
         finished = self.batches.finish(batches, tf.constant(0, tf.int64))
         return finished.with_options(tf_options(is_shared=self._is_shared))
+
+    def check_replicas(self, num_replicas: int) -> None:
+        """Refuses or reports batches that TensorFlow cannot divide among a worker's replicas.
+
+        Raises:
+            ConfigError: `remainder="balance"` would leave one of them without a record.
+        """
+        self.order.layout.check_divided(num_replicas)
+        self._report_empty(self.order.layout.empty_divided(num_replicas), num_replicas)
+
+    def _report_empty(self, empty: int, num_replicas: int) -> None:
+        if self.worker == 0 and self._options.batch_size is not None and empty:
+            _logger.warning(
+                "remainder=None: the last batch of %d records leaves %d of %d replicas without "
+                "any. With 'balance' or 'pad' each has some.",
+                self.order.layout.rest[-1],
+                empty,
+                num_replicas,
+            )
 
     def _check_image_sizes(self, features: Mapping[str, Feature], rows: int) -> None:
         options = self._options

@@ -40,11 +40,21 @@ def mirrored(uri: str) -> dict[str, Any]:
         "one left over": steps_of(
             strategy, trainer_utils.distribute(strategy, uri, "train[:17]", **read)
         ),
+        "unbalanced": unbalanced(strategy, uri),
         "fit distributed": fit(
             strategy, trainer_utils.distribute(strategy, uri, "train", batch_size=8, **TRAIN)
         ),
         "fit plain": fit(strategy, trainer_utils.input_fn(uri, "train", batch_size=8, **TRAIN)),
     }
+
+
+def unbalanced(strategy: tf.distribute.Strategy, uri: str) -> str:
+    """The refusal of a last batch of one record for two replicas."""
+    try:
+        trainer_utils.distribute(strategy, uri, "train[:23]", batch_size=2, remainder="balance")
+    except trainer_utils.ConfigError as error:
+        return str(error)
+    return "none"
 
 
 def worker(uri: str) -> dict[str, Any]:
@@ -185,6 +195,12 @@ def test_a_last_record_that_has_no_partner_is_not_lost(on_two_replicas):
     steps = on_two_replicas["one left over"]
     assert len(flat(steps)) == len(set(flat(steps))) == 17
     assert [sum(map(len, step)) for step in steps] == [8, 8, 1]
+
+
+def test_batches_that_cannot_be_balanced_over_the_replicas_of_one_worker_are_refused(
+    on_two_replicas,
+):
+    assert "cannot give each of 2 replicas a record in every step" in on_two_replicas["unbalanced"]
 
 
 @pytest.mark.parametrize("way", ["fit distributed", "fit plain"])

@@ -116,11 +116,27 @@ class BatchLayout:
                 "remainder='drop' would leave out all of them. Take a smaller batch, or 'pad'.",
                 setting="batch_size",
             )
-        if self.remainder == "balance" and any(rows < self.num_replicas for rows in self.rest):
+        if any(rows < self.num_replicas for rows in self.rest):
+            self._check_remainder(self.num_replicas)
+
+    def check_divided(self, num_replicas: int) -> None:
+        """Refuses `balance` where TensorFlow, dividing one worker's batches, leaves a replica none.
+
+        Args:
+            num_replicas: of that worker; 4 records go to 3 of them as 2, 2 and 0.
+
+        Raises:
+            ConfigError: one would get none of some batch.
+        """
+        if any(_left_empty(rows, num_replicas) for rows in self.rest):
+            self._check_remainder(num_replicas)
+
+    def _check_remainder(self, num_replicas: int) -> None:
+        if self.remainder == "balance":
             raise ConfigError(
-                f"remainder: expected 'pad' or 'drop', since {records} records in batches of "
-                f"{size} cannot give each of {self.num_replicas} replicas a record in every step, "
-                "got 'balance'",
+                f"remainder: expected 'pad' or 'drop', since {self.num_records} records in batches "
+                f"of {self.batch_size} cannot give each of {num_replicas} replicas a record in "
+                "every step, got 'balance'",
                 setting="remainder",
             )
 
@@ -194,6 +210,12 @@ class BatchLayout:
             return 0
         return max(self.num_replicas - self.rest[-1], 0)
 
+    def empty_divided(self, num_replicas: int) -> int:
+        """The same where TensorFlow divides one worker's batches among so many replicas."""
+        if self.remainder is not None or not self.rest:
+            return 0
+        return _left_empty(self.rest[-1], num_replicas)
+
     def lanes_of(self, worker: int) -> range:
         """The lanes that a worker's rows lie in; the first and last may be others' too."""
         first = worker * self.num_lanes // self.num_workers
@@ -230,3 +252,9 @@ class BatchLayout:
 def _part(total: int, index: int, count: int) -> tuple[int, int]:
     """The `index`-th of `count` equal parts of a range: sizes differ by one at the most."""
     return index * total // count, (index + 1) * total // count
+
+
+def _left_empty(rows: int, num_replicas: int) -> int:
+    """Replicas without a row where TensorFlow divides a batch: it rounds their shares up."""
+    share = -(-rows // num_replicas)
+    return num_replicas - -(-rows // share)

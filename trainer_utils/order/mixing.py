@@ -15,6 +15,7 @@ from trainer_utils.format.file_ranges import FileRange, RecordPositions
 
 __all__ = ["mix_ranges"]
 
+_MOST_TURNS = 100_000  # of one dataset in an epoch, whose list of parts is held in memory
 _PARTS = 840  # every lane has parts of all datasets, many enough to be mixed in its order
 
 
@@ -28,7 +29,8 @@ def mix_ranges(
         weights: of each, in any unit; None: every record comes once.
 
     Raises:
-        ConfigError: there is not a weight for each dataset, or one of them is empty.
+        ConfigError: there is not a weight for each dataset, one of them is empty, or the weights
+            lie so far apart that one would be read over 100,000 times until another has been once.
     """
     if weights is None:
         return list(itertools.chain.from_iterable(datasets))
@@ -40,6 +42,14 @@ def mix_ranges(
             allowed=f"one for each of {len(datasets)} datasets with records in them",
         )
     longest = max(total / weight for total, weight in zip(totals, weights, strict=True))
+    turns = max(longest * weight / total for total, weight in zip(totals, weights, strict=True))
+    if not turns <= _MOST_TURNS:
+        raise ConfigError.of(
+            "weights",
+            weights,
+            allowed=f"numbers by which no dataset is read over {_MOST_TURNS:,} times until every "
+            "record of all of them has come",
+        )
     repeated = []
     for ranges, total, weight in zip(datasets, totals, weights, strict=True):
         records = round(longest * weight)

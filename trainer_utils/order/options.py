@@ -4,7 +4,9 @@ options = OrderOptions(batch_size=256, shuffle="global", seed=7, remainder="pad"
 """
 
 import dataclasses
-from collections.abc import Sequence
+import math
+import numbers
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
@@ -29,6 +31,15 @@ def _is_shuffle(value: Any) -> bool:
 
 def _is_repeat(value: Any) -> bool:
     return isinstance(value, bool) or (is_int(value) and value > 0)
+
+
+def _are_weights(value: Any) -> bool:
+    return (
+        isinstance(value, Collection)
+        and len(value) > 0
+        and all(isinstance(one, numbers.Real) and not isinstance(one, bool) for one in value)
+        and all(0 < float(one) < math.inf for one in value)
+    )
 
 
 @documents_settings
@@ -81,11 +92,11 @@ class OrderOptions(Settings):
     weights: Sequence[float] | None = setting(
         None,
         where(
-            lambda weights: len(weights) > 0 and all(weight > 0 for weight in weights),
+            _are_weights,
             "a number above 0 for each dataset",
         ),
         "how often records of each of several datasets come, in any unit; datasets that run out "
-        "begin again, and an epoch is as many records as there are in all of them. None: every "
+        "begin again, and an epoch lasts until every record of all of them has come. None: every "
         "record comes once.",
     )
     echoing: int = setting(

@@ -196,3 +196,18 @@ def test_a_setting_that_is_not_allowed_is_named(setting, value):
     name = {"num_replicas": "workers"}.get(setting, setting)
     with pytest.raises(ConfigError, match=rf"^{name}: expected "):
         BatchLayout(**settings)
+
+
+@pytest.mark.parametrize(
+    ("records", "replicas", "empty"), [(16, 3, 1), (17, 3, 0), (13, 4, 3), (17, 4, 1), (18, 4, 1)]
+)
+def test_what_tensorflow_divides_may_leave_replicas_without_a_row(records, replicas, empty):
+    layout = BatchLayout(num_records=records, batch_size=12)
+    assert layout.empty_divided(replicas) == empty
+
+
+def test_balance_is_refused_where_tensorflow_would_leave_a_replica_without_a_row():
+    layout = BatchLayout(num_records=17, batch_size=12, remainder="balance")  # 9 and 8
+    layout.check_divided(3)
+    with pytest.raises(ConfigError, match="cannot give each of 4 replicas"):
+        layout.check_divided(4)  # 9 as 3, 3, 3 and 0

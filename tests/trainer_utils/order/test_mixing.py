@@ -1,7 +1,9 @@
 """Several datasets mixed by weights."""
 
 import collections
+import math
 
+import numpy as np
 import pytest
 import tensorflow as tf
 
@@ -36,7 +38,7 @@ def test_an_epoch_shows_all_records_and_each_dataset_as_often_as_it_weighs(uris,
 
 
 def test_weights_count_by_their_ratio(uris):
-    for weights in ([1, 9], [0.1, 0.9]):
+    for weights in ([1, 9], [0.1, 0.9], np.array([1, 9]), (np.float32(1), np.int64(9))):
         plan = trainer_utils.plan(uris, batch_size=10, weights=weights)
         assert plan.records == 3000
         small = sum(p.take for p in plan.workers[0].shards if "small" in p.path)
@@ -58,7 +60,13 @@ def test_mixed_datasets_are_shared_and_gone_on_from_as_one(uris):
     assert together == whole[4:]
 
 
-@pytest.mark.parametrize("weights", [[1], [1, 2, 3], [1, 0], [1, -1]])
+NO_WEIGHTS = [
+    *([], [1], [1, 2, 3], [1, 0], [1, -1], [1, math.nan], [1, math.inf], [1, True]),
+    *(["1", 1], "ab", 3, [1, None], [1e-6, 1], [1, 1e9], [1e-320, 1]),
+]
+
+
+@pytest.mark.parametrize("weights", NO_WEIGHTS)
 def test_weights_that_fit_no_datasets_are_refused(uris, weights):
     with pytest.raises(ConfigError, match=r"^weights: expected"):
         input_fn(uris, weights=weights)
