@@ -258,7 +258,7 @@ def plan_of(
     if options.batch_size is not None:
         settings["batch_size"] = order.layout.batch_size
     if options.weights is not None:
-        settings["weights"] = list(options.weights)
+        settings["weights"] = [float(weight) for weight in options.weights]
     return ReadPlan(
         datasets=[(_place(place), split) for place, split in datasets],
         settings=settings,

@@ -2,6 +2,7 @@
 
 import json
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -50,6 +51,14 @@ def test_what_other_workers_say_of_other_stretches_is_left_out():
     for fields in ({"start": 1}, {"first_step": 1}, {"num_workers": 1}, {"num_replicas": 4}):
         other = InputLedger().with_stretch(PLAN, stretch(skipped={0: ((1, 1),)}, **fields))
         assert merge_ledgers(own, [other]) == own
+
+
+@pytest.mark.parametrize("weights", [[1, 3], (1.0, 3.0), np.array([1, 3], np.float32)])
+def test_weights_of_any_numbers_are_kept_as_the_same(weights):
+    order = InputOrder(RANGES, OrderOptions(batch_size=8, weights=weights), digest="d")
+    ledger = InputLedger().with_stretch(plan_of(order, [("a", "train")], None), stretch())
+    (plan,) = InputLedger.from_json(ledger.to_json()).plans
+    assert plan.settings["weights"] == [1, 3]
 
 
 def test_a_stretch_without_a_step_leaves_nothing():
