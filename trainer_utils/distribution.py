@@ -49,15 +49,14 @@ def distribute(
         )
         return made[-1]
 
-    if num_workers(strategy) == 1:
-        dataset_fn(None)
-        pipeline = getattr(made[0], "input_pipeline", None)  # None: a data service's
-        if pipeline is not None:  # its layout is one worker's, whose batches TensorFlow divides
-            pipeline.check_replicas(strategy.num_replicas_in_sync)
-        distributed = strategy.experimental_distribute_dataset(made[0])
+    is_alone = num_workers(strategy) == 1
+    if is_alone:
+        distributed = strategy.experimental_distribute_dataset(dataset_fn(None))
     else:
         distributed = strategy.distribute_datasets_from_function(dataset_fn)
     pipeline = getattr(made[0], "input_pipeline", None)  # None: a data service's
+    if is_alone and pipeline is not None:  # its layout knows no replicas: TensorFlow divides
+        pipeline.check_replicas(strategy.num_replicas_in_sync)
     if distributed is not made[0] and pipeline is not None:
         pipeline.attach_to(distributed)  # a strategy without replicas takes a dataset as it is
         chosen = {"options": options, **settings, "start_step": 0}

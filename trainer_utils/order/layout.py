@@ -128,7 +128,8 @@ class BatchLayout:
         Raises:
             ConfigError: one would get none of some batch.
         """
-        if any(_left_empty(rows, num_replicas) for rows in self.rest):
+        sizes = (*self.rest, self.batch_size) if self.full_steps else self.rest
+        if any(_left_empty(rows, num_replicas) for rows in sizes):
             self._check_remainder(num_replicas)
 
     def _check_remainder(self, num_replicas: int) -> None:

@@ -211,3 +211,11 @@ def test_balance_is_refused_where_tensorflow_would_leave_a_replica_without_a_row
     layout.check_divided(3)
     with pytest.raises(ConfigError, match="cannot give each of 4 replicas"):
         layout.check_divided(4)  # 9 as 3, 3, 3 and 0
+
+
+@pytest.mark.parametrize("records", [90, 99, 100])  # 9 as 3, 3, 3 and 0 in every full batch
+def test_balance_is_refused_where_whole_batches_leave_a_replica_without_a_row(records):
+    layout = BatchLayout(num_records=records, batch_size=9, remainder="balance")
+    layout.check_divided(3)
+    with pytest.raises(ConfigError, match="cannot give each of 4 replicas"):
+        layout.check_divided(4)
