@@ -25,7 +25,7 @@ READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
 .PHONY: docs help venv demo demo-text test test-quick settings golden test-current test-other bench-stack bench-stacks
-.PHONY: test-faults test-trainer test-dask test-flink test-image test-prism stores lint format lock build image sbom release
+.PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-image test-prism stores lint format lock build image sbom release
 .PHONY: clean other-stack
 
 help:  ## this list
@@ -103,6 +103,14 @@ TRAINER := .venv-trainer
 test-trainer: $(TRAINER)/.ready  ## trainer_utils alone: the newest TensorFlow on the newest Python here, no TFX
 	@$(TRAINER)/bin/python -m pytest tests/trainer_utils $(ARGS)
 
+FRAMEWORKS := .venv-frameworks
+
+test-frameworks: $(FRAMEWORKS)/.ready  ## the inputs of PyTorch, JAX and Keras with these themselves, without TensorFlow; Python 3.12, some 6 GB
+	@for backend in jax torch; do
+	  KERAS_BACKEND=$$backend $(FRAMEWORKS)/bin/python -m pytest \
+	    tests/trainer_utils/frameworks/test_{jax,keras,same_batches,torch}.py $(ARGS)
+	done
+
 # The engines are those of the Beam that is installed. Maven takes its settings from ~/.m2, Go from its
 # environment; both keep what they fetched, and the files lie here until `make clean`.
 BEAM_VERSION = $$($(BIN)/python -c 'from importlib import metadata; print(metadata.version("apache-beam"))')
@@ -144,8 +152,14 @@ test-image: $(READY)  ## the Dockerfile's steps, walked without docker in a root
 
 # Object stores for the tests, where there is Go to build them; else moto's server, which is S3 alone.
 STORES := .stores/versitygw .stores/fake-gcs-server
+AZURITE := .stores/node_modules/.bin/azurite-blob
 
-stores: $(STORES)  ## servers of S3 and Google Cloud Storage for the tests; needs Go
+stores: $(STORES) $(AZURITE)  ## servers of S3, Google Cloud Storage and Azure for the tests; needs Go and npm
+
+$(AZURITE):
+	@command -v npm >/dev/null || { echo "make stores needs npm on the PATH, for Azurite." >&2; exit 1; }
+	echo "Installing Azurite, which takes half a minute."
+	npm install --silent --no-fund --no-audit --no-save --prefix .stores azurite@3
 
 .stores/versitygw: STORE_MODULE := github.com/versity/versitygw/cmd/versitygw@v1.8.0
 .stores/fake-gcs-server: STORE_MODULE := github.com/fsouza/fake-gcs-server@v1.56.1
@@ -169,7 +183,7 @@ build: $(READY)  ## the wheel and the sdist, in dist/
 	$(BIN)/python -m build --no-isolation --outdir dist .
 
 clean:  ## removes .venv and everything made
-	@rm -rf $(VENV) $(TRAINER) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	@rm -rf $(VENV) $(TRAINER) $(FRAMEWORKS) .venv-tfx .venv-tfx116 .flink .prism .stores build dist *.egg-info .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 IMAGE := tfx-shards
@@ -199,10 +213,10 @@ lock:  ## the locks from pyproject.toml and requirements*.in; UPGRADE=1 takes ne
 	  echo "make lock needs uv: run make venv, put it on the PATH (pip install uv) or name it, make lock UV=/path/to/uv" >&2
 	  exit 1
 	}
-	$(COMPILE) requirements.in --universal --python-version 3.10 --extra tfx --extra turbo --extra demo --extra dev --extra docs \
+	$(COMPILE) requirements.in --universal --python-version 3.10 --extra tfx --extra demo --extra dev --extra docs \
 	  --output-file requirements-tfx.lock
 	$(COMPILE) requirements.in requirements-tfx116.in --python-version 3.10 --python-platform linux \
-	  --extra tfx116 --extra turbo --extra demo --extra dev --extra docs --output-file requirements-tfx116.lock
+	  --extra tfx116 --extra demo --extra dev --extra docs --output-file requirements-tfx116.lock
 	$(COMPILE) requirements-image.in $(FOR_IMAGES) --override requirements-image.override --extra tfx --extra s3 \
 	  --output-file requirements-image.lock
 	$(COMPILE) $(FOR_IMAGES) --extra kfp --extra cuda --extra gcs --extra s3 --output-file requirements-trainer.lock
@@ -215,6 +229,17 @@ $(READY): $(LOCKED) pyproject.toml
 
 $(LOCKED): requirements-tfx.lock requirements-tfx116.lock $(OTHER_STACK)
 	@scripts/make_venv $(VENV)
+
+$(FRAMEWORKS)/.ready: pyproject.toml
+	@if [ ! -x $(FRAMEWORKS)/bin/python ]; then
+	  of_pyenv=$$(pyenv versions --bare 2>/dev/null | grep -E "^3\.12\.[0-9]+$$" | tail -n 1) || true
+	  for candidate in python3.12 $${of_pyenv:+"$$(pyenv prefix $$of_pyenv)/bin/python"}; do
+	    ! "$$candidate" -m venv $(FRAMEWORKS) 2>/dev/null || break
+	  done
+	  [ -x $(FRAMEWORKS)/bin/python ] || { echo "make test-frameworks needs a Python 3.12 on the PATH or in pyenv." >&2; exit 1; }
+	fi
+	$(FRAMEWORKS)/bin/python -m pip --disable-pip-version-check --quiet install --editable '.[frameworks-test]'
+	touch $@
 
 # Not locked: what it shows is that the newest releases work.
 $(TRAINER)/.ready: pyproject.toml

@@ -144,22 +144,16 @@ def main() -> None:
             "Datum": datum(jpegs, passes),
             **tfds_peer(photos, workdir / f"tfds-{arguments.count}", passes),
             "input_fn, random_resized_crop": ours(jpegs, passes, **crop),
-            "the same, decoder='tensorflow'": ours(jpegs, passes, decoder="tensorflow", **crop),
-            "input_fn, decoder='tensorflow'": ours(jpegs, passes, decoder="tensorflow"),
-            "input_fn, dct_scaling=False": ours(jpegs, passes, dct_scaling=False),
-            "input_fn, resize='crop'": ours(jpegs, passes, resize="crop"),
-            "input_fn, resize='pad'": ours(jpegs, passes, resize="pad"),
-            "input_fn, channels=1": ours(jpegs, passes, channels=1),
-            "input_fn, normalize='imagenet'": ours(jpegs, passes, normalize="imagenet"),
-            "the same, image_dtype='bfloat16'": ours(
-                jpegs, passes, normalize="imagenet", image_dtype="bfloat16"
-            ),
-            "the same, image_dtype='float16'": ours(
-                jpegs, passes, normalize="imagenet", image_dtype="float16"
-            ),
-            "normalize, decoder='tensorflow'": ours(
-                jpegs, passes, normalize="imagenet", decoder="tensorflow"
-            ),
+            "input_fn, dct_scaling=False": ours(jpegs, passes, image={"dct_scaling": False}),
+            "input_fn, resize='crop'": ours(jpegs, passes, image={"resize": "crop"}),
+            "input_fn, resize='pad'": ours(jpegs, passes, image={"resize": "pad"}),
+            "input_fn, channels=1": ours(jpegs, passes, image={"channels": 1}),
+            **{
+                f"input_fn, normalize='imagenet', {dtype}": ours(
+                    jpegs, passes, image={"normalize": "imagenet", "dtype": dtype}
+                )
+                for dtype in ("float32", "bfloat16", "float16")
+            },
             "input_fn, encoding='raw'": ours(raw, passes),
         },
         records=arguments.count * passes,

@@ -41,9 +41,12 @@ from common import compare, make_jpegs  # noqa: E402
 from image_input import convert, drain, ours  # noqa: E402
 
 # isort: on
-from trainer_utils import input_fn, storage  # noqa: E402
+from trainer_utils import CacheOptions, input_fn, iterate, storage  # noqa: E402
+from trainer_utils.dataset import read_index  # noqa: E402
 from trainer_utils.dataset.selection import open_sources  # noqa: E402
-from trainer_utils.reading.shard_parts import Part, ShardParts  # noqa: E402
+from trainer_utils.storage.cache_folder import PART_BYTES  # noqa: E402
+
+Part = tuple[str, int, int]  # a path, and where some bytes begin and end
 
 _EPOCHS = 3
 _BATCH = 64
@@ -52,8 +55,8 @@ _READER = """
 import sys
 from trainer_utils import input_fn
 uri, folder, most, start = sys.argv[1:]
-batches = input_fn(uri, features="filename", batch_size=64, repeat=2, start_step=int(start),
-                   cache_dir=folder, cache_bytes=int(most))
+batches = input_fn(uri, features="filename", batch_size=64, repeat=2, state=int(start),
+                   cache={"folder": folder, "max_bytes": int(most)})
 for batch in batches:
     print(b"\\t".join(batch.numpy().tolist()).decode(), flush=True)
 """
@@ -75,32 +78,30 @@ def offline_optimum(uses: Sequence[Part], capacity: int) -> int:
     fetched = 0
     for part in uses:
         following[part].popleft()
-        size = part.end - part.begin
+        size = part[2] - part[1]
         if part not in kept:
             fetched += size
         kept[part] = following[part][0] if following[part] else float("inf")
-        while sum(p.end - p.begin for p in kept) > capacity:
+        while sum(p[2] - p[1] for p in kept) > capacity:
             del kept[max(kept, key=lambda p: kept[p])]
     return fetched
 
 
 def uses_of(uri: str, epochs: int, folder: Path, **settings: Any) -> list[Part]:
-    """The parts that an input reads, in the order of the plan."""
-    dataset = input_fn(uri, features="filename", cache_dir=str(folder), **settings)
-    strategy = dataset.input_pipeline.order.strategy(0)
+    """The parts that an input reads, each once an epoch, in the order of the plan."""
+    order = iterate(uri, features="filename", cache=str(folder), **settings).order
     (source,) = open_sources(uri, None)
-    shards = [shard for group in source.dataset.shards.values() for shard in group]
-    parts = ShardParts(shards)
+    offsets = {shard.path: read_index(shard).offsets for shard in source.dataset.shard_files}
     uses = []
     for epoch in range(epochs):
-        found = []
-        for lane in strategy.reads(epoch, 0).lanes:
-            position = 0
-            for piece in lane:
-                for part in parts.within(piece.path, piece.skip, piece.skip + piece.take):
-                    found.append((position + max(part.first - piece.skip, 0), part))
-                position += piece.take
-        uses += [part for _, part in sorted(found)]
+        found: dict[Part, None] = {}
+        for step in range(order.steps_per_epoch):
+            for path, number in order.records(epoch=epoch, step=step, worker=0):
+                begin, end = offsets[path][number : number + 2].tolist()
+                for part in range(begin // PART_BYTES, -(-end // PART_BYTES)):
+                    first = part * PART_BYTES
+                    found[path, first, min(first + PART_BYTES, int(offsets[path][-1]))] = None
+        uses += found
     return uses
 
 
@@ -129,8 +130,8 @@ def watched(folder: Path) -> Iterator[list[int]]:
 def rates(local: str, remote: str, workdir: Path, count: int, megabytes: float) -> None:
     """Images/s from the warm cache by those from the disk."""
     folder = str(workdir / "all")
-    drain(input_fn(remote, "train", batch_size=64, features="filename", cache_dir=folder))
-    peers = {"local disk": ours(local, 1), "bucket, warm": ours(remote, 1, cache_dir=folder)}
+    drain(input_fn(remote, "train", batch_size=64, features="filename", cache=folder))
+    peers = {"local disk": ours(local, 1), "bucket, warm": ours(remote, 1, cache=folder)}
     compare(peers, records=count, megabytes=megabytes, target=workdir / "target")
 
 
@@ -147,8 +148,7 @@ def bytes_over_epochs(remote: str, store: Any, workdir: Path, size: int) -> None
                 features="filename",
                 batch_size=64,
                 repeat=_EPOCHS,
-                cache_dir=str(folder),
-                cache_bytes=most,
+                cache=CacheOptions(folder=str(folder), max_bytes=most),
             )
         )
     fetched = store.counts()["bytes_down"]
@@ -194,7 +194,7 @@ def first_batch(local: str, base: str, workdir: Path) -> None:
         began = time.perf_counter()
         folder = str(workdir / f"first-{shuffle}")
         dataset = input_fn(
-            f"{base}/large", features="filename", batch_size=64, shuffle=shuffle, cache_dir=folder
+            f"{base}/large", features="filename", batch_size=64, shuffle=shuffle, cache=folder
         )
         next(iter(dataset))
         print(f"first batch, shuffle={shuffle}: {time.perf_counter() - began:.2f} s")
@@ -238,9 +238,7 @@ def mosaic(python: str, photos: Path, ours: str, stores: tuple[Any, Any], workdi
         fetched = proxy.counts()["bytes_down"] / size
         print(f"  fetched {fetched:.2f} times its bytes in {_EPOCHS} epochs with room for half")
     began = time.perf_counter()
-    dataset = input_fn(
-        ours, features="filename", batch_size=_BATCH, cache_dir=str(workdir / "beside")
-    )
+    dataset = input_fn(ours, features="filename", batch_size=_BATCH, cache=str(workdir / "beside"))
     batches = iter(dataset)
     next(batches)
     print(f"input_fn: first batch {time.perf_counter() - began:.2f} s")
@@ -273,7 +271,7 @@ def main() -> None:
             os.environ.update(proxy.environment)
             remote = f"{store.base}/small"
             upload(small, remote)
-            input_fn(remote, features="filename", cache_dir=str(temporary / "warm"))
+            input_fn(remote, features="filename", cache=str(temporary / "warm"))
             if arguments.mosaic:
                 mosaic(arguments.mosaic, photos, remote, (store, proxy), temporary)
             if arguments.only_mosaic:

@@ -1,13 +1,15 @@
 """Text of about 100 bytes, shuffled, batches of 256: input_fn beside Datum and plain tf.data.
 
-Run it as `python benchmarks/text_input.py [records]`. It also prints how long it takes to drop an
-iterator and to get the first batch of the next epoch, and what `shuffle="global"` costs.
+    python benchmarks/text_input.py --workdir bench        # 400,000 texts, which are written there
+
+It also prints how long it takes to drop an iterator and to get the first batch of the next epoch,
+and what `shuffle="global"` costs.
 """
 
+import argparse
 import random
+import shutil
 import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -103,26 +105,31 @@ def print_turns(name: str, dataset: tf.data.Dataset, times: int = 7) -> None:
     )
 
 
-def main(records: int) -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        megabytes = write(Path(folder) / "data", records)
-        uri = str(Path(folder) / "data")
-        peers = {
-            "input_fn": input_fn(uri, batch_size=BATCH),
-            'input_fn, shuffle="global"': input_fn(uri, batch_size=BATCH, shuffle="global"),
-            "input_fn, shuffle=False": input_fn(uri, batch_size=BATCH, shuffle=False),
-            "Datum": datum_train(uri, records),
-            "plain tf.data": plain(uri, records),
-        }
-        compare(
-            {name: drain(dataset) for name, dataset in peers.items()},
-            records=records,
-            megabytes=megabytes,
-            target=Path(folder) / "out",
-        )
-        for name, dataset in peers.items():
-            print_turns(name, dataset)
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--workdir", type=Path, default=Path("bench"))
+    parser.add_argument("--count", type=int, default=400_000)
+    arguments = parser.parse_args()
+    records, folder = arguments.count, arguments.workdir / f"texts-{arguments.count}"
+    shutil.rmtree(folder, ignore_errors=True)
+    megabytes = write(folder, records)
+    uri = str(folder)
+    peers = {
+        "input_fn": input_fn(uri, batch_size=BATCH),
+        'input_fn, shuffle="global"': input_fn(uri, batch_size=BATCH, shuffle="global"),
+        "input_fn, shuffle=False": input_fn(uri, batch_size=BATCH, shuffle=False),
+        "Datum": datum_train(uri, records),
+        "plain tf.data": plain(uri, records),
+    }
+    compare(
+        {name: drain(dataset) for name, dataset in peers.items()},
+        records=records,
+        megabytes=megabytes,
+        target=arguments.workdir / "out",
+    )
+    for name, dataset in peers.items():
+        print_turns(name, dataset)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 400_000)
+    main()

@@ -5,7 +5,7 @@ from os import PathLike
 from tfx.dsl.components.base.base_beam_component import BaseBeamComponent
 from tfx.dsl.components.base.base_component import BaseComponent
 from tfx.orchestration.data_types import RuntimeParameter
-from tfx.proto.example_gen_pb2 import Input, Output
+from tfx.proto.example_gen_pb2 import CustomConfig, Input, Output
 from tfx.proto.range_config_pb2 import RangeConfig
 from tfx.types.channel import BaseChannel
 
@@ -38,6 +38,9 @@ class AudioExampleGen(BaseBeamComponent):
         input_config: Input | RuntimeParameter | None = None,
         output_config: Output | RuntimeParameter | None = None,
         range_config: RangeConfig | RuntimeParameter | None = None,
+        custom_config: CustomConfig | RuntimeParameter | None = None,
+        output_data_format: int | None = None,
+        output_file_format: int | None = None,
         layout: str | RuntimeParameter = "auto",
         columns: Mapping[str, str] | RuntimeParameter | None = None,
         image_roots: Sequence[str] | RuntimeParameter | None = None,
@@ -51,6 +54,7 @@ class AudioExampleGen(BaseBeamComponent):
         target_shard_bytes: int | RuntimeParameter = 134217728,
         compression: str | RuntimeParameter = "none",
         max_reject_fraction: float | RuntimeParameter = 0.01,
+        feature_names: Mapping[str, str] | RuntimeParameter | None = None,
         sample_rate: int | RuntimeParameter | None = None,
         channels: int | RuntimeParameter | None = None,
     ) -> None:
@@ -66,32 +70,39 @@ class AudioExampleGen(BaseBeamComponent):
                 or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
                 that folders, files or rows name, else train and eval 2:1.
             range_config: TFX's: which span to take. Default: the latest.
+            custom_config: TFX's: kept in the lineage, and read by nothing here.
+            output_data_format: TFX's, of which FORMAT_TF_EXAMPLE is written.
+            output_file_format: TFX's: FORMAT_TFRECORDS_GZIP is `compression="gzip"`. Default: as
+                `compression` says.
             layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
                 `tsv`, `jsonl`, `parquet`.
             columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
                 `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
                 values. Columns of kind `image` and `audio` name files, which go into the examples,
                 each as a feature of the column's name.
-            image_roots: folders outside `input_base` whose files a table may name.
+            image_roots: folders outside `input_base` whose files a table may name; no others, if
+                any is given. Default: a table may name any file by its whole path.
             column_names: names of the columns of a CSV or TSV without a header, or in place of
                 those in it.
             header: whether the first row of a CSV or TSV has the columns' names. Default:
                 recognised from the first rows of all files; if that leaves a doubt, it is an error.
             vocabulary: the labels in the order of their ids: a list for the feature `label`, or
-                lists by feature. Other labels are rejected. Default: all labels found, sorted.
+                lists by feature, which Kubeflow's functions do not take. Other labels are rejected.
+                Default: all labels found, sorted.
             tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
                 makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
                 differ.
             group_by: a column, such as a speaker's id: rows with equal values go to the same split;
-                or `near_duplicates`: sounds that are copies of one recording do, encoded anew,
-                resampled, louder or quieter, or cut by up to a tenth at either end. Every sound is
-                decoded for that.
+                or `near_duplicates`: sounds of the same bytes do.
             stratify: splits made by a hash keep the share of each class, to within one example.
             seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
             target_shard_bytes: target size of a shard in bytes. At least 1.
             compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
             max_reject_fraction: the run fails if a larger share of the inputs is rejected. From 0
                 to 1.
+            feature_names: other names for features, by those that they have: `{'image':
+                'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
+                ones that they have.
             sample_rate: rate in Hz that sounds are resampled to. From 1 to 768,000. Default: each
                 keeps its own.
             channels: 1 mixes all channels into one, 2 duplicates a single one. Default: as they
@@ -189,6 +200,9 @@ class ImageExampleGen(BaseBeamComponent):
         input_config: Input | RuntimeParameter | None = None,
         output_config: Output | RuntimeParameter | None = None,
         range_config: RangeConfig | RuntimeParameter | None = None,
+        custom_config: CustomConfig | RuntimeParameter | None = None,
+        output_data_format: int | None = None,
+        output_file_format: int | None = None,
         layout: str | RuntimeParameter = "auto",
         columns: Mapping[str, str] | RuntimeParameter | None = None,
         image_roots: Sequence[str] | RuntimeParameter | None = None,
@@ -202,6 +216,7 @@ class ImageExampleGen(BaseBeamComponent):
         target_shard_bytes: int | RuntimeParameter = 134217728,
         compression: str | RuntimeParameter = "none",
         max_reject_fraction: float | RuntimeParameter = 0.01,
+        feature_names: Mapping[str, str] | RuntimeParameter | None = None,
         orientation: str | RuntimeParameter = "apply",
         frames: str | RuntimeParameter = "first",
         resize_shorter_side: int | RuntimeParameter | None = None,
@@ -210,6 +225,12 @@ class ImageExampleGen(BaseBeamComponent):
         verify: str | RuntimeParameter = "structure",
         max_pixels: int | RuntimeParameter = 89478485,
         sample_rate: int | RuntimeParameter | None = None,
+        image_dir: str | RuntimeParameter | None = None,
+        csv_path: str | RuntimeParameter | None = None,
+        annotation_dir: str | RuntimeParameter | None = None,
+        label_dir: str | RuntimeParameter | None = None,
+        image_set_dir: str | RuntimeParameter | None = None,
+        label_list: str | RuntimeParameter | None = None,
     ) -> None:
         """Makes the component.
 
@@ -223,19 +244,25 @@ class ImageExampleGen(BaseBeamComponent):
                 or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
                 that folders, files or rows name, else train and eval 2:1.
             range_config: TFX's: which span to take. Default: the latest.
+            custom_config: TFX's: kept in the lineage, and read by nothing here.
+            output_data_format: TFX's, of which FORMAT_TF_EXAMPLE is written.
+            output_file_format: TFX's: FORMAT_TFRECORDS_GZIP is `compression="gzip"`. Default: as
+                `compression` says.
             layout: `auto`, or the name of one: `folder` (`<split>/<class>/…`, `<class>/…`), `csv`,
                 `tsv`, `jsonl`, `parquet`, `voc`, `segmentation`, `coco`, `tar`.
             columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
                 `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
                 values. Columns of kind `image` and `audio` name files, which go into the examples,
                 each as a feature of the column's name.
-            image_roots: folders outside `input_base` whose files a table may name.
+            image_roots: folders outside `input_base` whose files a table may name; no others, if
+                any is given. Default: a table may name any file by its whole path.
             column_names: names of the columns of a CSV or TSV without a header, or in place of
                 those in it.
             header: whether the first row of a CSV or TSV has the columns' names. Default:
                 recognised from the first rows of all files; if that leaves a doubt, it is an error.
             vocabulary: the labels in the order of their ids: a list for the feature `label`, or
-                lists by feature. Other labels are rejected. Default: all labels found, sorted.
+                lists by feature, which Kubeflow's functions do not take. Other labels are rejected.
+                Default: all labels found, sorted.
             tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
                 makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
                 differ.
@@ -249,6 +276,9 @@ class ImageExampleGen(BaseBeamComponent):
             compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
             max_reject_fraction: the run fails if a larger share of the inputs is rejected. From 0
                 to 1.
+            feature_names: other names for features, by those that they have: `{'image':
+                'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
+                ones that they have.
             orientation: `apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these;
                 `keep` leaves them as they are.
             frames: what becomes of an animation: `first` keeps its first frame, `reject` rejects
@@ -264,6 +294,16 @@ class ImageExampleGen(BaseBeamComponent):
             max_pixels: most pixels of an image, all frames together. From 1 to 178,956,970.
             sample_rate: rate in Hz that sounds are resampled to. From 1 to 768,000. Default: each
                 keeps its own.
+            image_dir: the folder of the images: `JPEGImages` of `voc` and `segmentation`; of lists
+                named after splits, the split's name. `{split}` stands for that name:
+                `images/{split}`.
+            csv_path: the list, or one a split: `labels/{split}.csv`. Default: at the top.
+            annotation_dir: the folder of the boxes of `voc`. Default: `Annotations`.
+            label_dir: the folder of the label maps of `segmentation`. Default: `SegmentationClass`.
+            image_set_dir: the folder of `train.txt` and the like, of `voc` and `segmentation`.
+                Default: `ImageSets/Main`, `ImageSets/Segmentation` or `ImageSets`.
+            label_list: a text whose lines are the classes of the images that lie in no class
+                folder, in the order of their names, as of ImageNet's validation images.
 
         Raises:
             ConfigError: a setting is not allowed.
@@ -279,8 +319,8 @@ class SchemaExport(BaseComponent):
 
     Outputs:
         datum_schema: TFX's `Schema`: `schema.pbtxt` alone.
-        datum_dataset: TFX's `Dataset`: that and all else. `datum.load` on its uri opens the shards
-            of the examples.
+        datum_dataset: TFX's `Dataset`: that and all else. Datum's `load` of its uri opens the
+            shards of the examples.
     """
     def __init__(
         self,
@@ -340,7 +380,9 @@ class ShardBalancer(BaseBeamComponent):
         Args:
             examples: one or several Examples artifacts, or a list of channels of them: ours,
                 Datum's, TFDS's, a stock ExampleGen's, or ones that ImportExampleGen brought in. A
-                split gets what all of them have of it.
+                split gets what all of them have of it. Those of a Transform keep the vocabularies
+                of its own input, for features of ids that it passes on, and take the ones that it
+                makes itself under a feature's name (`vocab_filename="label"`).
             num_shards: shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where
                 there are fewer records. Default: the number that comes closest to
                 `target_shard_bytes`.
@@ -392,6 +434,9 @@ class TextExampleGen(BaseBeamComponent):
         input_config: Input | RuntimeParameter | None = None,
         output_config: Output | RuntimeParameter | None = None,
         range_config: RangeConfig | RuntimeParameter | None = None,
+        custom_config: CustomConfig | RuntimeParameter | None = None,
+        output_data_format: int | None = None,
+        output_file_format: int | None = None,
         layout: str | RuntimeParameter = "auto",
         columns: Mapping[str, str] | RuntimeParameter | None = None,
         image_roots: Sequence[str] | RuntimeParameter | None = None,
@@ -425,19 +470,25 @@ class TextExampleGen(BaseBeamComponent):
                 or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
                 that folders, files or rows name, else train and eval 2:1.
             range_config: TFX's: which span to take. Default: the latest.
+            custom_config: TFX's: kept in the lineage, and read by nothing here.
+            output_data_format: TFX's, of which FORMAT_TF_EXAMPLE is written.
+            output_file_format: TFX's: FORMAT_TFRECORDS_GZIP is `compression="gzip"`. Default: as
+                `compression` says.
             layout: `auto`, or the name of one: `csv`, `tsv`, `jsonl`, `parquet`, `json` (objects by
                 key, or a list), `lines` (an example a line), `folder` (an example a file).
             columns: the kind of each column of a table: `int`, `float`, `string`, `text`, `label`,
                 `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
                 values. Columns of kind `image` and `audio` name files, which go into the examples,
                 each as a feature of the column's name.
-            image_roots: folders outside `input_base` whose files a table may name.
+            image_roots: folders outside `input_base` whose files a table may name; no others, if
+                any is given. Default: a table may name any file by its whole path.
             column_names: names of the columns of a CSV or TSV without a header, or in place of
                 those in it.
             header: whether the first row of a CSV or TSV has the columns' names. Default:
                 recognised from the first rows of all files; if that leaves a doubt, it is an error.
             vocabulary: the labels in the order of their ids: a list for the feature `label`, or
-                lists by feature. Other labels are rejected. Default: all labels found, sorted.
+                lists by feature, which Kubeflow's functions do not take. Other labels are rejected.
+                Default: all labels found, sorted.
             tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
                 makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
                 differ.

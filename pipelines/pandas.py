@@ -65,7 +65,8 @@ class TensorFlowAccessor:
             job_label: the job's name, where the runner has names.
             compression: `gzip` or None.
             num_shards: of each split; 0: as many as their size asks for.
-            options: of `convert`.
+            options: of `convert`; bad images are counted, however many, unless
+                `max_reject_fraction` is one of them.
 
         Returns:
             `job_id`, the runner's name; `metrics`: `rows`, `good_images`, `bad_images` (of a frame
@@ -75,7 +76,7 @@ class TensorFlowAccessor:
             ConfigError: an argument is not allowed.
             InputError: the frame is malformed, or too much of it was rejected.
         """
-        from pipelines.tools.conversion.convert import convert_whole
+        from pipelines.tools.conversion.convert import convert
 
         if compression not in (None, "none", "gzip"):
             raise ConfigError.of("compression", compression, allowed="'gzip' or None")
@@ -86,7 +87,9 @@ class TensorFlowAccessor:
         if schema_map is not None:
             columns = {name: _kind_of(name, kind) for name, kind in schema_map.items()}
             options["columns"] = {**columns, **options.get("columns", {})}
-        made = convert_whole(
+        if "image_uri" in self._frame or "image" in options.get("columns", {}).values():
+            options.setdefault("max_reject_fraction", 1.0)  # bad images are counted, as there
+        made = convert(
             self._frame,
             output_dir,
             beam_pipeline_args=_beam_arguments(
@@ -95,14 +98,13 @@ class TensorFlowAccessor:
             compression=compression or "none",
             **options,
         )
-        total = made.manifest.total
         has_images = made.kind == "image"
         return {
             "job_id": runner,
             "metrics": {
-                "rows": total.found,
-                "good_images": total.written if has_images else None,
-                "bad_images": total.rejected if has_images else None,
+                "rows": made.found,
+                "good_images": made.written if has_images else None,
+                "bad_images": made.rejected if has_images else None,
             },
             "tfrecord_dir": os.path.abspath(made.uri),
         }

@@ -3,15 +3,12 @@
     write_report("datasets/photos", "report.html")
     write_report(uri, "report.html", statistics=statistics_uri, schema=schema_uri)
 
-TFX and TensorFlow are not imported.
+TFX and TensorFlow are not imported, and needed for statistics and schemas of theirs alone.
 """
 
 from collections.abc import Callable
+from typing import Any
 
-from tensorflow_metadata.proto.v0 import statistics_pb2
-
-from components.common.statistics import feature_name, read_statistics
-from components.common.tfmd import check_agreement, parse_schema
 from pipelines.lineage import find_lineage
 from pipelines.tools import report
 from pipelines.tools.doctor.checks import Check, bad, ok
@@ -80,6 +77,8 @@ def render_report(
 
 def _read_statistics(uri: str) -> dict[str, list[GivenStatistics]]:
     """By feature, those of each split."""
+    from components.common.statistics import feature_name, read_statistics  # TFX's messages
+
     found: dict[str, list[GivenStatistics]] = {}
     for split, statistics in read_statistics(uri).items():
         for entry in statistics.features:
@@ -87,7 +86,7 @@ def _read_statistics(uri: str) -> dict[str, list[GivenStatistics]]:
     return found
 
 
-def _of_feature(split: str, entry: statistics_pb2.FeatureNameStatistics) -> GivenStatistics:
+def _of_feature(split: str, entry: Any) -> GivenStatistics:
     kind = entry.WhichOneof("stats")
     if kind is None:
         return GivenStatistics(split=split, present=0, missing=0)
@@ -114,6 +113,8 @@ def _of_feature(split: str, entry: statistics_pb2.FeatureNameStatistics) -> Give
 
 
 def _schema_check(schema: str, uri: str) -> Check:
+    from components.common.tfmd import check_agreement, parse_schema  # TFX's messages
+
     facts = inspect_dataset(uri)
     path = join(schema, SCHEMA_FILE)
     try:

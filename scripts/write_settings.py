@@ -44,6 +44,9 @@ DECLARED = {
         AuditSettings,
         DatasetReportSettings,
         trainer_utils.InputOptions,
+        trainer_utils.ImageOptions,
+        trainer_utils.LabelOptions,
+        trainer_utils.CacheOptions,
         WriterSettings,
     )
 }

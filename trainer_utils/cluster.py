@@ -6,7 +6,9 @@
     python -m trainer_utils.cluster python train.py     # the same for a program as it is
 
 Kubeflow Trainer v2 has no runtime for TensorFlow: its jobs get the variables of PyTorch's torchrun.
-Slurm, MPI and plain lists of hosts are understood as well; Kubeflow's older TFJob sets TF_CONFIG.
+Slurm and plain lists of hosts are understood as well; Kubeflow's older TFJob sets TF_CONFIG. Under
+MPI set `WORKER_HOSTS` and `WORKER_INDEX`. (TensorFlow's SlurmClusterResolver sorts hosts by name,
+so that n10 gets the rank of n2.)
 """
 
 import dataclasses
@@ -26,7 +28,6 @@ PORT = 2222  # TFJob's
 # A pod of a JobSet: <jobset>-<replicated job>-<job index>-<pod index>, in a subdomain <jobset>.
 _POD = re.compile(r"(?P<job>(?P<jobset>.+)-[^-]+-\d+)-(?P<index>\d+)")
 _HOSTS_RULE = "hosts such as n[01-03,7],gpu1"
-_MPI_RANKS = {"OMPI_COMM_WORLD_RANK": "OMPI_COMM_WORLD_SIZE", "PMI_RANK": "PMI_SIZE"}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -98,7 +99,6 @@ def cluster_from_environment(environment: Environment, *, port: int = PORT) -> C
     | JobSet, plain policy | `JOB_COMPLETION_INDEX`, `HOSTNAME`, `NUM_NODES` |
     | plain | `WORKER_HOSTS` (`a:1,b:1`), `WORKER_INDEX` |
     | Slurm | `SLURM_PROCID`, `SLURM_STEP_NODELIST`, `SLURM_STEP_TASKS_PER_NODE` |
-    | MPI: Open MPI, MPICH, Intel | rank and size, and the file of hosts |
     | torchrun on one host | `RANK`, `WORLD_SIZE`, `LOCAL_WORLD_SIZE` |
 
     Args:
@@ -117,7 +117,6 @@ def cluster_from_environment(environment: Environment, *, port: int = PORT) -> C
         _of_host_list,
         _of_jobset,
         _of_slurm,
-        _of_mpi,
         _of_torchrun,
     )
     for find in finders:
@@ -199,32 +198,6 @@ def _of_slurm(environment: Environment, port: int) -> Cluster | None:
     return Cluster(workers, _number(environment, "SLURM_PROCID"), "Slurm")
 
 
-def _of_mpi(environment: Environment, port: int) -> Cluster | None:
-    rank = next((name for name in _MPI_RANKS if name in environment), None)
-    if rank is None:
-        return None
-    size = _MPI_RANKS[rank]
-    index, count = _number(environment, rank), _number(environment, size)
-    path = _first_of(
-        environment,
-        "OMPI_MCA_orte_default_hostfile",
-        "PRTE_MCA_prte_default_hostfile",
-        "I_MPI_HYDRA_HOST_FILE",
-        "HYDRA_HOST_FILE",
-        beside=rank,
-        missing="It names the file of hosts, which mpirun took; or set WORKER_HOSTS.",
-    )
-    try:
-        with open(path, encoding="utf-8") as lines:
-            slots = [_slots(line) for line in lines if line.split("#")[0].strip()]
-    except OSError as error:
-        raise ConfigError.of("hostfile", path, allowed="a file of hosts") from error
-    workers = _addresses(slots, port)[:count]
-    if len(workers) < count:
-        raise ConfigError.of(size, count, allowed=f"as many as the {len(workers)} slots of {path}")
-    return Cluster(workers, index, "MPI")
-
-
 def _of_torchrun(environment: Environment, port: int) -> Cluster | None:
     if not {"RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE"} <= set(environment):
         return None
@@ -283,19 +256,6 @@ def _range(text: str, whole: str) -> list[str]:
     return [str(number).zfill(len(first)) for number in numbers]
 
 
-def _slots(line: str) -> tuple[str, int]:
-    """A line of a file of hosts: `host slots=2` as Open MPI has it, `host:2` as MPICH and Intel."""
-    name, *settings = line.split("#")[0].split()
-    host, _, count = name.partition(":")
-    for setting in settings:
-        key, _, value = setting.partition("=")
-        if key == "slots":
-            count = value
-    if count and not count.isdecimal():
-        raise ConfigError.of("hostfile", line.strip(), allowed="a host and its number of slots")
-    return host, int(count or 1)
-
-
 def _addresses(
     slots: "Sequence[tuple[str, int]] | zip[tuple[str, int]]", port: int
 ) -> tuple[str, ...]:
@@ -316,13 +276,12 @@ def _number(environment: Environment, name: str) -> int:
     return int(value)
 
 
-def _first_of(environment: Environment, *names: str, beside: str, missing: str = "") -> str:
+def _first_of(environment: Environment, *names: str, beside: str) -> str:
     for name in names:
         if environment.get(name):
             return environment[name]
     raise ConfigError(
-        f"{names[0]}: expected in the environment of a process that {beside} is set for, got none. "
-        f"{missing}".rstrip(),
+        f"{names[0]}: expected in the environment of a process that {beside} is set for, got none",
         setting=names[0],
     )
 

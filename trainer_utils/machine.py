@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-__all__ = ["cpu_seconds", "free_memory", "memory_limit", "usable_cores"]
+__all__ = ["cpu_seconds", "free_memory", "machine_seconds", "memory_limit", "usable_cores"]
 
 _CGROUPS = Path("/sys/fs/cgroup")
 _CGROUP_LIMIT = Path("/sys/fs/cgroup/cpu.max")  # cgroup v2: "<quota> <period>" or "max <period>"
@@ -37,6 +37,13 @@ def cpu_seconds() -> float:
     """The time that all cores together have spent on this process."""
     spent = os.times()
     return spent.user + spent.system
+
+
+def machine_seconds() -> float:
+    """The time that all cores have spent on all processes of the machine; 0 where unknown."""
+    spent = _match_text(Path("/proc/stat"), r"^cpu +(\d+ \d+ \d+) ")  # user, nice, system
+    ticks = sum(map(int, spent.split())) if spent else 0
+    return ticks / os.sysconf("SC_CLK_TCK")
 
 
 def memory_limit(root: Path = _CGROUPS, own: str | None = None) -> int | None:

@@ -1,6 +1,7 @@
-"""`InputOptions`: all settings of `input_fn` and `distribute`, checked where they are made.
+"""`InputOptions`: all settings of `input_fn`, `iterate` and the like, checked where they are made.
 
-options = InputOptions(batch_size=256, features="image", label="label", remainder="pad")
+options = InputOptions(batch_size=256, features="image", label="label", remainder="pad",
+                       image_size=(224, 224), image=ImageOptions(normalize="imagenet"))
 train = input_fn(uri, "train", options=options)
 evaluation = input_fn(uri, "eval", options=options, shuffle=False)
 """
@@ -9,41 +10,128 @@ import dataclasses
 import functools
 import inspect
 import os
-import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import canonical_split
 from trainer_utils.format.settings import (
+    Rule,
+    Settings,
     documents_settings,
     flag,
     is_int,
     number,
     setting,
+    settings_of,
     text,
     where,
 )
 from trainer_utils.format.spelling import check_names, checks_names
 from trainer_utils.order.options import OrderOptions, check_setting
-from trainer_utils.reading.decoding import DecodeOptions
-from trainer_utils.replaced_settings import REPLACED_SETTINGS
+from trainer_utils.reading.audio import AudioReading
+from trainer_utils.reading.augmentation.chain import Augmentation, Chain
+from trainer_utils.reading.image_settings import ImageOptions, ImageSettings
 from trainer_utils.storage import is_remote
 
-__all__ = ["Callback", "InputOptions", "choose_options", "hook_of_split", "shows_settings"]
+__all__ = [
+    "CacheOptions",
+    "Callback",
+    "ImageOptions",
+    "InputOptions",
+    "LabelOptions",
+    "callback_of",
+    "choose_options",
+    "shows_settings",
+]
 
-Callback = Callable[[dict[str, Any]], dict[str, Any]]
+Callback = Callable[..., Any]
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
-def _cache(name: str, value: Any) -> str:
-    if not isinstance(value, (str, os.PathLike)):
-        raise ConfigError.of(name, value, allowed="'memory', 'disk' or a folder")
-    return os.fspath(value)
+@checks_names
+@documents_settings
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LabelOptions(Settings):
+    """What becomes of the label, and what weighs it.
+
+    Raises:
+        ConfigError: a setting is not allowed.
+    """
+
+    one_hot: bool = setting(
+        False, flag, "the label comes as `(batch, classes) float32`, 1 for its class."
+    )
+    smoothing: float = setting(
+        0.0, number(0, 1, kind=float), "a share of that 1 which is spread over all classes."
+    )
+    num_classes: int | None = setting(
+        None,
+        number(1),
+        "of a label that is made one-hot, as `mixup` and `cutmix` do too; None: as the dataset's "
+        "features or vocabulary say.",
+    )
+    sample_weight: str | None = setting(
+        None,
+        text,
+        "the feature that is yielded third, as the weight of each example; with `label` only.",
+    )
 
 
-def _is_local_folder(value: Any) -> bool:
-    return isinstance(value, str) and bool(value) and not is_remote(value)
+@checks_names
+@documents_settings
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class CacheOptions(Settings):
+    """Where copies of what was read are kept.
+
+    Raises:
+        ConfigError: a setting is not allowed.
+    """
+
+    folder: str | None = setting(
+        None,
+        where(
+            lambda value: isinstance(value, str) and bool(value) and not is_remote(value),
+            "a local folder",
+        ),
+        "which must be this user's own. None: one of mode 700 beside other temporary files.",
+    )
+    max_bytes: int | None = setting(
+        None,
+        number(0),
+        "what it takes at the most, of all processes of this machine together. None: half of what "
+        "is free there.",
+    )
+
+
+def _group(kind: type[Settings]) -> Rule:
+    """A rule: the settings of a group, or a dict of them, as JSON has it."""
+
+    def check(name: str, value: Any) -> Any:
+        if isinstance(value, Mapping):
+            return kind(**value)
+        if not isinstance(value, kind):
+            raise ConfigError.of(name, value, allowed=f"{kind.__name__}(…)")
+        return value
+
+    return check
+
+
+def _cache(name: str, value: Any) -> CacheOptions:
+    if value in ("memory", "disk"):  # as earlier versions called them
+        raise ConfigError.of(name, value, allowed="a folder, or CacheOptions() for a default one")
+    if isinstance(value, (str, os.PathLike)):
+        return CacheOptions(folder=os.fspath(value))
+    return _group(CacheOptions)(name, value)  # type: ignore[no-any-return]
+
+
+def _augment(name: str, value: Chain) -> Chain:
+    Augmentation.of(value)
+    return value
+
+
+def _seconds(name: str, value: Any) -> float | None:
+    return AudioReading(seconds=value).seconds
 
 
 def _are_functions(value: Any) -> bool:
@@ -52,12 +140,29 @@ def _are_functions(value: Any) -> bool:
 
 _FUNCTIONS = where(_are_functions, "a function, or functions by split")
 
+_MOVED: Mapping[str, str] = {
+    **{name: f"image=ImageOptions({name}=…)" for name in settings_of(ImageOptions)},
+    **{name: f"labels=LabelOptions({name}=…)" for name in settings_of(LabelOptions)},
+    "image_dtype": "image=ImageOptions(dtype=…)",
+    "label_smoothing": "labels=LabelOptions(smoothing=…)",
+    "flip": "augment=['flip']",
+    "cache_dir": "cache=, a folder or CacheOptions(folder=…)",
+    "cache_bytes": "cache=CacheOptions(max_bytes=…)",
+    "drop_remainder": "remainder='drop'",
+    "start_step": "state=, a token or the number of a step",
+    "shuffle_bytes": "shuffle=, True or a number of records",
+    "decoder": "none of that name: there is one decoder",
+    "device": "none of that name: tf.data.experimental.prefetch_to_device",
+    "data_service": "none of that name: any process can make any batch",
+}  # fmt: skip
+"""What took the place of settings that were given by themselves."""
 
-@functools.partial(checks_names, replaced=REPLACED_SETTINGS)
+
+@functools.partial(checks_names, moved=_MOVED)
 @documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InputOptions(DecodeOptions, OrderOptions):
-    """How a dataset is read: what `OrderOptions` says of batches, `DecodeOptions` of features.
+class InputOptions(OrderOptions):
+    """How a dataset is read.
 
     Raises:
         ConfigError: a setting is not allowed; the message names it and its value.
@@ -69,25 +174,43 @@ class InputOptions(DecodeOptions, OrderOptions):
         "None: a dict of all features; a name: that feature's tensor; a list of names: a dict of "
         "these. Features that are not asked for are not parsed.",
     )
+    default_values: Mapping[str, Any] | None = setting(
+        None,
+        where(lambda value: isinstance(value, Mapping), "values by feature"),
+        "by feature, what stands in records that lack it: it then has one shape in all records, "
+        "that of a single value or of as many as the longest has, and is not padded.",
+    )
     label: str | None = setting(
         None, text, "the feature that is yielded as the second of a pair, as Keras wants it."
     )
-    sample_weight: str | None = setting(
+    labels: LabelOptions = setting(
+        LabelOptions(),
+        _group(LabelOptions),
+        "`LabelOptions(one_hot=, smoothing=, num_classes=, sample_weight=)`, or a dict of these.",
+    )
+    image_size: tuple[int, int] | None = setting(
         None,
-        text,
-        "the feature that is yielded third, as the weight of each example; with `label` only.",
+        lambda name, value: ImageSettings(image_size=value).image_size,
+        settings_of(ImageSettings)["image_size"].help,
     )
-    one_hot: bool = setting(
-        False, flag, "the label comes as `(batch, classes) float32`, 1 for its class."
-    )
-    label_smoothing: float = setting(
-        0.0, number(0, 1, kind=float), "a share of that 1 which is spread over all classes."
-    )
-    num_classes: int | None = setting(
+    augment: Chain = setting(
         None,
-        number(1),
-        "of a label that is made one-hot, as `mixup` and `cutmix` do too; None: as the dataset's "
-        "features or vocabulary say.",
+        _augment,
+        settings_of(ImageSettings)["augment"].help,
+    )
+    image: ImageOptions = setting(
+        ImageOptions(),
+        _group(ImageOptions),
+        "`ImageOptions(resize=, normalize=, dtype=, channels=, dct_scaling=, crop_area=, "
+        "crop_aspect=)`, or a dict of these.",
+    )
+    audio_seconds: float | None = setting(
+        None,
+        _seconds,
+        "length that sounds are cut or padded with silence to; None keeps theirs.",
+    )
+    ragged: bool = setting(
+        False, flag, "features of variable length come as `tf.RaggedTensor`; else they are padded."
     )
     mask: str = setting(
         "mask",
@@ -96,118 +219,106 @@ class InputOptions(DecodeOptions, OrderOptions):
         "else 1. With `label` it is the third of a triple instead, as Keras takes sample weights; "
         "beside a single tensor it is the second of a pair.",
     )
-    cache: str | None = setting(
+    cache: CacheOptions | str | None = setting(
         None,
         _cache,
-        '`"memory"`, `"disk"` or a folder that keeps what was read, for slow storage. What is in '
-        "an object store is cached on the disk in any case.",
-    )
-    cache_bytes: int | None = setting(
-        None,
-        number(0),
-        "what the cache on the disk takes at the most, of all processes of this machine together. "
-        "None: half of what is free there.",
-    )
-    cache_dir: str | None = setting(
-        None,
-        where(_is_local_folder, "a local folder"),
-        "the folder of that cache, which must be this user's own. None: one of mode 700 beside "
-        "other temporary files.",
+        "a folder that keeps what was read, for slow storage, or "
+        "`CacheOptions(folder=, max_bytes=)`. What is in an object store is kept on the disk "
+        "in any case.",
     )
     pre_batching_callback: Callback | Mapping[str, Callback] | None = setting(
         None,
         _FUNCTIONS,
         "takes and returns a dict of one example's features, before they are batched; run in "
-        'parallel. Or such callables by split: `{"train": augment}`.',
+        "parallel. It may change the dict that it takes, and make features that the dataset has "
+        "not, a `label` among them: then all of the dataset's are parsed. A tuple that it returns, "
+        "such as `(x, y)`, is what the trainer gets as it is. "
+        'Or such callables by split: `{"train": augment}`.',
     )
     post_batching_callback: Callback | Mapping[str, Callback] | None = setting(
-        None, _FUNCTIONS, "the same for a dict of a batch's features, after batching."
+        None,
+        _FUNCTIONS,
+        "the same for a dict of a batch's features, after batching; of a tuple of the callback "
+        "before, it takes the parts.",
     )
     prefetch: int = setting(
         2,
-        where(lambda value: is_int(value) and value >= -1, "an int of at least 0, or AUTOTUNE"),
+        where(lambda value: is_int(value) and value >= 0, "an int of at least 0"),
         "batches prepared ahead of the trainer.",
-    )
-    device: str | None = setting(
-        None,
-        text,
-        'an accelerator that batches are copied to ahead of the trainer, `"GPU:0"`, or `"auto"`: '
-        "the only one there is, if there is one. A dataset on a device is for a trainer, not for "
-        "further transformations.",
-    )
-    data_service: str | None = setting(
-        None,
-        text,
-        "`grpc://host:port` of a tf.data service, whose workers then read and parse.",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_examples()
-        self._check_labels()
-        self._check_data_service()
+        _ = self.images  # which checks what goes together
+        has_names = self.features is None or bool(self.features or self.label)
+        check_setting(self, "features", has_names, "a name or names, or None")
+        has_label = self.labels.sample_weight is None or self.label is not None
+        check_setting(self, "labels", has_label, "no sample_weight where there is no label")
+        asks = "one_hot" if self.labels.one_hot else "smoothing" if self.labels.smoothing else ""
+        for operation in self.augmentation.mixing:
+            rule = f"no None with augment={operation.name!r}, which mixes rows of a batch"
+            check_setting(self, "batch_size", self.batch_size is not None, rule)
+            asks = asks or operation.name
+        rule = f"the feature of the classes, since {asks} changes them"
+        check_setting(self, "label", not asks or self.label is not None, rule)
+
+    @functools.cached_property
+    def images(self) -> ImageSettings:
+        """What images are to become."""
+        own = {
+            field.name: getattr(self.image, field.name) for field in dataclasses.fields(self.image)
+        }
+        return ImageSettings(**own, image_size=self.image_size, augment=self.augment)
 
     @property
-    def decodes_here(self) -> bool:
-        """Whether images are decoded in this process; a data service's workers share no Python."""
-        return self.data_service is None
+    def augmentation(self) -> Augmentation:
+        """The chain of `augment`, as it is carried out."""
+        return self.images.augmentation
+
+    @functools.cached_property
+    def audio(self) -> AudioReading:
+        """What sounds are to become."""
+        return AudioReading(seconds=self.audio_seconds)
+
+    @property
+    def has_callback(self) -> bool:
+        """Whether some function may make features that the dataset has not."""
+        return (self.pre_batching_callback or self.post_batching_callback) is not None
 
     @property
     def keeps_pairs(self) -> bool:
         """Whether rows are mixed in pairs, which must be the same for all numbers of workers."""
-        return bool(self.augmentation.mixing) and self.data_service is None
+        return bool(self.augmentation.mixing)
 
     def replace(self, **changes: Any) -> "InputOptions":
         """The same options but for some."""
         return dataclasses.replace(self, **changes)
 
-    def _check_examples(self) -> None:
-        has_names = self.features is None or bool(self.features or self.label)
-        check_setting(self, "features", has_names, "a name or names, or None")
-        has_label = self.sample_weight is None or self.label is not None
-        check_setting(self, "sample_weight", has_label, "None where there is no label to weigh")
-        is_on_disk = self.cache_bytes is None or self.cache != "memory"
-        check_setting(self, "cache_bytes", is_on_disk, "None with a cache in memory")
-        is_one_folder = self.cache_dir is None or self.cache in (None, "disk")
-        check_setting(self, "cache_dir", is_one_folder, "None with another folder in cache=")
 
-    def _check_labels(self) -> None:
-        asks = "one_hot" if self.one_hot else "label_smoothing" if self.label_smoothing else ""
-        for operation in self.augmentation.mixing:
-            rule = f"no None with augment={operation.name!r}, which mixes rows of a batch"
-            check_setting(self, "batch_size", self.batch_size is not None, rule)
-            rule = f"'raise' with augment={operation.name!r}, whose pairs must be the same always"
-            check_setting(self, "on_corrupt", self.on_corrupt == "raise", rule)
-            asks = asks or operation.name
-        rule = f"the feature of the classes, since {asks} changes them"
-        check_setting(self, "label", not asks or self.label is not None, rule)
+def callback_of(
+    name: str, given: Callback | Mapping[str, Callback] | None, splits: Sequence[str]
+) -> Callback | None:
+    """The callback for the splits that are read: one for all, or that of their name.
 
-    def _check_data_service(self) -> None:
-        if self.data_service is None:
-            return
-        names_protocol = bool(re.fullmatch(r"[^:/]+://.+", self.data_service))
-        check_setting(self, "data_service", names_protocol, "an address such as grpc://host:5050")
-        for name, rest in (
-            ("remainder", None),
-            ("weights", None),
-            ("state", None),
-            ("start_step", 0),
-            ("on_corrupt", "raise"),
-        ):
-            rule = f"{rest!r}, since a data service hands out shards in no fixed order"
-            check_setting(self, name, getattr(self, name) == rest, rule)
-        no_global = self.shuffle != "global"
-        check_setting(self, "shuffle", no_global, "no 'global' with a data service")
-        rule = "'auto' or 'tensorflow' with a data service, whose workers do not share our Python"
-        check_setting(self, "decoder", self.decoder != "turbo", rule)
+    Args:
+        name: of the setting, for the message.
+        given: as the setting has it; splits in any of their usual spellings.
+        splits: that are read.
 
-
-def hook_of_split(callbacks: Mapping[str, Callback], split: str) -> Callback | None:
-    """The one of callbacks by split that is for a split, by whichever of its usual spellings."""
-    if split in callbacks or canonical_split(split) is None:
-        return callbacks.get(split)
-    same = [f for name, f in callbacks.items() if canonical_split(name) == canonical_split(split)]
-    return same[0] if same else None
+    Raises:
+        ConfigError: the splits have different ones.
+    """
+    if not isinstance(given, Mapping):
+        return given
+    same = {canonical_split(split): one for split, one in given.items() if canonical_split(split)}
+    found = {given.get(split, same.get(canonical_split(split))) for split in splits}
+    if len(found) > 1:
+        raise ConfigError(
+            f"{name}: expected one function for all splits that are read together, got different "
+            f"ones for {', '.join(splits)}",
+            setting=name,
+        )
+    return found.pop() if found else None
 
 
 def choose_options(
@@ -225,7 +336,7 @@ def choose_options(
         ConfigError: there is no such setting, or it has a value that is not allowed.
     """
     known = [field.name for field in dataclasses.fields(InputOptions)]
-    check_names(of, settings, known, alternatives=arguments, replaced=REPLACED_SETTINGS)
+    check_names(of, settings, known, alternatives=arguments, moved=_MOVED)
     return (options or InputOptions()).replace(**settings)
 
 

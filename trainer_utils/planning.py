@@ -8,13 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from trainer_utils.dataset.location import Artifacts
-from trainer_utils.dataset.selection import (
-    Source,
-    digest_of,
-    earlier_digests,
-    mean_bytes,
-    open_sources,
-)
+from trainer_utils.dataset.selection import Source, digest_of, mean_bytes, open_sources
 from trainer_utils.format import ConfigError, DatasetError, canonical_split
 from trainer_utils.format.printable import printable
 from trainer_utils.format.spelling import did_you_mean
@@ -44,8 +38,7 @@ def plan(
         replicas: of all workers together, a multiple of the workers. None: one each.
 
     Returns:
-        The plan. Without `shuffle`, and with `"global"`, workers have no ranges of their own, so
-        that each one's shards are all shards.
+        The plan.
 
     Raises:
         ConfigError: the plan is impossible, such as a batch that the workers cannot share; or
@@ -85,7 +78,6 @@ def order_of(
         num_replicas=num_replicas,
         mean_record_bytes=mean_bytes(sources),
         digest=digest_of(sources),
-        earlier_digests=earlier_digests(sources),
     )
 
 

@@ -8,20 +8,14 @@ recorder.save()                         # checkpoints/input_ledger.json, of the 
 ledger = read_ledger("checkpoints/")    # of all workers
 """
 
+import dataclasses
 import posixpath
 import re
 from typing import Any
 
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import DatasetError
-from trainer_utils.order.ledger import (
-    InputLedger,
-    ReadPlan,
-    Stretch,
-    merge_ledgers,
-    plan_of,
-    runs_of,
-)
+from trainer_utils.order.ledger import InputLedger, Segment, merge_ledgers, settings_of_order
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -51,34 +45,26 @@ class InputRecorder:
     def __init__(self, folder: str | None = None) -> None:
         self._folder = folder
         self._before = InputLedger()
-        self._pipeline: Any = None
-        self._plan: ReadPlan | None = None
-        self._first_step = self._start = self._steps = self._worker = 0
+        self._segment: Segment | None = None
+        self._batches: Any = None
+        self._worker = 0
 
     @property
     def ledger(self) -> InputLedger:
         """All steps so far."""
-        if self._plan is None:
+        if self._segment is None:
             return self._before
-        order, batches = self._pipeline.order, self._pipeline.batches
-        stretch = Stretch(
-            plan=0,
-            first_step=self._first_step,
-            steps=self._steps,
-            start=self._start,
-            num_workers=order.layout.num_workers,
-            num_replicas=order.layout.num_replicas,
-            skipped=runs_of(list(batches.unreadable), order),
-            lost=tuple(sorted(batches.lost_batches)),
-        )
-        return self._before.with_stretch(self._plan, stretch)
+        unreadable: dict[str, list[int]] = {}
+        for path, number in sorted(self._batches.unreadable):
+            unreadable.setdefault(path, []).append(number)
+        return self._before.with_segment(dataclasses.replace(self._segment, unreadable=unreadable))
 
     def restore(self, ledger: InputLedger) -> None:
         """Goes on from what a checkpoint holds."""
-        self._before, self._plan = ledger, None
+        self._before, self._segment = ledger, None
 
     def begin(self, dataset: Any) -> int:
-        """Begins a stretch of steps, with the first that comes of a dataset.
+        """Begins a segment of steps, with the first that comes of a dataset.
 
         Args:
             dataset: of `input_fn` or `distribute`.
@@ -86,26 +72,35 @@ class InputRecorder:
         Returns:
             That step, as the dataset's `state` counts it.
         """
-        pipeline = dataset.input_pipeline
-        order = pipeline.order
+        batches = dataset.input_pipeline
+        order, sources = batches.order, batches.sources
         epoch = int(dataset.input_epoch.read())  # moves where each iterator is an epoch
         begun = dataset.input_start.step if epoch == dataset.input_start.epoch else 0
-        echoing: int = order.options.echoing
         start: int = epoch * order.steps_per_epoch + begun
-        lost: int = sum(number * echoing < start for number in pipeline.batches.lost_batches)
         self._before = self.ledger
-        self._worker = pipeline.worker
+        self._worker = batches.worker
         if self._folder is not None and exists(self._path):
             own = InputLedger.from_json(read_text(self._path), path=self._path)
             self._before = merge_ledgers(self._before, [own])
-        self._pipeline, self._plan = pipeline, _plan_of(pipeline)
-        self._first_step = self._before.steps if self._before.stretches else start
-        self._start, self._steps = start, 0
-        return start - lost * echoing
+        self._batches = batches
+        self._segment = Segment(
+            first_step=self._before.steps if self._before.segments else start,
+            steps=0,
+            start=start,
+            datasets=[(_place_of(source), source.split) for source in sources],
+            settings=settings_of_order(order.options),
+            digest=order.digest,
+            mean_record_bytes=mean_bytes(sources),
+            num_workers=order.layout.num_workers,
+            num_replicas=order.layout.num_replicas,
+        )
+        return start
 
     def count_steps(self, count: int = 1) -> None:
         """Takes note that so many batches were taken."""
-        self._steps += count
+        if self._segment is not None:
+            steps = self._segment.steps + count
+            self._segment = dataclasses.replace(self._segment, steps=steps)
 
     def save(self) -> None:
         """Writes the ledger, where there is a folder for it."""
@@ -113,7 +108,7 @@ class InputRecorder:
             return
         make_folder(self._folder)
         with write_atomically(self._path, temporary_folder=self._folder) as stream:
-            stream.write(f"{self.ledger.to_json()}\n".encode())
+            stream.write(self.ledger.to_json().encode())
 
     @property
     def _path(self) -> str:
@@ -152,7 +147,5 @@ def read_ledger(place: str) -> InputLedger:
     return merge_ledgers(first, others)
 
 
-def _plan_of(pipeline: Any) -> ReadPlan:
-    sources: list[Source] = pipeline.sources
-    datasets = [(source.place, source.split) for source in sources]
-    return plan_of(pipeline.order, datasets, mean_bytes(sources))
+def _place_of(source: Source) -> str | tuple[str, ...]:
+    return source.place if isinstance(source.place, str) else tuple(source.place)

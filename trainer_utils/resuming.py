@@ -212,7 +212,7 @@ def _place_of(state: InputState) -> tuple[int, int]:
 def _check_counted(dataset: Any) -> None:
     if not hasattr(dataset, "input_start"):
         raise ConfigError(
-            "dataset: expected that of input_fn or distribute itself, before map and the like, and "
-            f"without data_service, got {dataset!r}. Change its examples in a "
+            "dataset: expected that of input_fn or distribute itself, before map and the like, "
+            f"got {dataset!r}. Change its examples in a "
             "post_batching_callback."
         )

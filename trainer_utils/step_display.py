@@ -1,15 +1,18 @@
-"""Where long work is, on a terminal: a line for each step of this process, one under the other.
+"""Where long work is, on a terminal or in a notebook: a line for each step of this process.
 
     with show_step("Verifying") as step:
         step.update(4096, total=total_bytes)
+    say("Verified.")
 
-Nothing is shown of a step that is over at once, nor where stderr is no terminal. The lines
-go away with their steps. Where a store lets this process wait, the last line says for what.
+Nothing is shown of a step that is over at once, nor where nobody looks on: stderr is no terminal.
+The lines go away with their steps. Where a store lets this process wait, the last line says for
+what.
 """
 
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import sys
 import threading
 from collections.abc import Iterator
@@ -18,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:  # rich takes 50 ms, which short steps do without
     from rich.progress import Progress, TaskID
 
-__all__ = ["Step", "show_step"]
+__all__ = ["Step", "say", "show_step"]
 
 PATIENCE_SECONDS = 0.3
 _REFRESHES = 4  # a second: drawing takes a millisecond from the work
@@ -163,7 +166,8 @@ def show_step(label: str) -> Iterator[Step]:
         label: what is being done.
     """
     step = Step(label)
-    if not sys.stderr.isatty():
+    has_widgets = _is_notebook() and importlib.util.find_spec("ipywidgets") is not None
+    if not (sys.stderr.isatty() or has_widgets):
         yield step
         return
     _DISPLAY.add(step)
@@ -171,3 +175,18 @@ def show_step(label: str) -> Iterator[Step]:
         yield step
     finally:
         _DISPLAY.remove(step)
+
+
+def say(text: str) -> None:
+    """Tells whoever looks on; elsewhere nothing is printed."""
+    if _is_notebook():
+        print(text)  # what is on stderr looks like an error there
+    elif sys.stderr.isatty():
+        print(text, file=sys.stderr)
+
+
+def _is_notebook() -> bool:
+    """Whether this process is the kernel of a notebook, whose stderr is no terminal."""
+    ipython = sys.modules.get("IPython")
+    shell = None if ipython is None else ipython.get_ipython()
+    return hasattr(shell, "kernel")

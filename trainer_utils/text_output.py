@@ -116,7 +116,8 @@ def _plain_table(table: Table) -> str:
     from rich.console import Console
 
     stream = io.StringIO()
-    Console(file=stream, width=_UNBOUNDED, color_system=None).print(table)
+    console = Console(file=stream, width=_UNBOUNDED, color_system=None, force_jupyter=False)
+    console.print(table)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 

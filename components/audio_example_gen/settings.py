@@ -27,8 +27,6 @@ class AudioSettings(MediaSettings):
         None,
         column_name,
         "a column, such as a speaker's id: rows with equal values go to the same split; or "
-        "`near_duplicates`: sounds that are copies of one recording do, encoded anew, resampled, "
-        "louder or quieter, or cut by up to a tenth at either end. Every sound is decoded for "
-        "that.",
+        "`near_duplicates`: sounds of the same bytes do.",
     )
     audio: AudioOptions = group(AudioOptions)

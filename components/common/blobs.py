@@ -27,7 +27,7 @@ _MAX_BLOB_BYTES = 1 << 30  # 1 GiB: an Example, being one protocol buffer, ends 
 class BlobReader:
     """Reads blobs below a base; not for several threads at once.
 
-    It holds the last row group of a Parquet file, so rows should come in their order.
+    It holds the last row group of each column of Parquet, so rows should come in their order.
 
     Args:
         base: that paths are relative to.
@@ -38,7 +38,7 @@ class BlobReader:
         self._base = base
         roots = [root for root in (base, *image_roots) if not is_remote(root)]
         self._roots = [(os.path.abspath(root), os.path.realpath(root)) for root in roots]
-        self._group: tuple[str, str, int, Any] = ("", "", 0, ())  # path, column, first row, values
+        self._groups: dict[str, tuple[str, int, Any]] = {}  # by column: path, first row, values
 
     def read(self, blob: Blob) -> bytes:
         """A blob's bytes.
@@ -55,7 +55,7 @@ class BlobReader:
         try:
             return self._read(path, blob)
         except OSError as error:
-            raise RejectedInputError(*problem_of(error)) from error
+            raise RejectedInputError(*problem_of(error, path)) from error
 
     def _read(self, path: str, blob: Blob) -> bytes:
         if blob.row is not None:
@@ -81,10 +81,11 @@ class BlobReader:
         return self._roots[0][1]
 
     def _read_row(self, path: str, column: str, row: int) -> bytes:
-        first, values = self._group[2:]
-        if self._group[:2] != (path, column) or not first <= row < first + len(values):
+        held, first, values = self._groups.get(column, ("", 0, ()))
+        if held != path or not first <= row < first + len(values):
+            self._groups.pop(column, None)  # before there are two of them
             first, values = _read_row_group(path, self._root_of(path), column, row)
-            self._group = (path, column, first, values)
+            self._groups[column] = path, first, values
         value = values[row - first].as_py()
         while isinstance(value, dict):  # of a struct, the one field that was read
             (value,) = value.values()

@@ -128,6 +128,11 @@ class FileTable(Mapping[str, InputFile]):
             _moved(problems, places),
         )
 
+    def unlisted_folders(self) -> list[InputFile]:
+        """The folders that cannot be looked into."""
+        places = sorted(place for place, (_, is_folder) in self._problems.items() if is_folder)
+        return [self[decode_path(self.paths[place])] for place in places]
+
     def __len__(self) -> int:
         return len(self.paths)
 

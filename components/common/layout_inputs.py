@@ -19,15 +19,19 @@ from trainer_utils.format import InputError
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.storage import (
     InputFile,
+    exists,
+    file_size,
+    file_version,
     is_remote,
     join,
     open_for_reading,
     problem_of,
     read_bytes,
     read_bytes_of_size,
+    walk_files,
 )
 
-__all__ = ["ImageRoot", "LayoutInputs", "decode_text", "select_readable", "unreadable_folders"]
+__all__ = ["FilesElsewhere", "ImageRoot", "LayoutInputs", "decode_text", "select_readable"]
 
 _REMOTE_THREADS = 16
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
@@ -42,6 +46,38 @@ class ImageRoot:
     files: Mapping[str, InputFile]
 
 
+class FilesElsewhere:
+    """Files in no root, which lists name by whole paths; each is looked for when it is named.
+
+    Attributes:
+        found: those that are there, by whole path or url.
+    """
+
+    def __init__(self) -> None:
+        self.found: dict[str, InputFile] = {}
+        self._folders: dict[str, dict[str, InputFile]] = {}
+
+    def find(self, uri: str) -> InputFile | None:
+        """A file; None where there is none."""
+        if uri not in self.found and (file := self._look(uri)) is not None:
+            self.found[uri] = file
+        return self.found.get(uri)
+
+    def _look(self, uri: str) -> InputFile | None:
+        if is_remote(uri):  # a request a folder, not one a file
+            folder, name = posixpath.split(uri)
+            if folder not in self._folders:
+                listed = walk_files(folder) if exists(folder) else ()
+                self._folders[folder] = {file.path: file for file in listed}
+            return self._folders[folder].get(name)
+        try:
+            return InputFile(uri, file_size(uri), file_version(uri))
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        except OSError as error:
+            return InputFile(uri, 0, "", problem_of(error, uri))
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class LayoutInputs:
     """What a layout is read from.
@@ -53,8 +89,10 @@ class LayoutInputs:
         split: the split that all of them belong to, or None where the layout says.
         columns: kinds by column, as the user sets them.
         image_roots: other folders that lists may point into.
+        elsewhere: finds what lists name in none of these; None: they may not.
         column_names: of lists without a header, or in place of its names.
         header: whether the first row of a CSV or TSV has names; None where that is recognised.
+        names: folders and files of the layout that have other names, by setting.
         media: what the files are, where nothing says so: `image` or `audio`.
         contents: sums of what the layout itself read, such as annotations, by name: a part of the
             inputs' fingerprint.
@@ -66,8 +104,10 @@ class LayoutInputs:
     split: str | None = None
     columns: Mapping[str, str] = dataclasses.field(default_factory=dict)
     image_roots: tuple[ImageRoot, ...] = ()
+    elsewhere: FilesElsewhere | None = None
     column_names: Sequence[str] = ()
     header: bool | None = None
+    names: Mapping[str, str] = dataclasses.field(default_factory=dict)
     media: str = "image"
     contents: dict[str, int] = dataclasses.field(default_factory=dict)
 
@@ -98,6 +138,12 @@ class LayoutInputs:
             path[len(prefix) :].rpartition("/")[0] for path in self.files if path.startswith(prefix)
         }
         return frozenset(tuple(folder.split("/")) for folder in found if folder)
+
+    @property
+    def label_list(self) -> str | None:
+        """The path of the text with the labels of files in no class folder, if there is one."""
+        name = self.names.get("label_list")
+        return None if name is None else posixpath.join(self.root, name)
 
     @property
     def _prefix(self) -> str:
@@ -145,7 +191,7 @@ class LayoutInputs:
             with self.open(path):
                 return None
         except OSError as error:
-            return problem_of(error)
+            return problem_of(error, join(self.base, path))
 
     def read_many(self, paths: Sequence[str]) -> Iterator[bytes]:
         """Whole small files, in order; those of an object store many at a time."""
@@ -194,7 +240,19 @@ class LayoutInputs:
                 return file.path, Blob(location, file.size)
             if path is not None:
                 _check_folders_readable(files, path)
-        if inside:
+        is_local = os.path.isabs(uri)
+        if not inside and self.elsewhere is not None and (is_local or "://" in uri):
+            uri = os.path.normpath(uri) if is_local else uri
+            if (file := self.elsewhere.find(uri)) is not None:
+                if file.problem is not None:
+                    raise RejectedInputError(*file.problem)
+                return uri, Blob(uri, file.size)
+            inside = True
+        if inside and self._leads_out(uri, folder):
+            raise RejectedInputError(
+                "OUTSIDE_INPUT_BASE", "a linked folder leads out: name the file where it is"
+            )
+        if inside or (is_local and not os.path.lexists(uri)):
             raise RejectedInputError("FILE_NOT_FOUND", "listed, but there is no such file")
         raise RejectedInputError(
             "OUTSIDE_INPUT_BASE", "expected a path below input_base or one of image_roots"
@@ -206,6 +264,17 @@ class LayoutInputs:
             return uri
         path = posixpath.normpath(posixpath.join(folder, uri))
         return posixpath.join(os.path.abspath(self.base), path) if path[:3] == "../" else uri
+
+    def _leads_out(self, uri: str, folder: str) -> bool:
+        """Whether a path below a root goes through a link to a file that is below none of them."""
+        if is_remote(self.base) or "://" in uri:
+            return False
+        path = os.path.join(self.base, folder, uri)
+        if not os.path.exists(path):
+            return False
+        file = os.path.realpath(path)
+        roots = {os.path.realpath(root) for root, _, _ in self._roots("")}
+        return not any(os.path.commonpath([file, root]) == root for root in roots)
 
     def _roots(self, folder: str) -> Iterator[tuple[str, Mapping[str, InputFile], str]]:
         yield self.base, self.files, folder
@@ -235,17 +304,6 @@ def select_readable(
     for left in strange or ([] if good else excluded[:1]):
         raise InputError.at(left.name, expected=what, got=f"{left.detail} ({left.code})")
     return good, excluded
-
-
-def unreadable_folders(inputs: LayoutInputs) -> list[ExcludedInput]:
-    """Folders below the root that cannot be listed, where files of a layout might lie."""
-    return [
-        ExcludedInput(file.path, inputs.split, *file.problem)
-        for parts, file in inputs.below_root()
-        if file.is_folder
-        and file.problem is not None
-        and not any(part.startswith(".") for part in parts)  # those are skipped
-    ]
 
 
 def _check_folders_readable(files: Mapping[str, InputFile], path: str) -> None:

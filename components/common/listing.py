@@ -28,6 +28,7 @@ class Listing:
         columns: the features that `Entry.values` are of.
         blobs: the features that `Entry.blobs` are of.
         contents: checksums of what the layout read to find them, by name.
+        vocabularies: labels in the order of their ids, by feature, where the layout says it.
     """
 
     entries: Entries
@@ -35,6 +36,7 @@ class Listing:
     columns: tuple[Column, ...] = ()
     blobs: tuple[BlobColumn, ...] = _IMAGE
     contents: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    vocabularies: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
 
     @classmethod
     def of(
@@ -94,6 +96,7 @@ def join_listings(listings: Sequence[Listing]) -> Listing:
         tuple(left for listing in listings for left in listing.excluded),
         tuple(columns.values()),
         listings[0].blobs,
+        vocabularies={name: v for one in listings for name, v in one.vocabularies.items()},
     )
 
 

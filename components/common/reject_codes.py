@@ -71,8 +71,8 @@ REJECT_CODES = {
         "a text with a byte of 0, as UTF-16 has", 'name it: `encoding="utf-16"`; or mend the text'
     ),
     "OUTSIDE_INPUT_BASE": RejectCode(
-        "a path or link that leads out of `input_base`",
-        "allow the folder that it leads to: `image_roots=`",
+        "a link that leads out of `input_base`, or a path out of the `image_roots` that are given",
+        "put the file in place of the link; or allow the folder: `image_roots=`",
     ),
     "SPARSE_MEMBER": RejectCode("a member of an archive with holes", "pack it without `tar -S`"),
     "TOO_LARGE": RejectCode(
@@ -92,8 +92,12 @@ REJECT_CODES = {
     "UNKNOWN_SCHEME": RejectCode(
         "an address of a kind that is not read, such as http://", "download it first"
     ),
+    "UNKNOWN_SPLIT": RejectCode(
+        "a row whose split is none of TRAIN, VALIDATION, TEST, UNASSIGNED and DISCARD",
+        'mend the word; if the column is of no splits: `columns={"split": "string"}`',
+    ),
     "UNREADABLE": RejectCode(
-        "a file or folder that may not be read, or whose path is too long",
+        "a file that may not be read, or whose path is too long",
         "give the run the right to read it",
     ),
     "UNSUPPORTED_COLOUR": RejectCode(

@@ -12,7 +12,7 @@ from types import TracebackType
 
 from trainer_utils.format import InputError
 from trainer_utils.format.printable import printable_json
-from trainer_utils.storage import display_path
+from trainer_utils.storage import display_path, is_fault
 
 __all__ = [
     "Reject",
@@ -95,8 +95,9 @@ def check_reject_fraction(
 class reject_errors:
     """Turns every error but `RejectedInputError` into one, of the code INTERNAL.
 
-    It names the exception. Those by which a user or the system ends the process pass. A class,
-    since a generator would take three times as long, and cannot take StopIteration.
+    It names the exception. Those by which a user or the system ends the process pass, and faults of
+    the machine, for which `persist` within makes the call again. A class, since a generator would
+    take three times as long, and cannot take StopIteration.
     """
 
     def __enter__(self) -> None:
@@ -108,7 +109,7 @@ class reject_errors:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None or isinstance(error, (RejectedInputError, *_PASSING)):
+        if error is None or isinstance(error, (RejectedInputError, *_PASSING)) or is_fault(error):
             return
         raise RejectedInputError("INTERNAL", _shown(error)) from error
 

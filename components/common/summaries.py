@@ -31,6 +31,7 @@ from trainer_utils.format.naming import (
 )
 from trainer_utils.format.printable import printable
 from trainer_utils.storage import (
+    MachineError,
     exists,
     is_folder,
     is_remote,
@@ -53,6 +54,7 @@ __all__ = [
     "read_finished",
     "read_summaries",
     "read_summary",
+    "remove_dataset",
     "removed_on_failure",
     "start_working",
     "working_folder",
@@ -65,8 +67,12 @@ _ANNOUNCED = "published.json"
 _SHOWN = 5
 
 
-def start_working(uri: str) -> None:
+def start_working(uri: str, *, keeps_dataset: bool = False) -> None:
     """Makes the working folder, and removes what an earlier attempt or run left of a dataset.
+
+    Args:
+        keeps_dataset: whether a whole one stays until `remove_dataset` is called, once nothing is
+            left that a setting could be wrong for.
 
     Raises:
         DatasetError: another run is writing there.
@@ -76,7 +82,11 @@ def start_working(uri: str) -> None:
     claim = current_claim(uri)
     if claim is not None:
         claim.take()
-    _remove_dataset(uri)
+    if keeps_dataset and exists(join(uri, MANIFEST_FILE)):
+        _refuse_others(uri)
+    else:
+        remove_dataset(uri)
+    remove_tree(working_folder(uri))
     make_folder(working_folder(uri))
     if claim is not None:
         claim.mark()
@@ -97,15 +107,35 @@ def removed_on_failure(uri: str) -> Iterator[None]:
             yield
         except BaseException:
             try:
-                is_begun = exists(working_folder(uri)) and not exists(join(uri, MANIFEST_FILE))
-                if is_begun and claim.may_remove():
-                    _remove_dataset(uri)
+                if exists(working_folder(uri)) and claim.may_remove():
+                    if not exists(join(uri, MANIFEST_FILE)):
+                        remove_dataset(uri)
+                    remove_tree(working_folder(uri))
             except Exception as error:  # the one that made the run fail says more
                 logging.warning("%s: what the run wrote is left there: %s", printable(uri), error)
             raise
 
 
-def _remove_dataset(uri: str) -> None:
+def remove_dataset(uri: str) -> None:
+    """Removes all of a dataset but the working folder, by which the rest is known for ours.
+
+    Raises:
+        ConfigError: as `start_working`.
+    """
+    own = _refuse_others(uri)
+    make_folder(working_folder(uri))
+    announce_files(uri, own)  # for the next run, if this one is killed among the next lines
+    if exists(join(uri, MANIFEST_FILE)):
+        remove_file(join(uri, MANIFEST_FILE))  # first, so that nothing passes for whole
+    for name in list_names(uri):
+        if name in DATASET_FILES:
+            remove_file(join(uri, name))
+        elif name.startswith(SPLIT_PREFIX) or name in _FOLDERS:
+            remove_tree(join(uri, name))
+
+
+def _refuse_others(uri: str) -> set[str]:
+    """The files in a dataset's folders, of which none may be others'."""
     found = {*_files_in_folders(uri)}
     own = _own_files(uri, found)
     if others := sorted(found - own):
@@ -116,17 +146,7 @@ def _remove_dataset(uri: str) -> None:
             f"{', '.join(map(repr, others[:_SHOWN]))}{more}. "
             "Move them away, or name another output."
         )
-    make_folder(working_folder(uri))
-    announce_files(uri, own)  # for the next run, if this one is killed among the next lines
-    if exists(join(uri, MANIFEST_FILE)):
-        remove_file(join(uri, MANIFEST_FILE))  # first, so that nothing passes for whole
-    for name in list_names(uri):
-        if name in DATASET_FILES:
-            remove_file(join(uri, name))
-        elif name.startswith(SPLIT_PREFIX) or name in _FOLDERS:
-            remove_tree(join(uri, name))
-    # Known for ours by it until now: a run that is killed here is cleaned up by the next.
-    remove_tree(working_folder(uri))
+    return own
 
 
 def _files_in_folders(uri: str) -> Iterator[str]:
@@ -155,6 +175,8 @@ def _read_manifest(uri: str) -> Manifest | None:
     try:
         text = read_text(path) if exists(path) else ""
         return Manifest.from_json(text, path=path, is_checked=False)
+    except MachineError:
+        raise
     except (OSError, ValueError):  # none, or one of somebody else's
         return None
 

@@ -22,7 +22,7 @@ from components.tables.headers import refuse_doubtful
 from components.tables.pieces import row_starts
 from components.tables.reading import DELIMITERS, kind_of_table
 from components.tables.rows import Rows
-from components.tables.splits import split_of_word
+from components.tables.splits import is_split_word
 from trainer_utils.format import InputError
 from trainer_utils.format.media_formats import EXTENSIONS
 
@@ -83,7 +83,7 @@ def as_table(path: str, rows: Sequence[Row], *, media: str) -> ListTable:
     names = ["split", f"{media}_uri", "label"]
     if any(is_file(row[0].strip()) for _, row in rows):
         names = names[1:]
-    elif not any(_is_split(row[0]) for _, row in rows):
+    elif not any(is_split_word(row[0]) for _, row in rows):
         _refuse(path, rows, names)
     place = names.index(f"{media}_uri")
     if any(len(row) <= place for _, row in rows):
@@ -114,14 +114,6 @@ def _labels(path: str, rows: Sequence[Row], names: Sequence[str], media: str) ->
     if any(len(row) > len(names) for _, row in rows):
         return pa.array(labels, pa.list_(pa.string()))
     return pa.array([some[0] if some else None for some in labels], pa.string())
-
-
-def _is_split(word: str) -> bool:
-    try:
-        split_of_word(word)
-    except ValueError:
-        return False
-    return True
 
 
 def _refuse(path: str, rows: Sequence[Row], names: Sequence[str]) -> None:

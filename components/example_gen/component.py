@@ -36,6 +36,7 @@ TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean wh
     INPUT_CONFIG: _parameter(type=example_gen_pb2.Input),
     OUTPUT_CONFIG: _parameter(type=example_gen_pb2.Output),
     RANGE_CONFIG: _parameter(type=range_config_pb2.RangeConfig, optional=True),
+    "custom_config": _parameter(type=example_gen_pb2.CustomConfig, optional=True),
 }
 
 
@@ -57,6 +58,9 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
         input_config: example_gen_pb2.Input | Runtime | None = None,
         output_config: example_gen_pb2.Output | Runtime | None = None,
         range_config: range_config_pb2.RangeConfig | Runtime | None = None,
+        custom_config: example_gen_pb2.CustomConfig | Runtime | None = None,
+        output_data_format: int | None = None,
+        output_file_format: int | None = None,
         **properties: Any,
     ) -> None:
         """Makes the component.
@@ -71,6 +75,10 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
                 or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
                 that folders, files or rows name, else train and eval 2:1.
             range_config: TFX's: which span to take. Default: the latest.
+            custom_config: TFX's: kept in the lineage, and read by nothing here.
+            output_data_format: TFX's, of which FORMAT_TF_EXAMPLE is written.
+            output_file_format: TFX's: FORMAT_TFRECORDS_GZIP is `compression="gzip"`. Default: as
+                `compression` says.
 
         Raises:
             ConfigError: a setting is not allowed.
@@ -82,12 +90,33 @@ class FilesExampleGen(base_beam_component.BaseBeamComponent):
                 raise ConfigError.of("input_base", given, allowed="a path or url")
         if isinstance(output_config, example_gen_pb2.Output):
             read_output_config(output_config)
+        properties = _in_format(properties, output_data_format, output_file_format)
         spec = self.SPEC_CLASS(
             input_base=input_base,
             input_config=input_config or all_files(),
             output_config=output_config or example_gen_pb2.Output(),
             range_config=range_config,
+            custom_config=custom_config,
             examples=types.Channel(type=standard_artifacts.Examples),
             **properties,
         )
         super().__init__(spec=spec)
+
+
+def _in_format(
+    properties: dict[str, Any], data_format: int | None, file_format: int | None
+) -> dict[str, Any]:
+    """The properties with what TFX's formats ask for.
+
+    Raises:
+        ConfigError: one is asked for that is not written.
+    """
+    if data_format not in (None, example_gen_pb2.FORMAT_TF_EXAMPLE):
+        raise ConfigError.of("output_data_format", data_format, allowed="FORMAT_TF_EXAMPLE (6)")
+    if file_format is None:
+        return properties
+    if file_format != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
+        raise ConfigError.of(
+            "output_file_format", file_format, allowed="FORMAT_TFRECORDS_GZIP (5), or None"
+        )
+    return {**properties, "compression": "gzip"}

@@ -12,6 +12,7 @@ from components.common.entry import Blob
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
 from trainer_utils.format.media_formats import EXTENSIONS, format_of
+from trainer_utils.storage.file_system import problem_of
 from trainer_utils.storage.files import open_for_reading
 from trainer_utils.storage.paths import join
 
@@ -92,5 +93,6 @@ def _head(inputs: LayoutInputs, path: str) -> bytes:
     try:
         with open_for_reading(join(inputs.base, path)) as stream:
             return stream.read(_HEAD_BYTES)
-    except OSError:
+    except OSError as error:
+        problem_of(error, path)
         return b""  # it will be a reject

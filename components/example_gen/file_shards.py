@@ -9,6 +9,7 @@ Light: workers do it in processes that have neither TFX nor Beam.
 import collections
 import concurrent.futures
 import dataclasses
+import functools
 import resource
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,7 +28,7 @@ from components.example_gen.media_settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.record_digests import name_of_features
-from trainer_utils.storage.paths import is_remote
+from trainer_utils.storage import is_remote, persist
 from trainer_utils.writing.shards import verify_shard, write_shard
 
 __all__ = ["WriteMediaShard"]
@@ -68,8 +69,7 @@ class WriteMediaShard:
             shard, summary = self.write(read_task(folder, name))
             report = {"shard": dataclasses.asdict(shard), "summary": dataclasses.asdict(summary)}
             write_summary(folder, name, report)
-            return {"records_written": shard.records, "inputs_rejected": len(summary.rejects)}
-        return {}  # the executor raises what is reported
+        return {"records_written": shard.records, "inputs_rejected": len(summary.rejects)}
 
     def write(self, task: ShardTask) -> tuple[Shard, ShardSummary]:
         """Reads a task's files, writes its shard under the shard's final name, and reads it back.
@@ -78,7 +78,6 @@ class WriteMediaShard:
         """
         summary = ShardSummary()
         label_place = label_column(self.columns)
-        size_places = self._size_places()
 
         def fill(writer: ShardWriter) -> None:
             for entry, blobs, sums in _read_ahead(
@@ -87,16 +86,11 @@ class WriteMediaShard:
                 summary.sums += sums
                 try:
                     with reject_errors():
-                        media = store_media(entry, blobs, self.blobs, self.settings)
-                        size = [entry.values[place] for place in size_places]
-                        if any(size):
-                            media = check_annotation(media, blobs, size, self.settings)
-                        features = _features(entry, media, self.columns)
-                        example = encode_example(features)
+                        media, example, named = persist(entry.name, self._encode, entry, blobs)
                 except RejectedInputError as error:
                     summary.rejects.append(Reject(task.split, entry.name, error.code, error.detail))
                 else:
-                    writer.write(example, name=name_of_features(features))
+                    writer.write(example, name=named)
                     summary.add(media, self.columns, entry.values)
                     if label_place is not None:
                         _count(summary.labels, entry.values[label_place])
@@ -111,6 +105,18 @@ class WriteMediaShard:
         verify_shard(shard, uri=self.uri)
         return shard, summary
 
+    def _encode(
+        self, entry: Entry, blobs: list[bytes] | RejectedInputError
+    ) -> tuple[Mapping[str, Stored], list[bytes], bytes | None]:
+        """What an entry's files are stored as, its example, and the name that this goes by."""
+        media = store_media(entry, blobs, self.blobs, self.settings)
+        size = [entry.values[place] for place in self._size_places]
+        if any(size):
+            media = check_annotation(media, blobs, size, self.settings)
+        features = _features(entry, media, self.columns)
+        return media, encode_example(features), name_of_features(features)
+
+    @functools.cached_property
     def _size_places(self) -> list[int]:
         """Where values have the size that an annotation gives its image, if the layout has such."""
         names = [column.name for column in self.columns]
@@ -219,7 +225,7 @@ def _groups(entries: Sequence[Entry], group_files: int) -> Iterator[Sequence[Ent
 def _read(reader: BlobReader, entry: Entry) -> _Read:
     try:
         with reject_errors():
-            blobs = [reader.read(blob) for blob in entry.blobs]
+            blobs = [persist(blob.path, reader.read, blob) for blob in entry.blobs]
     except RejectedInputError as error:
         return entry, error, [None] * len(entry.blobs)
     return entry, blobs, [extend_crc32c(0, blob) for blob in blobs]

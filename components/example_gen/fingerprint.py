@@ -38,6 +38,7 @@ from components.example_gen.inputs import LocatedInputs
 from components.example_gen.row_inspection import PieceReport
 from components.tables.pieces import Piece
 from trainer_utils.format.crc32c import combine_crc32c, extend_crc32c
+from trainer_utils.storage.file_system import problem_of
 from trainer_utils.storage.files import open_for_reading
 from trainer_utils.storage.paths import join
 
@@ -155,7 +156,8 @@ def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:
             if start > at:
                 whole = _extended(whole, path, at, start)
             whole, at = combine_crc32c(whole, crc, length), start + length
-    except OSError:
+    except OSError as error:
+        problem_of(error, path)
         return None
     return whole
 

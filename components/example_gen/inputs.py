@@ -20,16 +20,18 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from components.common.file_table import FileTable, encode_path
-from components.common.layout_inputs import ImageRoot, LayoutInputs
-from components.example_gen.folder import refuse_dataset
+from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
+from components.example_gen.folder import is_clutter, refuse_dataset
 from components.example_gen.partition import Partition, check_split_names
 from trainer_utils.format import InputError
 from trainer_utils.storage import (
     InputFile,
+    MachineError,
     display_path,
     exists,
     find_file,
     is_folder,
+    join,
     walk_files,
 )
 
@@ -174,6 +176,8 @@ def locate(
                 )
             else:
                 root = posixpath.dirname(root)
+        if root not in selected:
+            _refuse_unlisted(base, selected)
         found.append(ResolvedPattern(name, pattern, root, selected))
     return LocatedInputs(base, tuple(found), _list_roots(image_roots), span, version)
 
@@ -216,7 +220,22 @@ def _list_roots(image_roots: Sequence[str]) -> tuple[ImageRoot, ...]:
     return tuple(roots)
 
 
+def _refuse_unlisted(base: str, files: FileTable) -> None:
+    """Refuses folders that cannot be looked into: a whole class of files might be missing."""
+    for folder in files.unlisted_folders():
+        if folder.problem is not None and not is_clutter(folder.path.split("/")):
+            raise InputError.at(
+                join(base, folder.path),
+                expected="a folder that can be looked into",
+                got=folder.problem[1].removeprefix("a folder: "),
+                advice="Give the run the right to read it, move it away, or leave it out by the "
+                "patterns of input_config.",
+            )
+
+
 def _unlisted(setting: str, folder: str, error: OSError) -> InputError:
+    if isinstance(error, MachineError):
+        raise error
     return InputError(
         f"{setting} {display_path(folder)!r}: expected a folder that can be looked into, "
         f"got {error.strerror or error}. Mend its permissions, or name another."
@@ -246,6 +265,8 @@ def layout_inputs(
     column_names: Sequence[str] = (),
     header: bool | None = None,
     media: str = "image",
+    elsewhere: FilesElsewhere | None = None,
+    names: Mapping[str, str] | None = None,
 ) -> list[LayoutInputs]:
     """What layouts are read from, one a pattern; several patterns are splits."""
     several = len(located.patterns) > 1
@@ -257,6 +278,8 @@ def layout_inputs(
             split=pattern.name if several else None,
             columns=columns,
             image_roots=located.image_roots,
+            elsewhere=elsewhere,
+            names=names or {},
             column_names=column_names,
             header=header,
             media=media,

@@ -27,20 +27,50 @@ __all__ = [
     "feature_names",
     "file_sources",
     "files_by_inspection",
+    "is_own_list",
     "joined_sources",
     "split_of_name",
 ]
 
 WORDS = {"image": "image", "audio": "sound"}
+_SPLIT = "{split}"  # in the settings of names
 _NOISE = 0.1  # of a column's files: that many of another kind are rejects
 
 _Source = tuple[str, Blob] | RejectedInputError
 _Sources = tuple[str, tuple[Blob, ...]] | RejectedInputError
 
 
-def split_of_name(path: str) -> str | None:
+def split_of_name(inputs: LayoutInputs, path: str) -> str | None:
     """The split that a list is called after, if any."""
-    return canonical_split(posixpath.basename(path).split(".")[0])
+    return canonical_split(_word_of(inputs, path))
+
+
+def _word_of(inputs: LayoutInputs, path: str) -> str:
+    """What a list is called: what `{split}` stands for in `csv_path`, or its name."""
+    pattern = inputs.names.get("csv_path", "")
+    if _SPLIT in pattern:
+        start, end = posixpath.join(inputs.root, pattern).split(_SPLIT, 1)
+        return path.removeprefix(start).removesuffix(end)
+    return posixpath.basename(path).split(".")[0]
+
+
+def is_own_list(inputs: LayoutInputs, path: str) -> bool:
+    """Whether a file is what `csv_path` names."""
+    wanted = posixpath.join(inputs.root, inputs.names["csv_path"])
+    return wanted.replace(_SPLIT, _word_of(inputs, path), 1) == path and (
+        _SPLIT not in wanted or split_of_name(inputs, path) is not None
+    )
+
+
+def _own_folder(inputs: LayoutInputs, path: str) -> str | None:
+    """The folder of a list's files, where they are below one that the list does not name."""
+    if folder := inputs.names.get("image_dir"):
+        return posixpath.join(inputs.root, folder.replace(_SPLIT, _word_of(inputs, path)))
+    if split_of_name(inputs, path) is None:
+        return None
+    if "csv_path" in inputs.names:
+        return posixpath.join(inputs.root, _word_of(inputs, path))
+    return posixpath.splitext(path)[0]
 
 
 def feature_names(media: Sequence[str], kinds: Sequence[str]) -> list[str]:
@@ -141,7 +171,7 @@ def file_sources(
 ) -> Iterator[_Source]:
     """The name and the file of each row; of a list named after a split also as Datum has them."""
     folder = posixpath.dirname(table.path)
-    own_folder = posixpath.splitext(table.path)[0] if split_of_name(table.path) else None
+    own_folder = _own_folder(inputs, table.path)
     stems: dict[str, list[str]] = collections.defaultdict(list)
     if own_folder is not None:
         for path in inputs.files:

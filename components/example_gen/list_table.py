@@ -28,6 +28,7 @@ from components.tables.pieces import Piece, row_starts
 from components.tables.reading import DELIMITERS, kind_of_table, pieces_of, read_piece
 from components.tables.rows import NAMED_ENCODING, Rows, lines_of
 from trainer_utils.format import InputError, keyed_hash
+from trainer_utils.storage import MachineError
 
 __all__ = ["ListTable", "note_rows", "read_list", "typed_values"]
 
@@ -177,7 +178,9 @@ def _read_pieces(
     unread: frozenset[str] = frozenset(),
 ) -> tuple[list[Piece], list[Rows]]:
     """All pieces of a list, with their rows."""
-    pieces = [*pieces_of(inputs, path, kind=kind, split=None, options=options, folder="")]
+    pieces = [
+        *pieces_of(inputs, path, kind=kind, split=None, options=options, folder="", unread=unread)
+    ]
     parts, lines = [], 1
     for piece in pieces:
         rows = read_piece(inputs.base, piece, options, unread=unread)
@@ -244,6 +247,8 @@ def _read_parquet(inputs: LayoutInputs, path: str) -> ListTable:
                 for name, found in find_embedded(file, stream).items()
                 if inputs.columns.get(name) != "string"  # bytes that are a value
             }
+        except MachineError:
+            raise
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{path!r}: expected a Parquet file: {error}", path=path) from error
         names = [name for name in file.schema_arrow.names if name not in embedded]

@@ -36,6 +36,7 @@ from components.example_gen.list_files import (
     feature_names,
     file_sources,
     files_by_inspection,
+    is_own_list,
     joined_sources,
     split_of_name,
 )
@@ -44,7 +45,7 @@ from components.example_gen.settings import MEDIA
 from components.tables.headers import check_agreement
 from components.tables.kinds import LABEL_NAMES, check_columns
 from components.tables.reading import DELIMITERS, SUFFIXES, kind_of_table
-from components.tables.splits import refuse_word, split_column, split_of_word
+from components.tables.splits import NoSplit, split_column, split_of_word
 from trainer_utils.format import InputError
 
 __all__ = ["find", "is_list", "read"]
@@ -70,6 +71,8 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
     Args:
         kind: `csv`, `tsv`, `jsonl` or `parquet`; None for any.
     """
+    if "csv_path" in inputs.names:
+        return [path for path in inputs.files if is_own_list(inputs, path) and is_list(path)]
     return [
         path
         for path in inputs.files
@@ -88,7 +91,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
         InputError: one is malformed, or an image is listed twice.
         ConfigError: `columns` names one that is not there.
     """
-    if len(paths) > 1 and not all(map(split_of_name, paths)):
+    if len(paths) > 1 and not all(split_of_name(inputs, path) for path in paths):
         raise InputError(
             f"input_base {inputs.base!r}: expected one list of {WORDS[inputs.media]}s, or lists "
             f"named after splits, got {', '.join(sorted(paths))}. "
@@ -129,7 +132,7 @@ def _of_rows(inputs: LayoutInputs, path: str, rows: Sequence[Row]) -> Listing:
     images = boxes.read_rows(path, rows)
     positions = [image.position for image in images]
     table = ListTable(path, (), (), tuple(positions), "line")
-    splits = [_split(inputs, table, "split", image.position, image.split) for image in images]
+    splits = [_split(inputs, table, "split", image.split) for image in images]
     by_row = [boxes.box_values(image.boxes) for image in images]
     uris = [(image.position, image.uri) for image in images]
     sources = joined_sources(positions, [file_sources(inputs, table, uris, are_alone=True)])
@@ -149,7 +152,8 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> Listing:
             path,
             expected=f"a column with the files ({', '.join(_MEDIA_COLUMNS[inputs.media])})",
             got=", ".join(names),
-            advice=f"Name it: columns={{'<column>': '{inputs.media}'}}.",
+            advice=f"Name it: --column <column>={inputs.media} (columns={{'<column>': "
+            f"'{inputs.media}'}}). If it is no list of {WORDS[inputs.media]}s, move it away.",
         )
     columns: list[Column] = []
     features: list[list[Value]] = []
@@ -163,10 +167,7 @@ def _of_table(inputs: LayoutInputs, table: ListTable) -> Listing:
     by_row = list(zip(*features, strict=True)) if features else [()] * len(table.positions)
     split = next((name for name in names if roles[name] == "split"), None)
     words = table.values(split) if split else [None] * len(table.positions)
-    splits = [
-        _split(inputs, table, split or "", position, word)
-        for position, word in zip(table.positions, words, strict=True)
-    ]
+    splits = [_split(inputs, table, split or "", word) for word in words]
     sources_of = []
     for name in media:
         if name in table.embedded:
@@ -195,7 +196,10 @@ def _listing(
     entries, excluded = [], []
     for position, split, values, source in parts:
         place = table.place(position)
-        if isinstance(source, RejectedInputError):
+        if isinstance(split, NoSplit):
+            name = source.name if isinstance(source, RejectedInputError) else source[0]
+            excluded.append(ExcludedInput(name, None, split.code, f"{place}: {split.detail}"))
+        elif isinstance(source, RejectedInputError):
             detail = f"{place}: {source.detail}"
             excluded.append(ExcludedInput(source.name, split, source.code, detail))
         elif label is not None and values[label] is None:
@@ -226,15 +230,11 @@ def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict
 
 
 def _split(
-    inputs: LayoutInputs, table: ListTable, column: str, position: int, word: object
-) -> str | None:
+    inputs: LayoutInputs, table: ListTable, column: str, word: object
+) -> str | NoSplit | None:
     """The split that a row names, or its pattern or list; None where the hash decides."""
     if inputs.split is not None:
         return inputs.split
     if word is None:
-        return split_of_name(table.path)
-    try:
-        return split_of_word(str(word))
-    except ValueError:
-        place = f"{table.path!r}, {table.place(position)}"
-        raise refuse_word(column, str(word), place) from None
+        return split_of_name(inputs, table.path)
+    return split_of_word(str(word), column=column)

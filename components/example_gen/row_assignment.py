@@ -27,7 +27,7 @@ from components.example_gen.row_inspection import PieceReport, read_columns, rea
 from components.example_gen.settings import ExampleGenSettings
 from components.tables.casting import cast_column, texts_of
 from components.tables.pieces import Piece
-from components.tables.splits import refuse_word, split_of_word
+from components.tables.splits import NoSplit, split_of_word
 from components.tables.texts import text_columns
 from components.tables.vocabularies import label_ids
 from trainer_utils.format import ConfigError, keyed_hashes
@@ -85,28 +85,21 @@ class RowAssignment:
         column = own_split_column(self._reports, self._settings.columns)
         self._split_column = column
         if column is None:
-            found = {piece.split for piece in self._pieces}
+            found: set[str | NoSplit | None] = {piece.split for piece in self._pieces}
         else:
             found = set()
             for number in range(len(self._pieces)):
                 found.update(self._row_splits(number, column))
-        return {split for split in found if split is not None}, None in found
+        return {split for split in found if isinstance(split, str)}, None in found
 
-    def _row_splits(self, number: int, column: str) -> list[str | None]:
+    def _row_splits(self, number: int, column: str) -> list[str | NoSplit | None]:
         """The splits that a piece's rows name, None for those that leave it to the hash."""
         own = self._pieces[number].split
         columns, records = read_columns(self._folder, number, [column])
         if column not in columns or pa.types.is_null(columns[column].type):
             return [own] * len(records)
         encoded = texts_of(columns[column]).dictionary_encode()
-        names: list[str | None] = []
-        for place, value in enumerate(encoded.dictionary.to_pylist()):
-            try:
-                names.append(split_of_word(value))
-            except ValueError:
-                row = pc.index(encoded.indices, place).as_py()
-                where = self.name(number, int(records[row]))
-                raise refuse_word(column, value, where) from None
+        names = [split_of_word(value, column=column) for value in encoded.dictionary.to_pylist()]
         return [own if index is None else names[index] for index in encoded.indices.to_pylist()]
 
     def name(self, number: int, record: int) -> str:
@@ -160,7 +153,27 @@ class RowAssignment:
         feature = self.rules.hashed.feature
         wanted = [feature] if feature != OWN_NAME and not self._texts else []
         columns, records = read_columns(self._folder, number, wanted)
-        return self._of_rows(number, records, columns.get(feature))
+        splits = self._of_rows(number, records, columns.get(feature))
+        self._leave_out_words(number, records, splits)
+        return splits
+
+    def _leave_out_words(
+        self, number: int, records: npt.NDArray[np.int64], splits: Numbers
+    ) -> None:
+        """Leaves out rows that say that they are in no split, or name one that is none."""
+        if self._split_column is None:
+            return
+        words = self._row_splits(number, self._split_column)
+        found = [(row, word) for row, word in enumerate(words) if isinstance(word, NoSplit)]
+        rows = np.array([row for row, _ in found], np.int64)
+        counted = self._of_bad_rows(number, records[rows])
+        for (row, (code, detail)), split in zip(found, counted, strict=True):
+            splits[row] = EXCLUDED
+            if code is None:
+                self.skipped[split] += 1
+            else:
+                name = self.name(number, int(records[row]))
+                self.rejects.append(Reject(split, name, code, detail))
 
     def _of_bad_rows(self, number: int, records: npt.NDArray[np.int64]) -> list[str]:
         """Where rows count that are not there any more: by their file, or as others of it."""
@@ -211,7 +224,8 @@ class RowAssignment:
             own = self._pieces[number].split
             return np.full(rows, self.rules.number_of(own), np.uint16)
         names = self._row_splits(number, self._split_column)
-        return np.array([*map(self.rules.number_of, names)], np.uint16)
+        own_names = (None if isinstance(name, NoSplit) else name for name in names)
+        return np.array([*map(self.rules.number_of, own_names)], np.uint16)
 
     def _hashes(self, number: int, records: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         seed, names = self._settings.seed, self._reports[number].names

@@ -11,8 +11,13 @@ from collections.abc import Sequence
 from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
 from components.common.progress import Work, show_progress
-from components.common.summaries import read_finished, start_working, working_folder
-from components.common.worker_errors import raise_reported_error
+from components.common.summaries import (
+    read_finished,
+    remove_dataset,
+    start_working,
+    working_folder,
+)
+from components.common.worker_errors import raising_reported
 from components.example_gen.conversion import Conversion, MakePipeline
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
@@ -66,7 +71,7 @@ class RowConversion(Conversion[RowPlan]):
 
     def plan(self, uri: str) -> RowPlan:
         """Reads every row once, and lays out the shards."""
-        start_working(uri)
+        start_working(uri, keeps_dataset=True)  # a setting may be for other columns
         self.pieces, excluded = self._find_all_pieces(uri)
         self._reports = self._inspect(uri)
         return plan_rows(
@@ -105,11 +110,9 @@ class RowConversion(Conversion[RowPlan]):
         inspect = InspectPieces(
             base=self.located.base, uri=uri, options=self._options, rules=self._rules
         )
-        with show_progress(uri, work, unit="pieces"):
+        with raising_reported(uri), show_progress(uri, work, unit="pieces"):
             self._run_inspection(inspect)
-        summaries = read_finished(uri, work)
-        raise_reported_error(summaries, [inspect.step])
-        return [PieceReport.from_json(summary) for summary in summaries]
+        return [PieceReport.from_json(summary) for summary in read_finished(uri, work)]
 
     def _run_inspection(self, inspect: InspectPieces) -> None:
         if self._make_pipeline is None:
@@ -129,6 +132,7 @@ class RowConversion(Conversion[RowPlan]):
         from components.example_gen.row_transforms import write_rows  # Beam: a plan has none
 
         assert self._make_pipeline is not None
+        remove_dataset(uri)
         work = {
             summary_name("encode", number): Work(report.kept, self.pieces[number].size)
             for number, report in enumerate(self._reports)

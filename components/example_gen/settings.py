@@ -97,7 +97,10 @@ class ExampleGenSettings(ComponentSettings):
         "column's name.",
     )
     image_roots: Sequence[str] = setting(
-        (), _texts, "folders outside `input_base` whose files a table may name."
+        (),
+        _texts,
+        "folders outside `input_base` whose files a table may name; no others, if any is given. "
+        "Default: a table may name any file by its whole path.",
     )
     column_names: Sequence[str] = setting(
         (),
@@ -114,7 +117,8 @@ class ExampleGenSettings(ComponentSettings):
         {},
         _labels_by_feature,
         "the labels in the order of their ids: a list for the feature `label`, or lists by "
-        "feature. Other labels are rejected. Default: all labels found, sorted.",
+        "feature, which Kubeflow's functions do not take. Other labels are rejected. Default: all "
+        "labels found, sorted.",
     )
     tensors: Mapping[str, str] = setting(
         {},

@@ -41,6 +41,8 @@ def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
         if found:
             good, excluded = select_readable(inputs, found, "a list")
             return with_excluded(lists.read(inputs, good), excluded)
+    if "csv_path" in inputs.names and layout != "folder":
+        refuse_layout(inputs, layout, f"the csv_path {inputs.names['csv_path']!r}")
     if layout not in ("auto", "folder"):
         refuse_layout(inputs, layout, f"a {layout.upper()} file")
     check_no_columns(inputs, "folder")

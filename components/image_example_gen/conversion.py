@@ -37,6 +37,7 @@ class ImageConversion(FileConversion):
         Raises:
             ConfigError: images would be cut, and their boxes would not.
         """
+        settings = super().suited(settings, listing)
         has_boxes = any(column.name == "xmin" for column in listing.columns)
         if has_boxes and settings.images.encoding == "raw":
             raise ConfigError(

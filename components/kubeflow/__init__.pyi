@@ -43,6 +43,7 @@ def audio_example_gen(
     target_shard_bytes: int = 134217728,
     compression: str = "none",
     max_reject_fraction: float = 0.01,
+    feature_names: dict = {},
     sample_rate: int = 0,
     channels: int = 0,
 ) -> PipelineTask:
@@ -68,26 +69,29 @@ def audio_example_gen(
             `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
             values. Columns of kind `image` and `audio` name files, which go into the examples,
             each as a feature of the column's name.
-        image_roots: folders outside `input_base` whose files a table may name.
+        image_roots: folders outside `input_base` whose files a table may name; no others, if
+            any is given. Default: a table may name any file by its whole path.
         column_names: names of the columns of a CSV or TSV without a header, or in place of
             those in it.
         header: whether the first row of a CSV or TSV has the columns' names. Default:
             recognised from the first rows of all files; if that leaves a doubt, it is an error.
         vocabulary: the labels in the order of their ids: a list for the feature `label`, or
-            lists by feature. Other labels are rejected. Default: all labels found, sorted.
+            lists by feature, which Kubeflow's functions do not take. Other labels are rejected.
+            Default: all labels found, sorted.
         tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
             makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
             differ.
         group_by: a column, such as a speaker's id: rows with equal values go to the same split;
-            or `near_duplicates`: sounds that are copies of one recording do, encoded anew,
-            resampled, louder or quieter, or cut by up to a tenth at either end. Every sound is
-            decoded for that.
+            or `near_duplicates`: sounds of the same bytes do.
         stratify: splits made by a hash keep the share of each class, to within one example.
         seed: seed of the hash that decides splits, order and shards. 64 bits, signed.
         target_shard_bytes: target size of a shard in bytes. At least 1.
         compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
         max_reject_fraction: the run fails if a larger share of the inputs is rejected. From 0
             to 1.
+        feature_names: other names for features, by those that they have: `{'image':
+            'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
+            ones that they have.
         sample_rate: rate in Hz that sounds are resampled to. From 1 to 768,000. Default: each
             keeps its own.
         channels: 1 mixes all channels into one, 2 duplicates a single one. Default: as they
@@ -155,6 +159,7 @@ def image_example_gen(
     target_shard_bytes: int = 134217728,
     compression: str = "none",
     max_reject_fraction: float = 0.01,
+    feature_names: dict = {},
     orientation: str = "apply",
     frames: str = "first",
     resize_shorter_side: int = 0,
@@ -163,6 +168,12 @@ def image_example_gen(
     verify: str = "structure",
     max_pixels: int = 89478485,
     sample_rate: int = 0,
+    image_dir: str = "",
+    csv_path: str = "",
+    annotation_dir: str = "",
+    label_dir: str = "",
+    image_set_dir: str = "",
+    label_list: str = "",
 ) -> PipelineTask:
     """Turns images, in whatever layout they lie, into a sharded and verified dataset.
 
@@ -186,13 +197,15 @@ def image_example_gen(
             `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
             values. Columns of kind `image` and `audio` name files, which go into the examples,
             each as a feature of the column's name.
-        image_roots: folders outside `input_base` whose files a table may name.
+        image_roots: folders outside `input_base` whose files a table may name; no others, if
+            any is given. Default: a table may name any file by its whole path.
         column_names: names of the columns of a CSV or TSV without a header, or in place of
             those in it.
         header: whether the first row of a CSV or TSV has the columns' names. Default:
             recognised from the first rows of all files; if that leaves a doubt, it is an error.
         vocabulary: the labels in the order of their ids: a list for the feature `label`, or
-            lists by feature. Other labels are rejected. Default: all labels found, sorted.
+            lists by feature, which Kubeflow's functions do not take. Other labels are rejected.
+            Default: all labels found, sorted.
         tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
             makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
             differ.
@@ -206,6 +219,9 @@ def image_example_gen(
         compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
         max_reject_fraction: the run fails if a larger share of the inputs is rejected. From 0
             to 1.
+        feature_names: other names for features, by those that they have: `{'image':
+            'image/encoded', 'label': 'image/class/label'}`. All other settings know them by the
+            ones that they have.
         orientation: `apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these;
             `keep` leaves them as they are.
         frames: what becomes of an animation: `first` keeps its first frame, `reject` rejects
@@ -221,6 +237,16 @@ def image_example_gen(
         max_pixels: most pixels of an image, all frames together. From 1 to 178,956,970.
         sample_rate: rate in Hz that sounds are resampled to. From 1 to 768,000. Default: each
             keeps its own.
+        image_dir: the folder of the images: `JPEGImages` of `voc` and `segmentation`; of lists
+            named after splits, the split's name. `{split}` stands for that name:
+            `images/{split}`.
+        csv_path: the list, or one a split: `labels/{split}.csv`. Default: at the top.
+        annotation_dir: the folder of the boxes of `voc`. Default: `Annotations`.
+        label_dir: the folder of the label maps of `segmentation`. Default: `SegmentationClass`.
+        image_set_dir: the folder of `train.txt` and the like, of `voc` and `segmentation`.
+            Default: `ImageSets/Main`, `ImageSets/Segmentation` or `ImageSets`.
+        label_list: a text whose lines are the classes of the images that lie in no class
+            folder, in the order of their names, as of ImageNet's validation images.
 
     Returns:
         examples: the dataset.
@@ -294,7 +320,7 @@ def schema_export(
 
     Returns:
         datum_schema: schema.pbtxt alone, as TFX's components take it.
-        datum_dataset: all of the files, which datum.load opens.
+        datum_dataset: all of the files, which Datum opens.
     """
 
 def shard_balancer(
@@ -414,13 +440,15 @@ def text_example_gen(
             `image`, `audio`, `split` or `ignore`. Default: recognised from their names and
             values. Columns of kind `image` and `audio` name files, which go into the examples,
             each as a feature of the column's name.
-        image_roots: folders outside `input_base` whose files a table may name.
+        image_roots: folders outside `input_base` whose files a table may name; no others, if
+            any is given. Default: a table may name any file by its whole path.
         column_names: names of the columns of a CSV or TSV without a header, or in place of
             those in it.
         header: whether the first row of a CSV or TSV has the columns' names. Default:
             recognised from the first rows of all files; if that leaves a doubt, it is an error.
         vocabulary: the labels in the order of their ids: a list for the feature `label`, or
-            lists by feature. Other labels are rejected. Default: all labels found, sorted.
+            lists by feature, which Kubeflow's functions do not take. Other labels are rejected.
+            Default: all labels found, sorted.
         tensors: columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor`
             makes them, with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they
             differ.

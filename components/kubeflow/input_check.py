@@ -30,6 +30,7 @@ def check_input(uri: str | list[str], parameters: Mapping[str, Json]) -> dict[st
             slower than it was asked to be.
     """
     import trainer_utils
+    from trainer_utils.monitoring import measure_input
 
     split = parameters.get("split") or "train"
     batch_size = parameters.get("batch_size") or 64
@@ -40,9 +41,7 @@ def check_input(uri: str | list[str], parameters: Mapping[str, Json]) -> dict[st
     plan = trainer_utils.plan(uri, split, workers=workers, batch_size=batch_size, **options)
     logging.info("%s", plan)
     seconds = parameters.get("seconds") or 2.0
-    report = trainer_utils.measure_input(
-        uri, split, batch_size=batch_size, seconds=seconds, **options
-    )
+    report = measure_input(uri, split, batch_size=batch_size, seconds=seconds, **options)
     logging.info("%s", report.render())
     speed = report.stages[-1].records_per_second
     wanted = parameters.get("min_records_per_second") or 0

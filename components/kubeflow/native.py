@@ -274,7 +274,7 @@ def schema_export(
 
     Returns:
         datum_schema: schema.pbtxt alone, as TFX's components take it.
-        datum_dataset: all of the files, which datum.load opens.
+        datum_dataset: all of the files, which Datum opens.
     """
 
 

@@ -21,10 +21,9 @@ from components.common.rejects import RejectedInputError
 from components.media.mpeg_frames import count_frames
 from components.media.ogg_pages import check_pages
 from components.media.options import LARGEST_RATE, AudioOptions
-from trainer_utils.auditing import sound_reading
 from trainer_utils.format.media_formats import EXTENSIONS, FORMATS, RIFF, WAVE, packing_of
 
-__all__ = ["StoredAudio", "read_beginning", "store_audio"]
+__all__ = ["StoredAudio", "store_audio"]
 
 _EXTENSIONS = {known.name: known.extensions for known in FORMATS if known.kind == "audio"}
 _MOST_BYTES = 1 << 30  # of samples: an Example, being one protocol buffer, ends at 2 GiB
@@ -99,24 +98,6 @@ def store_audio(data: bytes, options: AudioOptions, *, filename: str) -> StoredA
     return StoredAudio(
         _wav(samples, sample_rate), sample_rate, len(samples), samples.shape[1], conversions
     )
-
-
-def read_beginning(data: bytes, seconds: int) -> tuple[npt.NDArray[np.float32], int]:
-    """The first seconds of a sound, `(frames, channels) float32` in [-1, 1], and its rate in Hz.
-
-    Args:
-        data: a whole file.
-        seconds: that are decoded at the most.
-
-    Raises:
-        RejectedInputError: NOT_AUDIO, UNSUPPORTED_FORMAT, TRUNCATED_AUDIO or DAMAGED_AUDIO.
-    """
-    if _kind(data) == "MP3":
-        data, _ = count_frames(data)
-    found = sound_reading.read_beginning(data, seconds)
-    if found is None:
-        raise RejectedInputError("DAMAGED_AUDIO", "cannot be decoded")
-    return found
 
 
 def _plain_wav(data: bytes) -> StoredAudio | None:

@@ -55,6 +55,8 @@ def scan_gif(data: bytes) -> GifStructure:
             if data[position + 1 : position + 2] == bytes([_GRAPHIC_CONTROL]) and not frames:
                 is_variant |= int.from_bytes(data[position + 3 : position + 4], "big") & 1 == 1
             end = _after_blocks(data, position + 2)
+            if end == position + 3:  # of which giflib takes the byte after it for a length
+                doubt = "an extension without a block"
         elif data[position] == _IMAGE:
             frames += 1
             flags = data[position + 9] if position + 9 < len(data) else 0

@@ -30,7 +30,8 @@ class ImageStructure(NamedTuple):
         size: width and height in pixels, (0, 0) of others.
         channels: of a JPEG.
         frames: how many there are at least.
-        is_variant: TensorFlow reads it otherwise than it is meant, or not at all.
+        is_variant: TensorFlow, or what else reads datasets, reads it otherwise than it is meant, or
+            not at all.
         doubt: what is odd, of which only decoders know if it matters; None where nothing is.
         has_metadata: whether EXIF or XMP may turn it.
         metadata_is_late: whether Pillow knows that only once the pixels are read.
@@ -63,6 +64,7 @@ def scan_image(data: bytes) -> ImageStructure:
             format="JPEG",
             size=(jpeg.width, jpeg.height),
             channels=jpeg.components,
+            is_variant=jpeg.is_variant,
             doubt=jpeg.doubt,
             has_metadata=jpeg.has_metadata,
             can_be_scaled=jpeg.can_be_scaled,

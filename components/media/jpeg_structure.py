@@ -56,8 +56,10 @@ _MOST_SEARCHED_BYTES = 16 << 10  # beyond, Pillow is as fast
 _MOST_SCANS = 500  # libjpeg-turbo's own tests stop there; each takes a pass over all pixels
 _MOST_EDGE = 65_500  # JPEG_MAX_DIMENSION
 _USUAL_SAMPLING = frozenset(
-    (luma, chroma) for luma in (0x11, 0x21, 0x12, 0x22, 0x41, 0x14, 0x42) for chroma in (0x11,)
-) | {(0x22, 0x21), (0x22, 0x12), (0x22, 0x22), (0x21, 0x21), (0x12, 0x12)}
+    (luma, chroma) for luma in (0x11, 0x21, 0x12, 0x22, 0x41, 0x42) for chroma in (0x11,)
+) | {(0x22, 0x21), (0x22, 0x12), (0x21, 0x21), (0x12, 0x12)}
+# 4:4:1, which libjpeg-turbo has named since its version 3, and those who call it have not.
+_NAMELESS_SAMPLING = (0x14, 0x11, 0x11)
 
 
 class JpegStructure(NamedTuple):
@@ -70,6 +72,7 @@ class JpegStructure(NamedTuple):
             lossless, 0xC9 and 0xCA arithmetic.
         doubt: what is odd; None where every decoder reads it.
         has_metadata: whether EXIF or XMP may turn it.
+        is_variant: TensorFlow reads it, and other readers do not.
     """
 
     width: int
@@ -78,6 +81,7 @@ class JpegStructure(NamedTuple):
     process: int
     doubt: str | None
     has_metadata: bool
+    is_variant: bool = False
 
     @property
     def is_lossless(self) -> bool:
@@ -174,6 +178,7 @@ def scan_jpeg(data: bytes) -> JpegStructure:
         frame.process,
         next(filter(None, doubts), None) or frame.doubt,
         has_metadata,
+        tuple(frame.sampling.values()) == _NAMELESS_SAMPLING,
     )
 
 

@@ -2,7 +2,7 @@
 
 schema = SchemaExport(examples=balanced.outputs["balanced_examples"])
 schema.outputs["datum_schema"]      # for ExampleValidator, Transform, Trainer, Evaluator, …
-schema.outputs["datum_dataset"]     # for datum.load(uri), and for everybody else
+schema.outputs["datum_dataset"]     # for Datum's load(uri), and for everybody else
 """
 
 from typing import Any
@@ -44,8 +44,8 @@ class SchemaExport(base_component.BaseComponent):
 
     Outputs:
         datum_schema: TFX's `Schema`: `schema.pbtxt` alone.
-        datum_dataset: TFX's `Dataset`: that and all else. `datum.load` on its uri opens the shards
-            of the examples.
+        datum_dataset: TFX's `Dataset`: that and all else. Datum's `load` of its uri opens the
+            shards of the examples.
     """
 
     SPEC_CLASS = SchemaExportSpec

@@ -22,7 +22,7 @@ def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[
     if any(is_remote(path) for path in paths):
         notes.append(
             "shards: Datum joins a shard's path to the folder of its JSON, so that it opens remote "
-            "shards only there. Give datum.load the uri of the examples."
+            "shards only there. Give Datum the uri of the examples."
         )
     for name, feature in sorted(features.items()):
         notes += [f"feature {name!r}: {note}" for note in _notes(name, feature, features)]

@@ -11,7 +11,7 @@ from tfx import types
 from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import channel_utils, standard_artifacts
 
-from components.common.component import examples_channel, parameters_of, takes_settings
+from components.common.component import channel, examples_channel, parameters_of, takes_settings
 from components.shard_balancer.driver import ChangesDriver
 from components.shard_balancer.executor import Executor
 from components.shard_balancer.settings import BalancerSettings
@@ -23,7 +23,11 @@ class ShardBalancerSpec(types.ComponentSpec):
     """The component's parameters, input and output."""
 
     PARAMETERS = parameters_of(BalancerSettings)
-    INPUTS = {"examples": examples_channel()}
+    INPUTS = {
+        "examples": examples_channel(),
+        "before_transform": channel(standard_artifacts.Examples, optional=True),
+        "transform_graph": channel(standard_artifacts.TransformGraph, optional=True),
+    }
     OUTPUTS = {"balanced_examples": examples_channel()}
 
 
@@ -52,7 +56,9 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
         Args:
             examples: one or several Examples artifacts, or a list of channels of them: ours,
                 Datum's, TFDS's, a stock ExampleGen's, or ones that ImportExampleGen brought in. A
-                split gets what all of them have of it.
+                split gets what all of them have of it. Those of a Transform keep the vocabularies
+                of its own input, for features of ids that it passes on, and take the ones that it
+                makes itself under a feature's name (`vocab_filename="label"`).
 
         Raises:
             ConfigError: a setting is not allowed.
@@ -61,7 +67,19 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
             examples = channel_utils.union(examples)
         spec = ShardBalancerSpec(
             examples=examples,
+            **_of_transform(examples),
             balanced_examples=types.Channel(type=standard_artifacts.Examples),
             **properties,
         )
         super().__init__(spec=spec)
+
+
+def _of_transform(examples: types.BaseChannel) -> dict[str, types.BaseChannel]:
+    """What knows the vocabularies of a Transform's examples, which have none beside them."""
+    producer = getattr(examples, "producer_component", None)
+    if producer is None or "transform_graph" not in producer.outputs:
+        return {}
+    return {
+        "before_transform": producer.inputs["examples"],
+        "transform_graph": producer.outputs["transform_graph"],
+    }

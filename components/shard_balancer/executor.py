@@ -19,11 +19,12 @@ from components.common.side_by_side import ByElement, InProcessPipeline, run_ele
 from components.common.summaries import (
     check_finished,
     read_summaries,
+    remove_dataset,
     removed_on_failure,
     start_working,
     working_folder,
 )
-from components.common.worker_errors import raise_reported_error
+from components.common.worker_errors import raising_reported
 from components.shard_balancer.changes import (
     Changes,
     Tally,
@@ -49,7 +50,7 @@ from components.shard_balancer.planning import (
 )
 from components.shard_balancer.settings import BalancerSettings
 from components.shard_balancer.survey import ShardSurvey, StoredSurveys, keep_survey
-from components.shard_balancer.transforms import STEPS, balance_splits, keep_shards
+from components.shard_balancer.transforms import balance_splits, keep_shards
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import Accounting, DatasetError, Manifest, Shard, combine_checksums
 from trainer_utils.format.json_text import Json, JsonObject
@@ -69,7 +70,8 @@ class Executor(LocalFirstBeamExecutor):
         """Writes the balanced dataset.
 
         Args:
-            input_dict: `examples`: the Examples artifacts to balance.
+            input_dict: `examples`: the Examples artifacts to balance. Where a Transform made
+                them, `before_transform` and `transform_graph`: what it read, and its graph.
             output_dict: `balanced_examples`: the Examples artifact to fill.
             exec_properties: the fields of `BalancerSettings`, `num_shards` as JSON.
 
@@ -83,7 +85,11 @@ class Executor(LocalFirstBeamExecutor):
         settings = BalancerSettings.from_properties(exec_properties)
         uris = [*(examples.uri for examples in given), *settings.add]
         check_apart(uris, artifact.uri)
-        inputs = open_inputs(uris)
+        inputs = open_inputs(
+            uris,
+            before_transform=[one.uri for one in input_dict.get("before_transform", ())],
+            transform_graphs=[one.uri for one in input_dict.get("transform_graph", ())],
+        )
         settings.check_splits(list(inputs.shards))
         with spare_old_objects(), removed_on_failure(artifact.uri):
             self._balance(inputs, len(given), artifact, settings, exec_properties)
@@ -98,7 +104,7 @@ class Executor(LocalFirstBeamExecutor):
         exec_properties: ExecProperties,
     ) -> None:
         changes = changes_of(inputs, settings)
-        start_working(artifact.uri)
+        start_working(artifact.uri, keeps_dataset=True)  # a setting may be for other records
         move = Move(
             uri=artifact.uri,
             settings=dataclasses.replace(settings, exclude=None, relabel=None),
@@ -111,14 +117,20 @@ class Executor(LocalFirstBeamExecutor):
         plans: Sequence[Plan] = [
             _plan(inputs, split, surveys, settings, artifact.uri) for split in inputs.shards
         ]
+        remove_dataset(artifact.uri)
         plans = self._write(inputs, plans, surveys, move)
-        summaries = _read_summaries(artifact.uri)
+        summaries = read_summaries(working_folder(artifact.uri))
         check_finished(artifact.uri, [name for plan in plans for name in plan.work])
         config = _config(inputs, num_given, settings, changes, Tally.total(tallies.values()))
         manifest = _manifest(inputs, plans, summaries, tallies, config)
-        vocabularies = inputs.vocabularies
-        describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
         features = inputs.features(_facts(inputs, summaries))
+        vocabularies = {
+            name: values
+            for name, values in inputs.vocabularies.items()
+            if name not in inputs.carried or (name in features and features[name].type == "int")
+        }
+        describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
+        artifact.set_string_custom_property("input_fingerprint", manifest.input_fingerprint)
         origin = make_origin(
             manifest.producer,
             exec_properties,
@@ -136,8 +148,8 @@ class Executor(LocalFirstBeamExecutor):
         if not shards:
             return {}
         survey = functools.partial(keep_survey, move)
-        run_elements(self._make_beam_pipeline(), ByElement(survey, enumerate(shards)))
-        _read_summaries(move.uri)  # raises what a worker met
+        with raising_reported(move.uri):
+            run_elements(self._make_beam_pipeline(), ByElement(survey, enumerate(shards)))
         firsts = itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)
         return {
             split: StoredSurveys(move.uri, range(first, first + len(inputs.shards[split])))
@@ -156,7 +168,7 @@ class Executor(LocalFirstBeamExecutor):
         if isinstance(pipeline, InProcessPipeline) and move.changes_key is None:
             plans = choose_picked(pipeline, plans, inputs, surveys, move)
         work = {name: part for plan in plans for name, part in plan.work.items()}
-        with show_progress(move.uri, work, unit="records"):
+        with raising_reported(move.uri), show_progress(move.uri, work, unit="records"):
             if picked := [plan for plan in plans if isinstance(plan, PickedSplit)]:
                 assert isinstance(pipeline, InProcessPipeline)
                 write_picked(pipeline, picked, move)
@@ -167,13 +179,6 @@ class Executor(LocalFirstBeamExecutor):
                 others = [plan for plan in plans if type(plan) is SplitPlan]
                 run_elements(pipeline, balance_splits(others, move))
         return plans
-
-
-def _read_summaries(uri: str) -> list[JsonObject]:
-    """What all workers left; raises what one of them met."""
-    summaries = read_summaries(working_folder(uri))
-    raise_reported_error(summaries, STEPS)
-    return summaries
 
 
 def _plan(

@@ -15,7 +15,7 @@ from trainer_utils.dataset import Dataset, ShardFile, open_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.merging import merge_features
 from trainer_utils.format import ConfigError, DatasetError, Feature
-from trainer_utils.storage import is_remote
+from trainer_utils.storage import is_folder, is_remote, join, list_names, read_text
 
 __all__ = ["InputShard", "Inputs", "check_apart", "open_inputs"]
 
@@ -30,9 +30,14 @@ class InputShard:
 
 @dataclasses.dataclass(frozen=True)
 class Inputs:
-    """Some opened datasets, in the order given; a split holds what all of them have of it."""
+    """Some opened datasets, in the order given; a split holds what all of them have of it.
+
+    Args:
+        carried: vocabularies by feature that lie elsewhere, as of what a Transform read and made.
+    """
 
     sources: tuple[Dataset, ...]
+    carried: Mapping[str, Sequence[str]] = dataclasses.field(default_factory=dict)
 
     @property
     def shards(self) -> dict[str, list[InputShard]]:
@@ -107,7 +112,7 @@ class Inputs:
                         f"records are moved as they are, got {_few(merged[name])} and "
                         f"{_few(values)} ({source.uri}). Give both runs the same `vocabulary`."
                     )
-        return merged
+        return {**self.carried, **merged}
 
     @property
     def label_counts(self) -> dict[str, dict[str, int]]:
@@ -122,17 +127,45 @@ class Inputs:
         return {split: dict(counts) for split, counts in sums.items()}
 
 
-def open_inputs(uris: Sequence[str]) -> Inputs:
+def open_inputs(
+    uris: Sequence[str],
+    *,
+    before_transform: Sequence[str] = (),
+    transform_graphs: Sequence[str] = (),
+) -> Inputs:
     """Opens datasets; reads no record.
+
+    Args:
+        before_transform, transform_graphs: what Transform read, and made beside its examples.
 
     Raises:
         DatasetError: one is no dataset, or not whole, or their vocabularies differ.
     """
     if not uris:
         raise ConfigError("examples: expected at least one artifact, got none", setting="examples")
-    inputs = Inputs(tuple(open_dataset(uri, inspect=False) for uri in uris))
+    carried: dict[str, Sequence[str]] = {}
+    if before_transform:
+        carried.update(open_inputs(before_transform).vocabularies)
+    for uri in transform_graphs:
+        carried.update(_made_by_transform(uri))
+    inputs = Inputs(tuple(open_dataset(uri, inspect=False) for uri in uris), carried)
     _ = inputs.vocabularies  # differing ones are refused before any record is moved
     return inputs
+
+
+def _made_by_transform(uri: str) -> dict[str, list[str]]:
+    """The vocabularies that a Transform made, by the names of their files.
+
+    Source: `tensorflow_transform.compute_and_apply_vocabulary`: a text, a value a line.
+    """
+    folder = join(uri, "transform_fn/assets")
+    if not is_folder(folder):
+        return {}
+    texts = [name for name in list_names(folder) if not name.endswith((".gz", ".tfrecord"))]
+    return {
+        name.removesuffix(".txt"): read_text(join(folder, name)).removesuffix("\n").split("\n")
+        for name in texts
+    }
 
 
 def check_apart(uris: Sequence[str], output: str) -> None:

@@ -30,6 +30,7 @@ from trainer_utils.dataset.shards import read_shard_blocks
 from trainer_utils.format import DatasetError, RecordBlock, RecordIndex
 from trainer_utils.format.framing import Lengths
 from trainer_utils.format.tfrecord import compact
+from trainer_utils.storage.file_system import MachineError, persist
 from trainer_utils.storage.files import make_folder, read_bytes, write_atomically
 from trainer_utils.storage.paths import join
 
@@ -116,7 +117,9 @@ class _ClassReader:
         """`(records,) int64`."""
         where = f"{self._path}, near byte {block.file_offset}"
         try:
-            batch = self._decoder.DecodeBatch(block.records())
+            batch = persist(self._path, self._decoder.DecodeBatch, block.records())
+        except MachineError:
+            raise
         except Exception as error:
             raise DatasetError(
                 f"feature {self._feature!r}: expected tf.train.Example with one type of it, "

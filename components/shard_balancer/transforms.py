@@ -24,9 +24,7 @@ from components.shard_balancer.scatter_gather import (
     scatter_records,
 )
 
-__all__ = ["STEPS", "balance_splits", "keep_shards"]
-
-STEPS = ("survey", "scatter", "gather")
+__all__ = ["balance_splits", "keep_shards"]
 
 _TaskNumber = tuple[int, int]  # of a split's plan, and of a task in it
 _NumberedPart = tuple[int, RunPart]  # with the number of its bucket

@@ -10,6 +10,7 @@ from components.common.rejects import RejectedInputError, reject_errors
 from components.tables.pieces import MAX_ROW_BYTES, Piece
 from components.tables.rows import BadRow, Rows, checked_texts
 from trainer_utils.format.crc32c import extend_crc32c
+from trainer_utils.storage import persist
 
 __all__ = ["read"]
 
@@ -25,9 +26,9 @@ def read(base: str, piece: Piece, *, encoding: str | None) -> Rows:
         sums.append(None)
         try:
             with reject_errors():
-                data = _read(reader, name, size)
+                data = persist(name, _read, reader, name, size)
                 sums[-1] = extend_crc32c(0, data)
-                text = _text(data, encoding)
+                text = persist(name, _text, data, encoding)
             texts.append(text)
             labels.append(label)
         except RejectedInputError as error:

@@ -94,9 +94,12 @@ def read(data: bytes, piece: Piece, *, ignored: Collection[str] = ()) -> Rows:
     objects, names, bad = [], [], []
     seen: set[str] = set()
     for record, (key, entry) in enumerate(pairs):
-        names.append(f"{piece.source}:{key}")
         what = f"the key {key!r}" if is_keyed else "each entry"
-        if key in seen:
+        shown = str(key).encode("utf-8", "backslashreplace").decode()
+        names.append(f"{piece.source}:{shown}")
+        if is_keyed and shown != key:
+            bad.append(BadRow(record, "BAD_JSON", f"{what} has half of a surrogate pair"))
+        elif key in seen:
             bad.append(BadRow(record, "DUPLICATE_KEY", f"the key {key!r} stands twice"))
         elif not isinstance(entry, _Pairs):
             detail = f"expected an object for {what}, got {type(entry).__name__}"

@@ -8,8 +8,9 @@ columns of these are read by Parquet's types alone, which hold the same values.
 import dataclasses
 import datetime
 import io
+import itertools
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -23,28 +24,72 @@ from components.tables.json_objects import is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.rows import Rows, one_array
 from trainer_utils.format import InputError
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.storage import MachineError
 
 __all__ = ["find_pieces", "open_file", "read", "read_columns"]
 
 _TAIL_BYTES = 8
+_HELD_BYTES = 128 << 20  # of a row group, beyond which it is read in parts; takes five times that
+_MOST_GROUP_BYTES = 4 << 30
+_MOST_REPEATED_BYTES = 1 << 30  # of texts that the file has once
+_BATCH_ROWS, _BUFFER_BYTES = 4096, 1 << 20
 _BINARY = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_fixed_size_binary)
 
 
-def find_pieces(inputs: LayoutInputs, whole: Piece) -> Iterator[Piece]:
-    """Groups the file's row groups.
+def find_pieces(
+    inputs: LayoutInputs, whole: Piece, *, left_out: frozenset[str] = frozenset()
+) -> Iterator[Piece]:
+    """Groups the file's row groups; of a large one some rows are a piece.
+
+    Args:
+        left_out: columns that will not be read.
 
     Raises:
-        InputError: it is no Parquet file.
+        InputError: it is no Parquet file, or a row group is too large.
     """
     with inputs.open(whole.path) as stream:
         metadata = open_file(stream, whole.source).metadata
-        sizes = [metadata.row_group(n).total_byte_size for n in range(metadata.num_row_groups)]
+        groups = [metadata.row_group(number) for number in range(metadata.num_row_groups)]
+    sizes = [_least_bytes(group, left_out) for group in groups]
     start = size = 0
     for stop, group_bytes in enumerate([*sizes, PIECE_BYTES]):
         if stop > start and size + group_bytes > PIECE_BYTES:
-            yield dataclasses.replace(whole, start=start, stop=stop, details={"bytes": size})
+            if size <= _HELD_BYTES:
+                yield dataclasses.replace(whole, start=start, stop=stop, details={"bytes": size})
+            else:  # which is one group
+                yield from _parts_of_group(whole, start, groups[start].num_rows, size)
             start, size = stop, 0
         size += group_bytes
+
+
+def _least_bytes(group: Any, left_out: frozenset[str]) -> int:
+    """What a group unpacks to at least, by its metadata: texts that come again are there once."""
+    return sum(
+        max(chunk.total_uncompressed_size, 8 * chunk.num_values)
+        for chunk in map(group.column, range(group.num_columns))
+        if chunk.path_in_schema.partition(".")[0] not in left_out
+    )
+
+
+def _parts_of_group(whole: Piece, group: int, rows: int, size: int) -> Iterator[Piece]:
+    """A group that is too large to be held, a range of its rows at a time."""
+    if size > _MOST_GROUP_BYTES:
+        raise _too_large(whole.source, group, _MOST_GROUP_BYTES, size)
+    parts = -(-size // _HELD_BYTES)
+    bounds = [rows * part // parts for part in range(parts + 1)]
+    for first, stop in itertools.pairwise(bounds):
+        details: JsonObject = {"bytes": size // parts, "rows": [first, stop]}
+        yield dataclasses.replace(whole, start=group, stop=group + 1, details=details)
+
+
+def _too_large(source: str, group: int, most: int, size: int) -> InputError:
+    return InputError.at(
+        source,
+        expected=f"row groups of at most {most} bytes once they are unpacked",
+        got=f"{size} in row group {group} (TOO_LARGE)",
+        advice="Write it with fewer rows in a group: row_group_size=100_000.",
+    )
 
 
 def open_file(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
@@ -58,6 +103,8 @@ def open_file(stream: BinaryIO, source: str) -> pa.parquet.ParquetFile:
             return pyarrow.parquet.ParquetFile(stream)
         except pa.ArrowException:  # it may be for a type of a later Arrow
             return _open_plainly(stream)
+    except MachineError:
+        raise
     except (pa.ArrowException, OSError, ValueError) as error:
         raise InputError(
             f"{source!r}: expected a Parquet file that Arrow {pa.__version__} reads: {error}",
@@ -108,7 +155,10 @@ def read(
         InputError: the file is damaged, or a column is of a type that no example can hold.
     """
     groups = range(piece.start, piece.stop)
-    whole = read_columns(stream, piece.source, groups=groups, ignored=ignored, unread=unread)
+    rows = piece.details.get("rows")
+    whole = read_columns(
+        stream, piece.source, groups=groups, rows=rows, ignored=ignored, unread=unread
+    )
     try:
         table = flatten(whole.select([n for n in whole.column_names if n not in ignored]))
     except pa.ArrowInvalid as error:
@@ -133,6 +183,7 @@ def read_columns(
     source: str,
     *,
     groups: Sequence[int] | None = None,
+    rows: Sequence[int] | None = None,
     ignored: frozenset[str] = frozenset(),
     unread: frozenset[str] = frozenset(),
 ) -> pa.Table:
@@ -140,6 +191,7 @@ def read_columns(
 
     Args:
         groups: numbers of the row groups; None for all.
+        rows: of the only group, from which to which; None for all.
         ignored, unread: as `read` takes them.
 
     Raises:
@@ -155,11 +207,17 @@ def read_columns(
             path=source,
         )
     names = [name for name in schema.names if name not in unread]
+    _check_repeated(file, stream, groups, frozenset(names) - ignored, source)
+    if rows is not None:  # else Arrow would read all of a column of the group at once
+        file = pyarrow.parquet.ParquetFile(
+            stream, metadata=file.metadata, buffer_size=_BUFFER_BYTES
+        )
     plainly = [name for name in names if _is_read_plainly(schema.field(name).type)]
-    usual = _read_some(file, groups, [n for n in names if n not in plainly], ignored, source)
+    usual = [name for name in names if name not in plainly]
+    usual = _read_some(file, groups, rows, usual, ignored, source)
     if not plainly:
         return usual
-    others = _read_some(_open_plainly(stream), groups, plainly, ignored, source)
+    others = _read_some(_open_plainly(stream), groups, rows, plainly, ignored, source)
     found = {t.column_names[n]: t.column(n) for t in (usual, others) for n in range(t.num_columns)}
     return pa.table({name: found[name] for name in names if name in found})
 
@@ -167,6 +225,7 @@ def read_columns(
 def _read_some(
     file: pa.parquet.ParquetFile,
     groups: Sequence[int],
+    rows: Sequence[int] | None,
     names: Sequence[str],
     ignored: frozenset[str],
     source: str,
@@ -174,12 +233,16 @@ def _read_some(
     # Without threads: one that still reads after another's error would share the stream with what
     # is read next. Pieces are read side by side by processes.
     try:
-        return file.read_row_groups(groups, columns=names, use_threads=False)
+        return _read_groups(file, groups, rows, names)
+    except MachineError:
+        raise
     except (pa.ArrowException, OSError):  # of one column: found out by reading each alone
         good = []
         for name in names:
             try:
-                file.read_row_groups(groups, columns=[name], use_threads=False)
+                _read_groups(file, groups, rows, [name])
+            except MachineError:
+                raise
             except (pa.ArrowException, OSError) as error:
                 if name not in ignored:
                     raise InputError(
@@ -191,7 +254,75 @@ def _read_some(
                     ) from error
             else:
                 good.append(name)
-        return file.read_row_groups(groups, columns=good, use_threads=False)
+        return _read_groups(file, groups, rows, good)
+
+
+def _read_groups(
+    file: pa.parquet.ParquetFile,
+    groups: Sequence[int],
+    rows: Sequence[int] | None,
+    names: Sequence[str],
+) -> pa.Table:
+    """Some columns of row groups; of one group those rows that are asked for, batch by batch."""
+    if rows is None or not names:
+        table = file.read_row_groups(groups, columns=names, use_threads=False)
+        return table if rows is None else table.slice(rows[0], rows[1] - rows[0])
+    batches, at = [], 0
+    for batch in file.iter_batches(
+        _BATCH_ROWS, row_groups=groups, columns=names, use_threads=False
+    ):
+        first, stop = max(rows[0] - at, 0), min(rows[1] - at, len(batch))
+        at += len(batch)
+        if first < stop:
+            batches.append(batch.slice(first, stop - first))
+        if at >= rows[1]:
+            break
+    return pa.Table.from_batches(batches)
+
+
+def _check_repeated(
+    file: pa.parquet.ParquetFile,
+    stream: BinaryIO,
+    groups: Sequence[int],
+    names: frozenset[str],
+    source: str,
+) -> None:
+    """Refuses texts that stand in a file once, and so often in its rows that no memory holds them.
+
+    Where the metadata leaves it open, columns are read as the file has them: texts, and numbers of
+    texts.
+    """
+    for number in groups:
+        group = file.metadata.row_group(number)
+        chunks = [group.column(place) for place in range(group.num_columns)]
+        paths = [
+            chunk.path_in_schema
+            for chunk in chunks
+            if chunk.path_in_schema.partition(".")[0] in names
+            and chunk.physical_type == "BYTE_ARRAY"
+            and chunk.has_dictionary_page
+            and chunk.num_values * chunk.total_uncompressed_size > _MOST_REPEATED_BYTES
+        ]
+        if not paths:
+            continue
+        packed = pyarrow.parquet.ParquetFile(
+            stream, metadata=file.metadata, read_dictionary=paths
+        ).read_row_groups([number], columns=paths, use_threads=False)
+        size = sum(_unpacked(chunk) for column in packed.columns for chunk in column.chunks)
+        if size > _MOST_REPEATED_BYTES:
+            raise _too_large(source, number, _MOST_REPEATED_BYTES, size)
+
+
+def _unpacked(array: pa.Array) -> int:
+    """How many bytes of texts an array stands for, of dictionaries or with these in it."""
+    if pa.types.is_struct(array.type):
+        return sum(_unpacked(part) for part in array.flatten())
+    if _is_list(array.type):
+        return _unpacked(array.flatten())
+    if not pa.types.is_dictionary(array.type) or not len(array.dictionary):
+        return 0
+    lengths = pc.binary_length(array.dictionary.cast(pa.large_binary())).to_numpy()
+    return int(lengths[array.indices.drop_null().to_numpy()].sum(dtype=np.int64))
 
 
 def _plain(array: pa.Array, name: str, source: str) -> pa.Array:

@@ -5,6 +5,7 @@ rows = read_piece("reviews/", piece, options)
 rows.columns["text"]        # an Arrow array
 """
 
+import contextlib
 import dataclasses
 import os
 import posixpath
@@ -16,9 +17,9 @@ from components.tables.options import TableOptions
 from components.tables.pieces import MAX_ROW_BYTES, Piece
 from components.tables.rows import BadRow, Rows
 from components.tables.transcoding import in_utf8
-from trainer_utils.format import InputError
+from trainer_utils.format import DatasetError, InputError
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.storage.file_system import FileRefusedError, problem_of
+from trainer_utils.storage.file_system import persist, problem_of
 from trainer_utils.storage.files import open_for_reading
 from trainer_utils.storage.paths import is_remote, join
 
@@ -49,6 +50,7 @@ def pieces_of(
     split: str | None,
     options: TableOptions,
     folder: str,
+    unread: frozenset[str] = frozenset(),
 ) -> Iterator[Piece]:
     """Cuts a table into pieces of whole rows.
 
@@ -56,15 +58,24 @@ def pieces_of(
         kind: what it is read as: a value of `SUFFIXES`, `json` or `lines`.
         split: that all of its rows belong to, or None.
         folder: for a copy in UTF-8, where it needs one.
+        unread: as `read_piece` takes it.
 
     Raises:
         InputError: the file is malformed as a whole.
         OSError: it cannot be read.
     """
-    whole = Piece(path=path, source=path, layout=kind, split=split)
-    if kind == "parquet":
-        yield from parquet.find_pieces(inputs, whole)
-        return
+    with _named(path, kind):
+        whole = Piece(path=path, source=path, layout=kind, split=split)
+        if kind == "parquet":
+            yield from parquet.find_pieces(inputs, whole, left_out=unread | options.ignored)
+        else:
+            yield from _pieces_of_text(inputs, whole, options, folder)
+
+
+def _pieces_of_text(
+    inputs: LayoutInputs, whole: Piece, options: TableOptions, folder: str
+) -> Iterator[Piece]:
+    path, kind = whole.path, whole.layout
     copy = in_utf8(inputs, path, encoding=options.encoding, is_utf8=options.is_utf8, folder=folder)
     whole = dataclasses.replace(whole, path=copy)
     if kind in DELIMITERS:
@@ -93,9 +104,26 @@ def read_piece(
     if piece.layout == "folder":
         return documents.read(base, piece, encoding=None if options.is_utf8 else options.encoding)
     try:
-        return _read_table(base, piece, options, unread)
-    except (FileRefusedError, FileNotFoundError, PermissionError) as error:
-        return _rejected(*problem_of(error))
+        with _named(piece.source, piece.layout):
+            return persist(piece.source, _read_table, base, piece, options, unread)
+    except OSError as error:
+        return _rejected(*problem_of(error, piece.source))
+
+
+@contextlib.contextmanager
+def _named(source: str, kind: str) -> Iterator[None]:
+    """Makes an error that names the file of whatever a library raises on a damaged one."""
+    try:
+        yield
+    except (DatasetError, OSError, MemoryError):
+        raise
+    except Exception as error:
+        raise InputError.at(
+            source,
+            expected=f"a table ({kind}) that is whole",
+            got=f"one that no library reads: {type(error).__name__}: {error}",
+            advice="Write it anew.",
+        ) from error
 
 
 def _rejected(code: str, detail: str) -> Rows:

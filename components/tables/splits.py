@@ -1,19 +1,35 @@
 """Which column names each row's split, and what its words mean.
 
 split_column(["text", "split"], given={}, words_of=words)     # 'split'
-split_of_word("VALIDATION")                                   # 'eval'
+split_of_word("VALIDATION", column="split")                   # 'eval'
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.format import ConfigError, canonical_split
 
-__all__ = ["MAYBE_SPLIT", "SPLIT_COLUMNS", "refuse_word", "split_column", "split_of_word"]
+__all__ = [
+    "MAYBE_SPLIT",
+    "SPLIT_COLUMNS",
+    "NoSplit",
+    "is_split_word",
+    "split_column",
+    "split_of_word",
+]
 
 _NAMES = ("split", "ml_use")
 MAYBE_SPLIT = "set"  # a column of that name is one of splits where each of its values names one
 SPLIT_COLUMNS = frozenset(_NAMES)
 _UNASSIGNED = ("", "unassigned")
+_DISCARDED = "discard"  # TFRecorder's word for rows that are in no split
+
+
+class NoSplit(NamedTuple):
+    """Why a row is in no split: a reject's code, None where it is skipped, and a sentence."""
+
+    code: str | None
+    detail: str
 
 
 def split_column(
@@ -38,30 +54,29 @@ def split_column(
     found = next((free[name] for name in _NAMES if name in free), None)
     if found is None and MAYBE_SPLIT in free:
         words = [word for word in words_of(free[MAYBE_SPLIT]) if word]
-        if words and all(map(_is_word, words)):
+        if words and all(map(is_split_word, words)):
             return free[MAYBE_SPLIT]
     return found
 
 
-def _is_word(word: str) -> bool:
-    return word.strip().lower() in _UNASSIGNED or canonical_split(word.strip()) is not None
+def is_split_word(word: str) -> bool:
+    """Whether a value says something of a row's split."""
+    return not isinstance(split_of_word(word, column=""), NoSplit) or _is_discarded(word)
 
 
-def split_of_word(word: str) -> str | None:
-    """The split that a value names; None where it leaves that to the hash.
-
-    Raises:
-        ValueError: it is no split's name.
-    """
-    split = canonical_split(word.strip())
-    if split is None and not _is_word(word):
-        raise ValueError(f"no split: {word!r}")
-    return split
+def _is_discarded(word: str) -> bool:
+    return word.strip().lower() == _DISCARDED
 
 
-def refuse_word(column: str, word: str, place: str) -> InputError:
-    """The error for a value that names no split."""
-    return InputError(
-        f"column {column!r}: expected split TRAIN, VALIDATION, TEST or UNASSIGNED, "
-        f"got {word!r} ({place}). If it is no split: columns={{{column!r}: 'string'}}."
+def split_of_word(word: str, *, column: str) -> str | NoSplit | None:
+    """The split that a value of a column names; None where it leaves that to the hash."""
+    word = word.strip()
+    if word.lower() in _UNASSIGNED:
+        return None
+    if _is_discarded(word):
+        return NoSplit(None, f"{column} {word!r}")
+    return canonical_split(word) or NoSplit(
+        "UNKNOWN_SPLIT",
+        f"column {column!r}: expected TRAIN, VALIDATION, TEST, UNASSIGNED or DISCARD, got "
+        f"{word!r}. If it is no split: columns={{{column!r}: 'string'}}",
     )

@@ -14,7 +14,7 @@ from typing import Any
 from absl import logging
 
 from components.common.entry import ExcludedInput
-from components.common.layout_inputs import LayoutInputs, select_readable, unreadable_folders
+from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.listing import Listing
 from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter
@@ -24,8 +24,7 @@ from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.storage import display_path
-from trainer_utils.storage.file_system import FileRefusedError, problem_of
+from trainer_utils.storage import display_path, problem_of
 
 __all__ = ["LOOKED_FOR", "find_pieces"]
 
@@ -64,7 +63,6 @@ def find_pieces(
     found: list[Piece] = []
     good, excluded = select_readable(inputs, paths, "a table")
     excluded = [dataclasses.replace(left, split=splits[left.name]) for left in excluded]
-    excluded += unreadable_folders(inputs)
     for path in good:
         try:
             found += pieces_of(
@@ -75,8 +73,8 @@ def find_pieces(
                 options=options,
                 folder=folder,
             )
-        except (FileRefusedError, FileNotFoundError, PermissionError) as error:
-            excluded.append(ExcludedInput(path, splits[path], *problem_of(error)))
+        except OSError as error:
+            excluded.append(ExcludedInput(path, splits[path], *problem_of(error, path)))
     return found, excluded
 
 
@@ -93,11 +91,7 @@ def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
         if kind == "folder":
             raise InputError("input_base: expected a folder for layout='folder', got a file")
         return _json_kind(inputs, kind, [inputs.root], layout), [inputs.root]
-    seen = [
-        (parts, file.path)
-        for parts, file in inputs.below_root()
-        if not is_clutter(parts) and not file.is_folder
-    ]
+    seen = [(parts, file.path) for parts, file in inputs.below_root() if not is_clutter(parts)]
     by_kind: dict[str, list[str]] = {}
     for parts, path in seen:
         # Tables lie at the top, or in folders named after splits.

@@ -30,7 +30,7 @@ COMMANDS = {
     "plan": ("plan_command", "What each worker will read."),
     "ledger": ("ledger_command", "Which records a training run saw at which step."),
     "bench": ("bench_command", "How fast a dataset is read here, and what bounds it."),
-    "doctor": ("doctor_command", "What will hurt, on this machine or in a dataset, and the cure."),
+    "doctor": ("doctor_command", "What in a dataset will hurt a training, and the cure."),
     "lineage": ("lineage_commands", "Where a dataset comes from, and what was made from it."),
     "runs": ("lineage_commands", "The pipeline runs in ML Metadata."),
     "compile": ("compile_command", "A pipeline as a package for Kubeflow Pipelines v2."),

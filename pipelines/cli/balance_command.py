@@ -6,7 +6,7 @@ import click
 
 from pipelines.cli.options import json_option, verbose_option
 from pipelines.cli.output import print_facts, print_messages, show_progress
-from pipelines.cli.process import import_tfx_core, quiet, require_tfx
+from pipelines.cli.process import end_if_interrupted, import_tfx_core, quiet, require_tfx
 from pipelines.cli.setting_flags import CommandWithSettings, balancer_section, given_settings
 
 __all__ = ["balance"]
@@ -49,6 +49,7 @@ def balance(uri: str, out: str | None, dry_run: bool, as_json: bool, **given: An
     print_messages("Starting TFX (some seconds) …")
     with quiet(), show_progress("Starting TFX"):
         import_tfx_core()
+    end_if_interrupted()
     with quiet(), show_progress("Balancing"):
         made = run(uri, str(out), **settings)
     print_facts(lambda: {"uri": made}, lambda: made, as_json=as_json)

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from pipelines.cli.options import dataset_argument, json_option, verbose_option
-from pipelines.cli.output import print_facts, print_messages, show_progress
+from pipelines.cli.output import print_facts, print_messages
 from pipelines.cli.process import quiet
 from pipelines.cli.values import Size, parse_json_or_text
 
@@ -22,7 +22,7 @@ __all__ = ["bench"]
     type=click.FloatRange(min=0, min_open=True),
     default=2.0,
     show_default=True,
-    help="Seconds to measure each of the four stages.",
+    help="Seconds to measure each of the three stages.",
 )
 @click.option(
     "--image-size",
@@ -51,16 +51,16 @@ def bench(
 ) -> None:
     """Measure how fast this machine reads a dataset, and what bounds it.
 
-    Records/s and MB/s of each stage (read, parse, decode, batch), the stage that costs most, and
+    Records/s and MB/s of each stage (read, decode, batch), the stage that costs most, and
     what a training step must cost at least so that it never waits for the input.
 
     \b
     tfx-shards bench out/
     tfx-shards bench out/ --batch-size 256 --image-size 224x224 --features image,label
-    tfx-shards bench out/ --set augment=random_resized_crop --set normalize=imagenet
+    tfx-shards bench out/ --set augment=random_resized_crop --set 'image={"normalize": "imagenet"}'
     """
-    import trainer_utils
     from pipelines.tools.inspection import inspect_dataset
+    from trainer_utils.monitoring import measure_input
 
     facts = inspect_dataset(uri)
     options: dict[str, Any] = dict(map(parse_json_or_text, settings))
@@ -74,9 +74,7 @@ def bench(
     if image_size is not None:
         options["image_size"] = image_size
     with quiet():
-        with show_progress("Starting TensorFlow"):
-            measure_input = trainer_utils.measure_input
         if sys.stderr.isatty():  # a line that moves would be measured as well
-            print_messages(f"Measuring, four times {seconds:g} s …")
+            print_messages(f"Measuring, three times {seconds:g} s …")
         report = measure_input(uri, split, batch_size=batch_size, seconds=seconds, **options)
     print_facts(report.to_dict, report.parts, as_json=as_json)

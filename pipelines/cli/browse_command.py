@@ -1,13 +1,11 @@
 """`tfx-shards browse`: a dataset's records as pages of this machine."""
 
-import importlib
 import webbrowser
 
 import click
 
 from pipelines.cli.options import dataset_argument, verbose_option
 from pipelines.cli.output import print_messages, show_progress
-from pipelines.cli.process import quiet, require_tfx
 
 __all__ = ["browse"]
 
@@ -25,29 +23,21 @@ __all__ = ["browse"]
 def browse(uri: str, port: int, opens: bool) -> None:
     """Serve a dataset's records as pages, to this machine only, until Ctrl-C.
 
-    Filter by split, label and a part of the file name; look at one record whole, and at where
-    it comes from. Nothing is written. URI is any dataset that `inspect` reads.
+    Filter by split, label and a part of the file name; look at one record whole. Nothing is
+    written. URI is any dataset that `inspect` reads.
 
     \b
     tfx-shards browse out/ --open
     """
-    require_tfx("browse")
     from pipelines.tools.browse import BrowseServer
 
-    with quiet():
-        with show_progress("Opening"):
-            tools = importlib.import_module("pipelines.lineage")
-            lineage = tools.find_lineage(uri)
-
-        def trace(record: str) -> str:
-            return str(tools.describe_artifact(uri, record=record))
-
-        known = {"lineage": lineage, "trace": trace} if lineage else {}
-        with BrowseServer(uri, port=port, **known) as server:
-            print_messages(f"{server.url}  (Ctrl-C ends it)")
-            if opens:
-                webbrowser.open(server.url)
-            try:
-                server.serve_forever()
-            except KeyboardInterrupt:
-                print_messages("")
+    with show_progress("Opening"):
+        server = BrowseServer(uri, port=port)
+    with server:
+        print_messages(f"{server.url}  (Ctrl-C ends it)")
+        if opens:
+            webbrowser.open(server.url)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print_messages("")

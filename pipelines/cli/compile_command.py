@@ -25,9 +25,12 @@ def _step_option(flag: str, metavar: str, sentence: str) -> Callable[[Any], Any]
 @click.command()
 @click.argument("pipeline")
 @click.option("-o", "--output", default="pipeline.yaml", show_default=True, help="File to write.")
-@click.option("--image", required=True, help="Container image with tfx-shards[tfx] in it.")
 @click.option(
-    "--pipeline-root", required=True, help="Where artifacts go, such as gs://bucket/runs."
+    "--image", help="Container image with tfx-shards[tfx] in it. A pipeline of kfp.dsl needs none."
+)
+@click.option(
+    "--pipeline-root",
+    help="Where artifacts go, such as gs://bucket/runs. A pipeline of kfp.dsl needs none.",
 )
 @click.option("--name", help="Name of the pipeline. Default: its own.")
 @click.option(
@@ -60,8 +63,8 @@ def _step_option(flag: str, metavar: str, sentence: str) -> Callable[[Any], Any]
 def compile(
     pipeline: str,
     output: str,
-    image: str,
-    pipeline_root: str,
+    image: str | None,
+    pipeline_root: str | None,
     name: str | None,
     dataset_root: str | None,
     input_fingerprint: str | None,
@@ -75,7 +78,7 @@ def compile(
 
     \b
     tfx-shards compile image -o pipeline.yaml \\
-        --image registry.example/tfx-shards:0.1 --pipeline-root gs://bucket/runs
+        --image registry.example/tfx-shards:0.2.0 --pipeline-root gs://bucket/runs
     """
     if ":" not in pipeline:  # a pipeline of kfp.dsl needs none
         require_tfx(f"compile {pipeline}")

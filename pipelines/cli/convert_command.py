@@ -8,7 +8,13 @@ import click
 
 from pipelines.cli.options import json_option, verbose_option
 from pipelines.cli.output import print_facts, print_messages, show_progress
-from pipelines.cli.process import import_tfx_core, is_verbose, quiet, require_tfx
+from pipelines.cli.process import (
+    end_if_interrupted,
+    import_tfx_core,
+    is_verbose,
+    quiet,
+    require_tfx,
+)
 from pipelines.cli.setting_flags import CommandWithSettings, given_settings
 from pipelines.cli.values import Counts, parse_json_or_text
 
@@ -103,14 +109,20 @@ def convert(
             planned = dataclasses.replace(plan_prepared(conversion), source=source)
         print_facts(planned.to_json, planned.parts, as_json=as_json)
         return
+    with quiet(), show_progress("Looking at the input"):
+        from pipelines.tools.conversion.dry_run import check_small_table
+
+        check_small_table(conversion)
+    end_if_interrupted()
     print_messages("Starting TFX (some seconds) …")
     with quiet(), show_progress("Starting TFX"):
         import_tfx_core()
         from pipelines.tools.conversion.convert import run_conversion
-    with quiet(), show_progress("Converting"):
+    end_if_interrupted()
+    with quiet():
         made = run_conversion(conversion, str(out), metadata=metadata)
     if not as_json:
-        print_messages(*str(made).split("\n"))
+        print_messages(*made.summary().split("\n"))
     print_facts(made.to_json, lambda: made.uri, as_json=as_json)
 
 

@@ -40,13 +40,18 @@ def diff(before: str, after: str, most: int, output: str | None, as_json: bool) 
     from pipelines.tools.diff import compare_datasets
     from trainer_utils.dataset.location import newest_dataset
 
+    if output is not None:
+        try:
+            from pipelines.tools.diff.page import render_difference
+            from pipelines.tools.html import write_page
+        except ModuleNotFoundError as error:
+            raise click.UsageError(
+                f"--output: needs {error.name}: pip install {error.name}"
+            ) from None
     uris = newest_dataset(before), newest_dataset(after)
     with show_progress("Comparing") as advance:
         found = compare_datasets(*uris, most=most, advance=advance)
     if output is not None:
-        from pipelines.tools.diff import render_difference
-        from pipelines.tools.html import write_page
-
         write_page(output, render_difference(found))
         print_messages(f"Written: {output}")
     print_facts(found.to_json, found.parts, as_json=as_json)

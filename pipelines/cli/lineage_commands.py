@@ -1,4 +1,4 @@
-"""`tfx-shards lineage` and `runs`: what ML Metadata, Kubeflow or the datasets themselves know."""
+"""`tfx-shards lineage` and `runs`: what ML Metadata or the datasets themselves know."""
 
 import importlib
 
@@ -12,8 +12,8 @@ from pipelines.tools.conversion.outputs import METADATA_FILE
 __all__ = ["lineage", "runs"]
 
 _FORMS = (
-    "A sqlite file, mysql://user:password@host:port/database, grpc://host:port, "
-    "kfp+https://host/path of Kubeflow Pipelines, or a folder with such a file or with datasets."
+    "A sqlite file, mysql://user:password@host:port/database, grpc://host:port, or a folder with "
+    "such a file or with datasets."
 )
 
 
@@ -51,7 +51,7 @@ def runs(where: str | None, metadata: str | None, as_json: bool) -> None:
     """List the pipeline runs in ML Metadata, or those that datasets tell of.
 
     METADATA is a sqlite file, mysql://user:password@host:port/database, grpc://host:port,
-    kfp+https://host/path of Kubeflow Pipelines, or a folder with such a file or with datasets.
+    or a folder with such a file or with datasets.
     [default: this folder]
 
     \b

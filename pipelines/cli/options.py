@@ -43,16 +43,15 @@ def verbose_option(command: Command) -> Command:
     )(command)
 
 
-def dataset_argument(command: Command | None = None, *, required: bool = True) -> Command:
+def dataset_argument(command: Command) -> Command:
     """`URI`: of a dataset, or the folder that `convert` was given for its output."""
-    decorate = click.argument("uri", required=required, callback=_find_dataset)
-    return decorate if command is None else decorate(command)
+    return click.argument("uri", callback=_find_dataset)(command)
 
 
-def _find_dataset(ctx: click.Context, param: click.Parameter, uri: str | None) -> str | None:
+def _find_dataset(ctx: click.Context, param: click.Parameter, uri: str) -> str | None:
     from trainer_utils.dataset.location import newest_dataset
 
-    if uri is None or ctx.resilient_parsing:
+    if ctx.resilient_parsing:
         return None
     if not uri:
         raise click.BadParameter("expected a folder or a url, got an empty text", ctx, param)

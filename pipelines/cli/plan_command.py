@@ -43,7 +43,7 @@ def plan(
     no_shuffle: bool,
     as_json: bool,
 ) -> None:
-    """Show what each worker will read: shards, records, steps, dropped or padded.
+    """Show what each worker will read: records, steps, dropped or padded.
 
     No record is read. A plan that is impossible, such as a batch that the workers cannot share,
     is an error that says what to change: exit 1.

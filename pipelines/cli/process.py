@@ -24,6 +24,7 @@ import click
 from pipelines.cli.output import print_messages
 
 __all__ = [
+    "end_if_interrupted",
     "finish_process",
     "import_tfx_core",
     "is_verbose",
@@ -74,6 +75,16 @@ def finish_process() -> None:
 def was_interrupted() -> bool:
     """Whether Ctrl-C was pressed, whatever became of the KeyboardInterrupt."""
     return _was_interrupted
+
+
+def end_if_interrupted() -> None:
+    """Ends the command where Ctrl-C was pressed and what was imported has swallowed it.
+
+    Raises:
+        KeyboardInterrupt: so it was.
+    """
+    if _was_interrupted:
+        raise KeyboardInterrupt
 
 
 def quiet_libraries() -> None:

@@ -1,7 +1,5 @@
 """`tfx-shards report`: a page that shows what is in a dataset."""
 
-import importlib
-
 import click
 
 from pipelines.cli.options import dataset_argument, verbose_option
@@ -43,8 +41,10 @@ def report(uri: str, output: str, sample: int, statistics: str | None) -> None:
     \b
     tfx-shards report out/ -o report.html
     """
-    require_tfx("report")
-    write_report = importlib.import_module("pipelines.report").write_report
+    if statistics is not None:
+        require_tfx("report --statistics")
+    from pipelines.report import write_report
+
     with quiet(), show_progress("Reading") as advance:
         write_report(uri, output, sample_records=sample, statistics=statistics, advance=advance)
     print_messages(f"Written: {output}")

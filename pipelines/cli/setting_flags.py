@@ -18,12 +18,13 @@ __all__ = ["CommandWithSettings", "balancer_section", "given_settings"]
 # Where the flag is not the setting's name: what is repeated is in the singular.
 _FLAGS = {
     **{"columns": "--column", "column_names": "--columns", "image_roots": "--image-root"},
-    "tensors": "--tensor",
+    **{"tensors": "--tensor", "feature_names": "--feature-name"},
 }
 _OTHER_KINDS: dict[str, dict[str, Any]] = {
     "columns": {"type": Pair(), "multiple": True},
     "image_roots": {"multiple": True, "metavar": "DIR"},
     "tensors": {"type": Pair(), "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
+    "feature_names": {"type": Pair(), "multiple": True, "metavar": "NAME=NAME"},
     "num_shards": {"type": Counts(bare=True), "metavar": "N or NAME=N,…"},
     "encoding": {"type": click.STRING},  # of images or of texts
     "layout": {"type": click.STRING},  # of any of the three
@@ -148,7 +149,10 @@ def _help(one: Setting) -> str:
 def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
     """The settings of the flags that were given, as `pipelines.convert` takes them."""
     settings = {name: value for name, value in given.items() if value not in (None, ())}
-    for name, make in (("columns", dict), ("tensors", dict), ("image_roots", list), ("add", list)):
+    for name in ("columns", "tensors", "feature_names"):
         if name in settings:
-            settings[name] = make(settings[name])
+            settings[name] = dict(settings[name])
+    for name in ("image_roots", "add"):
+        if name in settings:
+            settings[name] = list(settings[name])
     return settings

@@ -24,11 +24,12 @@ from pipelines.examples.training import (
     MetricsLog,
     export_classifier,
     make_strategy,
+    restore_checkpoint,
     worker_of,
 )
+from trainer_utils import ImageOptions, LabelOptions
 from trainer_utils.dataset import open_dataset
-from trainer_utils.distribution import is_chief
-from trainer_utils.reading.images import ImageReading
+from trainer_utils.frameworks.tensorflow import is_chief
 from trainer_utils.reading.normalizing import NORMALIZATIONS
 
 __all__ = ["ImagenetConfig", "learning_rates", "make_evaluation", "resnet50", "train"]
@@ -124,16 +125,17 @@ def train(
     own = checkpoints if is_chief(strategy) else f"{checkpoints}-{worker_of(strategy)}"
     manager = tf.train.CheckpointManager(checkpoint, own, max_to_keep=2)  # all have to save
     if (latest := tf.train.latest_checkpoint(checkpoints)) is not None:
-        checkpoint.restore(latest).expect_partial()
+        restore_checkpoint(checkpoint, latest)
     dataset = trainer_utils.distribute(
         strategy,
         config.uri,
         config.train_split,
         **_reading(config),
         augment=config.augment,
-        one_hot=True,
-        label_smoothing=config.label_smoothing,
-        num_classes=num_classes,
+        image=ImageOptions(channels=3),
+        labels=LabelOptions(
+            one_hot=True, smoothing=config.label_smoothing, num_classes=num_classes
+        ),
         remainder="drop",
         repeat=config.epochs,
         state=progress.state,
@@ -208,7 +210,7 @@ def make_evaluation(
         config.uri,
         config.eval_split,
         **_reading(config),
-        resize="crop",
+        image=ImageOptions(channels=3, resize="crop"),
         shuffle=False,
         remainder="pad",
     )
@@ -272,7 +274,6 @@ def _reading(config: ImagenetConfig) -> dict[str, Any]:
         "label": config.label,
         "batch_size": config.batch_size,
         "image_size": config.size,
-        "channels": 3,
         "seed": config.seed,
     }
 
@@ -285,8 +286,18 @@ def _num_classes(config: ImagenetConfig) -> int:
 
 def _decode(config: ImagenetConfig) -> Callable[[tf.Tensor], tf.Tensor]:
     """An encoded image as evaluation reads it."""
-    reading = ImageReading(image_size=config.size, resize="crop", channels=3)
-    return lambda encoded: reading.decode(encoded, channels=3)
+
+    def decode(encoded: tf.Tensor) -> tf.Tensor:
+        image = tf.io.decode_image(encoded, channels=3, expand_animations=False)
+        wanted = tf.constant(config.size, tf.float32)
+        whole = tf.cast(tf.shape(image)[:2], tf.float32)
+        kept = tf.cast(tf.round(wanted * tf.reduce_min(whole / wanted)), tf.int32)
+        begin = (tf.shape(image)[:2] - kept) // 2
+        part = tf.slice(image, [*tf.unstack(begin), 0], [*tf.unstack(kept), 3])
+        resized = tf.image.resize(part, config.size, antialias=True)
+        return tf.cast(tf.round(resized), tf.uint8)
+
+    return decode
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from typing import Any
 import tensorflow as tf
 from absl import logging
 
-from trainer_utils.distribution import is_chief
+from trainer_utils.format import ConfigError
+from trainer_utils.frameworks.tensorflow import is_chief
 
 __all__ = [
     "LOG_FILE",
@@ -20,6 +21,7 @@ __all__ = [
     "MetricsLog",
     "export_classifier",
     "make_strategy",
+    "restore_checkpoint",
     "worker_of",
     "write_metrics",
 ]
@@ -82,6 +84,27 @@ def worker_of(strategy: tf.distribute.Strategy) -> int:
     """The number of this worker; 0 where there is one."""
     resolver = strategy.cluster_resolver
     return 0 if resolver is None else int(resolver.task_id or 0)
+
+
+def restore_checkpoint(checkpoint: tf.train.Checkpoint, path: str) -> None:
+    """Sets all that a checkpoint of model and optimizer tracks to what was saved.
+
+    Raises:
+        ConfigError: something that it tracks is not in there: it is of another model, or of the
+            other Keras, which keeps its variables elsewhere.
+    """
+    try:
+        checkpoint.restore(path).assert_existing_objects_matched().expect_partial()
+    except (AssertionError, ValueError) as error:
+        names = [name for name, _ in tf.train.list_variables(path)]
+        wrote = "tf-keras" if any("layer_with_weights" in name for name in names) else "Keras 3"
+        here = "tf-keras" if tf.keras.__version__.startswith("2.") else "Keras 3"
+        raise ConfigError(
+            f"checkpoint {path!r}: expected all variables of this model of {here}, got one that "
+            f"{wrote} wrote, without some of them. Give another folder, or the same model and "
+            "Keras (TF_USE_LEGACY_KERAS).",
+            path=path,
+        ) from error
 
 
 class MetricsLog:

@@ -5,16 +5,19 @@ compile_pipeline("image", "pipeline.yaml", image="registry.example/tfx-shards:1"
 compile_pipeline("mine.py:make_pipeline", "pipeline.yaml", image=…, pipeline_root=…)
 """
 
+import contextlib
 import importlib.util
 import inspect
 import os
 import re
+import shutil
 import sys
 import tempfile
 from collections.abc import Callable
 from typing import Any
 
 import yaml
+from absl import logging
 
 from components.kubeflow.dataset_location import check_dataset_root
 from components.kubeflow.images import using_image
@@ -30,14 +33,15 @@ _NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
 _ROOT = re.compile(r"(gs|minio|s3)://[^/\s]+(/\S*)?")
 _SUFFIXES = (".yaml", ".yml")
 _LINE_WIDTH = 100
+_WHEELS = "_wheels"  # as TFX calls the folder
 
 
 def compile_pipeline(
     pipeline: str,
     output: str,
     *,
-    image: str,
-    pipeline_root: str,
+    image: str | None = None,
+    pipeline_root: str | None = None,
     name: str | None = None,
     dataset_root: str | None = None,
     input_fingerprint: str = "listing",
@@ -58,10 +62,13 @@ def compile_pipeline(
         pipeline: `image` or `text` for a ready pipeline; or `PATH.py:FUNCTION` for a function
             that returns a TFX pipeline (where it has a parameter `pipeline_root`, it is given),
             or that `kfp.dsl.pipeline` decorates.
-        output: the path of the file, `.yaml`. One that is there is replaced at the end.
-        image: of every container, with this package in it; of a pipeline of `kfp.dsl` the image
-            of our components.
-        pipeline_root: where Kubeflow keeps the artifacts: `gs://`, `minio://` or `s3://`.
+        output: the path of the file, `.yaml`. One that is there is replaced at the end. Code of
+            a `module_file` is packed into `_wheels/` beside it, which is to be copied to
+            `pipeline_root`: compiling asks no bucket.
+        image: of every container of a TFX pipeline, with this package in it. A pipeline of
+            `kfp.dsl` needs none: of it, the image of our components. Default: as it was written.
+        pipeline_root: where Kubeflow keeps the artifacts: `gs://`, `minio://` or `s3://`. A TFX
+            pipeline needs it. Default: as the pipeline or the cluster has it.
         name: the pipeline's, in lower case. Default: its own.
         dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or a bucket, to
             keep datasets in, so that the launcher does not copy them to and from each pod. Default:
@@ -91,31 +98,15 @@ def compile_pipeline(
     """
     _check(output, image, pipeline_root, name)
     check_dataset_root(dataset_root or "")
-    if pipeline not in READY:
+    if pipeline in READY:
+        image, pipeline_root = _needed_by_tfx(pipeline, image, pipeline_root)
+    else:
         _find_function(pipeline)
     from pipelines.kubeflow import cache_keys
 
     cache_keys.check_mode(input_fingerprint)
     from pipelines.kubeflow.steps import StepOptions
 
-    if pipeline in READY:
-        from pipelines.kubeflow.ready import create_kubeflow_pipeline
-
-        made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root)
-    else:
-        with using_image(image, is_needed=False):
-            made = _call(_load(pipeline), pipeline, pipeline_root)
-    if hasattr(made, "pipeline_spec"):
-        documents = _compile_native(made, name, pipeline_root)
-        cached: list[str] = []
-    else:
-        from pipelines.kubeflow.spec import for_open_source
-
-        compiled = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root)
-        spec = for_open_source(
-            compiled, made, pipeline_root=pipeline_root, dataset_root=dataset_root
-        )
-        documents, cached = [spec], cache_keys.cached_tasks(compiled)
     options = StepOptions(
         gpu=gpu,
         gpu_type=gpu_type,
@@ -128,6 +119,27 @@ def compile_pipeline(
         volumes=volumes,
         scratch=scratch,
     )
+    if pipeline in READY:
+        from pipelines.kubeflow.ready import create_kubeflow_pipeline
+
+        made = create_kubeflow_pipeline(pipeline, name=name, pipeline_root=pipeline_root or "")
+    else:
+        choice = using_image(image, is_needed=False) if image else contextlib.nullcontext()
+        with choice:
+            made = _call(_load(pipeline), pipeline, pipeline_root)
+    if hasattr(made, "pipeline_spec"):
+        documents = _compile_native(made, name, pipeline_root)
+        cached: list[str] = []
+    else:
+        from pipelines.kubeflow.spec import for_open_source
+
+        image, pipeline_root = _needed_by_tfx(pipeline, image, pipeline_root)
+        wheels = os.path.join(os.path.dirname(os.path.abspath(output)), _WHEELS)
+        compiled = _compile_tfx(made, name, image=image, pipeline_root=pipeline_root, wheels=wheels)
+        spec = for_open_source(
+            compiled, made, pipeline_root=pipeline_root, dataset_root=dataset_root
+        )
+        documents, cached = [spec], cache_keys.cached_tasks(compiled)
     documents = options.apply(documents)
     documents = cache_keys.add_input_fingerprints(documents, cached, mode=input_fingerprint)
     documents = cache_keys.add_environments(documents)
@@ -136,12 +148,14 @@ def compile_pipeline(
     write_text(output, text, temporary_folder=os.path.dirname(output))
 
 
-def _check(output: str, image: str, pipeline_root: str, name: str | None) -> None:
+def _check(output: str, image: str | None, pipeline_root: str | None, name: str | None) -> None:
     if not isinstance(output, str) or not output.endswith(_SUFFIXES):
         raise ConfigError.of("output", output, allowed="the path of a .yaml file")
-    if not isinstance(image, str) or not image or re.search(r"\s", image):
+    if image is not None and (not isinstance(image, str) or not image or re.search(r"\s", image)):
         raise ConfigError.of("image", image, allowed="a container image")
-    if not isinstance(pipeline_root, str) or not _ROOT.fullmatch(pipeline_root):
+    if pipeline_root is not None and not (
+        isinstance(pipeline_root, str) and _ROOT.fullmatch(pipeline_root)
+    ):
         raise ConfigError(
             "pipeline_root: expected gs://, minio:// or s3:// and a bucket, which are the stores "
             f"that Kubeflow copies artifacts to, got {pipeline_root!r}",
@@ -150,6 +164,17 @@ def _check(output: str, image: str, pipeline_root: str, name: str | None) -> Non
         )
     if name is not None:
         _check_name(name)
+
+
+def _needed_by_tfx(pipeline: str, image: str | None, root: str | None) -> tuple[str, str]:
+    for name, value in (("image", image), ("pipeline_root", root)):
+        if value is None:
+            flag = f"--{name.replace('_', '-')}"
+            raise ConfigError(
+                f"{name}: expected one ({flag}), since {pipeline!r} is a TFX pipeline, got none",
+                setting=name,
+            )
+    return str(image), str(root)
 
 
 def _check_name(name: object) -> None:
@@ -169,7 +194,17 @@ def _find_function(pipeline: str) -> tuple[str, str]:
         )
     if not os.path.isfile(path):
         raise ConfigError(f"pipeline {pipeline!r}: expected a file, found none at {path!r}")
+    with open(path, encoding="utf-8", errors="replace") as stream:
+        if re.search(rf"\b{function}\b|import \*", stream.read()) is None:  # before it imports TFX
+            raise _no_function(pipeline, "none")
     return path, function
+
+
+def _no_function(pipeline: str, found: str) -> ConfigError:
+    path, _, function = pipeline.rpartition(":")
+    return ConfigError(
+        f"pipeline {pipeline!r}: expected a function {function!r} in {path!r}, found {found}"
+    )
 
 
 def _load(pipeline: str) -> Any:
@@ -197,14 +232,11 @@ def _load(pipeline: str) -> Any:
             sys.modules[module_name] = before
     found = getattr(module, function, None)
     if not callable(found):
-        raise ConfigError(
-            f"pipeline {pipeline!r}: expected a function {function!r} in {path!r}, found "
-            f"{'none' if found is None else type(found).__name__}"
-        )
+        raise _no_function(pipeline, "none" if found is None else type(found).__name__)
     return found
 
 
-def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str) -> Any:
+def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str | None) -> Any:
     """The pipeline: of a component or pipeline of kfp itself, else what the function returns."""
     made = function
     if not hasattr(function, "pipeline_spec"):
@@ -232,7 +264,10 @@ def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str) -> An
     return made
 
 
-def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str) -> JsonObject:
+def _compile_tfx(
+    made: Any, name: str | None, *, image: str, pipeline_root: str, wheels: str
+) -> JsonObject:
+    """TFX's package; `wheels`: the folder beside it for the code of `module_file`."""
     from tfx.orchestration.kubeflow.v2 import kubeflow_v2_dag_runner as runner
 
     if name is not None:
@@ -240,6 +275,7 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
     _check_name(made.pipeline_info.pipeline_name)
     made.pipeline_info.pipeline_root = pipeline_root
     _check_modules(made, pipeline_root)
+    _pack_modules(made, pipeline_root, wheels)
     config = runner.KubeflowV2DagRunnerConfig(default_image=image, use_pipeline_spec_2_1=True)
     try:
         compiled = runner.KubeflowV2DagRunner(config).run(made, write_out=False)
@@ -265,7 +301,24 @@ def _check_modules(made: Any, pipeline_root: str) -> None:
                 )
 
 
-def _compile_native(made: Any, name: str | None, pipeline_root: str) -> list[JsonObject]:
+def _pack_modules(made: Any, pipeline_root: str, wheels: str) -> None:
+    """Packs files of code here, where TFX would put them into the bucket while it compiles."""
+    target = f"{pipeline_root.rstrip('/')}/{_WHEELS}"
+    with tempfile.TemporaryDirectory() as folder:
+        for component in made.components:
+            if not hasattr(component, "_resolve_pip_dependencies"):  # such as a Resolver
+                continue
+            component._resolve_pip_dependencies(folder)
+            packed = f"{folder}/{_WHEELS}"
+            for name, value in component.exec_properties.items():
+                if isinstance(value, str) and f"@{packed}/" in value:
+                    component.spec.exec_properties[name] = value.replace(packed, target)
+        if os.path.isdir(packed := f"{folder}/{_WHEELS}"):
+            shutil.copytree(packed, wheels, dirs_exist_ok=True)
+            logging.warning("copy the files in %s to %s before a run", wheels, target)
+
+
+def _compile_native(made: Any, name: str | None, pipeline_root: str | None) -> list[JsonObject]:
     from kfp import compiler
 
     with tempfile.TemporaryDirectory() as folder:
@@ -273,5 +326,6 @@ def _compile_native(made: Any, name: str | None, pipeline_root: str) -> list[Jso
         compiler.Compiler().compile(made, path, pipeline_name=name)
         with open(path, encoding="utf-8") as stream:
             spec, *platform = yaml.safe_load_all(stream)
-    spec["defaultPipelineRoot"] = pipeline_root
+    if pipeline_root is not None:
+        spec["defaultPipelineRoot"] = pipeline_root
     return [spec, *platform]

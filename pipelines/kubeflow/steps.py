@@ -68,6 +68,11 @@ class StepOptions:
     volumes: object = None
     scratch: object = None
 
+    def __post_init__(self) -> None:
+        """Refuses what no step takes; which steps there are is known once TFX has compiled."""
+        for name in {*_CHECKS} - {"env", "tolerations"}:  # theirs may have the form of a step's
+            _by_step(name, getattr(self, name), None)
+
     def apply(self, documents: Sequence[JsonObject]) -> list[JsonObject]:
         """The package with these options.
 
@@ -120,8 +125,8 @@ def _separate(spec: JsonObject, tasks: Mapping[str, JsonObject], steps: set[str]
         tasks[step]["componentRef"]["name"] = f"comp-{step}-alone"
 
 
-def _by_step(option: str, given: object, steps: Sequence[str]) -> dict[str, list[object]]:
-    """The values of an option by step; those of all steps by the empty text."""
+def _by_step(option: str, given: object, steps: Sequence[str] | None) -> dict[str, list[object]]:
+    """The values of an option by step, None for any; those of all steps by the empty text."""
     found: dict[str, list[object]] = {}
     if given is None:
         return found
@@ -131,10 +136,10 @@ def _by_step(option: str, given: object, steps: Sequence[str]) -> dict[str, list
         found = {str(s): _listed(v) for s, v in given.items()} if is_by_step else {"": [given]}
     else:
         for value in _listed(given):
-            step, rest = _split_step(option, value, steps)
+            step, rest = _split_step(option, value, steps or ())
             found.setdefault(step, []).append(rest)
     for step in found:
-        if step and step not in steps:
+        if step and steps is not None and step not in steps:
             raise ConfigError(
                 f"{option}: expected one of the steps {', '.join(steps)}, "
                 f"got {misspelt(step, steps)}",

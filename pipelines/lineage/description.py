@@ -34,9 +34,8 @@ def describe_artifact(
 
     Args:
         uri: of the artifact.
-        metadata: a sqlite file, `mysql://user:password@host:port/database`, `grpc://host:port`, or
-            `kfp+https://host/path` of Kubeflow Pipelines; a folder with such a file, or below which
-            datasets are. None for a store in a folder
+        metadata: a sqlite file, `mysql://user:password@host:port/database` or `grpc://host:port`;
+            a folder with such a file, or below which datasets are. None for a store in a folder
             above the uri, and for the dataset and those that it was made from where none has it.
         record: the `filename` or `id` of one record to be looked for in the dataset and in those
             that it was made from, or the path of the raw file. All their shards are read.

@@ -32,7 +32,7 @@ class KnownArtifact(Protocol):
 
 
 class ArtifactSource(Protocol):
-    """What knows artifacts: a store of ML Metadata, or Kubeflow's API."""
+    """What knows artifacts: a store of ML Metadata."""
 
     def at(self, uri: str) -> Sequence[KnownArtifact]:
         """The artifacts of exactly this uri."""

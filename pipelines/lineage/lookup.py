@@ -1,26 +1,21 @@
-"""Where lineage is looked up: a store of ML Metadata, Kubeflow's API, or the datasets themselves.
+"""Where lineage is looked up: a store of ML Metadata, or the datasets themselves.
 
 found = look_up("out/latest", metadata=None)     # graph, location, summaries
 print(list_runs("out/"))
 """
 
 import contextlib
-import dataclasses
 import importlib
 import importlib.util
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pipelines.lineage.facts import LineageFacts
-from pipelines.lineage.grafting import with_datasets
 from pipelines.lineage.graph import DATASET_TYPE, Graph
-from pipelines.lineage.kubeflow_access import KubeflowAccess
-from pipelines.lineage.kubeflow_api import KubeflowApi
-from pipelines.lineage.kubeflow_graph import KubeflowArtifacts, load_graph, read_tasks
 from pipelines.lineage.location import Location, dataset_folder, locate
 from pipelines.lineage.manifests import load_datasets
-from pipelines.lineage.metadata_address import METADATA_FORMS, is_kubeflow, without_password
+from pipelines.lineage.metadata_address import METADATA_FORMS, without_password
 from pipelines.lineage.metadata_files import stores_above, stores_in
 from pipelines.lineage.run_list import Runs
 from pipelines.tools.conversion.outputs import METADATA_FILE
@@ -90,8 +85,6 @@ def _in_first(uri: str, stores: Sequence[str]) -> LineageFacts:
 
 
 def _in_store(uri: str, metadata: str) -> LineageFacts:
-    if is_kubeflow(metadata):
-        return _in_kubeflow(uri, metadata)
     reading, store_module = _store_modules()
     shown = without_password(metadata)
     with store_module.open_store(metadata) as store:
@@ -103,29 +96,6 @@ def _in_store(uri: str, metadata: str) -> LineageFacts:
     return LineageFacts(
         metadata=shown, location=location, graph=graph, summaries=_summaries(graph, location)
     )
-
-
-def _in_kubeflow(uri: str, metadata: str) -> LineageFacts:
-    with _kubeflow(metadata) as api:
-        known = KubeflowArtifacts(api)
-        location = locate(known, uri, metadata=api.shown)
-        found = known.documents([location.artifact, *location.others])
-        graph, (artifact, *others) = load_graph(api, found)
-    graph, summaries = with_datasets(graph)
-    location = dataclasses.replace(location, artifact=artifact, others=tuple(sorted(others)))
-    return LineageFacts(metadata=api.shown, location=location, graph=graph, summaries=summaries)
-
-
-@contextlib.contextmanager
-def _kubeflow(metadata: str) -> Iterator[KubeflowApi]:
-    api = KubeflowApi(KubeflowAccess.of(metadata))
-    try:
-        yield api
-    except (AttributeError, KeyError, TypeError) as error:
-        raise InputError(
-            f"metadata {api.shown!r}: expected the runs, tasks and artifacts of Kubeflow "
-            f"Pipelines, got others ({type(error).__name__}: {error})"
-        ) from error
 
 
 def _among_datasets(uri: str, *, root: str | None = None) -> LineageFacts:
@@ -157,16 +127,13 @@ def list_runs(metadata: str) -> Runs:
     """All runs of a store.
 
     Args:
-        metadata: a sqlite file, `mysql://user:password@host:port/database`, `grpc://host:port` or
-            `kfp+https://host/path`; a folder with such a file, else one below which datasets are.
+        metadata: a sqlite file, `mysql://user:password@host:port/database` or
+            `grpc://host:port`; a folder with such a file, else one below which datasets are.
 
     Raises:
         ConfigError: `metadata` is not allowed, or leaves open which store is meant.
         InputError: there is no such store and no dataset, or it cannot be read.
     """
-    if is_kubeflow(metadata):
-        with _kubeflow(metadata) as api:
-            return Runs(metadata=api.shown, executions=read_tasks(api))
     if not _is_root(metadata):
         return _executions_in(metadata)
     stores = [] if is_remote(metadata) else stores_in(metadata)

@@ -3,7 +3,6 @@
     found = load_datasets("out/artifacts/ShardBalancer/balanced_examples/4")
     found.graph.makers(found.artifact)[0].settings
     load_datasets(root="out/").graph.executions         # of all datasets below a folder
-    load_datasets(among=["s3://…/examples"])            # of these
 
 A dataset names those that it was made from by the digests of their manifests. They are looked for
 below the root, or else in the three folders above it, the nearest first; of one that is not there,
@@ -15,7 +14,7 @@ import dataclasses
 import itertools
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import TypeAlias
 
 from pipelines.lineage.dataset_files import FoundDataset, dataset_folders, read_dataset
@@ -26,7 +25,7 @@ from trainer_utils.storage import is_remote
 
 __all__ = ["RUN_UNKNOWN", "KnownDatasets", "load_datasets"]
 
-RUN_UNKNOWN = "not known: datasets name none, a store or Kubeflow's API does"
+RUN_UNKNOWN = "not known: datasets name none, a store of ML Metadata does"
 """What is said of a run where datasets alone were asked."""
 
 _MOST_LEVELS = 3  # above a dataset: TFX's are <root>/<component>/<output>/<execution>
@@ -59,23 +58,18 @@ class _Node:
     ancestors: Mapping[str, Ancestor]  # by digest
 
 
-def load_datasets(
-    uri: str | None = None, *, root: str | None = None, among: Sequence[str] | None = None
-) -> KnownDatasets:
+def load_datasets(uri: str | None = None, *, root: str | None = None) -> KnownDatasets:
     """Everything that a dataset, and all those below a root, say of their making.
 
     Args:
         uri: of a dataset; None for no particular one.
         root: a folder; None for the dataset and those that it was made from.
-        among: uris where datasets may be, and what these were made from; no folder is listed then.
 
     Raises:
         InputError: there is no dataset of ours at `uri`.
         DatasetError: its own files are damaged.
     """
-    book = _Book(is_complete=among is not None)
-    for place in among or ():
-        book.add_below_root(_absolute(place))
+    book = _Book()
     if root is not None:
         for folder in dataset_folders(root):
             book.add_below_root(_absolute(folder))
@@ -91,8 +85,7 @@ def load_datasets(
 class _Book:
     """Datasets that are known so far, by where they are and their digests."""
 
-    def __init__(self, *, is_complete: bool) -> None:
-        self._is_complete = is_complete
+    def __init__(self) -> None:
         self._read: dict[str, FoundDataset | None] = {}
         self._silent: set[str] = set()  # object stores that do not answer
         self._nodes: dict[_Key, _Node] = {}
@@ -162,8 +155,7 @@ class _Book:
 
     def _find(self, digest: str, *, near: str) -> FoundDataset | None:
         """A dataset below the root or else in the folders above another, the nearest to that."""
-        above = () if self._is_complete else _folders_above(near)
-        for places in itertools.chain([self._below_root], map(self._below, above)):
+        for places in itertools.chain([self._below_root], map(self._below, _folders_above(near))):
             same = [
                 found
                 for uri in places

@@ -3,7 +3,12 @@
 print(render_lineage(facts))
 """
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Iterator
+
+from rich.console import Console
+from rich.text import Text
+from rich.tree import Tree
 
 from pipelines.lineage.facts import LineageFacts
 from pipelines.lineage.graph import MISSING_PREFIX, Artifact, Execution
@@ -17,8 +22,6 @@ from trainer_utils.text_output import as_text, quantity
 __all__ = ["render_lineage"]
 
 _MOST_LEVELS = 50  # of a tree: models that each start from the one before make chains of any length
-
-_Tree = tuple[str, list["_Tree"]]
 
 
 def render_lineage(lineage: LineageFacts) -> str:
@@ -36,8 +39,10 @@ def render_lineage(lineage: LineageFacts) -> str:
         lines += [f"  used again by {_execution(maker)}" for maker in makers[1:]]
     else:
         lines += ["Made by nothing that this store knows of"]
-    lines += ["", "Made from", *_branches(_ancestor_trees(lineage, found, {found}))]
-    lines += ["", "Made of it", *_branches(_descendant_trees(lineage, found, {found}))]
+    before, after = Tree("Made from"), Tree("Made of it")
+    _add_ancestors(before, lineage, found, {found})
+    _add_descendants(after, lineage, found, {found})
+    lines += ["", *_drawn(before), "", *_drawn(after)]
     if lineage.models:
         lines += ["", "Models that came of it"]
         lines += [f"  {_artifact(model)}" for model in lineage.models]
@@ -100,72 +105,74 @@ def _settings(execution: Execution) -> Iterator[str]:
         yield f"settings: {one_line(settings)}"
 
 
-def _ancestor_trees(
-    lineage: LineageFacts, artifact: int, seen: set[int], level: int = 0
-) -> list[_Tree]:
+def _add_ancestors(
+    tree: Tree, lineage: LineageFacts, artifact: int, seen: set[int], level: int = 0
+) -> None:
     """What an artifact was made from; one that stands elsewhere already is not followed again."""
-    trees: list[_Tree] = []
     if level == _MOST_LEVELS and lineage.graph.sources(artifact):
-        return [("… and more before it: ask for the lineage of that artifact", [])]
+        tree.add("… and more before it: ask for the lineage of that artifact")
+        return
     for maker in lineage.graph.makers(artifact)[:1]:
-        for port, ids in maker.inputs.items():
-            trees += [_ancestor_tree(lineage, port, source, seen, level + 1) for source in ids]
+        for port, source in ((port, i) for port, ids in maker.inputs.items() for i in ids):
+            if (node := lineage.graph.artifacts.get(source)) is None:
+                tree.add(_text(f"{port}: artifact {source}, which the store no longer has"))
+                continue
+            label = _labelled(port, node)
+            if source in seen:
+                tree.add(_text(f"{label} (see above)"))
+                continue
+            seen.add(source)
+            lines = [label, _fingerprints(lineage, source)]
+            for own in lineage.graph.makers(source)[:1]:
+                lines += [f"by {_execution(own)}", *_settings(own)]
+            branch = tree.add(_text("\n".join(filter(None, lines))))
+            _add_ancestors(branch, lineage, source, seen, level + 1)
         if not maker.inputs and (base := maker.settings.get("input_base")):
-            trees.append((printable(f"files in {base}"), []))
-    return trees
+            tree.add(_text(printable(f"files in {base}")))
 
 
-def _ancestor_tree(
-    lineage: LineageFacts, port: str, source: int, seen: set[int], level: int
-) -> _Tree:
-    node = lineage.graph.artifacts.get(source)
-    if node is None:
-        return f"{port}: artifact {source}, which the store no longer has", []
-    label = f"{port}: {_artifact(node)}" if port else _artifact(node)
-    if source in seen:
-        return f"{label} (see above)", []
-    seen.add(source)
-    if sums := _fingerprints(lineage, source):
-        label += f"\n{sums}"
-    for maker in lineage.graph.makers(source)[:1]:
-        label = "\n".join([label, f"by {_execution(maker)}", *_settings(maker)])
-    return label, _ancestor_trees(lineage, source, seen, level)
-
-
-def _descendant_trees(
-    lineage: LineageFacts, artifact: int, seen: set[int], level: int = 0
-) -> list[_Tree]:
-    trees: list[_Tree] = []
+def _add_descendants(
+    tree: Tree, lineage: LineageFacts, artifact: int, seen: set[int], level: int = 0
+) -> None:
     if level == _MOST_LEVELS and lineage.graph.users(artifact):
-        return [("… and more of it: ask for the lineage of that artifact", [])]
+        tree.add("… and more of it: ask for the lineage of that artifact")
+        return
     for user in lineage.graph.users(artifact):
-        inner: list[_Tree] = []
-        for port, ids in user.outputs.items():
-            for output in ids:
-                if (node := lineage.graph.artifacts.get(output)) is None:
-                    continue
-                label = f"{port}: {_artifact(node)}" if port else _artifact(node)
-                if output in seen:
-                    inner.append((f"{label} (see above)", []))
-                    continue
-                seen.add(output)
-                inner.append((label, _descendant_trees(lineage, output, seen, level + 1)))
-        trees.append((_execution(user), inner))
-    return trees
+        branch = tree.add(_text(_execution(user)))
+        for port, output in ((port, i) for port, ids in user.outputs.items() for i in ids):
+            if (node := lineage.graph.artifacts.get(output)) is None:
+                continue
+            if output in seen:
+                branch.add(_text(f"{_labelled(port, node)} (see above)"))
+                continue
+            seen.add(output)
+            _add_descendants(
+                branch.add(_text(_labelled(port, node))), lineage, output, seen, level + 1
+            )
 
 
-def _branches(trees: Sequence[_Tree], indent: str = "  ") -> list[str]:
-    if not trees and indent == "  ":
-        return [f"{indent}nothing"]
-    lines = []
-    for place, (label, inner) in enumerate(trees):
-        is_last = place + 1 == len(trees)
-        first, *others = label.split("\n")
-        below = indent + ("   " if is_last else "│  ")
-        lines.append(f"{indent}{'└─' if is_last else '├─'} {first}")
-        lines += [f"{below}{'│  ' if inner else '   '}{other}" for other in others]
-        lines += _branches(inner, below) if inner else []
-    return lines
+def _labelled(port: str, node: Artifact) -> str:
+    return f"{port}: {_artifact(node)}" if port else _artifact(node)
+
+
+def _text(line: str) -> Text:
+    return Text(line, no_wrap=True, overflow="ignore")
+
+
+def _drawn(tree: Tree) -> list[str]:
+    """A tree's branches as lines of plain text."""
+    if not tree.children:
+        return [str(tree.label), "  nothing"]
+    stream = io.StringIO()
+    width = max(len(line) for text in _labels(tree) for line in text.split("\n"))
+    Console(file=stream, width=width + 8 * (_MOST_LEVELS + 2), color_system=None).print(tree)
+    return [line.rstrip() for line in stream.getvalue().splitlines()]
+
+
+def _labels(tree: Tree) -> Iterator[str]:
+    yield str(tree.label)
+    for child in tree.children:
+        yield from _labels(child)
 
 
 def _record(lineage: LineageFacts) -> Iterator[str]:

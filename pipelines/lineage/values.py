@@ -1,25 +1,20 @@
-"""What ML Metadata or Kubeflow's API keeps of nodes, as plain JSON values.
+"""What ML Metadata keeps of nodes, as plain JSON values.
 
 properties_of(execution)             # {'num_shards': 8, 'input_config': {'splits': [...]}}
 time_of(1_795_269_832_357)           # '2026-11-21T14:03:52.357Z'
 parsed('{"splits": []}')             # {'splits': []}
-time_of_text("2026-11-21T14:03:52Z")     # '2026-11-21T14:03:52.000Z'
 """
 
 import contextlib
 import datetime
 import json
-import re
 from typing import Any
 
 from google.protobuf import json_format
 
 from trainer_utils.format.json_text import Json, JsonObject
 
-__all__ = ["one_line", "parsed", "properties_of", "time_of", "time_of_text"]
-
-_TIMESTAMP = re.compile(r"(?P<seconds>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(\.(?P<decimals>\d+))?Z")
-_UNSET = "1970-01-01T00:00:00Z"  # what Kubeflow says of a time that is not known
+__all__ = ["one_line", "parsed", "properties_of", "time_of"]
 
 
 def properties_of(node: Any) -> JsonObject:
@@ -58,14 +53,6 @@ def time_of(milliseconds: int) -> str | None:
     seconds, rest = divmod(milliseconds, 1000)
     moment = datetime.datetime.fromtimestamp(seconds, datetime.timezone.utc)
     return f"{moment:%Y-%m-%dT%H:%M:%S}.{rest:03d}Z"
-
-
-def time_of_text(text: str | None) -> str | None:
-    """The same of a protobuf `Timestamp` in JSON, which has any number of decimals."""
-    found = _TIMESTAMP.fullmatch(text or "")
-    if found is None or text == _UNSET:
-        return None
-    return f"{found['seconds']}.{(found['decimals'] or '')[:3]:0<3}Z"
 
 
 def one_line(properties: JsonObject) -> str:

@@ -6,14 +6,17 @@ print(facts)
 """
 
 import collections
+import contextlib
 import dataclasses
 from collections.abc import Mapping, Sequence
 
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset
+from trainer_utils.dataset.files import read_origin
 from trainer_utils.dataset.location import Place
-from trainer_utils.format import Feature, Manifest
+from trainer_utils.format import DatasetError, Feature, Manifest
 from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, REJECTS_FILE
+from trainer_utils.format.origin import DatasetSummary
 from trainer_utils.format.tfds import TFDS_INFO_FILE
 from trainer_utils.text_output import (
     Part,
@@ -63,6 +66,8 @@ class DatasetFacts(Shown):
         features: by name.
         classes: how many values the vocabulary of a feature has.
         manifest: of a dataset of ours.
+        left_out_before: what the steps before say, as its lineage tells, of those that left inputs
+            out: the conversion, of a dataset that ShardBalancer wrote.
     """
 
     uri: str
@@ -71,6 +76,7 @@ class DatasetFacts(Shown):
     features: Mapping[str, Feature]
     classes: Mapping[str, int]
     manifest: Manifest | None
+    left_out_before: Sequence[DatasetSummary] = ()
 
     @property
     def labels(self) -> Mapping[str, Mapping[str, int]]:
@@ -119,6 +125,14 @@ class DatasetFacts(Shown):
                 "format_version": manifest.format_version,
                 "accounting": {n: dataclasses.asdict(a) for n, a in manifest.accounting.items()},
                 "rejects": dict(manifest.reject_counts),
+                "before": [
+                    {
+                        "producer": each.producer,
+                        "accounting": dataclasses.asdict(each)["accounting"],
+                        "rejects": dict(each.rejects),
+                    }
+                    for each in self.left_out_before
+                ],
                 "conversions": dict(manifest.conversions),
                 "config": dict(manifest.config),
                 "versions": dict(manifest.versions),
@@ -184,6 +198,9 @@ class DatasetFacts(Shown):
             lines.append(f"Skipped on purpose: {skipped:,}")
         if self.manifest.conversions:
             lines.append(f"Converted: {list_counts(self.manifest.conversions)}")
+        for each in self.left_out_before:
+            codes = f" ({list_counts(each.rejects)})" if each.rejects else ""
+            lines.append(f"Before, by {each.producer}: {each.total}{codes}")
         return lines
 
 
@@ -209,7 +226,19 @@ def inspect_dataset(place: Place) -> DatasetFacts:
         features=dataset.features,
         classes={name: len(values) for name, values in dataset.vocabularies.items()},
         manifest=dataset.manifest,
+        left_out_before=_left_out_before(dataset),
     )
+
+
+def _left_out_before(dataset: Dataset) -> list[DatasetSummary]:
+    """Of a lineage that cannot be read nothing: `verify` says so."""
+    if dataset.manifest is None:
+        return []
+    with contextlib.suppress(DatasetError, OSError):
+        ancestors = read_origin(dataset.uri, dataset.manifest).ancestors
+        summaries = [each.summary for each in ancestors if each.summary]
+        return [each for each in summaries if each.total.found != each.total.written]
+    return []
 
 
 def _writer(dataset: Dataset) -> str:

@@ -149,7 +149,7 @@ def run(steps, root):
         components=steps,
         metadata_connection_config=sqlite_metadata_connection_config(metadata),
     )
-    return run_here(pipeline, metadata)
+    return run_here(pipeline, metadata)[0]
 
 
 @pytest.mark.parametrize("value", [-1, 0.0, "eight", "[8]", '{"train": 0}'])

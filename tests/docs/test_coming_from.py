@@ -13,7 +13,7 @@ from PIL import Image
 import trainer_utils
 from pipelines.cli.app import app
 from tests.docs.coming_from import COVERED, row, rows
-from trainer_utils import bucket_by_length, input_fn, load
+from trainer_utils import input_fn, load
 
 datum = pytest.importorskip("datum")  # which `make test-trainer` does not install
 
@@ -92,11 +92,15 @@ def datum_load(datum_photos):
     return load
 
 
-@row("Datum", '`load(path).train_fn("train")`', "`batch_size_train`, `drop_remainder`")
+@row(
+    "Datum",
+    '`from datum.reader import load`; `load(path).train_fn("train")`',
+    "`batch_size_train`, `drop_remainder`",
+)
 def test_datums_batches(datum_load, datum_photos):
     reader = datum_load(batch_size_train=5, drop_remainder=True)
     reader.dataset_configs.read_config.interleave_cycle_length = 1
-    ours = input_fn(datum_photos, "train", batch_size=5, drop_remainder=True, shuffle=False)
+    ours = input_fn(datum_photos, "train", batch_size=5, remainder="drop", shuffle=False)
     assert_equal(ours, reader.train_fn("train", shuffle=False))
 
 
@@ -144,17 +148,16 @@ def test_datums_echoes_and_whole_dataset(datum_load, datum_photos):
 @pytest.mark.parametrize(
     "name", ["num_parallel_calls", "deterministic", "buffer_size", "read_config"]
 )
-def test_datums_needless_knobs_are_answered(name):
-    assert hasattr(datum.configs.DatasetConfigs, name)
-    with pytest.raises(trainer_utils.ConfigError, match=rf"'{name}': .*(Leave it out|Set shuffle)"):
+def test_datums_needless_knobs_are_refused(name):
+    assert hasattr(importlib.import_module("datum.configs").DatasetConfigs, name)
+    with pytest.raises(trainer_utils.ConfigError, match=f"'{name}': "):
         input_fn("anything", "train", **{name: 1})
 
 
 @row("Datum", "`cache`, `cache_filename`")
 @row(TF_DATA, "`cache()`, `prefetch(2)`")
-@pytest.mark.parametrize("cache", ["memory", "disk", "folder"])
-def test_caches(files, theirs, tmp_path, cache):
-    place = str(tmp_path / "copies") if cache == "folder" else cache
+def test_caches(files, theirs, tmp_path):
+    place = str(tmp_path / "copies")
     ours = input_fn(files, batch_size=None, shuffle=False, cache=place, prefetch=2)
     assert_equal(ours, theirs.cache().prefetch(2))
 
@@ -162,12 +165,11 @@ def test_caches(files, theirs, tmp_path, cache):
 @row("Datum", "`bucket_op`, `bucket_fn`")
 @row(TF_DATA, "`bucket_by_sequence_length(…)`")
 def test_buckets(files, theirs):
-    settings = {"boundaries": [3, 5], "batch_sizes": [4, 2, 1]}
+    settings = (lambda example: tf.size(example["tokens"])), [3, 5], [4, 2, 1]
     examples = input_fn(files, batch_size=None, shuffle=False)
-    lengths = theirs.bucket_by_sequence_length(
-        lambda example: tf.size(example["tokens"]), [3, 5], [4, 2, 1]
+    assert_equal(
+        examples.bucket_by_sequence_length(*settings), theirs.bucket_by_sequence_length(*settings)
     )
-    assert_equal(bucket_by_length(examples, "tokens", **settings), lengths)
 
 
 @row("Datum", "`use_tf_padding`, `use_datum_padding`")
@@ -273,8 +275,7 @@ def test_keras_imagenets_batches(imagenet, subset):
         "features": "image/encoded",
         "label": "image/class/label",
         "image_size": (32, 30),
-        "normalize": "symmetric",
-        "dct_scaling": False,
+        "image": {"normalize": "symmetric", "dct_scaling": False},
         "post_batching_callback": one_hot,
     }
     expected = list(get_dataset(imagenet, subset, (32, 30)))
@@ -290,7 +291,7 @@ def test_keras_imagenets_augmentation(imagenet):
     read = {"features": "image/encoded", "label": "image/class/label", "image_size": (32, 30)}
     chain = ["random_resized_crop", "flip", ("colour", 0.4)]
     plain = input_fn(f"{imagenet}/train-*", batch_size=6, seed=3, **read)
-    labels = {"one_hot": True, "label_smoothing": 0.1, "num_classes": 30}
+    labels = {"labels": {"one_hot": True, "smoothing": 0.1, "num_classes": 30}}
     changed = input_fn(f"{imagenet}/train-*", batch_size=6, seed=3, augment=chain, **read, **labels)
     for (images, ids), (others, soft) in zip(plain, changed, strict=True):
         assert images.shape == others.shape
@@ -364,8 +365,10 @@ def test_shuffles(files, theirs, shuffle):
 def test_repeats_batches_and_slices(files, theirs):
     settings = {"features": ["id", "weight"], "shuffle": False}
     flat = theirs.map(lambda example: {name: example[name] for name in ("id", "weight")})
-    ours = input_fn(files, batch_size=7, drop_remainder=True, repeat=3, **settings)
-    assert_equal(ours, flat.batch(7, drop_remainder=True).repeat(3))
+    ours = input_fn(files, batch_size=7, repeat=3, **settings)
+    assert_equal(ours, flat.batch(7).repeat(3))
+    ours = input_fn(files, batch_size=7, remainder="drop", **settings)
+    assert_equal(ours, flat.batch(7, drop_remainder=True))
     assert_equal(input_fn(files, "train[:10]", batch_size=4, **settings), flat.take(10).batch(4))
     assert_equal(input_fn(files, "train[10:]", batch_size=4, **settings), flat.skip(10).batch(4))
 

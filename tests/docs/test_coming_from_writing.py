@@ -1,6 +1,8 @@
 """What docs/coming-from.md says of writing: their call and ours, side by side."""
 
 import csv
+import io
+import tarfile
 
 import numpy as np
 import pytest
@@ -87,9 +89,113 @@ def test_tfrecorders_accessor(pictures, tmp_path):
 
 @row("TFRecorder", '`tfrecorder.convert("list.csv", output_dir=out)`')
 def test_tfrecorders_table(pictures, tmp_path):
-    uri = pipelines.convert(pictures / "list.csv", tmp_path / "out", image_roots=[str(pictures)])
+    uri = pipelines.convert(pictures / "list.csv", tmp_path / "out")
     splits = trainer_utils.load(uri, batch_size=3, image_size=(8, 8))
     assert {name: len(list(dataset)) for name, dataset in splits.items()} == {"train": 2, "eval": 2}
+
+
+@row(
+    "TFRecorder", '`tfrecorder.convert_and_load("list.csv", output_dir=out)`', "`header=`, `names=`"
+)
+def test_tfrecorders_table_with_names_for_its_columns(pictures, tmp_path):
+    (tmp_path / "list.csv").write_text((pictures / "list.csv").read_text().replace("label", "x"))
+    names = ["split", "image_uri", "label"]
+    uri = pipelines.convert(
+        tmp_path / "list.csv", tmp_path / "out", column_names=names, header=True
+    )
+    splits = trainer_utils.load(uri, batch_size=3, image_size=(8, 8))
+    assert {name: len(list(dataset)) for name, dataset in splits.items()} == {"train": 2, "eval": 2}
+    assert "label" in next(iter(splits["train"]))
+
+
+@row("TFRecorder", "`.zlib` files")
+def test_files_of_another_compression(tmp_path, serialize):
+    path = str(tmp_path / "x.tfrecord.zlib")
+    with tf.io.TFRecordWriter(path, "ZLIB") as stream:
+        for number in range(40):
+            stream.write(serialize(id=[number]))
+
+    def parse(record):
+        return tf.io.parse_single_example(record, {"id": tf.io.FixedLenFeature([], tf.int64)})
+
+    uri = pipelines.convert(tf.data.TFRecordDataset(path, "ZLIB").map(parse), tmp_path / "out")
+    assert ids(uri) == list(range(40))
+
+
+@row("Datum", "`from datum.reader import load`, of a dataset that is written here")
+@row(
+    "Datum", "`image_dir`, `csv_path`, `annotation_dir`, `label_dir`, `set_dir`", "`classes.names`"
+)
+def test_folders_of_ones_own_and_datum_itself(photos, tmp_path):
+    from datum.reader import load
+
+    base = tmp_path / "in"
+    for folder in ("jpg", "boxes", "sets"):
+        (base / folder).mkdir(parents=True)
+    (base / "classes.names").write_text("fish\nbird\n")
+    for number, (split, label) in enumerate((("train", "bird"), ("val", "fish"))):
+        image = Image.fromarray(photos[number])
+        image.save(base / f"jpg/{number}.jpg")
+        (base / f"sets/{split}.txt").write_text(f"{number}\n")
+        box = "<xmin>1</xmin><xmax>9</xmax><ymin>1</ymin><ymax>9</ymax>"
+        (base / f"boxes/{number}.xml").write_text(
+            f"<a><size><width>{image.width}</width><height>{image.height}</height></size>"
+            f"<object><name>{label}</name><bndbox>{box}</bndbox></object></a>"
+        )
+    names = {"image_dir": "jpg", "annotation_dir": "boxes", "image_set_dir": "sets"}
+    uri = pipelines.convert(base, tmp_path / "out", **names)
+    loaded = load(uri)
+    loaded.dataset_configs.batch_size_val = 1
+    for split, expected in (("train", 1), ("eval", 0)):
+        (example,) = loaded.val_fn(split)
+        labels = example["labels"]
+        labels = labels.values if isinstance(labels, tf.SparseTensor) else labels
+        assert np.ravel(labels).tolist() == [expected]
+
+
+@pytest.fixture(scope="module")
+def imagenet_photos(photos):
+    def encoded(number):
+        return tf.io.encode_jpeg(photos[number]).numpy()
+
+    return encoded
+
+
+@row("keras_imagenet", "`image/encoded`, `image/class/label`")
+@row("keras_imagenet", "`train/n01440764/…`, and a flat `validation/` with `synset_labels.txt`")
+def test_imagenets_folders(imagenet_photos, tmp_path):
+    source = tmp_path / "in"
+    names = [f"train/n0{n % 2}/{n}.JPEG" for n in range(4)]
+    names += [f"validation/ILSVRC2012_val_0000000{n}.JPEG" for n in (1, 2)]
+    for number, name in enumerate(names):
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(imagenet_photos(number))
+    (source / "synset_labels.txt").write_text("n01\nn01\n")
+    wanted = {"image": "image/encoded", "label": "image/class/label"}
+    given = {"label_list": "synset_labels.txt", "feature_names": wanted}
+    uri = pipelines.convert(source, tmp_path / "out", **given)
+    settings = {"features": "image/encoded", "label": "image/class/label", "image_size": (8, 8)}
+    for split, expected in (("train", [0, 0, 1, 1]), ("eval", [1, 1])):
+        found = [y for _, labels in input_fn(uri, split, **settings) for y in labels.numpy()]
+        assert sorted(found) == expected
+
+
+@row("keras_imagenet", "`ILSVRC2012_img_train.tar`")
+def test_imagenets_archive_of_archives(imagenet_photos, tmp_path):
+    def packed(files):
+        stream = io.BytesIO()
+        with tarfile.open(fileobj=stream, mode="w") as archive:
+            for name, data in files.items():
+                member = tarfile.TarInfo(name)
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+        return stream.getvalue()
+
+    inner = {f"n0{n}.tar": packed({f"n0{n}_1.JPEG": imagenet_photos(n)}) for n in range(3)}
+    (tmp_path / "ILSVRC2012_img_train.tar").write_bytes(packed(inner))
+    uri = pipelines.convert(tmp_path / "ILSVRC2012_img_train.tar", tmp_path / "out")
+    batches = input_fn(uri, "train", label="label", image_size=(8, 8))
+    assert sorted(y for _, labels in batches for y in labels.numpy()) == [0, 1, 2]
 
 
 @row("TFRecorder", '`runner="DataflowRunner", project=…`')

@@ -164,7 +164,7 @@ def _fields(kind: object) -> set[str]:
     names = {name for base in bases for name in inspect.get_annotations(base)}
     for base in bases:
         if base.__module__.split(".")[0] in PACKAGES:
-            names.update(re.findall(r"self\.(\w+)(?::[^=\n]+)? = ", inspect.getsource(base)))
+            names.update(re.findall(r"self\.(\w+)(?=[^=\n]* = )", inspect.getsource(base)))
     return names
 
 

@@ -5,7 +5,6 @@ the other, in one process, so that TFX is imported once.
 """
 
 import csv
-import importlib.util
 import linecache
 import os
 import re
@@ -13,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import types
 from unittest import mock
 
 import numpy as np
@@ -129,20 +127,7 @@ def folder(world, tmp_path, monkeypatch, page):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PATH", f"{commands}:{os.environ['PATH']}")
     monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
-    if page.name == "torch.md" and importlib.util.find_spec("torch") is None:
-        for name, module in torch_modules().items():
-            monkeypatch.setitem(sys.modules, name, module)
     return tmp_path
-
-
-def torch_modules():
-    """What the page uses of PyTorch, which is gigabytes: a DataLoader in this process."""
-    data = types.ModuleType("torch.utils.data")
-    data.IterableDataset = type("IterableDataset", (), {})
-    data.get_worker_info = lambda: None
-    data.DataLoader = lambda dataset, batch_size, num_workers: dataset
-    names = ("torch", "torch.utils")
-    return {**{name: types.ModuleType(name) for name in names}, "torch.utils.data": data}
 
 
 @pytest.mark.parametrize("page", RUN, ids=lambda page: page.name)
@@ -272,15 +257,7 @@ def of_kubeflow(folder):
     return {"my_trainer": my_trainer}
 
 
-def of_torch(folder):
-    def train_step(batch):
-        assert batch["image"].shape[1:] == (224, 224, 3)
-
-    return {"rank": 0, "world_size": 1, "train_step": train_step}
-
-
 PRELUDES = {
-    "torch.md": of_torch,
     "README.md": of_readme,
     "balancing.md": of_balancing,
     "format.md": of_format,

@@ -49,6 +49,18 @@ def test_each_command_that_a_sentence_names_is_there(page):
             assert span.split()[0] in options | {"--help"}, span
 
 
+def test_images_that_are_named_have_the_version_that_there_is():
+    version = re.search(r'^version = "(.*)"', (REPOSITORY / "pyproject.toml").read_text(), re.M)[1]
+    sources = [*PAGES, REPOSITORY / "Dockerfile", *REPOSITORY.glob("pipelines/cli/*.py")]
+    named = {
+        (path.name, tag)
+        for path in sources
+        for tag in re.findall(r"\btfx-shards:(\d[\w.]*)", path.read_text())
+    }
+    assert named
+    assert {tag for _, tag in named} == {version}, named
+
+
 def options_of(name):
     command = app.get_command(click.Context(app), name)
     return {option for parameter in command.params for option in parameter.opts}
@@ -117,7 +129,7 @@ def arguments_of(function):
     parameters = inspect.signature(function).parameters
     names = set(parameters)
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
-        for options in (trainer_utils.InputOptions, trainer_utils.DecodeOptions):
+        for options in (trainer_utils.InputOptions, trainer_utils.ImageOptions):
             names |= set(inspect.signature(options).parameters)
         if function.__module__.startswith("pipelines"):
             return None

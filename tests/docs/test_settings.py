@@ -41,7 +41,7 @@ def test_each_setting_stands_in_a_table_of_the_docs(script):
 
 
 def test_help_has_every_setting_of_the_input():
-    for options in (trainer_utils.InputOptions, trainer_utils.DecodeOptions):
+    for options in (trainer_utils.InputOptions, trainer_utils.ImageOptions):
         for name in inspect.signature(options).parameters:
             assert f"\n    {name}: " in inspect.getdoc(options), name
     assert "\n\nRaises:\n" in inspect.getdoc(trainer_utils.InputOptions)

@@ -13,6 +13,9 @@ def preprocessing_fn(inputs):
     return {
         "stars": tft.scale_to_0_1(tf.reshape(stars, [-1])),
         "label": tf.reshape(inputs["label"], [-1]),
+        "made": tft.compute_and_apply_vocabulary(
+            tf.where(tf.reshape(inputs["label"], [-1]) > 0, "good", "bad"), vocab_filename="made"
+        ),
     }
 
 

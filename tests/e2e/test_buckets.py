@@ -53,7 +53,7 @@ def test_a_dataset_in_a_bucket_is_that_on_the_disk(
         for path in made - {"lineage.json"}:  # which says where the inputs are
             assert storage.read_bytes(f"{uri}/{path}") == (local / path).read_bytes(), path
         assert convert(source, out) == uri  # from TFX's cache, by the metadata in the bucket
-        batches = input_fn(uri, features="label", batch_size=4, cache_dir=str(tmp_path))
+        batches = input_fn(uri, features="label", batch_size=4, cache=str(tmp_path))
         assert sum(len(batch) for batch in batches) == 20
         metadata = tmp_path / "metadata.sqlite"
         metadata.write_bytes(storage.read_bytes(f"{out}/metadata.sqlite"))

@@ -80,7 +80,7 @@ def test_the_uri_alone_is_on_stdout_and_the_outcome_on_stderr(converted, folder)
     assert (folder / uri / "manifest.json").is_file()
     assert "63 found = 60 written + 3 rejected + 0 skipped" in stderr
     assert "1 TRUNCATED_IMAGE" in stderr
-    assert len(stderr.splitlines()) == 7, stderr  # no log of TensorFlow, TFX, Beam or ML Metadata
+    assert len(stderr.splitlines()) == 10, stderr  # no log of TensorFlow, TFX, Beam or ML Metadata
     rejects = stderr.partition("TRUNCATED_IMAGE (")[2].partition(")")[0]
     assert len((folder / rejects).read_text().splitlines()) == 3
 

@@ -12,6 +12,7 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 from tfx import v1 as tfx
 
+import trainer_utils
 from components import SchemaExport, ShardBalancer, TextExampleGen
 from pipelines.tools.conversion.local_runs import run_here
 
@@ -34,7 +35,11 @@ def uris(tmp_path_factory):
             metadata
         ),
     )
-    return run_here(pipeline, metadata)
+    uris, _ = run_here(pipeline, metadata)
+    for name in ("ShardBalancer", "AfterTransform"):  # two of one type
+        (folder,) = (root / "artifacts" / name / "balanced_examples").iterdir()
+        uris[name] = str(folder)
+    return uris
 
 
 def components_of(source):
@@ -68,7 +73,9 @@ def components_of(source):
     evaluator = tfx.components.Evaluator(
         examples=examples, model=trainer.outputs["model"], schema=schema, eval_config=config
     )
-    return [texts, balanced, described, statistics, validator, transform, trainer, evaluator]
+    transformed = transform.outputs["transformed_examples"]
+    after = ShardBalancer(examples=transformed, num_shards=2).with_id("AfterTransform")
+    return [texts, balanced, described, statistics, validator, transform, trainer, evaluator, after]
 
 
 def records_of(uris, split):
@@ -106,6 +113,16 @@ def test_evaluator_measures_it(uris):
     values = metrics[""][""]
     assert values["example_count"]["doubleValue"] == len(records_of(uris, "eval"))
     assert values["auc"]["doubleValue"] == pytest.approx(1, abs=1e-3)
+
+
+def test_what_is_balanced_after_transform_knows_its_labels(uris):
+    labels = (Path(uris["TextExampleGen"]) / "vocab/label.txt").read_text().split()
+    after = Path(uris["AfterTransform"])
+    assert (after / "vocab/label.txt").read_text().split() == labels == ["bad", "good"]
+    assert set((after / "vocab/made.txt").read_text().split()) == {"good", "bad"}
+    options = {"features": ["stars"], "label": "label", "labels": {"one_hot": True}}
+    _, label = next(iter(trainer_utils.input_fn(str(after), "train", batch_size=5, **options)))
+    assert label.shape == (5, 2)
 
 
 def test_datum_opens_the_dataset_beside_it(uris):

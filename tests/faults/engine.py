@@ -10,6 +10,7 @@ run, which leads a session of its own. Requests and replies are lines of JSON th
 import contextlib
 import ctypes
 import dataclasses
+import errno
 import json
 import os
 import resource
@@ -83,7 +84,7 @@ class Engine:
         processes: int = 1,
         kill_after: float | None = None,
         whole_group: bool = True,
-        refuse: tuple[str, int, str] | None = None,
+        refuse: tuple[str, int, str] | tuple[str, int, str, int] | None = None,
         file_bytes: int | None = None,
         mount: tuple[str, str] | None = None,
         beam_args: Sequence[str] = (),
@@ -99,7 +100,8 @@ class Engine:
             kill_after: seconds until SIGKILL.
             whole_group: whether the pool's processes are killed too, or are to end by themselves.
             refuse: below which folder the n-th system call (from 1 on; 0: none) has which fate: the
-                name of an errno, `SHORT` or `KILL`.
+                name of an errno, `SHORT` or `KILL`. With a number behind it, so many of the calls
+                that only look, list and read as well.
             file_bytes: the most that a file may get, as a quota of the system's has it.
             mount: over which folder a tmpfs lies for this run alone, with which options.
             beam_args: Beam's own arguments, such as those of a runner.
@@ -145,8 +147,10 @@ def _serve(shim: str) -> None:
     from components.image_example_gen.executor import Executor as Images
     from components.shard_balancer.executor import Executor as Balancer
     from components.text_example_gen.executor import Executor as Texts
+    from trainer_utils.storage import file_system
 
     worker_pool._WORTH_SECONDS = 0.0  # so that small runs use processes too
+    file_system._PAUSES = (0.0, 0.0, 0.0)  # so that faults cost no time
     steps = {"images": Images, "texts": Texts, "audio": Audio, "balance": Balancer}
     replies = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
@@ -205,8 +209,9 @@ def _do(steps: dict[str, Any], request: dict[str, Any], shim: Any) -> dict[str, 
         if request["file_bytes"] is not None:
             resource.setrlimit(resource.RLIMIT_FSIZE, (request["file_bytes"], unlimited[1]))
         if request["refuse"] is not None:
-            folder, number, fate = request["refuse"]
-            shim.arm(os.fsencode(folder), number, fate.encode())
+            folder, number, fate, *times = request["refuse"]
+            code = getattr(errno, fate, 0)
+            shim.arm(os.fsencode(folder), number, fate.encode(), code, *times or [0])
         executor.Do(given, outputs, settings)
     except BaseException as error:
         resource.setrlimit(resource.RLIMIT_FSIZE, unlimited)  # the log is a file too

@@ -1,11 +1,13 @@
 /* Refuses the n-th system call on a file below a folder: LD_PRELOAD of tests/faults/engine.py.
  *
- *     arm("/tmp/out", 7, "ENOSPC");    the 7th call from now on fails so
- *     disarm();                        how many calls there were
+ *     arm("/tmp/out", 7, "", ENOSPC, 0);    the 7th call from now on fails so
+ *     arm("/tmp/in", 7, "", EIO, 2);        of those that look, list and read as well, the 7th and 8th
+ *     disarm();                             how many calls there were
  *
  * "SHORT" lets a write take half of what it is given, "KILL" ends the process before the call.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -17,24 +19,24 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/types.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 static char folder[PATH_MAX];
-static long calls, refused_call;
-static int refusal, is_short, is_kill;
+static long calls, refused_call, last_refused;
+static int refusal, is_short, is_kill, is_of_inputs;
 static volatile int is_armed;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-void arm(const char *where, long number, const char *fate) {
+void arm(const char *where, long number, const char *fate, int error, long times) {
   snprintf(folder, sizeof folder, "%s", where);
   calls = 0;
   refused_call = number;
+  is_of_inputs = times > 0;
+  last_refused = number + (times > 0 ? times - 1 : 0);
   is_short = !strcmp(fate, "SHORT");
   is_kill = !strcmp(fate, "KILL");
-  refusal = !strcmp(fate, "ENOSPC")   ? ENOSPC
-            : !strcmp(fate, "EACCES") ? EACCES
-            : !strcmp(fate, "EMFILE") ? EMFILE
-                                      : EIO;
+  refusal = error;
   is_armed = 1;
 }
 
@@ -61,7 +63,7 @@ static int is_at_below(int at, const char *path) {
 /* 1: this call is the one. */
 static int is_turn(void) {
   pthread_mutex_lock(&lock);
-  int is_it = ++calls == refused_call;
+  int is_it = ++calls >= refused_call && calls <= last_refused && refused_call;
   pthread_mutex_unlock(&lock);
   if (is_it && is_kill) kill(0, SIGKILL);
   return is_it;
@@ -118,6 +120,50 @@ ssize_t read(int descriptor, void *data, size_t size) {
   }
   return REAL(read)(descriptor, data, size);
 }
+
+/* What only looks, lists and reads by place. */
+#define LOOK(below, failed)                             \
+  if (is_armed && is_of_inputs && (below) && is_turn()) { \
+    errno = refusal;                                    \
+    return failed;                                      \
+  }
+DIR *opendir(const char *path) {
+  LOOK(is_below(path), NULL)
+  return REAL(opendir)(path);
+}
+struct dirent *readdir(DIR *folder_read) {
+  LOOK(is_file_below(dirfd(folder_read)), NULL)
+  return REAL(readdir)(folder_read);
+}
+struct dirent64 *readdir64(DIR *folder_read) {
+  LOOK(is_file_below(dirfd(folder_read)), NULL)
+  return REAL(readdir64)(folder_read);
+}
+#define STAT(name, type)                       \
+  int name(const char *path, struct type *to) { \
+    LOOK(is_below(path), -1)                   \
+    return REAL(name)(path, to);               \
+  }
+STAT(stat, stat)
+STAT(lstat, stat)
+STAT(stat64, stat64)
+STAT(lstat64, stat64)
+#define STATAT(name, type)                                            \
+  int name(int at, const char *path, struct type *to, int flags) { \
+    LOOK(is_at_below(at, path), -1)                                \
+    return REAL(name)(at, path, to, flags);                        \
+  }
+STATAT(fstatat, stat)
+STATAT(fstatat64, stat64)
+#define PREAD(name, data, size)                             \
+  ssize_t name(int descriptor, data, size, off_t offset) { \
+    LOOK(is_file_below(descriptor), -1)                     \
+    return REAL(name)(descriptor, to, count, offset);       \
+  }
+PREAD(pread, void *to, size_t count)
+PREAD(pread64, void *to, size_t count)
+PREAD(preadv, const struct iovec *to, int count)
+PREAD(preadv64, const struct iovec *to, int count)
 
 int fsync(int descriptor) {
   REFUSE(is_file_below(descriptor))

@@ -25,9 +25,9 @@ READINGS: dict[str, dict[str, Any]] = {
     "in order": {**_IMAGES, "shuffle": False},
     "windowed": {**_IMAGES, "shuffle": 64},
     "global": {**_IMAGES, "shuffle": "global"},
-    "cached": {**_IMAGES, "cache": "memory"},
+    "cached": {**_IMAGES, "cache": {}},
     "padded": {**_IMAGES, "remainder": "pad"},
-    "augmented": {**_IMAGES, "flip": True},
+    "augmented": {**_IMAGES, "augment": "flip"},
     "not decoded": {"batch_size": 32, "features": "id"},
 }
 

@@ -39,13 +39,13 @@ class Plan:
     settings: dict[str, Any]
     jobs: list[Job]
     epochs: int
+    record_bytes: int = 100  # in the mean, by which `shuffle=True` shuffles more or fewer together
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> Plan:
     """A batch that one to eight workers can share, and three jobs that take turns at it."""
     batch_size = draw(st.sampled_from([1, 2, 3, 4, 6, 8, 12, 15, 16, 20, 24]))
-    remainder = draw(st.sampled_from([None, "drop", "pad", "balance"]))
     jobs = []
     for _ in range(3):
         workers = draw(st.sampled_from([n for n in range(1, 9) if batch_size % n == 0]))
@@ -56,14 +56,13 @@ def plans(draw: st.DrawFn) -> Plan:
         settings={
             "batch_size": batch_size,
             "shuffle": draw(st.sampled_from([True, False, "global"]) | st.integers(1, 80)),
-            "shuffle_bytes": draw(st.sampled_from([1, 1500, 1 << 20])),
             "seed": draw(st.integers(-(1 << 40), 1 << 40)),
-            "remainder": remainder,
-            "drop_remainder": remainder in (None, "drop") and draw(st.booleans()),
+            "remainder": draw(st.sampled_from([None, "drop", "pad", "balance"])),
             "echoing": draw(st.sampled_from([1, 1, 2, 3])),
         },
         jobs=jobs,
         epochs=draw(st.integers(1, 3)),
+        record_bytes=draw(st.sampled_from([100, 20 << 20, 1 << 30])),
     )
 
 
@@ -72,8 +71,6 @@ def sizes_of_batches(plan: Plan) -> list[int] | None:
     records, size = sum(plan.sizes), plan.settings["batch_size"]
     full, rest = divmod(records, size)
     remainder = plan.settings["remainder"]
-    if plan.settings["drop_remainder"]:
-        return [size] * full
     if remainder == "drop":
         return [size] * full if full or not records else None
     sizes = [size] * full + [rest] * (rest > 0)
@@ -91,7 +88,7 @@ def order_of(plan: Plan, job: Job, token: str | None) -> InputOrder:
         OrderOptions(**plan.settings, state=token),
         num_workers=job.workers,
         num_replicas=job.workers * job.replicas,
-        mean_record_bytes=100,
+        mean_record_bytes=plan.record_bytes,
         digest="of the dataset",
     )
 

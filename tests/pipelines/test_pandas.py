@@ -49,6 +49,14 @@ def test_a_frame_becomes_a_dataset_with_tfrecorders_keys(
     assert {shard.suffix for shard in shards} == {".gz"}
 
 
+@pytest.mark.slow
+def test_bad_images_are_counted_and_end_no_run(frame: pd.DataFrame, tmp_path: Path) -> None:
+    (tmp_path / "1.jpg").write_bytes(b"no image")
+    (tmp_path / "2.jpg").unlink()
+    result = frame.tensorflow.to_tfr(output_dir=str(tmp_path / "out"))
+    assert result["metrics"] == {"rows": 6, "good_images": 4, "bad_images": 2}
+
+
 def test_arguments_become_beams_flags_and_options(
     frame: pd.DataFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -61,7 +69,7 @@ def test_arguments_become_beams_flags_and_options(
         given.update(options, out=out)
         raise Stop
 
-    monkeypatch.setattr(convert, "convert_whole", stop)
+    monkeypatch.setattr(convert, "convert", stop)
     with pytest.raises(Stop):
         frame.tensorflow.to_tfr(
             output_dir="gs://bucket/out",

@@ -87,25 +87,6 @@ def test_tensorflow_understands_it(monkeypatch, name):
 
 
 @pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("a slots=2\n# none\nb slots=1\n", ["a:2222", "a:2223", "b:2222"]),
-        ("a:2\nb\n", ["a:2222", "a:2223", "b:2222"]),
-        ("a\na\n\nb # the third\n", ["a:2222", "a:2223", "b:2222"]),
-    ],
-)
-@pytest.mark.parametrize("kind", ["OMPI_COMM_WORLD", "PMI"])
-def test_mpi_names_its_hosts_in_a_file(tmp_path, text, address, kind):
-    hosts = tmp_path / "hostfile"
-    hosts.write_text(text)
-    variable = "OMPI_MCA_orte_default_hostfile" if kind != "PMI" else "I_MPI_HYDRA_HOST_FILE"
-    environment = {f"{kind}_RANK": "2", f"{kind}_SIZE": "3", variable: str(hosts)}
-    found = cluster_from_environment(environment)
-    assert found is not None
-    assert (list(found.workers), found.index) == (address, 2)
-
-
-@pytest.mark.parametrize(
     ("environment", "message"),
     [
         ({"TF_CONFIG": "[1]"}, "TF_CONFIG"),
@@ -118,7 +99,6 @@ def test_mpi_names_its_hosts_in_a_file(tmp_path, text, address, kind):
         ({**SLURM, "SLURM_PROCID": "0", "SLURM_STEP_TASKS_PER_NODE": "2"}, "3 nodes"),
         ({"WORKER_HOSTS": "a:1,a:1", "WORKER_INDEX": "0"}, "each address once"),
         ({"WORKER_HOSTS": "a:1"}, "WORKER_INDEX"),
-        ({"OMPI_COMM_WORLD_RANK": "0", "OMPI_COMM_WORLD_SIZE": "2"}, "hostfile"),
         ({"RANK": "0", "WORLD_SIZE": "2", "LOCAL_WORLD_SIZE": "1"}, "WORKER_HOSTS"),
         ({"JOB_COMPLETION_INDEX": "0", "NUM_NODES": "2", "HOSTNAME": "x"}, "HOSTNAME.*'x'"),
     ],

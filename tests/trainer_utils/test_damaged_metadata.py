@@ -139,7 +139,6 @@ def test_the_folder_that_convert_was_given_stands_for_its_newest_dataset(layouts
         assert open_dataset(spelling).uri == str(out / "artifacts" / "9")
         assert sum(len(batch["id"]) for batch in input_fn(spelling)) == 6
     assert plan(str(out), batch_size=2).steps == 3
-    assert str(out) in plan(str(out), batch_size=2).workers[0].shards[0].path
 
 
 @pytest.mark.parametrize(

@@ -140,7 +140,7 @@ def test_a_new_process_goes_on_with_the_batches_that_would_have_come(uneven, shu
     whole = [batch["id"].tolist() for batch in input_fn(uneven, **options).as_numpy_iterator()]
     steps = len(whole) // 3
     for start in (1, steps - 1, steps, 2 * steps + 1, 3 * steps):
-        dataset = input_fn(uneven, start_step=start, **options)
+        dataset = input_fn(uneven, state=start, **options)
         assert int(dataset.cardinality()) == len(whole) - start
         assert [batch["id"].tolist() for batch in dataset.as_numpy_iterator()] == whole[start:]
 
@@ -149,7 +149,7 @@ def test_without_repeat_the_epoch_is_finished_and_the_next_one_is_whole(uneven):
     options: dict[str, Any] = {"features": "id", "batch_size": 8, "seed": 3}
     dataset = input_fn(uneven, **options)
     epochs = [[b.tolist() for b in dataset.as_numpy_iterator()] for _ in range(3)]
-    resumed = input_fn(uneven, start_step=7 + 4, **options)
+    resumed = input_fn(uneven, state=7 + 4, **options)
     got = [[b.tolist() for b in resumed.as_numpy_iterator()] for _ in range(2)]
     assert got == [epochs[1][4:], epochs[2]]
 
@@ -176,8 +176,8 @@ def test_what_came_before_is_not_read(tmp_path, write_dataset):
         path.write_bytes(bytes(path.stat().st_size))
     options: dict[str, Any] = {"features": "id", "batch_size": 10, "shuffle": False}
     with pytest.raises(tf.errors.OpError, match="00001-of-00004"):
-        list(input_fn(uri, start_step=1, **options))
-    got = [batch.tolist() for batch in input_fn(uri, start_step=2, **options).as_numpy_iterator()]
+        list(input_fn(uri, state=1, **options))
+    got = [batch.tolist() for batch in input_fn(uri, state=2, **options).as_numpy_iterator()]
     assert got == [list(range(20, 30)), list(range(30, 40))]
 
 
@@ -187,7 +187,7 @@ def test_what_came_before_is_not_read(tmp_path, write_dataset):
 def test_a_token_is_small_and_goes_through_json(uneven):
     dataset = input_fn(uneven, batch_size=8, seed=4)
     token = dataset.state(9)
-    assert (token.epoch, token.step, token.records, token.seed) == (1, 2, 16, 4)
+    assert (token.epoch, token.step, token.batch_size, token.seed) == (1, 2, 8, 4)
     assert len(token.to_json()) < 400
     assert trainer_utils.InputState.from_json(token.to_json()) == token
     for form in (token, token.to_json(), json.loads(token.to_json())):
@@ -199,8 +199,8 @@ def test_a_token_is_small_and_goes_through_json(uneven):
     [
         ({"seed": 5}, "seed"),
         ({"batch_size": 4}, "batch_size"),
-        ({"shuffle": False}, "order"),
-        ({"remainder": "pad"}, "order"),
+        ({"shuffle": False}, "digest"),
+        ({"remainder": "pad"}, "digest"),
         ({"split": "train[:50]"}, "digest"),
     ],
 )

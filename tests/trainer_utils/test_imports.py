@@ -28,6 +28,10 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
         ("import trainer_utils.order", ["tensorflow", "tfx", "apache_beam"]),
         ("import trainer_utils; trainer_utils.InputOptions()", ["tensorflow", "tfx"]),
         ("import trainer_utils; trainer_utils.input_fn", ["tfx", "apache_beam"]),
+        (
+            "import trainer_utils as t; t.iterate, t.torch_dataset, t.jax_batches, t.keras_dataset",
+            ["tensorflow", "tfx", "torch", "jax", "keras"],
+        ),
         ("import components, pipelines", ["tensorflow", "tfx", "apache_beam"]),
     ],
 )
@@ -57,7 +61,31 @@ def test_the_version_is_that_of_the_distribution():
 
 
 def test_the_public_names():
-    assert set(trainer_utils.__all__) >= {"input_fn", "distribute", "DatasetError", "ConfigError"}
+    assert trainer_utils.__all__ == [
+        "CacheOptions",
+        "ConfigError",
+        "CorruptShardError",
+        "DatasetError",
+        "DatasetWriter",
+        "ImageOptions",
+        "InputBackup",
+        "InputOptions",
+        "InputProgress",
+        "InputState",
+        "LabelOptions",
+        "distribute",
+        "evaluate",
+        "fit",
+        "input_fn",
+        "iterate",
+        "jax_batches",
+        "keras_dataset",
+        "load",
+        "load_state",
+        "pack",
+        "plan",
+        "torch_dataset",
+    ]
     assert components.__all__ == [
         "AudioExampleGen",
         "DatasetAudit",

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from trainer_utils import bucket_by_length, distribute, input_fn
+from trainer_utils import distribute, input_fn
 from trainer_utils.format import Feature
 
 REPOSITORY = Path(__file__).parents[2]
@@ -48,21 +48,17 @@ def modes(folder: str) -> dict[str, Callable[[], Any]]:
     for turn, shuffle in enumerate(shuffles):
         add(small, shuffle=shuffle, batch_size=None)
         add(large, shuffle=shuffle, batch_size=8, repeat=2, on_corrupt="skip")
-        add(large, shuffle=shuffle, batch_size=24, echoing=2, start_step=3, repeat=2)
+        add(large, shuffle=shuffle, batch_size=24, echoing=2, state=3, repeat=2)
         add(photos, shuffle=shuffle, features="image", image_size=(24, 24), batch_size=8)
         context = tf.distribute.InputContext(3, turn % 3, 6)
         add(large, shuffle=shuffle, batch_size=24, input_context=context)
         add(small, shuffle=shuffle, batch_size=840, input_context=context)
-    add(large, cache="memory", batch_size=16, repeat=2)
     add(large, split="train[10%:90%]", batch_size=16)
     add(photos, features="raw", augment="random_resized_crop", image_size=(16, 16), batch_size=8)
     add(photos, features="sound", batch_size=8)
     add(photos, features="tokens", batch_size=8)
     add(photos, features=["tokens", "image"], image_size=(9, 9), ragged=True, batch_size=8)
     asked["mixed"] = lambda: input_fn([large, small], batch_size=16, weights=[1, 3])
-    asked["buckets"] = lambda: bucket_by_length(
-        input_fn(photos, batch_size=None, features="tokens"), boundaries=[3, 5], batch_sizes=4
-    )
     strategy = tf.distribute.MirroredStrategy(["CPU:0", "CPU:1"])
     for shuffle in shuffles:
         asked[f"mirrored, shuffle={shuffle}"] = lambda shuffle=shuffle: distribute(

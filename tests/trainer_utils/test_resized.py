@@ -1,12 +1,13 @@
 """Going on with another number of workers: every record once an epoch, in the batches of one.
 
 Read by the real `input_fn`, one context a worker; thousands of plans alone are tried in
-`order/test_plan.py`.
+`order/test_order.py`.
 """
 
 import collections
 import itertools
 import json
+import math
 import random
 from typing import Any
 
@@ -15,7 +16,6 @@ import pytest
 import tensorflow as tf
 
 import trainer_utils
-from tests.trainer_utils.order.test_plan import true_sizes
 from trainer_utils import ConfigError, input_fn
 from trainer_utils.format import Feature
 
@@ -88,11 +88,26 @@ def read(
     for step in range(steps):
         own = [e for elements in per_worker for e in elements[step * replicas :][:replicas]]
         sizes = [len(rows_of(element)) for element in own]
-        if options.get("remainder") in ("drop", "pad") or options.get("drop_remainder"):
+        if options.get("remainder") in ("drop", "pad"):
             assert set(sizes) == {options["batch_size"] // (workers * replicas)}
         assert max(sizes) - min(sizes) <= 1
         batches.append(sorted(itertools.chain(*map(real_rows, own))))
     return batches, None if stop is None else datasets[-1].state(stop).to_json()
+
+
+def true_sizes(records: int, batch_size: int, remainder: str | None) -> list[int]:
+    """How many records each batch of an epoch holds."""
+    sizes = [batch_size] * (records // batch_size)
+    rest = records % batch_size
+    if remainder == "drop" or not rest:
+        return sizes
+    if remainder == "balance" and sizes:
+        both = sizes.pop() + rest
+        return [*sizes, math.ceil(both / 2), both // 2]
+    return [*sizes, rest]
+
+
+# --- What the plans say ---
 
 
 def rows_of(element: Any) -> np.ndarray:
@@ -126,12 +141,11 @@ def test_padded_batches_of_six_workers_are_those_of_one(of_909):
     assert read(of_909, 6, **options) == read(of_909, 1, **options)
 
 
-@pytest.mark.parametrize("way", ["state", "start_step"])
+@pytest.mark.parametrize("way", ["state", "step"])
 def test_a_larger_job_sees_the_rest_of_both_epochs_once(of_909, way):
     options: dict[str, Any] = {"batch_size": 16, "split": "train[:900]", "repeat": 2}
     first, token = read(of_909, 2, stop=72, **options)
-    start = {"token": token} if way == "state" else {"start_step": 72}
-    rest, _ = read(of_909, 8, **start, **options)
+    rest, _ = read(of_909, 8, token=token if way == "state" else 72, **options)
     assert len(first) + len(rest) == 2 * 57
     seen = collections.Counter(itertools.chain(*first, *rest))
     assert seen == collections.Counter(dict.fromkeys(range(900), 2))
@@ -153,7 +167,6 @@ def check_random_job(seed: int, folder: Any, write_ids: Any) -> None:
         "batch_size": batch_size,
         "split": split if not others else None,
         "shuffle": rng.choice([True, False, rng.randint(1, 100), "global"]),
-        "shuffle_bytes": rng.choice([2000, 20_000, 256 << 20]),
         "remainder": rng.choice(REMAINDERS),
         "seed": seed,
         "weights": [1, rng.choice([1, 2, 5])] if others else None,
@@ -257,10 +270,9 @@ def test_short_batches_of_any_kind_are_shared_out(
             ids = [int(number) for number in element["id"]]
             assert {len(values) for values in element.values()} == {len(ids)}
             lengths = [number % 5 + 1 for number in ids]
-            width = None if "ragged" in settings else max(lengths, default=0)
-            for number, row in zip(ids, element.get("tokens", []), strict=False):
-                own = [number] * (number % 5 + 1)
-                assert row.numpy().tolist() == own + [0] * ((width or len(own)) - len(own))
+            for length, number, row in zip(lengths, ids, element.get("tokens", []), strict=False):
+                filler = 0 if "ragged" in settings else len(row) - length
+                assert row.numpy().tolist() == [number] * length + [0] * filler
             seen += ids
     assert sorted(seen) == list(range(int(split[7:-1])))
 
@@ -293,16 +305,15 @@ def test_jobs_of_more_workers_than_lanes_read_lanes_together(of_53):
 
 def test_files_in_order_begin_anew_each_epoch_unless_others_are_to_be_dropped(of_53):
     options: dict[str, Any] = {"features": "id", "batch_size": 8, "shuffle": False, "repeat": 2}
-    for settings, second in (({"drop_remainder": True}, 0), ({"remainder": "drop"}, 5)):
-        batches = list(input_fn(of_53, **options, **settings).as_numpy_iterator())
-        assert [batch[0] for batch in batches] == [*range(0, 48, 8), *range(second, second + 48, 8)]
+    batches = list(input_fn(of_53, **options, remainder="drop").as_numpy_iterator())
+    assert [batch[0] for batch in batches] == [*range(0, 48, 8), *range(5, 53, 8)]
 
 
 @pytest.mark.parametrize("workers", [2, 8])
 def test_a_token_comes_in_any_spelling_of_the_same_settings(of_53, workers):
     same = [
         {"weights": [1, 3], "shuffle": False},
-        {"weights": (1.0, 3.0), "shuffle": False, "shuffle_bytes": 1},
+        {"weights": (1.0, 3.0), "shuffle": False},
         {"weights": np.array([1, 3]), "shuffle": False, "label": "id"},
     ]
     token = token_of([of_53, of_53], 4, 3, batch_size=8, **same[0])
@@ -315,15 +326,13 @@ def test_a_token_comes_in_any_spelling_of_the_same_settings(of_53, workers):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"version": 1}, "^state: expected a token of version 2, got one of version 1"),
-        ({"version": None}, "^state: expected a token of version 2, got one of version 1"),
-        ({"version": 3}, "version 3"),
+        ({"version": 1}, "^state: expected a token of version 3, got one of version 1"),
+        ({"version": None}, "^state: expected a token of version 3, got one of version 1"),
+        ({"version": 4}, "version 4"),
         ({"step": -1}, "step is an int of at least 0, got -1"),
         ({"step": 7}, "expected a step below 7"),
         ({"step": 1.5}, "step is an int of at least 0, got 1.5"),
         ({"epoch": "1"}, "epoch is an int of at least 0, got '1'"),
-        ({"num_lanes": 0}, "num_lanes is an int of at least 1, got 0"),
-        ({"num_lanes": 3}, "expected a divisor of the batch size 8 as num_lanes"),
         ({"surprise": 1}, r"expected a token of state\(step\)"),
     ],
 )
@@ -337,7 +346,7 @@ def test_what_is_no_token_of_this_version_is_refused(of_53, changes, message):
             use(of_53, batch_size=8, state=json.dumps(token))
 
 
-def test_a_plan_for_a_token_is_that_of_its_lanes(of_909):
+def test_a_plan_for_a_token_is_that_of_any_workers(of_909):
     token = token_of(of_909, 16, 3, batch_size=48)
     workers = trainer_utils.plan(of_909, workers=2, batch_size=48, state=token).workers
     assert [worker.records for worker in workers] == [454, 455]
@@ -377,40 +386,29 @@ def test_single_examples_are_gone_on_from_by_as_many_workers(of_53, shuffle, ech
 def test_single_examples_of_other_workers_are_gone_on_from_between_epochs_only(of_53):
     options: dict[str, Any] = {"batch_size": None, "features": "id", "repeat": 2}
     within, between = (token_of(of_53, 2, step, **options) for step in (3, 53 // 2))
-    with pytest.raises(ConfigError, match=r"^state: expected 2 workers as in the token, got 1"):
+    with pytest.raises(
+        ConfigError, match=r"^state: expected the batch_size of the token, 2, got 1"
+    ):
         input_fn(of_53, state=within, **options)
     rest = input_fn(of_53, state=between, **options)
     assert sorted(int(n) for n in rest.as_numpy_iterator()) == list(range(53))
 
 
-def test_single_examples_that_may_be_skipped_are_gone_on_from_between_epochs_only(of_53):
-    options: dict[str, Any] = {"batch_size": None, "on_corrupt": "skip", "features": "id"}
-    dataset = input_fn(of_53, **options)
-    assert input_fn(of_53, state=dataset.state(53), **options).input_start.epoch == 1
-    with pytest.raises(ConfigError, match=r"^state: expected the first step of an epoch, got"):
-        input_fn(of_53, state=dataset.state(3), **options)
-
-
 @pytest.mark.parametrize("workers", [1, 2, 5])
-def test_buckets_and_packed_rows_go_on_between_epochs(of_53, workers):
+def test_packed_rows_go_on_between_epochs(of_53, workers):
     """From the second epoch on, whose token another number of workers made."""
     options: dict[str, Any] = {"batch_size": None, "features": ["tokens"], "repeat": 2}
     token = token_of(of_53, 3, 53 // 3, **options)
-    bucketed: list[int] = []
     packed: list[int] = []
     for worker in range(workers):
         context = tf.distribute.InputContext(workers, worker, workers)
         examples = input_fn(of_53, state=token, input_context=context, **options)
-        buckets = trainer_utils.bucket_by_length(examples, "tokens", boundaries=[3], batch_sizes=4)
-        for batch in buckets.as_numpy_iterator():
-            bucketed += batch["tokens"].ravel().tolist()
         for row in trainer_utils.pack(examples, {"tokens": 16}).as_numpy_iterator():
             packed += row["tokens"].tolist()
-    for seen in (bucketed, packed):
-        counts = collections.Counter(n for n in seen if n)
-        assert set(counts) <= set(range(1, 53))
-        assert len(counts) >= 52 - (53 % workers)
-        assert all(times == n % 5 + 1 for n, times in counts.items())
+    counts = collections.Counter(n for n in packed if n)
+    assert set(counts) <= set(range(1, 53))
+    assert len(counts) >= 52 - (53 % workers)
+    assert all(times == n % 5 + 1 for n, times in counts.items())
 
 
 def test_what_does_not_count_its_steps_is_refused_where_steps_are_to_be_kept(of_53, tmp_path):

@@ -114,7 +114,7 @@ def test_a_checkpoint_of_a_training_loop_holds_the_place(uri, tmp_path):
 
 
 def test_what_keras_would_cut_short_is_refused(uri, tmp_path):
-    train = trainer_utils.input_fn(uri, batch_size=2, features="x", label="x", start_step=3)
+    train = trainer_utils.input_fn(uri, batch_size=2, features="x", label="x", state=3)
     model = tf.keras.Sequential([tf.keras.Input((1,)), tf.keras.layers.Dense(1)])
     model.compile(optimizer="sgd", loss="mse")
     backup = trainer_utils.InputBackup(train, str(tmp_path))

@@ -12,10 +12,9 @@ import numpy.typing as npt
 
 from trainer_utils.auditing.disjoint_sets import DisjointSets
 from trainer_utils.auditing.findings import Finding, RecordName
-from trainer_utils.auditing.scanning import IMAGE, SOUND, TEXT, Scan
+from trainer_utils.auditing.scanning import IMAGE, TEXT, Scan
 from trainer_utils.auditing.shifts import distance_of_counts, distance_of_numbers
 from trainer_utils.auditing.similar_images import unite_similar_images
-from trainer_utils.auditing.similar_sounds import unite_similar_sounds
 from trainer_utils.auditing.similar_texts import unite_similar_texts
 
 __all__ = [
@@ -46,7 +45,6 @@ def find_copies(scan: Scan) -> Iterator[Finding]:
     searches: dict[int, Callable[[DisjointSets], None]] = {
         IMAGE: functools.partial(unite_similar_images, scan.thumbnails),
         TEXT: functools.partial(unite_similar_texts, scan.texts),
-        SOUND: functools.partial(unite_similar_sounds, scan.sounds),
     }
     for kind, unite in searches.items():
         members = np.flatnonzero(scan.rows["sketch"] == kind)

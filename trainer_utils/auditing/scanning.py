@@ -25,13 +25,6 @@ from trainer_utils.auditing.image_sketch import (
     sketch_image,
     sketch_pixels,
 )
-from trainer_utils.auditing.sound_reading import read_beginning
-from trainer_utils.auditing.sound_sketch import (
-    MOST_SECONDS,
-    SoundSketch,
-    SoundSketches,
-    sketch_sound,
-)
 from trainer_utils.auditing.text_sketch import TextSketches, split_words
 from trainer_utils.dataset import Dataset, read_shard_blocks
 from trainer_utils.format import Feature
@@ -41,9 +34,9 @@ from trainer_utils.format.media_formats import format_of
 from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.format.record_digests import name_of_features
 
-__all__ = ["IMAGE", "ROW", "SOUND", "TEXT", "Scan", "scan_dataset"]
+__all__ = ["IMAGE", "ROW", "TEXT", "Scan", "scan_dataset"]
 
-IMAGE, TEXT, SOUND = 1, 2, 3
+IMAGE, TEXT = 1, 2
 """What a row's sketch is of; 0 stands for none."""
 
 ROW = np.dtype(
@@ -78,7 +71,6 @@ class Scan:
         rows: `(records,)` of `ROW`, in the order of the splits.
         thumbnails: `(records, 32, 32) uint8` of images.
         texts: sketches of texts.
-        sounds: sketches of sounds.
         labels: names, by number.
         words: how many records of each split have each word.
         names: file of the records' names, each on a line.
@@ -88,7 +80,6 @@ class Scan:
     rows: Rows
     thumbnails: npt.NDArray[np.uint8]
     texts: TextSketches
-    sounds: SoundSketches
     labels: Sequence[str]
     words: Sequence[Mapping[str, int]]
     names: BinaryIO
@@ -135,8 +126,7 @@ def scan_dataset(
             for stream in streams.values():
                 stack.enter_context(stream)
             texts = stack.enter_context(TextSketches())
-            sounds = stack.enter_context(SoundSketches())
-            reader = _Reader(dataset, label, streams, texts, sounds)
+            reader = _Reader(dataset, label, streams, texts)
             total = sum(shard.bytes for shard in dataset.shard_files)
             for number, shards in enumerate(dataset.shards.values()):
                 reader.words.append(collections.Counter())
@@ -158,7 +148,6 @@ def scan_dataset(
                     (reader.images, THUMBNAIL_SIDE, THUMBNAIL_SIDE),
                 ),
                 texts=texts,
-                sounds=sounds,
                 labels=list(reader.labels),
                 words=reader.words,
                 names=streams["names"],
@@ -180,11 +169,9 @@ class _Reader:
         label: str,
         streams: Mapping[str, BinaryIO],
         texts: TextSketches,
-        sounds: SoundSketches,
     ) -> None:
         self._features, self._label, self._streams = dataset.features, label, streams
         self._texts, self._waiting = texts, list[str]()
-        self._sounds = sounds
         self._vocabulary = dataset.vocabularies.get(label, ())
         self._row = np.zeros((), ROW)
         self.labels: dict[str, int] = {}
@@ -213,17 +200,11 @@ class _Reader:
         self.count += 1
 
     def _add_media(self, media: Mapping[str, Sequence[Any]]) -> None:
-        """Looks at the first image that can be read, else at the first sound."""
-        sounds = [name for name, values in media.items() if self._is_sound(name, values)]
-        others = [name for name in media if name not in sounds]
+        """Looks at the first image that can be read."""
+        others = [name for name, values in media.items() if not self._is_sound(name, values)]
         seen = filter(None, (self._look_at_image(name, media[name]) for name in others))
         if (image := next(seen, None)) is not None:
             self._add_image(image)
-            return
-        heard = filter(None, (_look_at_sound(bytes(media[name][0])) for name in sounds))
-        if (sound := next(heard, None)) is not None:
-            self._row["sketch"] = SOUND
-            self._sounds.add(sound)
 
     def _add_image(self, sketch: ImageSketch) -> None:
         for field in ("height", "width", "brightness", "contrast", "sharpness"):
@@ -296,11 +277,6 @@ class _Reader:
         if feature is not None and feature.is_raw_image:
             return _sketch_raw(feature, data)
         return sketch_image(data)
-
-
-def _look_at_sound(data: bytes) -> SoundSketch | None:
-    found = read_beginning(data, MOST_SECONDS)
-    return None if found is None else sketch_sound(*found)
 
 
 def _sketch_raw(feature: Feature, data: bytes) -> ImageSketch | None:

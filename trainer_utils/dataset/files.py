@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import BinaryIO
 
-from trainer_utils.dataset.location import Place, is_pattern
+from trainer_utils.dataset.location import Place, datasets_in, is_pattern
 from trainer_utils.dataset.named_files import find_named_files
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.framing import HEADER_BYTES, begins_with_frame
@@ -23,9 +23,9 @@ from trainer_utils.format.layouts import (
     find_layout,
     is_named_as_records,
     layout_of_files,
+    may_be_dataset,
 )
 from trainer_utils.format.naming import (
-    FORGET_PLAN,
     INDEX_FOLDER,
     LINEAGE_FILE,
     MANIFEST_FILE,
@@ -52,6 +52,7 @@ __all__ = ["DatasetFiles", "list_dataset", "read_manifest", "read_origin"]
 
 _GZIP = b"\x1f\x8b"
 _LISTED_AT_ONCE = 16
+_MOST_NAMED = 6  # datasets, in a message
 
 
 @dataclasses.dataclass(frozen=True)
@@ -131,7 +132,8 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
     """Lists a dataset.
 
     Args:
-        place: the folder of one; or a file or several, by path or pattern.
+        place: the folder of one, or the root of pipelines with one below it; or a file or several,
+            by path or pattern.
         with_index: whether what lies in `index/` is listed too, of a dataset with a manifest:
             twice as many files as there are shards, which readers ask for by name.
 
@@ -160,8 +162,6 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
                 versions[entry.name] = entry.version
         elif entry.name == WORKING_FOLDER:
             sizes[f"{WORKING_FOLDER}/"] = None
-            if exists(join(uri, FORGET_PLAN)):
-                sizes[FORGET_PLAN] = None
         else:
             folders.append(entry.name)
     if MANIFEST_FILE in sizes and not with_index:
@@ -172,7 +172,24 @@ def list_dataset(place: Place, *, with_index: bool = True) -> DatasetFiles:
             sizes[path] = inner.size
             if inner.version:
                 versions[path] = inner.version
+    if not may_be_dataset(sizes):
+        with_folders = dict.fromkeys(p.partition("/")[0] for p in sizes if p.endswith("/"))
+        if below := datasets_in([join(uri, folder) for folder in with_folders]):
+            return list_dataset(_only(below, uri), with_index=with_index)
     return DatasetFiles(uri, sizes, versions)
+
+
+def _only(below: Sequence[str], uri: str) -> str:
+    """The one dataset below the root of a pipeline; of several the user has to name one."""
+    if len(below) == 1:
+        return below[0]
+    listed = ", ".join(map(repr, below[:_MOST_NAMED]))
+    more = f" and {len(below) - _MOST_NAMED} older" if len(below) > _MOST_NAMED else ""
+    raise DatasetError(
+        f"{uri!r}: expected a dataset, got a folder with {len(below)} below it. Name one; the "
+        f"newest come first: {listed}{more}.",
+        path=uri,
+    )
 
 
 def read_manifest(uri: str) -> Manifest | None:

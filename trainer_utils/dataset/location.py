@@ -2,6 +2,7 @@
 
 uri_of("gs://bucket/examples/7/Split-train/*")   # 'gs://bucket/examples/7'
 newest_dataset("out/")                     # 'out/artifacts/ShardBalancer/balanced_examples/4'
+datasets_in(["runs/ShardBalancer"])        # below these folders, the newest first
 group_artifacts(["a/train-00000-of-00002", "a/train-00001-of-00002"])    # one dataset, of two files
 """
 
@@ -13,13 +14,14 @@ from typing import Protocol, TypeAlias, cast
 from trainer_utils.format import ConfigError
 from trainer_utils.format.layouts import is_named_as_records
 from trainer_utils.format.naming import MANIFEST_FILE, SHARD_PREFIX, SPLIT_PREFIX
-from trainer_utils.storage import is_remote
+from trainer_utils.storage import is_remote, join, list_folder
 
 __all__ = [
     "LATEST",
     "Artifact",
     "Artifacts",
     "Place",
+    "datasets_in",
     "group_artifacts",
     "is_pattern",
     "newest_dataset",
@@ -51,6 +53,8 @@ LATEST = "latest"
 _SPLIT_PATTERN = re.compile(
     rf"/{SPLIT_PREFIX}(\w+)(/(\*|{SHARD_PREFIX}(-?\*|-[*?]+-of-[*?]+))(\.gz)?)?$"
 )
+_DEPTH, _MOST_LISTED = 5, 500  # folders: pipeline, run, component, output, id
+_MOST_BESIDE = 50  # files in a folder that may have datasets below it: raw files have more
 _WILDCARDS = re.compile(r"[*?\[]")
 
 
@@ -128,3 +132,40 @@ def newest_dataset(uri: str) -> str:
     if not os.path.islink(link):
         return uri
     return os.path.normpath(os.path.join(os.path.dirname(link), os.readlink(link)))
+
+
+def datasets_in(folders: Sequence[str]) -> list[str]:
+    """The datasets that these folders are, or that lie below them, the newest first.
+
+    Args:
+        folders: such as those in the root of pipelines; of a large tree some are looked at.
+
+    Raises:
+        OSError: a folder cannot be listed.
+    """
+    found, level, listed = list[str](), [*folders], 0
+    for _ in range(_DEPTH):
+        level, above = [], level
+        for folder in above[: _MOST_LISTED - listed]:
+            listed += 1
+            entries = list_folder(folder)
+            inner = [entry.name for entry in entries if entry.is_folder]
+            splits = [name for name in inner if name.startswith(SPLIT_PREFIX)]
+            if any(entry.name == MANIFEST_FILE for entry in entries) or (
+                splits and _has_records(join(folder, splits[0]))  # statistics have splits too
+            ):
+                found.append(folder)
+            elif not splits and len(entries) - len(inner) <= _MOST_BESIDE:
+                level += [join(folder, name) for name in inner if name[0] != "." and name != LATEST]
+    return sorted(found, key=_age, reverse=True)
+
+
+def _has_records(folder: str) -> bool:
+    return any(is_named_as_records(entry.name) for entry in list_folder(folder))
+
+
+def _age(uri: str) -> tuple[int, float]:
+    """Sorts by what TFX counts up, else by when a local folder was changed."""
+    name = uri.rpartition("/")[2]
+    changed = 0.0 if is_remote(uri) else os.stat(uri).st_mtime
+    return int(name) if name.isdecimal() else -1, changed

@@ -19,7 +19,7 @@ from trainer_utils.dataset.datum_claims import checked_features
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.inspection import DatasetFacts, features_of_facts
 from trainer_utils.dataset.location import Artifact, Place, newest_dataset, uri_of
-from trainer_utils.dataset.shards import is_gzip, open_records, read_shard_blocks
+from trainer_utils.dataset.shards import is_gzip, look_for_gzip, open_records, read_shard_blocks
 from trainer_utils.format import (
     DatasetError,
     Feature,
@@ -28,9 +28,10 @@ from trainer_utils.format import (
     SplitRange,
     count_records,
 )
-from trainer_utils.format.file_ranges import FileRange, cut
+from trainer_utils.format.file_ranges import FileRange, RecordPositions
 from trainer_utils.format.layouts import FoundShard
 from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file, names_file
+from trainer_utils.storage import is_remote
 
 __all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
 
@@ -65,11 +66,6 @@ class ShardFile(NamedTuple):
         if self.entry is None or not self.entry.has_names:
             return None
         return self.path.removesuffix(self.entry.path) + names_file(self.entry.path)
-
-    @property
-    def is_indexed(self) -> bool:
-        """Whether its record index says where each record lies, as it cannot of a gzip file."""
-        return not self.is_gzip and self.entry is not None and self.entry.index_crc32c is not None
 
     @property
     def is_gzip(self) -> bool:
@@ -170,7 +166,7 @@ class Dataset:
         files = [
             FileRange(s.path, 0, s.num_records, to_end=True) for s in self.shards[wanted.split]
         ]
-        return cut(files, wanted.start, wanted.stop)
+        return RecordPositions(files).cut(wanted.start, wanted.stop)
 
     def inspected(self) -> "Dataset":
         """The same with all counts and features, for which records are read where nothing says it.
@@ -323,6 +319,8 @@ def _shard(files: DatasetFiles, shard: FoundShard, named_in: str) -> ShardFile:
             f"shard {path!r}: is missing, though {files.path(named_in)} names it. "
             "Write the dataset again."
         )
+    if size and shard.entry is None and not is_remote(path):
+        look_for_gzip(path)
     return ShardFile(
         path=path, records=shard.records, bytes=size, entry=shard.entry, name=shard.path
     )

@@ -3,6 +3,7 @@
 offsets = indexed_offsets("data_tfrecord-00000-of-00008", size=size)      # one more than records
 """
 
+import errno
 import functools
 import logging
 
@@ -67,6 +68,8 @@ def indexed_offsets(
     try:
         return _believed(index_path, size, entry)
     except (CorruptShardError, OSError) as error:
+        if isinstance(error, OSError) and error.errno in (errno.EMFILE, errno.ENFILE):
+            raise  # it is no matter of the index
         _warn_of(index_path, str(error))
         return None
 

@@ -7,9 +7,8 @@ sources[0].ranges       # the parts of files that hold its records
 import dataclasses
 import functools
 import hashlib
-import itertools
-from collections.abc import Sequence
-from typing import cast
+from collections.abc import Mapping, Sequence
+from typing import Any, cast
 
 from trainer_utils.dataset.location import (
     Artifact,
@@ -24,19 +23,20 @@ from trainer_utils.dataset.opening import Dataset, open_dataset
 from trainer_utils.dataset.shards import gzip_content_bytes, is_gzip
 from trainer_utils.format import ConfigError, DatasetError, Feature, resolve_slices
 from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.format.spelling import did_you_mean
 
 __all__ = [
     "Source",
+    "class_names_of",
     "digest_of",
-    "earlier_digests",
     "mean_bytes",
     "merged_features",
+    "numbers_of_classes",
     "open_sources",
     "source_of",
 ]
 
 _DEFAULT_SPLIT = "train"
-_MOST_EARLIER = 4096  # of datasets that were all rewritten often
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -141,36 +141,17 @@ def mean_bytes(sources: Sequence[Source]) -> float:
 
 def digest_of(sources: Sequence[Source]) -> str:
     """A digest of which records are read: of manifests and slices, wherever the datasets lie."""
-    return _digest([(source.dataset.digest, source.split) for source in sources])
-
-
-def _digest(read: Sequence[tuple[str, str]]) -> str:
+    read = [(source.dataset.digest, source.split) for source in sources]
     return hashlib.blake2b(repr(read).encode(), digest_size=8).hexdigest()
-
-
-def earlier_digests(sources: Sequence[Source]) -> dict[str, str]:
-    """The digests that the same had before `tfx-shards forget` took records out, with a uri each.
-
-    Resume tokens of these are of records that there are no more.
-    """
-    histories = [
-        [*(s.dataset.manifest.earlier_digests if s.dataset.manifest else ()), s.dataset.digest]
-        for s in sources
-    ]
-    uris = [s.dataset.uri for s, history in zip(sources, histories, strict=True) if history[1:]]
-    if not uris:
-        return {}
-    combined = itertools.islice(itertools.product(*histories), _MOST_EARLIER)
-    splits = [source.split for source in sources]
-    found = {_digest([*zip(digests, splits, strict=True)]): uris[0] for digests in combined}
-    found.pop(digest_of(sources), None)
-    return found
 
 
 def merged_features(
     sources: Sequence[Source],
     features: str | Sequence[str] | None,
     required_features: Sequence[str | None],
+    *,
+    has_callback: bool = False,
+    default_values: Mapping[str, Any] | None = None,
 ) -> dict[str, Feature]:
     """The features to parse. All datasets must have them alike.
 
@@ -178,6 +159,13 @@ def merged_features(
         sources: what is read.
         features: as `input_fn` takes them.
         required_features: names that are always parsed, such as the label; None is ignored.
+        has_callback: whether some function may make features that the dataset has not. Where one
+            of those names is such, all of the dataset's are parsed for it.
+        default_values: what stands in records that lack a feature, by name.
+
+    Raises:
+        DatasetError: a dataset has not such a feature, or they have other kinds of it.
+        ConfigError: a default is not a value of its feature.
     """
     datasets = [source.dataset for source in sources]
     first = datasets[0]
@@ -186,14 +174,17 @@ def merged_features(
     else:
         names = [features] if isinstance(features, str) else list(features)
     names += [name for name in required_features if name is not None and name not in names]
+    if has_callback and not first.features.keys() >= {*names}:
+        names = list(first.features)
     if not names:
         raise DatasetError(f"features: expected at least one, got a dataset of none ({first.uri})")
     for dataset in datasets:
         for name in names:
             if name not in dataset.features:
+                meant = did_you_mean(name, dataset.features)
                 raise DatasetError(
                     f"feature {name!r}: expected one of {', '.join(dataset.features)} "
-                    f"({dataset.uri})"
+                    f"({dataset.uri}).{meant}".removesuffix(".")
                 )
             mine, others = first.features[name], dataset.features[name]
             if _likeness(mine) != _likeness(others):
@@ -201,9 +192,60 @@ def merged_features(
                     f"feature {name!r}: expected the same in all datasets, got {mine} "
                     f"({first.uri}) and {others} ({dataset.uri})"
                 )
-    return {
+    found = {
         name: merge_descriptions([dataset.features[name] for dataset in datasets]) for name in names
     }
+    for name, value in (default_values or {}).items():
+        if name not in first.features:
+            raise ConfigError.of(
+                "default_values", name, allowed=f"names of {', '.join(first.features)}"
+            )
+        if name in found:
+            found[name] = _with_default(name, found[name], value)
+    return found
+
+
+_DEFAULTS: Mapping[str, tuple[type, ...]] = {
+    "int": (int,), "float": (int, float), "string": (str, bytes)
+}  # fmt: skip
+
+
+def _with_default(name: str, feature: Feature, value: Any) -> Feature:
+    """The feature as one that every record has, `extra["default"]` where it lacks."""
+    is_plain = len(feature.shape) < 2 and not feature.has_pixels and feature.tensor is None
+    if not is_plain or feature.is_sequence or "encoding" in feature.extra:
+        raise ConfigError.of("default_values", name, allowed="features that are numbers or texts")
+    if isinstance(value, bool) or not isinstance(value, _DEFAULTS[feature.type]):
+        rule = f"for {name!r}, which is {feature.type}, such a value"
+        raise ConfigError.of("default_values", value, allowed=rule)
+    shape = () if feature.shape in ((), (0,), (1,)) and not feature.dense else feature.shape
+    extra = {**feature.extra, "default": value}
+    return dataclasses.replace(feature, shape=shape, dense=True, extra=extra)
+
+
+def class_names_of(sources: Sequence[Source], label: str) -> list[str] | None:
+    """The names of a label's classes, in the order of their ids; None where no vocabulary says it.
+
+    Raises:
+        DatasetError: a vocabulary cannot be read.
+    """
+    found = [
+        source.dataset.vocabularies[label] if label in source.dataset.vocabulary_files else None
+        for source in sources
+    ]
+    return list(found[0]) if found[0] is not None and found == found[:1] * len(found) else None
+
+
+def numbers_of_classes(sources: Sequence[Source], label: str) -> set[int]:
+    """How many classes each dataset says that a label has; 0 of one that does not say it."""
+    found = set()
+    for dataset in {id(source.dataset): source.dataset for source in sources}.values():
+        feature = dataset.features.get(label)
+        said = feature.extra.get("num_classes") if feature is not None else None
+        if said is None and label in dataset.vocabulary_files:
+            said = len(dataset.vocabularies[label])
+        found.add(int(str(said or 0)))
+    return found
 
 
 def _likeness(feature: Feature) -> tuple[object, ...]:

@@ -17,9 +17,18 @@ from trainer_utils.storage import file_size, open_for_reading, read_range
 __all__ = ["gzip_content_bytes", "is_gzip", "open_records", "read_shard_blocks", "unpacked"]
 
 
+_GZIP = b"\x1f\x8b"
+_looked_at: dict[str, bool] = {}  # of others' shards, whether they are compressed, by path
+
+
 def is_gzip(path: str) -> bool:
-    """Whether a shard is compressed, by its name."""
-    return path.endswith(".gz")
+    """Whether a shard is compressed: by its name, unless `look_for_gzip` has looked at it."""
+    return _looked_at.get(path, path.endswith(".gz"))
+
+
+def look_for_gzip(path: str) -> None:
+    """Sees by its first two bytes whether a file that others wrote is compressed."""
+    _looked_at[path] = read_range(path, start=0, stop=len(_GZIP)) == _GZIP
 
 
 def read_shard_blocks(

@@ -12,7 +12,7 @@ from typing import Any
 
 from trainer_utils.format.errors import DatasetError
 
-__all__ = ["decode_example", "read_fields", "read_varint"]
+__all__ = ["decode_example", "decode_feature_lists", "read_fields", "read_varint"]
 
 _VARINT, _FIXED64, _DELIMITED, _FIXED32 = 0, 1, 2, 5  # wire types
 _FEATURES, _ENTRY = 1, 1  # field numbers of Example and of Features
@@ -61,6 +61,51 @@ def decode_example(
     except ValueError as error:
         raise DatasetError(f"record: expected a tf.train.Example, got another: {error}") from error
     return found
+
+
+def decode_feature_lists(
+    record: Buffer, names: Collection[str]
+) -> dict[str, list[list[int] | list[float] | list[memoryview]]]:
+    """The feature lists of a `tf.train.SequenceExample`: by name, the values of each step.
+
+    Args:
+        record: serialized.
+        names: of the lists that are wanted.
+
+    Raises:
+        DatasetError: it is no such message.
+    """
+    wanted = {name.encode(): name for name in names}
+    found: dict[str, list[Any]] = {}
+    try:
+        for number, wire, start, stop in read_fields(record, 0, len(record)):
+            if number != _FEATURE_LISTS or wire != _DELIMITED:
+                continue
+            for entry, entry_wire, begin, end in read_fields(record, start, stop):
+                if entry == _ENTRY and entry_wire == _DELIMITED:
+                    key, bounds = _entry(record, begin, end)
+                    if key in wanted:
+                        found[wanted[key]] = [
+                            _list_values(record, first, last)
+                            for step, step_wire, first, last in read_fields(record, *bounds)
+                            if step == _ENTRY and step_wire == _DELIMITED
+                        ]
+    except ValueError as error:
+        raise DatasetError(
+            f"record: expected a tf.train.SequenceExample, got another: {error}"
+        ) from error
+    return found
+
+
+def _entry(record: Buffer, start: int, stop: int) -> tuple[bytes, tuple[int, int]]:
+    """The key of a map's entry, and where its value is."""
+    key, bounds = b"", (stop, stop)
+    for number, wire, begin, end in read_fields(record, start, stop):
+        if wire == _DELIMITED and number == _KEY:
+            key = bytes(record[begin:end])
+        elif wire == _DELIMITED and number == _VALUE:
+            bounds = begin, end
+    return key, bounds
 
 
 def _decode_entry(

@@ -36,7 +36,6 @@ __all__ = [
     "frame_parts",
     "frame_records",
     "headers_of",
-    "is_frame",
     "lengths_in",
     "payload_crcs",
     "raise_bad_checksum",
@@ -156,14 +155,6 @@ def unframe(frame: bytes, *, path: str, record: int | None = None, offset: int) 
         offset=offset,
         advice="The file is damaged: write it again.",
     )
-
-
-def is_frame(data: npt.NDArray[np.uint8]) -> bool:
-    """Whether `(bytes,)` are one frame whose checksums agree; no payload is copied for it."""
-    if len(data) < RECORD_OVERHEAD_BYTES:
-        return False
-    header, footer = frame_parts([data[HEADER_BYTES:-FOOTER_BYTES]])
-    return data[:HEADER_BYTES].tobytes() == header and data[-FOOTER_BYTES:].tobytes() == footer
 
 
 def read_record_at(

@@ -63,7 +63,7 @@ class JpegFrame(NamedTuple):
         return self.start + _SEGMENT.size + 1
 
 
-def find_segment(data: bytes, position: int) -> tuple[int, int, int]:
+def find_segment(data: bytes | memoryview, position: int) -> tuple[int, int, int]:
     """The first segment from a position on.
 
     Returns:
@@ -81,7 +81,7 @@ def find_segment(data: bytes, position: int) -> tuple[int, int, int]:
     return start, data[start + 1], int.from_bytes(data[start + 2 : start + 4], "big")
 
 
-def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+def jpeg_segments(data: bytes | memoryview) -> Iterator[tuple[int, int, int]]:
     """The segments from the second on, as `find_segment` has them: until the first scan's head."""
     position = 2
     while True:
@@ -102,7 +102,7 @@ def read_jpeg_frame(data: bytes) -> JpegFrame | None:
     return None
 
 
-def frame_at(data: bytes, start: int, marker: int) -> JpegFrame | None:
+def frame_at(data: bytes | memoryview, start: int, marker: int) -> JpegFrame | None:
     """The header of the frame whose marker stands at `start`; None where the file ends in it."""
     if start + _SEGMENT.size + _FRAME.size > len(data):
         return None

@@ -22,7 +22,6 @@ from trainer_utils.format.naming import (
     DATUM_SHARDS_FILE,
     DATUM_TYPES_FILE,
     EXAMPLE_SCHEMA_FILE,
-    FORGET_PLAN,
     MANIFEST_FILE,
     SHARD_PREFIX,
     SPLIT_PREFIX,
@@ -47,6 +46,7 @@ __all__ = [
     "find_layout",
     "is_named_as_records",
     "layout_of_files",
+    "may_be_dataset",
     "sign_of_dataset",
 ]
 
@@ -140,13 +140,6 @@ def find_layout(
             manifest=manifest,
             vocabulary_files=vocabularies,
         )
-    if FORGET_PLAN in files:
-        raise DatasetError.at(
-            uri,
-            expected="a whole dataset",
-            got="one that `tfx-shards forget` has not finished",
-            advice="Run it again.",
-        )
     if any(path.startswith(f"{WORKING_FOLDER}/") for path in files):
         raise DatasetError.at(uri, expected="a whole dataset", got="one that was never finished")
     if DATUM_SHARDS_FILE in files:
@@ -163,6 +156,15 @@ def find_layout(
         return _tfds(files, read_text, uri)
     found = _folders(in_splits) if in_splits else _bare(files, uri)
     return DatasetLayout(shards=found, features=features, vocabulary_files=vocabularies)
+
+
+def may_be_dataset(files: Collection[str]) -> bool:
+    """Whether any of these may be of a dataset, whole or not; arguments as of `find_layout`."""
+    named = (MANIFEST_FILE, DATUM_SHARDS_FILE, TFDS_INFO_FILE)
+    folders = (SPLIT_PREFIX, f"{WORKING_FOLDER}/")
+    return any(
+        path in named or path.startswith(folders) or is_named_as_records(path) for path in files
+    )
 
 
 def sign_of_dataset(names: Collection[str]) -> str | None:
@@ -320,9 +322,11 @@ def _bare(files: Mapping[str, int | None], uri: str) -> dict[str, list[FoundShar
     paths = [path for path in near if _BARE.search(path)]
     paths = paths or [path for path in near if _PLAIN.search(path)]
     if not paths:
-        hint = ""
+        hint = f" tfx-shards convert {uri} OUT makes one of raw files."
         if inner := sorted(p for p in files if p.endswith(f"/{TFDS_INFO_FILE}")):
             hint = f" Give the folder of one version: {uri}/{inner[0].rpartition('/')[0]}"
+        elif files:
+            hint = f" If these are raw files, make one of them: tfx-shards convert {uri} OUT."
         raise DatasetError(
             f"{uri!r}: expected a dataset ({MANIFEST_FILE}, {DATUM_SHARDS_FILE}, "
             f"{TFDS_INFO_FILE}, {SPLIT_PREFIX}*/ folders of TFRecord files, or *.tfrecord files), "

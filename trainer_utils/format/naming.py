@@ -27,7 +27,6 @@ __all__ = [
     "DATUM_SHARDS_FILE",
     "DATUM_TYPES_FILE",
     "EXAMPLE_SCHEMA_FILE",
-    "FORGET_PLAN",
     "INDEX_FOLDER",
     "LABEL_FEATURES",
     "LINEAGE_FILE",
@@ -83,7 +82,6 @@ VOCABULARY_FOLDER = "vocab"
 INDEX_FOLDER = "index"
 _VOCABULARY_SUFFIX = ".txt"
 WORKING_FOLDER = ".tfx-shards-tmp"  # while a dataset is being written
-FORGET_PLAN = f"{WORKING_FOLDER}/forget/plan.json"  # while records are taken out of one
 
 _MOST_NAME_BYTES = 255  # NAME_MAX of Linux, macOS and Windows
 _MOST_SPLIT_CHARACTERS = 200  # a shard's name has more than its split's

@@ -85,6 +85,7 @@ class DatasetSummary:
         versions: of packages.
         accounting, num_shards: by split.
         content: the order-free checksum of the records, by split, where it is known.
+        rejects: rejected inputs by code; empty too where a version before this was kept wrote it.
     """
 
     producer: str
@@ -93,6 +94,12 @@ class DatasetSummary:
     accounting: Mapping[str, Accounting]
     num_shards: Mapping[str, int]
     content: Mapping[str, str]
+    rejects: Mapping[str, int] = dataclasses.field(default_factory=dict)
+
+    @property
+    def total(self) -> Accounting:
+        """The accounting of all splits together."""
+        return sum(self.accounting.values(), Accounting())
 
     @classmethod
     def of(cls, manifest: Manifest) -> "DatasetSummary":
@@ -105,6 +112,7 @@ class DatasetSummary:
             accounting=dict(manifest.accounting),
             num_shards={split: len(manifest.shards_of(split)) for split in manifest.splits},
             content={split: f"{value:016x}" for split, value in sums.items() if value is not None},
+            rejects=dict(manifest.reject_counts),
         )
 
     def to_entry(self) -> JsonObject:
@@ -122,6 +130,7 @@ class DatasetSummary:
             accounting={split: Accounting(**entry["accounting"][split]) for split in splits},
             num_shards={split: entry["num_shards"][split] for split in splits},
             content=dict(entry["content"]),
+            rejects=dict(entry.get("rejects", {})),
         )
 
 

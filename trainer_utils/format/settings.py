@@ -104,7 +104,8 @@ class Setting:
     @property
     def shown_default(self) -> str:
         """The default for people, `128 MiB`; empty where there is none."""
-        return "" if self.default in (None, (), {}) else format_value(self.default)
+        is_group = isinstance(self.default, Settings)  # whose defaults stand in its own table
+        return "" if is_group or self.default in (None, (), {}) else format_value(self.default)
 
 
 def setting(default: object, rule: Rule, help: str) -> Any:

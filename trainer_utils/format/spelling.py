@@ -53,7 +53,7 @@ def check_names(
     alternatives: Iterable[str] = (),
     called: str = "setting",
     allowed: str | None = None,
-    replaced: Mapping[str, str] | None = None,
+    moved: Mapping[str, str] | None = None,
 ) -> None:
     """Refuses a setting that there is not.
 
@@ -64,19 +64,18 @@ def check_names(
         alternatives: other names that may be meant, such as its positional arguments.
         called: what the taker calls a setting.
         allowed: the known names in words; None: a list of them.
-        replaced: what takes the place of settings that others have, in sentences without full
-            stops.
+        moved: what took the place of settings that there are no more.
 
     Raises:
         ConfigError: a name is not known; the message has its value, and the name that was meant.
     """
     for name, value in given.items():
-        if name not in known and replaced and name in replaced:
+        if name not in known and moved and name in moved:
             raise ConfigError(
-                f"{taker}, {called} {name!r}: it is another project's. {replaced[name]}",
+                f"{taker}, {called} {name!r}: expected {moved[name]}, got {name}={value!r}",
                 setting=name,
                 value=value,
-                allowed="none of that name",
+                allowed=moved[name],
             )
         if name not in known:
             allowed = allowed or f"one of {', '.join(known)}"
@@ -91,7 +90,7 @@ def check_names(
 
 
 def checks_names(
-    options: type[_Options], *, replaced: Mapping[str, str] | None = None
+    options: type[_Options], *, moved: Mapping[str, str] | None = None
 ) -> type[_Options]:
     """Makes a dataclass refuse what is not a field of it as `check_names` does."""
     make: Any = options.__init__
@@ -99,7 +98,7 @@ def checks_names(
 
     @functools.wraps(make)
     def checked(self: _Options, *values: Any, **settings: Any) -> None:
-        check_names(options.__name__, settings, known, replaced=replaced)
+        check_names(options.__name__, settings, known, moved=moved)
         make(self, *values, **settings)
 
     options.__init__ = checked  # type: ignore[assignment]

@@ -25,7 +25,14 @@ from trainer_utils.format.example import varint
 from trainer_utils.format.example_decoding import Buffer, read_fields, read_varint
 from trainer_utils.format.json_text import Json
 
-__all__ = ["TENSOR_DTYPES", "TensorSpec", "decode_tensor", "encode_tensor", "tensor_header"]
+__all__ = [
+    "TENSOR_DTYPES",
+    "TensorSpec",
+    "decode_tensor",
+    "encode_tensor",
+    "numpy_dtype",
+    "tensor_header",
+]
 
 # The numbers of DataType. Texts and bytes are `string`.
 TENSOR_DTYPES = {
@@ -181,7 +188,7 @@ def decode_tensor(data: Buffer) -> npt.NDArray[Any]:
             array = np.empty(len(texts), object)
             array[:] = texts
             return array.reshape(shape)
-        return np.frombuffer(content, _numpy_dtype(_NAMES[dtype])).reshape(shape)
+        return np.frombuffer(content, numpy_dtype(_NAMES[dtype])).reshape(shape)
     except (DatasetError, KeyError, ValueError, IndexError) as error:
         raise DatasetError(
             f"tensor: expected a TensorProto, got {bytes(data[:40])!r}…: {error}"
@@ -198,7 +205,10 @@ def _sizes(data: Buffer, start: int, stop: int) -> Iterator[int]:
             yield size
 
 
-def _numpy_dtype(name: str) -> np.dtype[Any]:
+def numpy_dtype(name: str) -> np.dtype[Any]:
+    """What numpy calls a dtype; of texts objects."""
+    if name == "string":
+        return np.dtype(object)
     if name == "bfloat16":
         import ml_dtypes  # beside TensorFlow and JAX; needed for this dtype alone
 

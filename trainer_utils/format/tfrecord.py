@@ -36,12 +36,10 @@ __all__ = [
     "RecordBlock",
     "compact",
     "count_records",
-    "length_at",
     "read_blocks",
     "read_records",
     "scan_lengths",
     "scan_until_damage",
-    "whole_frames",
 ]
 
 BLOCK_BYTES = 8 << 20  # 8 MiB: past the point where a larger read is any faster on disk or GCS
@@ -241,17 +239,6 @@ def _known_starts(lengths: Lengths, size: int) -> tuple[Starts, int]:
     starts = np.zeros(count, np.int64)
     starts[1:] = ends[: max(count - 1, 0)]
     return starts, int(ends[count - 1]) if count else 0
-
-
-def whole_frames(data: bytes) -> tuple[int, int]:
-    """How many frames are whole by what their lengths say, unchecked, and where the last ends."""
-    starts, end = _walked_starts(data, 0)
-    return len(starts), end
-
-
-def length_at(data: bytes, position: int) -> int:
-    """The payload's length in bytes, unchecked, as the header there says."""
-    return int(_LENGTH.unpack_from(data, position)[0])
 
 
 def _walked_starts(data: bytes, position: int) -> tuple[Starts, int]:

@@ -1,1 +1,22 @@
-"""How fast an input is, and what comes out of it: `measure_input`, `StepTimer`, `preview`."""
+"""How fast an input is, what it holds a trainer up by, and what is in it.
+
+from trainer_utils.monitoring import StepTimer, measure_input, preview
+"""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainer_utils.monitoring.bench import measure_input
+    from trainer_utils.monitoring.image_grid import preview
+    from trainer_utils.monitoring.step_timer import StepTimer
+
+__all__ = ["StepTimer", "measure_input", "preview"]
+
+_MODULES = {"StepTimer": "step_timer", "measure_input": "bench", "preview": "image_grid"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _MODULES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"trainer_utils.monitoring.{_MODULES[name]}"), name)

@@ -3,35 +3,35 @@
     report = measure_input(uri, "train", batch_size=64, features="image", image_size=(224, 224))
     print(report.render())
 
-The stages are those of `input_fn`, in its order of records. One is measured with all before it, so
-that each line is what the trainer would get if the rest cost nothing; a stage's own share is what
-it adds to the time of the one before.
+The stages are those of every framework's input, in its order of records. One is measured with all
+before it, so that each line is what the trainer would get if the rest cost nothing; a stage's own
+share is what it adds to the time of the one before.
 """
 
 import dataclasses
 import itertools
+import os
 import time
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-import tensorflow as tf
-
 from trainer_utils.dataset.location import Artifacts
-from trainer_utils.dataset.selection import mean_bytes, open_sources
+from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.input_pipeline import InputPipeline
-from trainer_utils.machine import cpu_seconds, usable_cores
+from trainer_utils.frameworks.base import Input
+from trainer_utils.machine import cpu_seconds, machine_seconds, usable_cores
 from trainer_utils.options import choose_options
-from trainer_utils.reading.decoding_threads import batches_at_once
-from trainer_utils.reading.parsing import ExampleParser
-from trainer_utils.reading.raw_ops import flat_map, map_elements, unbatch
+from trainer_utils.reading.prefetch import read_ahead
 from trainer_utils.text_output import Part, as_text, make_table, quantity
 
 __all__ = ["InputReport", "Stage", "measure_input", "report_of"]
 
-_WARM_UP = 5  # batches: tracing, opening of files
-_BUSY = 0.8  # of the cores' time: the processor bounds it
+_WARM_UP = 5  # batches: opening of files
+_BUSY = 0.8  # of the cores' time that others leave: the processor bounds it
+_NOISE = 0.15  # of the cores' time: of other processes, to be told
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -39,7 +39,7 @@ class Stage:
     """One stage with all before it.
 
     Args:
-        name: `read`, `parse`, `decode` or `batch`.
+        name: `read`, `decode` or `batch`: what comes out in order, as `iterate` has it.
         records_per_second: that come out of it.
         megabytes_per_second: of serialized records that go into it, 1 MB being 10^6 bytes.
         busy: the share of all cores' time that it takes, in [0, 1].
@@ -66,6 +66,7 @@ class InputReport:
         slowest: the name of the stage that adds most.
         step_seconds: what a training step may cost at least, so that it never
             waits for the input.
+        others: the share of these cores that other processes took meanwhile, in [0, 1].
     """
 
     stages: tuple[Stage, ...]
@@ -74,6 +75,7 @@ class InputReport:
     bound: str
     slowest: str
     step_seconds: float
+    others: float = 0.0
 
     def to_dict(self) -> JsonObject:
         """All of it as JSON takes it."""
@@ -92,8 +94,15 @@ class InputReport:
             ]
             for stage in self.stages
         ]
+        told = []
+        if self.others >= _NOISE:
+            told = [
+                f"Other processes took {self.others:.0%} of the cores meanwhile: without them it "
+                "is faster. Measure again when they have ended."
+            ]
         return [
             make_table(header, rows, right=header[3:]),
+            *told,
             f"Bound by: {self.bound}, mostly in {self.slowest}, on "
             f"{quantity(self.cores, 'core')}. {_CURES[self.bound]}",
             f"A step of {quantity(self.batch_size, 'record')} that takes the accelerator at least "
@@ -106,11 +115,8 @@ class InputReport:
 
 
 _CURES = {
-    "storage": "Set cache='disk' or cache='memory', or put the shards nearer.",
-    "processor": (
-        "Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'; or let other "
-        "machines do it: data_service=…"
-    ),
+    "storage": "Set cache= to a folder on a fast disk, or put the shards nearer.",
+    "processor": ("Decode less: ImageExampleGen(resize_shorter_side=…) or encoding='raw'."),
     "copying": (
         "Cores are idle while one thread hands on. Ask for less: uint8 in place of normalize=…, "
         "fewer features, a smaller image_size; or take a larger batch_size."
@@ -131,7 +137,7 @@ def measure_input(
     Args:
         artifact_uri, split, options: as `input_fn` takes them.
         batch_size: of one step, in records.
-        seconds: that each of the four stages is measured for; a dataset that is shorter is gone
+        seconds: that each of the three stages is measured for; a dataset that is shorter is gone
             through again.
 
     Returns:
@@ -142,23 +148,35 @@ def measure_input(
     """
     if not isinstance(seconds, (int, float)) or not seconds > 0:
         raise ConfigError.of("seconds", seconds, allowed="a number above 0")
-    # With `shuffle` the first batch would wait for a full window.
+    # In the order of the files unless asked, so that a disk is measured by what it reads in a row.
     settings = {"shuffle": False, **options, "batch_size": batch_size, "repeat": True}
     chosen = choose_options(
         None, settings, of="measure_input", arguments=("split", "batch_size", "seconds")
     )
-    sources = open_sources(artifact_uri, split)
-    pipeline = InputPipeline(sources, chosen)
-    if not pipeline.order.layout.steps:
+    source = Input(artifact_uri, split, chosen)
+    if not source.input_steps:
         raise DatasetError(f"split {split!r}: expected records to measure with, got none")
-    measured = {name: _measure(dataset, seconds) for name, dataset in _stages(pipeline).items()}
+    before = machine_seconds() - cpu_seconds(), time.perf_counter()
+    measured = {name: _measure(steps, seconds) for name, steps in _stages(source).items()}
+    others = machine_seconds() - cpu_seconds() - before[0]
+    idle = (os.cpu_count() or 1) - usable_cores()  # cores that are not ours: others' in any case
+    share = (others / (time.perf_counter() - before[1]) - idle) / usable_cores()
     return report_of(
-        measured, batch_size=batch_size, mean_bytes=mean_bytes(sources), cores=usable_cores()
+        measured,
+        batch_size=batch_size,
+        mean_bytes=mean_bytes(source.sources),
+        cores=usable_cores(),
+        others=min(max(share, 0.0), 1.0),
     )
 
 
 def report_of(
-    measured: Mapping[str, tuple[float, float]], *, batch_size: int, mean_bytes: float, cores: int
+    measured: Mapping[str, tuple[float, float]],
+    *,
+    batch_size: int,
+    mean_bytes: float,
+    cores: int,
+    others: float = 0.0,
 ) -> InputReport:
     """Draws conclusions: pure, from records per second and the share of busy cores by stage."""
     stages = []
@@ -177,7 +195,7 @@ def report_of(
         before = max(before, milliseconds)
     last = stages[-1]
     slowest = max(stages, key=lambda stage: stage.added_milliseconds)
-    if max(last.busy, slowest.busy) >= _BUSY:
+    if max(last.busy, slowest.busy) >= _BUSY * (1 - others):
         bound = "processor"
     else:  # there are idle cores, which more decoding at a time would use
         bound = "storage" if slowest.name == "read" else "copying"
@@ -188,86 +206,45 @@ def report_of(
         bound=bound,
         slowest=slowest.name,
         step_seconds=batch_size / last.records_per_second,
+        others=others,
     )
 
 
-def _stages(pipeline: InputPipeline) -> dict[str, tf.data.Dataset]:
-    """The work of an input without end, up to each stage: an element a step."""
-    batches, rows = pipeline.batches, _rows(pipeline)
-    parser, direct = batches.parser, batches.direct
-    if direct is not None:  # one call does it all, as many at a time as there
-        size = pipeline.order.layout.rows_per_replica
-        works = {
-            "read": lambda _, positions: direct.read(positions),
-            "parse": lambda _, positions: direct.undecoded(positions),
-            "decode": lambda epoch, positions: direct.batch(positions, epoch),
-        }
-        stages = {
-            name: map_elements(rows, _nothing_of(work), parallel=batches_at_once(size))
-            for name, work in works.items()
-        }
-        return {**stages, "batch": pipeline.dataset}
+def _stages(source: Input) -> dict[str, Iterator[int]]:
+    """The work of an input without end, up to each stage: the rows of one step after the other."""
+    batches, steps = source.batches, source.input_steps
+    rows = [source.order.layout.size(step) for step in range(steps)]
+
+    def whole() -> Iterator[int]:
+        for epoch in itertools.count():
+            for step, _ in read_ahead(batches, epoch=epoch, steps=range(steps)):
+                yield rows[step]
+
+    def side_by_side(work: Callable[[int, int], Any]) -> Iterator[int]:
+        waiting: deque[tuple[int, Future[Any]]] = deque()
+        with ThreadPoolExecutor(usable_cores()) as pool:
+            for number in itertools.count():
+                epoch, step = divmod(number, steps)
+                waiting.append((rows[step], pool.submit(work, epoch, step)))
+                if len(waiting) > 2 * usable_cores():
+                    count, done = waiting.popleft()
+                    done.result()
+                    yield count
+
     return {
-        "read": rows,
-        "parse": map_elements(
-            rows,
-            _nothing_of(lambda _, records: parser.undecoded(records)),
-            parallel=usable_cores(),
-        ),
-        "decode": _decoded(rows, parser, pipeline.order.layout.batch_size),
-        "batch": pipeline.dataset,
+        "read": side_by_side(batches.records),
+        "decode": side_by_side(batches.batch),
+        "batch": whole(),
     }
 
 
-def _rows(pipeline: InputPipeline) -> tf.data.Dataset:
-    """The epoch, `() int64`, and the records of a step, or their positions where that is read."""
-
-    def of_epoch(epoch: tf.Tensor) -> tf.data.Dataset:
-        elements = pipeline.batches.rows(epoch, tf.constant(0, tf.int64))
-        if isinstance(elements.element_spec, tuple):  # a mask beside them
-            elements = map_elements(elements, lambda records, mask: records)
-        return map_elements(elements, lambda records: (epoch, records))
-
-    return flat_map(tf.data.Dataset.range(tf.int64.max), of_epoch)
-
-
-def _decoded(
-    serialized: tf.data.Dataset, parser: ExampleParser, batch_size: int
-) -> tf.data.Dataset:
-    """Decoded tensors that are not put together: batches of nothing."""
-    if parser.is_vectorised:
-        decode = _nothing_of(lambda epoch, records: parser.batch(records, epoch))
-        return map_elements(serialized, decode, parallel=usable_cores())
-    pairs = map_elements(
-        serialized, lambda epoch, records: (tf.repeat(epoch, tf.size(records)), records)
-    )
-    decode = _nothing_of(lambda epoch, record: parser.example(record, epoch))
-    return map_elements(unbatch(pairs), decode, parallel=usable_cores() + 2).batch(batch_size)
-
-
-def _nothing_of(work: Callable[..., Any]) -> Callable[..., tf.Tensor]:
-    """Work whose results are made, and let go: a zero for each record."""
-
-    def run(epoch: tf.Tensor, records: tf.Tensor) -> tf.Tensor:
-        made = tf.nest.flatten(work(epoch, records), expand_composites=True)
-        with tf.control_dependencies(made):
-            return tf.zeros(tf.shape(records), tf.uint8)
-
-    return run
-
-
-def _measure(dataset: tf.data.Dataset, seconds: float) -> tuple[float, float]:
+def _measure(steps: Iterator[int], seconds: float) -> tuple[float, float]:
     """Records per second, and the share of all cores that was busy."""
-    options = tf.data.Options()
-    options.autotune.enabled = False  # its thread would count, and hold up the end
-    options.threading.private_threadpool_size = usable_cores()
-    options.threading.max_intra_op_parallelism = 1
-    batches = iter(dataset.prefetch(2).with_options(options))
-    for _ in itertools.islice(batches, _WARM_UP):
+    for _ in itertools.islice(steps, _WARM_UP):
         pass
     started, cpu = time.perf_counter(), cpu_seconds()
     records = 0
     while (elapsed := time.perf_counter() - started) < seconds:
-        records += int(tf.nest.flatten(next(batches))[-1].shape[0])
+        records += next(steps)
     busy = (cpu_seconds() - cpu) / elapsed / usable_cores()
     return records / elapsed, min(busy, 1.0)

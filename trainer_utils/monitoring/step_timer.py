@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import tensorflow as tf
 
 from trainer_utils.format import ConfigError
+from trainer_utils.frameworks.read_timer import ReadTime, time_in_reads
 from trainer_utils.machine import cpu_seconds, usable_cores
-from trainer_utils.reading.read_timer import ReadTime, time_in_reads
 
 if TYPE_CHECKING:
     _Callback = object
@@ -118,7 +118,7 @@ class StepTimer(_Callback):
         if not measured.batches:
             message = (
                 "cannot tell how long input takes, since the dataset is not of input_fn. "
-                "Train on trainer_utils.reading.read_timer.add_read_timer(dataset)."
+                "Train on trainer_utils.frameworks.read_timer.add_read_timer(dataset)."
             )
         else:
             message = (
@@ -152,9 +152,9 @@ def advice(busy: float) -> str:
     if busy >= _BUSY:
         return (
             f"{used}, so decode less: convert images with ImageExampleGen("
-            "resize_shorter_side=…) or encoding='raw', or let other machines do it, data_service=…"
+            "resize_shorter_side=…) or encoding='raw'"
         )
     return (
-        f"{used}, so it is reading that is slow: set cache='disk' or cache='memory', write more "
+        f"{used}, so it is reading that is slow: set cache= to a folder, write more "
         "and smaller shards with ShardBalancer, or set a larger prefetch where batches differ"
     )

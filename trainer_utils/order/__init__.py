@@ -6,34 +6,26 @@
     order = InputOrder(shards, OrderOptions(batch_size=64, shuffle="global", seed=7), num_workers=4)
     order.records(epoch=2, step=10, worker=3)
 
-`BatchLayout` says which rows of a batch are whose, a `ShuffleStrategy` which records these are, and
-an `InputState` where to go on.
+`BatchLayout` says which rows of a batch are whose, `shuffling` which records these are, and an
+`InputState` where to go on. docs/order.md specifies all of it.
 """
 
 from trainer_utils.format.file_ranges import FileRange, RecordName
-from trainer_utils.order.global_shuffle import GlobalShuffle
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.mixing import mix_ranges
 from trainer_utils.order.options import OrderOptions
 from trainer_utils.order.plan import InputPlan, WorkerPlan, plan_workers
-from trainer_utils.order.sequential import Sequential
 from trainer_utils.order.state import InputState
-from trainer_utils.order.strategy import ShuffleStrategy
-from trainer_utils.order.windowed import Windowed
 
 __all__ = [
     "BatchLayout",
     "FileRange",
-    "GlobalShuffle",
     "InputOrder",
     "InputPlan",
     "InputState",
     "OrderOptions",
     "RecordName",
-    "Sequential",
-    "ShuffleStrategy",
-    "Windowed",
     "WorkerPlan",
     "mix_ranges",
     "plan_workers",

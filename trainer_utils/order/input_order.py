@@ -3,28 +3,26 @@
     order = InputOrder(ranges, OrderOptions(batch_size=64, shuffle="global"), num_workers=4)
     order.records(epoch=2, step=100, worker=3)      # [RecordName(path='…', number=17), …]
 
-`input_fn` reads by the same object: what is said here without TensorFlow is what a trainer gets.
+Every input reads by this object: what is said here, without reading anything, is what a trainer
+gets. docs/order.md specifies it.
 """
 
 import functools
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Sequence
 
-from trainer_utils.format import ConfigError
+import numpy as np
+
+from trainer_utils.format import ConfigError, CorruptShardError
 from trainer_utils.format.file_ranges import FileRange, RecordName, RecordPositions
-from trainer_utils.order.global_shuffle import GlobalShuffle
-from trainer_utils.order.layout import EQUAL, BatchLayout
+from trainer_utils.order.layout import BatchLayout
 from trainer_utils.order.options import OrderOptions
-from trainer_utils.order.sequential import Sequential
-from trainer_utils.order.state import InputState, check_state, first_state, state_at
-from trainer_utils.order.state import steps_per_epoch as steps_of
-from trainer_utils.order.strategy import ShuffleStrategy
-from trainer_utils.order.windowed import Windowed
+from trainer_utils.order.shuffling import BlockShuffle, FileOrder, GlobalShuffle, Order, Positions
+from trainer_utils.order.state import InputState, check_state, order_digest
 
-__all__ = ["SINGLES_AT_ONCE", "InputOrder"]
+__all__ = ["InputOrder"]
 
-SINGLES_AT_ONCE = 64  # single examples are read so many at a time, which is three times as fast
-_STRING_BYTES = 40  # of a tensor's, beside its text: the object, and what malloc adds
+_BLOCK_BYTES = 256 << 20  # that `shuffle=True` shuffles together: 2,500 photos of 100 KB
+_RECORD_BYTES = 40  # of a record in memory, beside its own
 
 
 class InputOrder:
@@ -32,14 +30,13 @@ class InputOrder:
 
     Args:
         ranges: the parts of files that hold an epoch's records; of several datasets with weights
-            those of `mixed_ranges`.
+            those of `mix_ranges`.
         options: of the order; `InputOptions` are such options too.
         num_workers: input pipelines, each of which gets an equal share.
         num_replicas: of all workers together, a multiple of the workers. None: one each.
-        mean_record_bytes: of a serialized record, which with `shuffle=True` says how many of them
-            `shuffle_bytes` hold.
-        digest: of the dataset and of the slices that are read, which tokens hold.
-        earlier_digests: that it had before records were taken out of it in place, with its uri.
+        mean_record_bytes: of a serialized record, from which follows how many records
+            `shuffle=True` shuffles together.
+        digest: of the dataset and of the slices that are read.
 
     Raises:
         ConfigError: the plan is impossible, such as a batch that the workers cannot share; or
@@ -55,7 +52,6 @@ class InputOrder:
         num_replicas: int | None = None,
         mean_record_bytes: float | None = None,
         digest: str = "",
-        earlier_digests: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.ranges = [part for part in ranges if part.take]
         self.options = options
@@ -66,11 +62,11 @@ class InputOrder:
             num_replicas=num_workers if num_replicas is None else num_replicas,
         )
         _check_pairs(options, self.layout)
-        self.start = first_state(options, self.layout, digest, earlier_digests)
-        """Where the input begins."""
         self._mean_record_bytes = mean_record_bytes
-        self._digest = digest
-        self._strategies = functools.cache(self._strategy)
+        self.digest = order_digest(digest, options)
+        """Of the dataset, the slices of it and the settings that shape batches."""
+        self.start = self._first_state()
+        """Where the input begins."""
 
     @functools.cached_property
     def paths(self) -> list[str]:
@@ -80,16 +76,11 @@ class InputOrder:
     @property
     def steps_per_epoch(self) -> int:
         """Steps of an epoch; without a batch size, examples of each worker."""
-        return steps_of(self.options, self.layout)
+        return self.layout.steps * self.options.echoing
 
     @property
-    def batches_per_read(self) -> int:
-        """Steps that one reading of records makes; without a batch size, examples."""
-        return self.options.echoing * (1 if self.options.batch_size else SINGLES_AT_ONCE)
-
-    @property
-    def window_records(self) -> int:
-        """How many records are held to be shuffled, by all workers together.
+    def block_records(self) -> int:
+        """How many records are shuffled together, at the least.
 
         Raises:
             ConfigError: it follows from the size of a record, which was not said.
@@ -99,26 +90,14 @@ class InputOrder:
             return shuffle
         if self._mean_record_bytes is None:
             raise ConfigError(
-                "mean_record_bytes: expected the bytes of a record, of which shuffle=True holds "
-                f"{self.options.shuffle_bytes} bytes, got None. Or set shuffle to a number.",
+                "mean_record_bytes: expected the bytes of a record, of which shuffle=True shuffles "
+                f"{_BLOCK_BYTES} together, got None. Or set shuffle to a number.",
                 setting="mean_record_bytes",
             )
-        return max(1, int(self.options.shuffle_bytes / (self._mean_record_bytes + _STRING_BYTES)))
+        return max(1, int(_BLOCK_BYTES / (self._mean_record_bytes + _RECORD_BYTES)))
 
-    def strategy(self, worker: int) -> ShuffleStrategy:
-        """The order of one worker."""
-        if not 0 <= worker < self.layout.num_workers:
-            raise ConfigError.of(
-                "worker", worker, allowed=f"one of {self.layout.num_workers}, from 0"
-            )
-        return self._strategies(worker)
-
-    def state(self, step: int) -> InputState:
-        """The token to go on from after so many steps of all epochs."""
-        return state_at(step, self.options, self.layout, self._digest)
-
-    def records(self, *, epoch: int, step: int, worker: int) -> list[RecordName]:
-        """The records of a worker's part of a batch.
+    def positions(self, epoch: int, step: int, worker: int = 0) -> Positions:
+        """The records of a worker's rows of a batch, as places in `ranges`' records.
 
         Args:
             epoch: counted from 0.
@@ -126,13 +105,14 @@ class InputOrder:
             worker: which input pipeline.
 
         Returns:
-            One for each row, in order; replicas have equal parts of them, one after the other.
-            With `remainder="pad"` the rows of weight 0 after them are not listed.
+            `(rows,) int64`; with `remainder="pad"` the rows of weight 0 after them are not listed.
 
         Raises:
             ConfigError: there is no such step or worker.
         """
-        strategy = self.strategy(worker)
+        layout = self.layout
+        if not 0 <= worker < layout.num_workers:
+            raise ConfigError.of("worker", worker, allowed=f"one of {layout.num_workers}, from 0")
         if epoch < 0 or not 0 <= step < self.steps_per_epoch:
             raise ConfigError(
                 f"step: expected one of {self.steps_per_epoch} of an epoch, from 0, got {step!r} "
@@ -140,11 +120,20 @@ class InputOrder:
                 setting="step",
                 value=step,
             )
-        positions = strategy.positions(epoch, step // self.batches_per_read)
-        if self.options.batch_size is None:
-            index = step % self.batches_per_read // self.options.echoing
-            positions = positions[index : index + 1]
-        return self._files.locate(positions)
+        batch = step // self.options.echoing
+        return self._order.batch(
+            self._epoch_of_order(epoch), batch, *layout.rows(worker, step=batch)
+        )
+
+    def upcoming(self, epoch: int, step: int, worker: int = 0, *, steps: int = 8) -> Positions:
+        """The records of the steps that follow one, of the next epoch as well, to be read ahead."""
+        each = self.steps_per_epoch
+        places = (divmod(epoch * each + step + ahead, each) for ahead in range(1, steps + 1))
+        return np.concatenate([self.positions(*place, worker) for place in places])
+
+    def records(self, *, epoch: int, step: int, worker: int) -> list[RecordName]:
+        """`positions` by their files: the records of a worker's part of a batch, row by row."""
+        return self._files.locate(self.positions(epoch, step, worker))
 
     def steps(self, *, epoch: int, record: RecordName) -> list[int]:
         """The steps of an epoch that a record comes at, on whichever worker: those of `records`.
@@ -157,45 +146,98 @@ class InputOrder:
             In rising order; none where the epoch leaves it out, several where it comes more than
             once.
         """
-        strategy = self.strategy(0)
-        found: list[int] = []
+        found: set[int] = set()
         for position in self._files.positions_of(record) if self.steps_per_epoch else ():
-            step = strategy.step_of(epoch, position)
-            if step is not None:
-                first = step * self.batches_per_read + self._place_in_read(epoch, step, position)
-                found.extend(range(first, first + self.options.echoing))
-        return sorted(set(found))
+            batch = self._order.step_of(self._epoch_of_order(epoch), position)
+            if batch is not None:
+                echoing = self.options.echoing
+                found.update(range(batch * echoing, (batch + 1) * echoing))
+        return sorted(found)
 
-    def _place_in_read(self, epoch: int, step: int, position: int) -> int:
-        """Of single examples, many of which are read in one step: the step of one among them."""
-        if self.options.batch_size is not None:
-            return 0
-        for worker in range(self.layout.num_workers):
-            rows = self.strategy(worker).positions(epoch, step).tolist()
-            if position in rows:
-                return int(rows.index(position)) * self.options.echoing
-        raise AssertionError(f"position {position}: not in step {step}")
+    def next_of(self, record: RecordName, is_good: Callable[[RecordName], bool]) -> RecordName:
+        """A record, or where it is no good the next of the epoch's list that is, round its end.
+
+        So it is said which record stands in the place of one that cannot be read.
+
+        Raises:
+            CorruptShardError: none is.
+        """
+        if is_good(record):
+            return record
+        total = self.layout.num_records
+        position = self._files.positions_of(record)[0]
+        for ahead in range(1, total):
+            (found,) = self._files.locate(np.array([(position + ahead) % total]))
+            if is_good(found):
+                return found
+        raise CorruptShardError("records: expected one at least that can be read, got none")
+
+    def state(self, step: int) -> InputState:
+        """The token to go on from after so many steps of all epochs."""
+        each = self.steps_per_epoch
+        epoch, within = divmod(step, each) if each else (0, 0)
+        return InputState(
+            epoch=epoch,
+            step=within,
+            batch_size=self.layout.batch_size,
+            seed=self.options.seed,
+            digest=self.digest,
+        )
+
+    def _first_state(self) -> InputState:
+        """Where the input begins.
+
+        Raises:
+            ConfigError: the token is of another dataset, seed, order, or, within an epoch, batch.
+        """
+        state = self.options.state
+        token = None if isinstance(state, int) else check_state(state)
+        if token is None:
+            return self.state(state or 0)
+        here = self.state(0)
+        cures = {
+            "digest": "It is of another dataset, split, or of other settings of the order "
+            "(shuffle, remainder, weights, echoing): begin anew, with state=None",
+            "seed": "Set that seed",
+        }
+        if token.step:
+            cures["batch_size"] = "Set that batch_size, or change it at the start of an epoch"
+            if self.options.batch_size is None:
+                cures["batch_size"] = "Single examples go on with as many workers within an epoch"
+        for name, cure in cures.items():
+            wanted, got = getattr(token, name), getattr(here, name)
+            if wanted != got:
+                rule = f"the {name} of the token, {wanted!r}"
+                raise ConfigError.of("state", got, allowed=rule, advice=f"{cure}.")
+        if token.step and token.step >= self.steps_per_epoch:
+            raise ConfigError(
+                f"state: expected a step below {self.steps_per_epoch}, the steps of an epoch, got "
+                f"{token.step}. It is not a token of state(step).",
+                setting="state",
+            )
+        return InputState(
+            epoch=token.epoch,
+            step=token.step,
+            batch_size=here.batch_size,
+            seed=here.seed,
+            digest=here.digest,
+        )
+
+    def _epoch_of_order(self, epoch: int) -> int:
+        return epoch if self.options.reshuffle_each_iteration else 0
 
     @functools.cached_property
     def _files(self) -> RecordPositions:
         return RecordPositions(self.ranges)
 
-    def _strategy(self, worker: int) -> ShuffleStrategy:
+    @functools.cached_property
+    def _order(self) -> Order:
         options, layout = self.options, self.layout
         if options.shuffle == "global":
-            return GlobalShuffle(self.ranges, layout=layout, worker=worker, seed=options.seed)
+            return GlobalShuffle(layout, seed=options.seed)
         if options.shuffle:
-            return Windowed(
-                self.ranges,
-                layout=layout,
-                worker=worker,
-                window_records=self.window_records,
-                seed=options.seed,
-                keeps_pairs=options.keeps_pairs,
-            )
-        # What `drop_remainder` leaves out is always the same.
-        rotates = options.remainder == "drop"
-        return Sequential(self.ranges, layout=layout, worker=worker, rotates=rotates)
+            return BlockShuffle(layout, seed=options.seed, block_records=self.block_records)
+        return FileOrder(layout)
 
 
 def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
@@ -222,25 +264,27 @@ def _check_pairs(options: OrderOptions, layout: BatchLayout) -> None:
 def _layout_of(
     num_records: int, options: OrderOptions, *, num_workers: int, num_replicas: int
 ) -> BatchLayout:
-    """The layout of an epoch under these options; in the lanes of the token, where there is one."""
+    """The layout of an epoch; single examples are batches of one row for each worker."""
     if options.batch_size is None:
-        size = num_workers * SINGLES_AT_ONCE
         return BatchLayout(
-            num_records=num_records, batch_size=size, num_workers=num_workers, remainder=EQUAL
+            num_records=num_records,
+            batch_size=num_workers,
+            num_workers=num_workers,
+            remainder="drop",
         )
     size = options.batch_size
     if num_replicas < num_workers:  # a context that does not know its replicas: a whole batch each
         size, num_replicas = size // num_replicas * num_workers, num_workers
-    remainder = options.remainder
-    if options.drop_remainder:
-        remainder = "drop"
-        num_records = num_records if num_records >= size else 0
-    token = check_state(options)
+    if options.remainder == "drop" and 0 < num_records < size:
+        raise ConfigError(
+            f"batch_size: expected at most the {num_records} records that there are, got {size}: "
+            "remainder='drop' would leave out all of them. Take a smaller batch, or 'pad'.",
+            setting="batch_size",
+        )
     return BatchLayout(
         num_records=num_records,
         batch_size=size,
         num_workers=num_workers,
         num_replicas=num_replicas,
-        remainder=remainder,
-        num_lanes=token.num_lanes if token and size % token.num_lanes == 0 else 0,
+        remainder=options.remainder,
     )

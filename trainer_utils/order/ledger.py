@@ -1,83 +1,113 @@
 """`InputLedger`: what a run leaves, so that which records it saw at which step can be told later.
 
-    ledger = InputLedger(plans=[plan], stretches=[stretch])
+    ledger = InputLedger((segment,))
     InputLedger.from_json(ledger.to_json()) == ledger
+    history = InputHistory(ledger, open_order)
+    history.batch(1234).rows[0].record      # RecordName(path='…', number=17)
+    history.steps_of(record)                # [SeenAt(step=1234, epoch=2, step_in_epoch=10), …]
 
-It holds no record but those that could not be read: what was read in which order, and each stretch
-of steps from one start of a process to the next. Some hundred bytes, and eighty a resume. The
-records follow from these and the dataset; see `trainer_utils.order.history`.
+One line of JSON for each start of a process: what it read, in which order, from where on and how
+far. The records follow from the order, asked forwards and backwards; those that could not be read
+are the only ones that are listed.
 """
 
+import bisect
 import dataclasses
+import functools
 import json
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, NamedTuple
 
-from trainer_utils.format import DatasetError
-from trainer_utils.format.file_ranges import FileRange
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.file_ranges import FileRange, RecordName
 from trainer_utils.format.json_text import JsonObject, parse_json_object
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.order.options import OrderOptions
-from trainer_utils.order.state import InputState
 
-__all__ = ["InputLedger", "ReadPlan", "Runs", "Stretch", "merge_ledgers", "plan_of", "runs_of"]
+__all__ = [
+    "BatchRow",
+    "InputHistory",
+    "InputLedger",
+    "OpenOrder",
+    "SeenAt",
+    "SeenBatch",
+    "Segment",
+    "merge_ledgers",
+    "settings_of_order",
+]
 
-_VERSION = 1
+_VERSION = 2
 _ORDER_SETTINGS = (
     "batch_size",
     "shuffle",
-    "shuffle_bytes",
+    "reshuffle_each_iteration",
     "seed",
     "remainder",
-    "drop_remainder",
     "weights",
     "echoing",
-    "on_corrupt",
 )
-
-Runs = Mapping[int, Sequence[tuple[int, int]]]
-"""Records by the number of their file in an order: the first of each run of them, and how many."""
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class ReadPlan:
-    """What was read, and in which order.
+class Segment:
+    """The steps of a run from one start of a process to the next.
 
     Args:
-        datasets: the place of each, and the slices of it.
+        first_step: the number of the first, of all steps of the run, from 0.
+        steps: how many.
+        start: the first one's place in the order, over all epochs.
+        datasets: the place of each that was read, and the slices of it.
         settings: those of `OrderOptions` that say which record comes when.
-        token: of the first step, with the dataset's digest and the lanes.
-        mean_record_bytes: of the datasets, of which windows in bytes are made.
-        keeps_pairs: as of `OrderOptions`.
+        digest: of the order, as tokens have it.
+        mean_record_bytes: of the datasets, from which follows what `shuffle=True` shuffles.
+        num_workers, num_replicas: that took part.
+        unreadable: the numbers of the records that could not be read, by the paths of their files.
     """
 
+    first_step: int
+    steps: int
+    start: int
     datasets: Sequence[tuple[str | Sequence[str], str]]
     settings: Mapping[str, Any]
-    token: InputState
+    digest: str
     mean_record_bytes: float | None = None
-    keeps_pairs: bool = False
+    num_workers: int = 1
+    num_replicas: int = 1
+    unreadable: Mapping[str, Sequence[int]] = dataclasses.field(default_factory=dict)
 
-    def order(
-        self, ranges: Sequence[FileRange], *, digest: str, num_workers: int, num_replicas: int
-    ) -> InputOrder:
+    @property
+    def stop_step(self) -> int:
+        """The number of the step after its last."""
+        return self.first_step + self.steps
+
+    def order(self, ranges: Sequence[FileRange], *, digest: str) -> InputOrder:
         """The order again.
 
         Args:
             ranges: the parts of files of the datasets, as `mix_ranges` has them.
             digest: of the datasets as they are now.
-            num_workers, num_replicas: of the stretch.
-
-        Raises:
-            ConfigError: the datasets are not those that were read.
         """
-        kind = _PairedOptions if self.keeps_pairs else OrderOptions
         return InputOrder(
             ranges,
-            kind(**self.settings, state=self.token),
-            num_workers=num_workers,
-            num_replicas=num_replicas,
+            OrderOptions(**self.settings),
+            num_workers=self.num_workers,
+            num_replicas=self.num_replicas,
             mean_record_bytes=self.mean_record_bytes,
             digest=digest,
+        )
+
+    def joined(self, other: "Segment") -> "Segment":
+        """The same with what another worker could not read too."""
+        unreadable = {path: set(numbers) for path, numbers in self.unreadable.items()}
+        for path, numbers in other.unreadable.items():
+            unreadable.setdefault(path, set()).update(numbers)
+        found = {path: sorted(numbers) for path, numbers in sorted(unreadable.items())}
+        return dataclasses.replace(self, unreadable=found)
+
+    def is_of_same_start(self, other: "Segment") -> bool:
+        """Whether another worker's is of the same start of the run."""
+        return dataclasses.replace(other, steps=0, unreadable={}) == dataclasses.replace(
+            self, steps=0, unreadable={}
         )
 
     def to_json(self) -> JsonObject:
@@ -85,129 +115,49 @@ class ReadPlan:
         return dataclasses.asdict(self)
 
     @classmethod
-    def from_json(cls, value: JsonObject) -> "ReadPlan":
-        """What `to_json` gave."""
-        datasets = [(_place(place), str(split)) for place, split in value["datasets"]]
-        token = InputState(**value["token"])
-        return cls(**{**value, "datasets": datasets, "token": token})
+    def from_json(cls, value: JsonObject) -> "Segment":
+        """What `to_json` gave; raises KeyError, TypeError or ValueError where it is none."""
+        datasets = [
+            (place if isinstance(place, str) else tuple(place), str(split))
+            for place, split in value["datasets"]
+        ]
+        segment = cls(**{**value, "datasets": datasets})
+        counts = [segment.first_step, segment.steps, segment.start, segment.num_workers]
+        numbers = [number for some in segment.unreadable.values() for number in some]
+        if not all(type(number) is int and number >= 0 for number in [*counts, *numbers]):
+            raise ValueError(f"numbers from 0 on, got {value!r}")
+        return segment
 
 
-class _PairedOptions(OrderOptions):
-    @property
-    def keeps_pairs(self) -> bool:
-        return True
+def settings_of_order(options: OrderOptions) -> JsonObject:
+    """What a segment keeps of the options."""
+    settings = {name: getattr(options, name) for name in _ORDER_SETTINGS}
+    if options.weights is not None:
+        settings["weights"] = [float(weight) for weight in options.weights]
+    return settings
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Stretch:
-    """Steps that one start of a process made, one after the other.
-
-    Args:
-        plan: which of the ledger's plans they are of.
-        first_step: the number of the first, of all steps of the run, from 0.
-        steps: how many.
-        start: the first one's place in the order, over all epochs.
-        num_workers, num_replicas: that took part.
-        skipped: records that could not be read.
-        lost: batches that were left out since none of their records could be read: their numbers
-            over all epochs, each of `echoing` as one.
-    """
-
-    plan: int
-    first_step: int
-    steps: int
-    start: int
-    num_workers: int
-    num_replicas: int
-    skipped: Runs = dataclasses.field(default_factory=dict)
-    lost: Sequence[int] = ()
-
-    @property
-    def stop_step(self) -> int:
-        """The number of the step after its last."""
-        return self.first_step + self.steps
-
-    def place_of(self, step: int, echoing: int) -> int:
-        """The place in the order, over all epochs, of a step of the run."""
-        place = self.start + step - self.first_step
-        for lost in self._lost_from_start(echoing):
-            if lost * echoing <= place:
-                place += echoing
-        return place
-
-    def step_at(self, place: int, echoing: int) -> int | None:
-        """The step of the run at a place in the order; None: it is none of this stretch's."""
-        lost = self._lost_from_start(echoing)
-        if place < self.start or place // echoing in lost:
-            return None
-        before = sum(number * echoing < place for number in lost)
-        step = self.first_step + place - self.start - before * echoing
-        return step if step < self.stop_step else None
-
-    def _lost_from_start(self, echoing: int) -> list[int]:
-        return sorted(number for number in self.lost if number * echoing >= self.start)
-
-    def to_json(self) -> JsonObject:
-        """Plain JSON types, without what is empty."""
-        fields = dataclasses.asdict(self)
-        fields["skipped"] = {str(file): runs for file, runs in sorted(self.skipped.items())}
-        return {name: value for name, value in fields.items() if value or type(value) is int}
-
-    @classmethod
-    def from_json(cls, value: JsonObject) -> "Stretch":
-        """What `to_json` gave."""
-        skipped = {
-            int(file): tuple((int(first), int(count)) for first, count in runs)
-            for file, runs in value.get("skipped", {}).items()
-        }
-        stretch = cls(**{**value, "skipped": skipped, "lost": tuple(value.get("lost", ()))})
-        numbers = [getattr(stretch, field.name) for field in dataclasses.fields(cls)[:6]]
-        if not all(type(number) is int and number >= 0 for number in [*numbers, *stretch.lost]):
-            raise ValueError(f"a stretch of numbers from 0 on, got {value!r}")
-        return stretch
-
-    def joined(self, other: "Stretch") -> "Stretch":
-        """The same with what another worker could not read too."""
-        skipped: dict[int, list[int]] = {}
-        for runs in (self.skipped, other.skipped):
-            for file, numbers in runs.items():
-                skipped.setdefault(file, []).extend(_numbers(numbers))
-        return dataclasses.replace(
-            self,
-            skipped={file: _to_runs(numbers) for file, numbers in sorted(skipped.items())},
-            lost=tuple(sorted({*self.lost, *other.lost})),
-        )
-
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
+@dataclasses.dataclass(frozen=True)
 class InputLedger:
-    """A run's plans and its stretches in order, each from where the one before it ended."""
+    """A run's segments in order, each from where the one before it ended."""
 
-    plans: Sequence[ReadPlan] = ()
-    stretches: Sequence[Stretch] = ()
+    segments: Sequence[Segment] = ()
 
     @property
     def steps(self) -> int:
         """Of the run."""
-        return self.stretches[-1].stop_step if self.stretches else 0
+        return self.segments[-1].stop_step if self.segments else 0
 
-    def with_stretch(self, plan: ReadPlan, stretch: Stretch) -> "InputLedger":
-        """The same and a stretch of a plan, whatever number it says of that."""
-        plans = list(self.plans)
-        if plan not in plans:
-            plans.append(plan)
-        added = dataclasses.replace(stretch, plan=plans.index(plan))
-        stretches = [one for one in self.stretches if one.steps]
-        return InputLedger(plans=tuple(plans), stretches=(*stretches, added))
+    def with_segment(self, segment: Segment) -> "InputLedger":
+        """The same and one more, without those that made no step."""
+        return InputLedger((*(one for one in self.segments if one.steps), segment))
 
     def to_json(self) -> str:
-        """One line of text."""
-        facts = {
-            "version": _VERSION,
-            "plans": [plan.to_json() for plan in self.plans],
-            "stretches": [stretch.to_json() for stretch in self.stretches],
-        }
-        return json.dumps(facts, separators=(",", ":"))
+        """A line a segment."""
+        return "".join(
+            json.dumps({"version": _VERSION, **one.to_json()}, separators=(",", ":")) + "\n"
+            for one in self.segments
+        )
 
     @classmethod
     def from_json(cls, text: str, *, path: str = "ledger") -> "InputLedger":
@@ -220,80 +170,24 @@ class InputLedger:
         Raises:
             DatasetError: it is none, or of another version.
         """
-        facts = parse_json_object(text, path=path)
-        if facts.get("version") != _VERSION:
-            raise DatasetError(
-                f"{path!r}: expected a ledger of version {_VERSION}, got version "
-                f"{facts.get('version')!r}. Read it with the release of tfx-shards that wrote it.",
-                path=path,
-            )
-        try:
-            plans = tuple(map(ReadPlan.from_json, facts["plans"]))
-            stretches = tuple(map(Stretch.from_json, facts["stretches"]))
-            if any(stretch.plan >= len(plans) for stretch in stretches):
-                raise ValueError("a plan for each stretch")
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise DatasetError(
-                f"{path!r}: expected a ledger as InputProgress writes it, got {error!r}. "
-                "Take it from another checkpoint.",
-                path=path,
-            ) from error
-        return cls(plans=plans, stretches=stretches)
-
-
-def plan_of(
-    order: InputOrder,
-    datasets: Sequence[tuple[str | Sequence[str], str]],
-    mean_record_bytes: float | None,
-) -> ReadPlan:
-    """What a ledger keeps of an order.
-
-    Args:
-        order: of the input.
-        datasets: the place of each that is read, and the slices of it.
-        mean_record_bytes: as the order was given.
-    """
-    options = order.options
-    settings = {name: getattr(options, name) for name in _ORDER_SETTINGS}
-    if options.batch_size is not None:
-        settings["batch_size"] = order.layout.batch_size
-    if options.weights is not None:
-        settings["weights"] = [float(weight) for weight in options.weights]
-    return ReadPlan(
-        datasets=[(_place(place), split) for place, split in datasets],
-        settings=settings,
-        token=dataclasses.replace(order.state(0), num_workers=1),
-        mean_record_bytes=mean_record_bytes,
-        keeps_pairs=options.keeps_pairs,
-    )
-
-
-def _place(place: str | Sequence[str]) -> str | list[str]:
-    return place if isinstance(place, str) else list(place)
-
-
-def runs_of(records: Iterable[tuple[str, int]], order: InputOrder) -> Runs:
-    """Records by path and number as a ledger has them."""
-    files = {path: number for number, path in enumerate(order.paths)}
-    found: dict[int, list[int]] = {}
-    for path, number in records:
-        found.setdefault(files[path], []).append(number)
-    return {file: _to_runs(numbers) for file, numbers in sorted(found.items())}
-
-
-def _to_runs(numbers: Iterable[int]) -> tuple[tuple[int, int], ...]:
-    runs: list[tuple[int, int]] = []
-    for number in sorted(set(numbers)):
-        if runs and sum(runs[-1]) == number:
-            runs[-1] = runs[-1][0], runs[-1][1] + 1
-        else:
-            runs.append((number, 1))
-    return tuple(runs)
-
-
-def _numbers(runs: Iterable[tuple[int, int]]) -> Iterable[int]:
-    for first, count in runs:
-        yield from range(first, first + count)
+        segments = []
+        for number, line in enumerate(text.splitlines(), 1):
+            value = parse_json_object(line, path=path)
+            if value.pop("version", None) != _VERSION:
+                raise DatasetError(
+                    f"{path!r}: expected a ledger of version {_VERSION}, got another in line "
+                    f"{number}. Read it with the release of tfx-shards that wrote it.",
+                    path=path,
+                )
+            try:
+                segments.append(Segment.from_json(value))
+            except (AttributeError, KeyError, TypeError, ValueError) as error:
+                raise DatasetError(
+                    f"{path!r}: expected a ledger as InputProgress writes it, got {error!r} in "
+                    f"line {number}. Take it from another checkpoint.",
+                    path=path,
+                ) from error
+        return cls(tuple(segments))
 
 
 def merge_ledgers(ledger: InputLedger, others: Iterable[InputLedger]) -> InputLedger:
@@ -301,18 +195,158 @@ def merge_ledgers(ledger: InputLedger, others: Iterable[InputLedger]) -> InputLe
 
     Args:
         ledger: of one worker.
-        others: of other workers, or older ones of the same: stretches that began alike are taken
-            for the same, all else is left out.
+        others: of other workers, or older ones of the same; what has no counterpart is left out.
     """
-    stretches = {_identity(ledger, stretch): stretch for stretch in ledger.stretches}
-    for other in others:
-        for stretch in other.stretches:
-            identity = _identity(other, stretch)
-            if identity in stretches:
-                stretches[identity] = stretches[identity].joined(stretch)
-    return InputLedger(plans=ledger.plans, stretches=tuple(stretches.values()))
+    segments = list(ledger.segments)
+    for other in (one for each in others for one in each.segments):
+        for index, segment in enumerate(segments):
+            if segment.is_of_same_start(other):
+                segments[index] = segment.joined(other)
+    return InputLedger(tuple(segments))
 
 
-def _identity(ledger: InputLedger, stretch: Stretch) -> tuple[object, ...]:
-    plan = json.dumps(ledger.plans[stretch.plan].to_json()["token"])
-    return plan, stretch.first_step, stretch.start, stretch.num_workers, stretch.num_replicas
+OpenOrder = Callable[[Segment], InputOrder]
+"""Makes the order of a segment."""
+
+
+class BatchRow(NamedTuple):
+    """One row of a batch.
+
+    Args:
+        worker: that read it.
+        replica: of all workers' together, that got it.
+        record: which it is.
+        stands_in: whether it stands in the place of one that could not be read.
+    """
+
+    worker: int
+    replica: int
+    record: RecordName
+    stands_in: bool = False
+
+
+class SeenAt(NamedTuple):
+    """A step of the run, the epoch it was in, and its number in that."""
+
+    step: int
+    epoch: int
+    step_in_epoch: int
+
+
+class SeenBatch(NamedTuple):
+    """The global batch of a step.
+
+    Args:
+        at: which step.
+        rows: worker by worker, in the order of the rows; none of weight 0.
+        skipped: the batch's records that could not be read.
+    """
+
+    at: SeenAt
+    rows: Sequence[BatchRow]
+    skipped: Sequence[RecordName]
+
+
+class InputHistory:
+    """What a run saw.
+
+    Args:
+        ledger: of the run.
+        open_order: makes the order of a segment.
+    """
+
+    def __init__(self, ledger: InputLedger, open_order: OpenOrder) -> None:
+        self.ledger = ledger
+        self._orders = functools.cache(lambda index: open_order(ledger.segments[index]))
+
+    def order_of(self, segment: Segment) -> InputOrder:
+        """The order that a segment is of."""
+        order: InputOrder = self._orders(self.ledger.segments.index(segment))
+        return order
+
+    def batch(self, step: int) -> SeenBatch:
+        """The records of a step's global batch.
+
+        Args:
+            step: counted over the whole run, from 0.
+
+        Raises:
+            ConfigError: the run has no such step.
+        """
+        segments = self.ledger.segments
+        index = bisect.bisect_right([one.first_step for one in segments], step) - 1
+        if index < 0 or step >= segments[index].stop_step:
+            first = segments[0].first_step if segments else 0
+            raise ConfigError(
+                f"step: expected one of the run's, from {first} to {self.ledger.steps - 1}, "
+                f"got {step!r}",
+                setting="step",
+                value=step,
+            )
+        segment, order = segments[index], self._orders(index)
+        epoch, within = divmod(segment.start + step - segment.first_step, order.steps_per_epoch)
+        rows: list[BatchRow] = []
+        skipped: list[RecordName] = []
+        for worker in range(order.layout.num_workers):
+            records = order.records(epoch=epoch, step=within, worker=worker)
+            for place, record in enumerate(records):
+                read = _read_for(record, order, segment)
+                if read != record:
+                    skipped.append(record)
+                replica = _replica_of(place, len(records), order)
+                rows.append(
+                    BatchRow(
+                        worker=worker,
+                        replica=worker * order.layout.replicas_per_worker + replica,
+                        record=read,
+                        stands_in=read != record,
+                    )
+                )
+        return SeenBatch(SeenAt(step, epoch, within), rows, skipped)
+
+    def steps_of(self, record: RecordName) -> list[SeenAt]:
+        """The steps whose batches had a record, in rising order.
+
+        Args:
+            record: the path of its file as the orders have it, and its number there.
+        """
+        found = []
+        for segment in self.ledger.segments:
+            order = self.order_of(segment)
+            own = [record, *(bad for bad in _bad_of(segment) if bad != record)]
+            wanted = [one for one in own if _read_for(one, order, segment) == record]
+            found += [seen for one in wanted for seen in _steps_with(segment, order, one)]
+        return sorted(set(found))
+
+
+def _steps_with(segment: Segment, order: InputOrder, record: RecordName) -> Iterable[SeenAt]:
+    """The steps of a segment that the order gives a record."""
+    each = order.steps_per_epoch
+    if not segment.steps or not each:
+        return
+    start, stop = segment.start, segment.start + segment.steps
+    for epoch in range(start // each, (stop - 1) // each + 1):
+        for within in order.steps(epoch=epoch, record=record):
+            place = epoch * each + within
+            if start <= place < stop:
+                yield SeenAt(segment.first_step + place - start, epoch, within)
+
+
+def _bad_of(segment: Segment) -> list[RecordName]:
+    return [RecordName(path, n) for path, numbers in segment.unreadable.items() for n in numbers]
+
+
+def _read_for(record: RecordName, order: InputOrder, segment: Segment) -> RecordName:
+    """What was read for a record: itself, or the next that could be read."""
+    if not segment.unreadable:
+        return record
+    bad = set(_bad_of(segment))
+    return order.next_of(record, lambda one: one not in bad)
+
+
+def _replica_of(place: int, rows: int, order: InputOrder) -> int:
+    """Which of its worker's replicas gets a row."""
+    each = order.layout.replicas_per_worker
+    if order.options.keeps_rows:
+        return place // order.layout.rows_per_replica
+    return next(number for number in range(each) if place < (number + 1) * rows // each)

@@ -16,7 +16,7 @@ from trainer_utils.format.file_ranges import FileRange, RecordPositions
 __all__ = ["mix_ranges"]
 
 _MOST_TURNS = 100_000  # of one dataset in an epoch, whose list of parts is held in memory
-_PARTS = 840  # every lane has parts of all datasets, many enough to be mixed in its order
+_PARTS = 840  # of an epoch: many enough that the datasets are mixed where nothing is shuffled
 
 
 def mix_ranges(

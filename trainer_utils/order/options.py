@@ -33,6 +33,10 @@ def _is_repeat(value: Any) -> bool:
     return isinstance(value, bool) or (is_int(value) and value > 0)
 
 
+def _is_state(value: Any) -> bool:
+    return not isinstance(value, (bool, float)) and (not is_int(value) or value >= 0)
+
+
 def _are_weights(value: Any) -> bool:
     return (
         isinstance(value, Collection)
@@ -60,16 +64,13 @@ class OrderOptions(Settings):
     shuffle: bool | int | str = setting(
         True,
         where(_is_shuffle, "True, False, a number of records, or 'global'"),
-        "True: shards and records in a new order each epoch, records within a window of "
-        '`shuffle_bytes`. A number: within a window of that many records. `"global"`: a true '
-        "permutation of all records, a new one each epoch, without a buffer (records are read at "
+        "a number: so many records at the least are shuffled together, in blocks of chunks that "
+        "come in a new order each epoch. True: as many as 256 MiB hold. "
+        '`"global"`: a true permutation of all records, a new one each epoch (records are read at '
         "random, so use local disks, and no gzip). False: the order of the files.",
     )
-    shuffle_bytes: int = setting(  # 256 MiB: 2,500 photos of 100 KB
-        256 << 20,
-        number(1),
-        "size of the shuffle window in bytes of serialized records, of all workers together, so "
-        "that the order does not depend on how many there are.",
+    reshuffle_each_iteration: bool = setting(
+        True, flag, "False: the order of each epoch is that of the first."
     )
     seed: int = setting(0, where(is_int, "an int"), "seed of all random orders.")
     repeat: bool | int = setting(
@@ -85,9 +86,6 @@ class OrderOptions(Settings):
         'weight 0, marked by `mask`. `"balance"`: the last two batches are made equally large. '
         "None: the last batch is smaller; with fewer records than replicas, some replicas get an "
         "empty one. Of single examples, fewer than there are workers are dropped.",
-    )
-    drop_remainder: bool = setting(
-        False, flag, "drop a last batch that is not full, so that shapes are static."
     )
     weights: Sequence[float] | None = setting(
         None,
@@ -107,19 +105,15 @@ class OrderOptions(Settings):
     on_corrupt: str = setting(
         "raise",
         one_of("raise", "skip"),
-        '`"raise"`: a bad record ends the epoch, with its file and offset. `"skip"`: it is '
-        "skipped, counted, and reported at the end of the epoch.",
-    )
-    start_step: int = setting(
-        0,
-        number(0),
-        "the step of the first batch, counted over all epochs. What comes before is not read.",
+        '`"raise"`: a bad record ends the epoch, with its file and offset. `"skip"`: the next good '
+        "one stands in its place; it is counted, and reported at the end of the epoch.",
     )
     state: Any = setting(
         None,
-        where(lambda state: True, "a token"),
-        "a token of `state(step)` to resume from, instead of `start_step`, with any number of "
-        "workers; refused if the dataset or the order differs.",
+        where(_is_state, "a token of state(step), or the number of a step"),
+        "where to begin: a token of `state(step)`, with any number of workers, refused if the "
+        "dataset or the order differs; or the number of a step, counted over all epochs. What "
+        "comes before is not read.",
     )
 
     def __post_init__(self) -> None:
@@ -127,18 +121,14 @@ class OrderOptions(Settings):
         check_setting(
             self,
             "remainder",
-            self.remainder in (None, "drop") or not (self.drop_remainder or not self.batch_size),
-            "None or 'drop' for single examples, and with drop_remainder",
+            self.remainder in (None, "drop") or self.batch_size is not None,
+            "None or 'drop' for single examples",
         )
-        has_one_start = self.state is None or not self.start_step
-        check_setting(self, "state", has_one_start, "None with a start_step")
 
     @property
     def keeps_rows(self) -> bool:
         """Whether all batches have the same number of rows."""
-        return self.batch_size is not None and (
-            self.drop_remainder or self.remainder in ("drop", "pad")
-        )
+        return self.batch_size is not None and self.remainder in ("drop", "pad")
 
     @property
     def keeps_pairs(self) -> bool:

@@ -8,7 +8,6 @@ A plan that is impossible raises, with the setting to change.
 import dataclasses
 from collections.abc import Sequence
 
-from trainer_utils.format.file_ranges import FileRange, RecordPositions
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.order.input_order import InputOrder
 from trainer_utils.text_output import Part, Shown, make_table, quantity
@@ -24,17 +23,13 @@ class WorkerPlan:
         worker: its number, from 0.
         records: examples that it yields.
         steps: the same for all workers.
-        dropped: records of its share that it leaves out, others next epoch where it shuffles.
         padded: rows of weight 0 that it adds.
-        shards: the parts of files that it reads.
     """
 
     worker: int
     records: int
     steps: int
-    dropped: int
     padded: int
-    shards: Sequence[FileRange]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -45,18 +40,20 @@ class InputPlan(Shown):
         records: that there are.
         batch_size: of the global batch.
         steps: of an epoch.
+        dropped: records that no worker yields in an epoch, others in the next.
+        block_records: that are shuffled together at the least; 0 where the order is that of the
+            files, all of them with `shuffle="global"`.
+        files: that an epoch reads; every worker reads parts of all of them.
         workers: what each reads.
     """
 
     records: int
     batch_size: int
     steps: int
+    dropped: int
+    block_records: int
+    files: int
     workers: Sequence[WorkerPlan]
-
-    @property
-    def dropped(self) -> int:
-        """Records that no worker yields in an epoch."""
-        return sum(worker.dropped for worker in self.workers)
 
     @property
     def padded(self) -> int:
@@ -65,48 +62,43 @@ class InputPlan(Shown):
 
     def to_dict(self) -> JsonObject:
         """The plan as what JSON can hold."""
-        return {**dataclasses.asdict(self), "dropped": self.dropped, "padded": self.padded}
+        return {**dataclasses.asdict(self), "padded": self.padded}
 
     def parts(self) -> list[Part]:
         """What a person sees: a sentence and a table."""
-        header = ["worker", "records", "steps", "dropped", "padded", "shards"]
-        rows = []
-        for one in self.workers:
-            shards = [f"{part.path} [{part.skip}:{part.skip + part.take}]" for part in one.shards]
-            counts = [one.worker, one.records, one.steps, one.dropped, one.padded]
-            rows.append([*counts, [len(shards), *shards]])
+        header = ["worker", "records", "steps", "padded"]
+        rows = [[one.worker, one.records, one.steps, one.padded] for one in self.workers]
+        shuffled = "in the order of the files"
+        if self.block_records:
+            shuffled = f"at least {quantity(self.block_records, 'record')} shuffled together"
         return [
-            f"{quantity(self.records, 'record')} in global batches of {self.batch_size:,}: "
-            f"{quantity(self.steps, 'step')}, {quantity(self.dropped, 'record')} dropped, "
-            f"{quantity(self.padded, 'row')} padded",
+            f"{quantity(self.records, 'record')} of {quantity(self.files, 'file')} in global "
+            f"batches of {self.batch_size:,}, {shuffled}: {quantity(self.steps, 'step')}, "
+            f"{quantity(self.dropped, 'record')} dropped, {quantity(self.padded, 'row')} padded",
             make_table(header, rows),
         ]
 
 
 def plan_workers(order: InputOrder) -> InputPlan:
-    """What every worker of an order reads.
-
-    Without `shuffle`, and with `"global"`, workers have no ranges of their own, so that each one's
-    shards are all shards.
-    """
-    options, layout = order.options, order.layout
-    reads_ranges = (
-        options.batch_size is None if not options.shuffle else options.shuffle != "global"
-    )
-    positions = RecordPositions(order.ranges)
+    """What every worker of an order reads."""
+    layout, shuffle = order.layout, order.options.shuffle
+    block = layout.num_records if shuffle == "global" else order.block_records if shuffle else 0
+    is_padded = layout.remainder == "pad"
+    records = [layout.records_of(worker) for worker in range(layout.num_workers)]
     return InputPlan(
         records=layout.num_records,
         batch_size=layout.batch_size,
-        steps=layout.steps * options.echoing,
+        steps=order.steps_per_epoch,
+        dropped=layout.num_dropped,
+        block_records=min(block, layout.num_records),
+        files=len(order.paths),
         workers=[
             WorkerPlan(
                 worker=worker,
-                records=share.used,
-                steps=layout.steps * options.echoing,
-                dropped=share.dropped,
-                padded=share.padded,
-                shards=positions.cut(share.start, share.stop) if reads_ranges else order.ranges,
+                records=own,
+                steps=order.steps_per_epoch,
+                padded=layout.steps * layout.rows_per_worker - own if is_padded else 0,
             )
-            for worker, share in enumerate(map(layout.share, range(layout.num_workers)))
+            for worker, own in enumerate(records)
         ],
     )

@@ -3,26 +3,24 @@
     token = train.state(step).to_json()
     train = input_fn(uri, "train", batch_size=256, state=token)   # in a new process
 
-A token names the epoch and the records of it that were consumed, and what they were an order of:
-the dataset's digest, the seed and the settings that shape batches. Where one of these is another,
-the token is refused, since the batches that follow would be others. The number of workers may
-change, and so may all that comes after the order: features, parsing, hooks. Single examples are
-the exception: within an epoch the same number of workers must go on.
+A token is an epoch and a step of it, the batch size, the seed, and a digest of the dataset and of
+the settings that shape batches. Any number of workers goes on from it, and all that comes after the
+order may change: features, decoding, callbacks; between two epochs the batch size, too.
 """
 
 import dataclasses
+import hashlib
 import json
-from collections.abc import Mapping
-from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from trainer_utils.format import ConfigError
-from trainer_utils.format.json_text import JsonObject
-from trainer_utils.order.layout import BatchLayout
-from trainer_utils.order.options import OrderOptions
 
-__all__ = ["InputState", "check_state", "first_state", "state_at", "steps_per_epoch"]
+if TYPE_CHECKING:
+    from trainer_utils.order.options import OrderOptions
 
-_VERSION = 2  # of the order of records: another is a token of other batches
+__all__ = ["InputState", "check_state", "order_digest"]
+
+_VERSION = 3  # of the order of records: another is a token of other batches
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -32,13 +30,9 @@ class InputState:
     Args:
         epoch: counted from 0.
         step: the one that comes next, in that epoch.
-        records: of the epoch, consumed by all workers together.
-        batch_size: of the global batch; None: single examples.
-        num_lanes: that an epoch is laid out in (see `trainer_utils.order.layout`).
-        num_workers: that made it.
+        batch_size: of the global batch; of single examples the number of workers.
         seed: of all orders.
-        digest: of the dataset and of the slices that are read.
-        order: the settings that shape batches.
+        digest: of the dataset, the slices that are read, and the settings that shape batches.
         version: of the order of records.
 
     Raises:
@@ -47,13 +41,9 @@ class InputState:
 
     epoch: int
     step: int
-    records: int
-    batch_size: int | None
-    num_lanes: int
-    num_workers: int
+    batch_size: int
     seed: int
     digest: str
-    order: str
     version: int = _VERSION
 
     def __post_init__(self) -> None:
@@ -61,19 +51,16 @@ class InputState:
             raise ConfigError(
                 f"state: expected a token of version {_VERSION}, got one of version "
                 f"{self.version!r}, after which other records come. Begin the epoch anew, with "
-                "start_step=, or go on with the version of tfx-shards that it is of.",
+                "state=None, or go on with the version of tfx-shards that it is of.",
                 setting="state",
             )
-        least = {"epoch": 0, "step": 0, "records": 0, "num_lanes": 1, "num_workers": 1}
-        counts = {name: (getattr(self, name), low) for name, low in least.items()}
-        if self.batch_size is not None:
-            counts["batch_size"] = self.batch_size, 1
-        for name, (value, low) in counts.items():
-            if type(value) is not int or value < low:
+        for name, least in (("epoch", 0), ("step", 0), ("batch_size", 1)):
+            value = getattr(self, name)
+            if type(value) is not int or value < least:
                 raise ConfigError.of(
                     "state",
                     value,
-                    allowed=f"a token of state(step), whose {name} is an int of at least {low}",
+                    allowed=f"a token of state(step), whose {name} is an int of at least {least}",
                 )
 
     def to_json(self) -> str:
@@ -89,137 +76,34 @@ class InputState:
         """
         try:
             fields = json.loads(text)
-            state = cls(**{"version": 1, **fields})  # the first had no number
-        except (TypeError, json.JSONDecodeError) as error:
+            if fields.get("version") != _VERSION:  # which may have other fields
+                fields = {"epoch": 0, "step": 0, "batch_size": 1, "seed": 0, "digest": ""} | {
+                    "version": fields.get("version", 1)
+                }
+            return cls(**fields)
+        except (AttributeError, TypeError, json.JSONDecodeError) as error:
             raise ConfigError.of("state", text, allowed="a token of state(step)") from error
-        return state
 
 
-def check_state(options: OrderOptions) -> InputState | None:
-    """The token that the options bring, in whatever form; None: there is none.
+def check_state(token: Any) -> InputState | None:
+    """The token that a setting brings, in whatever form; None: there is none.
 
     Raises:
         ConfigError: it is no token, or of another version.
     """
-    token = options.state
     if token is None or isinstance(token, InputState):
         return token
     return InputState.from_json(json.dumps(token) if isinstance(token, dict) else str(token))
 
 
-def state_at(step: int, options: OrderOptions, layout: BatchLayout, digest: str) -> InputState:
-    """The token for a step, of all steps of all epochs."""
-    each = steps_per_epoch(options, layout)
-    epoch, within = divmod(step, each) if each else (0, 0)
-    is_batched = options.batch_size is not None
-    taken = within // options.echoing
-    return InputState(
-        epoch=epoch,
-        step=within,
-        records=layout.begin(taken) if is_batched else taken * layout.num_workers,
-        batch_size=layout.batch_size if is_batched else None,
-        num_lanes=layout.num_lanes,
-        num_workers=layout.num_workers,
-        seed=options.seed,
-        digest=digest,
-        order=_order_of(options, layout),
-    )
+def order_digest(digest: str, options: "OrderOptions") -> str:
+    """A digest of the dataset's own and of the settings that shape batches.
 
-
-def first_state(
-    options: OrderOptions,
-    layout: BatchLayout,
-    digest: str,
-    earlier_digests: Mapping[str, str] = MappingProxyType({}),
-) -> InputState:
-    """Where an input begins: at `start_step`, or where the token in `state` says.
-
-    Args:
-        options, layout, digest: of the order.
-        earlier_digests: as of `InputOrder`.
-
-    Raises:
-        ConfigError: the token is of another dataset, seed, batch or order, or of single examples
-            of another number of workers.
+    Each setting counts in one form, whatever it was given as: SHA-256 of their JSON, 32 hex digits.
     """
-    token = check_state(options)
-    if token is None:
-        return state_at(options.start_step, options, layout, digest)
-    here = state_at(0, options, layout, digest)
-    if token.digest in earlier_digests:
-        raise ConfigError(
-            f"state: expected a token of {earlier_digests[token.digest]!r} as it is now, got one "
-            "of before `tfx-shards forget` took records out of it, after which other batches "
-            "come. Begin anew, with state=None.",
-            setting="state",
-        )
-    cures = {
-        "digest": "It is of another dataset or split: begin anew, with state=None",
-        "seed": "Set that seed",
-        "batch_size": "Set that batch_size",
-        "order": "Set these settings",
-    }
-    for name, cure in cures.items():
-        wanted, got = getattr(token, name), getattr(here, name)
-        if wanted != got:
-            raise ConfigError.of(
-                "state", got, allowed=f"the {name} of the token, {wanted!r}", advice=f"{cure}."
-            )
-    if options.batch_size is None:
-        _check_singles(token, options, layout)
-    elif token.num_lanes != layout.num_lanes:
-        raise ConfigError(
-            f"state: expected a divisor of the batch size {layout.batch_size} as num_lanes of "
-            f"the token, got {token.num_lanes}. It is not one of state(step).",
-            setting="state",
-        )
-    if token.step >= max(steps_per_epoch(options, layout), 1):
-        raise ConfigError(
-            f"state: expected a step below {steps_per_epoch(options, layout)}, the steps of an "
-            f"epoch, got {token.step}. It is not a token of state(step).",
-            setting="state",
-        )
-    return token
-
-
-def steps_per_epoch(options: OrderOptions, layout: BatchLayout) -> int:
-    """Steps of an epoch; without a batch size, examples of each worker."""
-    if options.batch_size is None:
-        return layout.num_records // layout.num_workers * options.echoing
-    return layout.steps * options.echoing
-
-
-def _check_singles(token: InputState, options: OrderOptions, layout: BatchLayout) -> None:
-    """Single examples are counted one by one, and divided for a fixed number of workers."""
-    if not token.step:
-        return
-    if token.num_workers != layout.num_workers:
-        raise ConfigError(
-            f"state: expected {token.num_workers} workers as in the token, got "
-            f"{layout.num_workers}: single examples are divided for a fixed number of workers. "
-            "Go on with as many, from the first step of an epoch, or with a batch_size.",
-            setting="state",
-        )
-    if options.on_corrupt == "skip":
-        raise ConfigError(
-            f"state: expected the first step of an epoch, got step {token.step}: which single "
-            "example it is, is unknown where some may have been skipped. "
-            "Go on from there, with on_corrupt='raise', or with a batch_size.",
-            setting="state",
-        )
-
-
-def _order_of(options: OrderOptions, layout: BatchLayout) -> str:
-    """The settings that shape batches, each in one form, whatever it was given as."""
     weights = None if options.weights is None else [float(weight) for weight in options.weights]
-    settings: JsonObject = {
-        "shuffle": options.shuffle,
-        "weights": weights,
-        "remainder": layout.remainder,
-        "echoing": options.echoing,
-    }
-    if options.shuffle is True:
-        settings["shuffle_bytes"] = options.shuffle_bytes
-    if options.shuffle is False:  # what it leaves out is the same in each epoch
-        settings["drop_remainder"] = options.drop_remainder
-    return json.dumps(settings)
+    shuffle = options.shuffle if isinstance(options.shuffle, (bool, str)) else int(options.shuffle)
+    settings = [digest, shuffle, options.remainder, weights, options.echoing]
+    if not options.reshuffle_each_iteration:
+        settings.append("same each epoch")
+    return hashlib.sha256(json.dumps(settings).encode()).hexdigest()[:32]

@@ -1,7 +1,7 @@
-"""Records to tensors, for one worker: read in their order, parse, decode, batch.
+"""The arrays of a batch as a function of epoch, step and worker, for every framework.
 
-`epoch_batches` is the whole way of an epoch; on it lie `ordered_records` (which records, as vectors
-of bytes), `records` and `shard_reader` (files), `parsing` (examples), `images`, `turbo` and `audio`
-(what they hold), and `batching`. `epochs` puts epochs one after another. `raw_ops` has the
-functions of TensorFlow's that all of them are built of.
+`batches` is the whole way; on it lie `record_reader` (records read and checked; `shard_files`,
+`shard_bytes`, `remote_parts` are where they lie), `examples` (parsed, all records of a step at
+once), `features`, `images` and `audio` (what their values become), `labels` and `arrangement`.
+`prefetch` makes some steps ahead.
 """

@@ -7,7 +7,7 @@ Of tensors tensors, and of arrays of numpy arrays: the same for `input_fn` and `
 """
 
 import dataclasses
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -17,7 +17,9 @@ from trainer_utils.format import ConfigError
 if TYPE_CHECKING:
     from trainer_utils.options import InputOptions
 
-__all__ = ["Arrangement"]
+__all__ = ["MADE", "Arrangement", "call_hook"]
+
+MADE = "\0made"  # no feature's name: the key of what a callback returns instead of a dict
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -53,12 +55,23 @@ class Arrangement:
         return cls(
             features=options.features,
             label=options.label,
-            sample_weight=options.sample_weight,
+            sample_weight=options.labels.sample_weight,
             mask=mask,
         )
 
     def arrange(self, tensors: dict[str, Any]) -> Any:
-        """Features; or these with the label; or with weights too."""
+        """Features; or these with the label; or with weights too; or what a callback made."""
+        if MADE in tensors:
+            made = tensors[MADE]
+            if self.mask is None:
+                return made
+            return (*(made if isinstance(made, tuple) else (made,)), tensors[self.mask])
+        asked = [self.features] if isinstance(self.features, str) else self.features or ()
+        for name in (*asked, self.label, self.sample_weight):
+            if name is not None and name not in tensors:
+                raise ConfigError.of(
+                    "features", name, allowed=f"what the callbacks leave: {', '.join(tensors)}"
+                )
         weights = self._weights(tensors)
         if isinstance(self.features, str):
             inputs: Any = tensors[self.features]
@@ -86,9 +99,31 @@ class Arrangement:
         return [weights[0] * weights[1]] if len(weights) == 2 else weights
 
 
-def _as_floats(values: Any) -> Any:
-    if isinstance(values, np.ndarray):
-        return values.astype(np.float32)
-    import tensorflow as tf
+def call_hook(hook: Any, tensors: dict[str, Any], keep: Collection[str] = ()) -> dict[str, Any]:
+    """What a callback makes of an example or a batch.
 
-    return tf.cast(values, tf.float32)
+    Args:
+        hook: None: there is none.
+        tensors: or what this made of them before: a tuple is taken apart.
+        keep: what stays beside a tuple that it returns.
+
+    Returns:
+        A dict by name, or with what it returned instead of one as `MADE`.
+
+    Raises:
+        ConfigError: it returns nothing.
+    """
+    if hook is None:
+        return tensors
+    taken: Any = tensors.get(MADE, dict(tensors))  # a dict of its own, which it may change
+    made = hook(*taken) if isinstance(taken, tuple) else hook(taken)
+    if made is None:
+        raise ConfigError("callback: expected one that returns what it made, got None")
+    if isinstance(made, Mapping):
+        return dict(made)
+    return {**{name: tensors[name] for name in keep}, MADE: made}
+
+
+def _as_floats(values: Any) -> Any:
+    """Of arrays; whoever gives tensors has cast them."""
+    return values.astype(np.float32) if isinstance(values, np.ndarray) else values

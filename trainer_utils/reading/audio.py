@@ -7,15 +7,16 @@ TensorFlow reads PCM of 16 bits.
 """
 
 import dataclasses
+import io
+import wave
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+
+import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, Feature
 
-if TYPE_CHECKING:
-    import tensorflow as tf
-
-__all__ = ["AudioReading", "check_batches", "decode_wav", "is_audio", "is_fixed_length"]
+__all__ = ["AudioReading", "check_batches", "decode_wav", "is_audio"]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -43,12 +44,6 @@ def is_audio(feature: Feature) -> bool:
     return feature.type == "string" and feature.extra.get("encoding") == "wav"
 
 
-def is_fixed_length(feature: Feature, reading: AudioReading) -> bool:
-    """Whether all sounds of a feature come out with one length and number of channels."""
-    is_known = reading.seconds is not None and "sample_rate" in feature.extra
-    return (is_known or "num_frames" in feature.extra) and "channels" in feature.extra
-
-
 def check_batches(features: Mapping[str, Feature], reading: AudioReading) -> None:
     """Refuses sounds that no batch can hold.
 
@@ -71,34 +66,31 @@ def check_batches(features: Mapping[str, Feature], reading: AudioReading) -> Non
                 )
 
 
-def decode_wav(encoded: "tf.Tensor", feature: Feature, reading: AudioReading) -> "tf.Tensor":
+def decode_wav(data: bytes, feature: Feature, reading: AudioReading) -> npt.NDArray[np.float32]:
     """Decodes one sound.
 
     Args:
-        encoded: a scalar string: a WAV file of 16-bit PCM.
-        feature: whose `extra` holds `sample_rate`, in Hz, `num_frames` and `channels` where all
-            records have the same.
+        data: a WAV file of 16-bit PCM.
+        feature: whose `extra` holds `sample_rate`, in Hz, where all records have the same.
         reading: what it is to become.
 
     Returns:
-        `(samples, channels) float32` in [-1, 1). A record whose header has another rate than the
-        dataset says is an `InvalidArgumentError` when it is read.
-    """
-    import tensorflow as tf  # settings are checked without it
+        `(samples, channels) float32` in [-1, 1).
 
-    samples, rate = tf.audio.decode_wav(encoded)
+    Raises:
+        ValueError: it is no such file, or has another rate than the dataset says.
+    """
+    try:
+        with wave.open(io.BytesIO(data)) as file:
+            rate, channels, width = file.getframerate(), file.getnchannels(), file.getsampwidth()
+            frames = file.readframes(file.getnframes())
+    except (EOFError, wave.Error) as error:
+        raise ValueError(f"no WAV file: {error}") from error
     known = feature.extra.get("sample_rate")
-    if known is not None:
-        same = tf.debugging.assert_equal(
-            rate, known, "The rate of a WAV file is not the dataset's: was it written by hand?"
-        )
-        with tf.control_dependencies([same]):
-            samples = tf.identity(samples)
-    length = feature.extra.get("num_frames")
-    if reading.seconds is not None:
-        wanted = tf.cast(rate, tf.float64) * reading.seconds
-        count = tf.cast(tf.round(wanted), tf.int32)
-        samples = samples[:count]
-        samples = tf.pad(samples, [[0, count - tf.shape(samples)[0]], [0, 0]])
-        length = None if known is None else round(known * reading.seconds)
-    return tf.ensure_shape(samples, (length, feature.extra.get("channels")))
+    if width != 2 or known not in (None, rate):
+        raise ValueError(f"a WAV file of {8 * width} bits and {rate} Hz")
+    samples = np.frombuffer(frames, "<i2").reshape(-1, channels).astype(np.float32) / 32768
+    if reading.seconds is None:
+        return samples
+    count = round(rate * reading.seconds)
+    return np.pad(samples[:count], [(0, max(count - len(samples), 0)), (0, 0)])

@@ -1,16 +1,17 @@
 """Boxes and label maps beside images that are changed: what follows its image, what cannot.
 
-check_followers(features, options)                  # refuses what does not fit
-mirror_boxes({"xmin": …, "xmax": …}, is_mirrored)   # xmin becomes 1 - xmax
+check_followers(features, settings)                     # refuses what does not fit
+left, right = mirror_boxes(left, right, is_mirrored)    # xmin becomes 1 - xmax
 """
 
-import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
-import tensorflow as tf
+import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.reading.decoding import DecodeOptions
+from trainer_utils.reading.image_settings import ImageSettings
 
 __all__ = ["boxes_of", "check_followers", "mirror_boxes"]
 
@@ -22,37 +23,37 @@ def boxes_of(features: Mapping[str, Feature]) -> list[str]:
     return [name for name in _BOXES if name in features]
 
 
-def check_followers(features: Mapping[str, Feature], options: DecodeOptions) -> None:
+def check_followers(features: Mapping[str, Feature], settings: ImageSettings) -> None:
     """Refuses features that cannot follow the images that they are read with.
 
     Args:
         features: images among them.
-        options: what becomes of these.
+        settings: what becomes of these.
 
     Raises:
         ConfigError: it names the operation and the features.
     """
-    boxes, chain = boxes_of(features), options.augmentation
+    boxes, chain = boxes_of(features), settings.augmentation
     maps = [name for name, feature in features.items() if feature.extra.get("label_map")]
-    images = dataclasses.replace(options.images, flip=False)
-    if boxes and not images.keeps_boxes:
+    if boxes and not settings.keeps_boxes:
         raise ConfigError(
             f"features: expected none of {', '.join(boxes)} beside images that are cut or padded, "
-            f"which they do not fit, got {options.images}. "
+            f"which they do not fit, got {settings}. "
             "Set resize='stretch' without random_resized_crop, or leave these features out."
         )
-    mixing = [operation.name for operation in chain.mixing]
+    own = [one.name for one in chain.pixels if one.function]
+    mixing = [one.name for one in chain.mixing]
     for operation, followers in (
         *((name, boxes) for name in chain.moves_pixels),
-        *((name, [*boxes, *maps]) for name in mixing),
+        *((name, [*boxes, *maps]) for name in (*own, *mixing)),
     ):
         if followers:
             raise ConfigError(
                 f"augment, {operation!r}: expected none of {', '.join(followers)} to be read, "
-                f"which cannot follow their image, got {options.augment!r}. Leave the operation "
+                f"which cannot follow their image, got {settings.augment!r}. Leave the operation "
                 "or these features out.",
                 setting="augment",
-                value=options.augment,
+                value=settings.augment,
             )
     if chain.flips and len({"xmin", "xmax"} & set(boxes)) == 1:
         raise ConfigError(
@@ -62,28 +63,13 @@ def check_followers(features: Mapping[str, Feature], options: DecodeOptions) -> 
         )
 
 
-def mirror_boxes(parsed: Mapping[str, tf.Tensor], is_mirrored: tf.Tensor) -> dict[str, tf.Tensor]:
-    """One example's features with its boxes mirrored where its image is.
+def mirror_boxes(
+    left: npt.NDArray[Any], right: npt.NDArray[Any], is_mirrored: npt.NDArray[np.bool_]
+) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
+    """Boxes mirrored where their images are.
 
     Args:
-        parsed: `xmin` and `xmax` among them, of the same number of values, or neither.
-        is_mirrored: `() bool`.
+        left, right: `(boxes,)` sides, from 0 to 1, of the boxes of all images together.
+        is_mirrored: `(boxes,)`: `np.repeat(are_mirrored(keys), boxes_of_each)`.
     """
-    if "xmin" not in parsed:
-        return dict(parsed)
-    left, right = parsed["xmin"], parsed["xmax"]
-    return {
-        **parsed,
-        "xmin": _with_values(left, tf.where(is_mirrored, 1 - _values(right), _values(left))),
-        "xmax": _with_values(right, tf.where(is_mirrored, 1 - _values(left), _values(right))),
-    }
-
-
-def _values(value: tf.Tensor) -> tf.Tensor:
-    return value.values if isinstance(value, tf.SparseTensor) else value
-
-
-def _with_values(value: tf.Tensor, values: tf.Tensor) -> tf.Tensor:
-    if isinstance(value, tf.SparseTensor):
-        return tf.SparseTensor(value.indices, values, value.dense_shape)
-    return values
+    return np.where(is_mirrored, 1 - right, left), np.where(is_mirrored, 1 - left, right)

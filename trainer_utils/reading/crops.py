@@ -1,175 +1,150 @@
-"""Which part of an image is kept, and how much of its detail: geometry only, no pixels.
+"""Which part of each image is kept, at what scale, and its new size: geometry, no pixels.
 
-    box = centre_box([480, 640], (224, 224))        # begin [0, 80], extent [480, 480]
-    dct_ratio_index(box.extent, (224, 224))         # 1, which stands for half the scale
+    plans = plan_images(settings, [(480, 640), …], keys)    # an `ImagePlan` for each
+    are_mirrored(keys)                                      # (images,) bool
 
-A point or an extent is `(2,) int32`: rows first, then columns, in pixels. Vectors, not scalars: an
-op costs a microsecond or two, which counts where a whole image takes 600. Of numpy arrays, `(2,)`
-or `(images, 2)`, numpy's are made, without TensorFlow: one geometry for all decoders.
+All images of a batch at once. Points and extents are `(images, 2)` integers, rows before columns,
+in pixels. What is random follows from a record's key alone, on every machine.
 """
 
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
-if TYPE_CHECKING:
-    import tensorflow as tf
+from trainer_utils.format.planning import splitmix64
+from trainer_utils.reading.image_settings import ImageSettings
 
-__all__ = [
-    "DCT_RATIOS",
-    "CropBox",
-    "Vector",
-    "are_mirrored",
-    "centre_box",
-    "dct_ratio_index",
-    "inner_extent",
-    "is_mirrored",
-    "random_box",
-    "random_boxes",
-]
+__all__ = ["ImagePlan", "are_mirrored", "draw_uniforms", "plan_images"]
 
-Vector: TypeAlias = Any  # a tensor, an array of numpy, or two numbers
-DCT_RATIOS = (1, 2, 4, 8)  # those of libjpeg's that TensorFlow offers
-_ATTEMPTS = 20  # at a crop of the area and aspect drawn; then the whole image is taken
+_ATTEMPTS = 10  # at a crop of the area and aspect drawn
+_MOST_SCALING = 3  # powers of two: libjpeg decodes at 1/2, 1/4 and 1/8
+
+Pairs = npt.NDArray[np.int64]
+Keys = npt.NDArray[np.uint64]
+Box = tuple[int, int, int, int]
 
 
-class CropBox(NamedTuple):
-    """A part of an image: its upper left corner, its height and width."""
+class ImagePlan(NamedTuple):
+    """What becomes of one image.
 
-    begin: Vector
-    extent: Vector
-
-    def at_scale(self, ratio: Vector) -> "CropBox":
-        """The same part of the image decoded at 1 / `ratio`: its corners to the nearest pixel."""
-        if isinstance(ratio, int) and ratio == 1:
-            return self
-        begin = (self.begin + ratio // 2) // ratio
-        end = (self.begin + self.extent + ratio // 2) // ratio
-        return CropBox(begin, end - begin)
-
-
-def centre_box(extent: Vector, target: tuple[int, int]) -> CropBox:
-    """The largest box in the middle with the aspect of `target`.
-
-    Args:
-        extent: of the image.
-        target: (height, width).
-
-    Returns:
-        A box at least 1 pixel high and wide; of an odd rest, the smaller half comes before it.
+    Attributes:
+        box: what is kept of it: top, left, height, width.
+        ratio: a JPEG is decoded at 1 / `ratio`.
+        scaled_box: the box at that scale, its corners to the nearest pixel.
+        target: height and width that what is kept is resized to.
+        is_mirrored: whether that is then mirrored.
     """
-    extent, per, times = _alike(extent, target[::-1], target)
-    of_aspect = (extent[..., ::-1] * times + per // 2) // per
-    kept = _clip(of_aspect, 1, extent)
-    return CropBox((extent - kept) // 2, kept)
+
+    box: Box
+    ratio: int
+    scaled_box: Box
+    target: tuple[int, int]
+    is_mirrored: bool
 
 
-def random_box(
-    shape: Vector, seed: Vector, area: tuple[float, float], aspect: tuple[float, float]
-) -> CropBox:
-    """A box of a random share of the image, of a random aspect, at a random place.
+def plan_images(
+    settings: ImageSettings,
+    sizes: Sequence[tuple[int, int]],
+    keys: Keys | None = None,
+    *,
+    scales: bool = True,
+) -> list[ImagePlan]:
+    """A plan for each image.
 
     Args:
-        shape: of the image: `(3,) int32`, height, width, channels.
-        seed: `(2,)` of int32 or int64: equal seeds give equal boxes for images of equal size.
-        area: smallest and largest share of the image, in (0, 1].
-        aspect: smallest and largest width / height.
+        settings: what they are to become.
+        sizes: height and width of each.
+        keys: `(images,) uint64`, where the settings are random.
+        scales: whether JPEGs may be decoded at a smaller scale, if the settings allow it.
+    """
+    whole = np.array(sizes, np.int64).reshape(-1, 2)
+    begin, extent, ratios = np.zeros_like(whole), whole, np.ones_like(whole)
+    mirrored = np.zeros(len(whole), bool)
+    if settings.is_random:
+        assert keys is not None
+        if settings.crops:
+            begin, extent = _random_boxes(whole, keys, settings.crop_area, settings.crop_aspect)
+        if settings.augmentation.flips:
+            mirrored = are_mirrored(keys)
+    if settings.image_size is None:
+        targets = extent
+    else:
+        size = np.array(settings.image_size)
+        if settings.resize == "crop" and not settings.crops:
+            # The largest box of that aspect; of an odd rest, the smaller half comes before it.
+            of_aspect = (whole[:, ::-1] * size + size[::-1] // 2) // size[::-1]
+            extent = np.clip(of_aspect, 1, whole)
+            begin = (whole - extent) // 2
+        targets = np.broadcast_to(size, whole.shape)
+        if settings.pads:  # rounded down as `tf.image.resize_with_pad` does
+            targets = np.clip(extent * size[::-1] // extent[:, ::-1], 1, size)
+        if scales and settings.dct_scaling:  # the largest that leaves more than that both ways
+            fits = ((extent - 1) // targets).min(axis=1, keepdims=True)
+            powers = np.log2(np.maximum(fits, 1)).astype(np.int64)
+            ratios = 1 << np.minimum(powers, _MOST_SCALING)
+    first, last = ((corner + ratios // 2) // ratios for corner in (begin, begin + extent))
+    last = np.where(begin + extent == whole, -(-whole // ratios), last)
+    columns: list[list[Any]] = [
+        np.concatenate([begin, extent], axis=1).tolist(),
+        ratios[:, 0].tolist(),
+        np.concatenate([first, last - first], axis=1).tolist(),
+        targets.tolist(),
+        mirrored.tolist(),
+    ]
+    return [
+        ImagePlan(tuple(box), ratio, tuple(scaled), tuple(target), flips)
+        for box, ratio, scaled, target, flips in zip(*columns, strict=True)
+    ]
+
+
+def are_mirrored(keys: Keys) -> npt.NDArray[np.bool_]:
+    """Whether the image of each key is mirrored, where images are: half of them."""
+    return draw_uniforms(keys, count=1, purpose=1)[:, 0] < 0.5
+
+
+def draw_uniforms(keys: Keys, *, count: int, purpose: int = 0) -> npt.NDArray[np.float64]:
+    """Numbers in [0, 1) for each key.
+
+    Args:
+        keys: `(images,)`.
+        count: of numbers for each.
+        purpose: other numbers come for another one; from 0.
 
     Returns:
-        The box; the whole image where none such was found in 20 attempts, as in a very long one.
+        `(images, count)`, multiples of 2**-53, the same on every machine.
+
+    The purpose goes into the state, rather than on along one sequence, which would overlap.
+    """
+    state = splitmix64(
+        keys ^ splitmix64(np.zeros(1, np.uint64), np.array([purpose + 1], np.uint64))
+    )
+    bits = splitmix64(state[:, np.newaxis], np.arange(1, count + 1, dtype=np.uint64))
+    return (bits >> np.uint64(11)) * 2.0**-53
+
+
+def _random_boxes(
+    whole: Pairs, keys: Keys, area: tuple[float, float], aspect: tuple[float, float]
+) -> tuple[Pairs, Pairs]:
+    """Boxes of random shares of images, of random aspects, at random places: begin and extent.
+
+    Of the first attempt that lies within the image; where none of ten does, as in a very long
+    image, the middle with the nearest aspect.
 
     Source: "Going deeper with convolutions" (Szegedy et al., 2014), the augmentation of Inception.
     """
-    begin, extent = _draw_box(shape, seed, area, aspect)
-    return CropBox(begin[:2], extent[:2])
-
-
-def random_boxes(
-    shapes: "tf.Tensor", seeds: "tf.Tensor", area: tuple[float, float], aspect: tuple[float, float]
-) -> CropBox:
-    """`random_box` of a fixed number of images, `(images, 3) int32` and `(images, 2)`, at once."""
-    import tensorflow as tf
-
-    each = [
-        _draw_box(shape, seed, area, aspect)
-        for shape, seed in zip(tf.unstack(shapes), tf.unstack(seeds), strict=True)
-    ]
-    return CropBox(*(tf.stack(part)[:, :2] for part in zip(*each, strict=True)))
-
-
-def _draw_box(
-    shape: Vector, seed: Vector, area: tuple[float, float], aspect: tuple[float, float]
-) -> "tuple[tf.Tensor, tf.Tensor]":
-    """Begin and extent, `(3,) int32` each."""
-    from trainer_utils.reading import raw_ops
-
-    return raw_ops.random_box(
-        shape,
-        seed,
-        min_object_covered=0.0,
-        aspect_ratio_range=aspect,
-        area_range=area,
-        max_attempts=_ATTEMPTS,
-        use_image_if_no_bounding_boxes=True,
-    )
-
-
-def inner_extent(extent: Vector, target: tuple[int, int]) -> Vector:
-    """The largest extent of an image's own aspect that fits into `target`, at least 1 by 1.
-
-    Source: rounded down as `tf.image.resize_with_pad` does.
-    """
-    extent, most, times = _alike(extent, target, target[::-1])
-    return _clip(extent * times // extent[..., ::-1], 1, most)
-
-
-def dct_ratio_index(extent: Vector, target: Vector) -> Vector:
-    """The place in `DCT_RATIOS` of the largest ratio that leaves more than `target` both ways."""
-    extent, target = _alike(extent, target)
-    ratios = (extent - 1) // target  # the largest whole ones, of height and width
-    fits = _clip(ratios[..., :1] // DCT_RATIOS[1:], 0, 1) * _clip(
-        ratios[..., 1:] // DCT_RATIOS[1:], 0, 1
-    )
-    if isinstance(fits, np.ndarray):
-        return fits.sum(axis=-1)
-    import tensorflow as tf
-
-    return tf.reduce_sum(fits)
-
-
-def is_mirrored(seed: "tf.Tensor") -> "tf.Tensor":
-    """Whether the image of this seed, `(2,) int64`, is mirrored: `() bool`, for half of them."""
-    from trainer_utils.reading import raw_ops
-
-    return raw_ops.random_uniform(_folded(seed)) < 0.5
-
-
-def are_mirrored(seeds: "tf.Tensor") -> "tf.Tensor":
-    """`is_mirrored` of a fixed number of seeds, `(images, 2) int64`, at once: `(images,) bool`."""
-    import tensorflow as tf
-
-    from trainer_utils.reading import raw_ops
-
-    return tf.stack([raw_ops.random_uniform(seed) for seed in tf.unstack(_folded(seeds))]) < 0.5
-
-
-def _folded(seed: "tf.Tensor") -> "tf.Tensor":
-    """Another seed, so that the side does not follow from the crop."""
-    return seed ^ 1
-
-
-def _alike(extent: Vector, *others: Vector) -> list[Vector]:
-    """All as numpy arrays, or all as tensors."""
-    if isinstance(extent, np.ndarray):
-        return [np.asarray(part) for part in (extent, *others)]
-    import tensorflow as tf
-
-    return [tf.convert_to_tensor(part) for part in (extent, *others)]
-
-
-def _clip(value: Vector, least: Vector, most: Vector) -> Vector:
-    if isinstance(value, np.ndarray):
-        return np.clip(value, least, most)
-    import tensorflow as tf
-
-    return tf.clip_by_value(value, least, most)
+    uniforms = draw_uniforms(keys, count=4 * _ATTEMPTS).reshape(len(keys), _ATTEMPTS, 4)
+    low, high = (math.log(limit) for limit in aspect)
+    pixels = (area[0] + (area[1] - area[0]) * uniforms[..., 0]) * whole.prod(axis=1)[:, np.newaxis]
+    aspects = np.exp(low + (high - low) * uniforms[..., 1])
+    drawn = np.rint(np.sqrt(np.stack([pixels / aspects, pixels * aspects], axis=-1)))
+    fits = ((drawn >= 1) & (drawn <= whole[:, np.newaxis])).all(axis=-1)
+    chosen = np.arange(len(keys)), fits.argmax(axis=1)
+    extent = drawn[chosen].astype(np.int64)
+    begin = (uniforms[..., 2:][chosen] * (whole - extent + 1)).astype(np.int64)
+    limits = np.rint(whole[:, ::-1] * (1 / aspect[0], aspect[1])).astype(np.int64)
+    middle = np.clip(limits, 1, whole)
+    found = fits.any(axis=1)[:, np.newaxis]
+    return np.where(found, begin, (whole - middle) // 2), np.where(found, extent, middle)

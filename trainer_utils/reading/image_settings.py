@@ -1,12 +1,11 @@
 """`ImageSettings`: what images are to become, checked; nothing is decoded here.
 
-settings = ImageSettings(image_size=(224, 224), resize="crop", normalize="imagenet")
-settings.is_random      # False
+settings = ImageSettings(image_size=(224, 224), augment=["random_resized_crop", "flip"])
+settings.is_random      # True
 """
 
 import dataclasses
 import functools
-import importlib.util
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,8 @@ from trainer_utils.format.settings import (
     setting,
     where,
 )
+from trainer_utils.format.spelling import checks_names
+from trainer_utils.reading.augmentation.chain import Augmentation, Chain
 from trainer_utils.reading.normalizing import (
     DTYPES,
     NORMALIZATIONS,
@@ -27,13 +28,7 @@ from trainer_utils.reading.normalizing import (
     is_normalization,
 )
 
-__all__ = ["ImageOptions", "ImageSettings", "is_turbo_installed"]
-
-
-@functools.cache
-def is_turbo_installed() -> bool:
-    """Whether the packages of the turbo decoder are there."""
-    return all(importlib.util.find_spec(name) for name in ("simplejpeg", "cv2"))
+__all__ = ["ImageOptions", "ImageSettings"]
 
 
 def _is_pair(value: Any, kind: Any) -> bool:
@@ -53,31 +48,26 @@ def _size(name: str, value: Any) -> tuple[int, int]:
     return tuple(value)
 
 
+def _check_chain(name: str, value: Chain) -> Chain:
+    Augmentation.of(value)
+    return value
+
+
+@checks_names
+@documents_settings
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ImageOptions(Settings):
-    """What `ImageSettings` and `DecodeOptions` have in common."""
+    """How images are decoded, beside their `image_size` and `augment`.
 
-    image_size: tuple[int, int] | None = setting(
-        None,
-        _size,
-        "`(height, width)` in pixels to resize images to; needed for batches of images that "
-        "differ in size.",
-    )
+    Raises:
+        ConfigError: a setting is not allowed.
+    """
+
     resize: str = setting(
         "stretch",
         one_of("stretch", "crop", "pad"),
         "how an image of another aspect ratio gets that size: `stretch`, `crop` (the largest part "
         "in the middle) or `pad` (the whole, black around it). All bilinear.",
-    )
-    channels: int | None = setting(
-        None,
-        where(lambda value: is_int(value) and value in (1, 3), "1, 3 or None"),
-        "channels of images: 1 grey, 3 RGB; None: as the dataset says.",
-    )
-    flip: bool | None = setting(
-        None,
-        flag,
-        "mirror half of the images; None: with `random_resized_crop`, or as the list says.",
     )
     normalize: str | Sequence[Any] | None = setting(
         None,
@@ -89,15 +79,20 @@ class ImageOptions(Settings):
         "pixel values. None: uint8. Else floats: `unit` 0 to 1, `symmetric` -1 to 1, `imagenet`, "
         "or `(mean, standard deviation)` of values of 0 to 255, each a number or one a channel.",
     )
-    image_dtype: str = setting(
+    dtype: str = setting(
         "float32", one_of(*DTYPES), "type of these floats: `float32`, `bfloat16` or `float16`."
+    )
+    channels: int | None = setting(
+        None,
+        where(lambda value: is_int(value) and value in (1, 3), "1, 3 or None"),
+        "channels of images: 1 grey, 3 RGB; None: as the dataset says.",
     )
     dct_scaling: bool = setting(
         True,
         flag,
         "decode JPEGs at 1/2, 1/4 or 1/8 of their size where `image_size` is less than that in "
         "both directions: faster, and free of the aliasing of a bilinear resize to less than half. "
-        "False: exactly the pixels that `tf.image.resize` makes of the whole image.",
+        "False: the pixels that `tf.image.resize` makes of the whole image, within a level.",
     )
     crop_area: tuple[float, float] = setting(
         (0.08, 1.0),
@@ -120,71 +115,63 @@ class ImageSettings(ImageOptions):
         ConfigError: a setting is not allowed.
     """
 
-    augment: str | None = setting(
+    image_size: tuple[int, int] | None = setting(
         None,
-        one_of("random_resized_crop"),
-        "`random_resized_crop`: a random part of the image is resized to `image_size`.",
+        _size,
+        "`(height, width)` in pixels to resize images to; needed for batches of images that "
+        "differ in size.",
     )
-    decoder: str = setting(
-        "tensorflow",
-        one_of("tensorflow", "turbo"),
-        "`tensorflow`, or `turbo`: see `trainer_utils.reading.turbo`.",
+    augment: Chain = setting(
+        None,
+        _check_chain,
+        "a different change of each image every epoch: `random_resized_crop`, which mirrors half "
+        "of them too, or a list of operations, each a name, a tuple of it and its numbers, or a "
+        "function `f(image, rng) -> image` of numpy: "
+        '`["random_resized_crop", "flip", ("colour", 0.4), ("mixup", 0.2)]`. There are '
+        "`random_resized_crop`, `flip`, `colour`, `rotation`, `grey`, `blur`, `cutout`, "
+        "`randaugment`, `mixup` and `cutmix`.",
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.size is None and (self.augment or self.resize != "stretch"):
-            setting = "augment" if self.augment else "resize"
+        if self.image_size is None and (self.crops or self.resize != "stretch"):
+            setting = "augment" if self.crops else "resize"
             raise ConfigError(
                 f"image_size: expected (height, width) in pixels, since {setting} is set, got None",
                 setting="image_size",
             )
 
-    @property
-    def size(self) -> tuple[int, int] | None:
-        """`image_size`."""
-        return self.image_size
+    @functools.cached_property
+    def augmentation(self) -> Augmentation:
+        """The chain of `augment`, as it is carried out."""
+        return Augmentation.of(self.augment)
 
     @property
-    def dtype(self) -> str:
-        """`image_dtype`."""
-        return self.image_dtype
-
-    @property
-    def flips(self) -> bool:
-        """Whether half of the images are mirrored."""
-        return bool(self.augment) if self.flip is None else self.flip
+    def crops(self) -> bool:
+        """Whether a random part of each image is taken."""
+        return self.augmentation.crops
 
     @property
     def is_random(self) -> bool:
-        """Whether an image comes out otherwise with another seed."""
-        return self.augment is not None or self.flips
+        """Whether an image comes out otherwise with another key."""
+        return self.augmentation.is_random
 
     @property
     def keeps_boxes(self) -> bool:
-        """Whether relative coordinates of boxes on an image stay right."""
-        return not self.is_random and (self.size is None or self.resize == "stretch")
+        """Whether relative coordinates of boxes on an image stay right, but for mirroring."""
+        return not self.crops and (self.image_size is None or self.resize == "stretch")
 
-    def decodes_batches(self, formats: Sequence[str] = (), *, label_map: bool = False) -> bool:
-        """Whether `decode` takes a batch at once: JPEGs, with the turbo decoder."""
-        return self.decoder == "turbo" and not label_map and (not formats or "JPEG" in formats)
+    @property
+    def pads(self) -> bool:
+        """Whether there is black around an image of another aspect."""
+        return not self.crops and self.resize == "pad"
 
     def normalization(self, channels: int) -> Normalization | None:
         """What becomes of the values; None: they stay uint8.
 
         Raises:
-            ConfigError: it is for another number of channels.
+            ConfigError: it is for another number of channels, or has a type that is not installed.
         """
         if self.normalize is None:
             return None
         return Normalization.of(self.normalize, channels=channels, dtype=self.dtype)
-
-    @property
-    def keeps_whole(self) -> bool:
-        """Whether no part of an image is cut off."""
-        return self.augment is None and self.resize != "crop"
-
-    @property
-    def pads(self) -> bool:
-        """Whether there is black around an image of another aspect."""
-        return self.augment is None and self.resize == "pad"

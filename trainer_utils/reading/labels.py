@@ -1,16 +1,17 @@
 """Labels as a loss of soft classes takes them: one-hot, smoothed.
 
 encoding = LabelEncoding.of(options, features, sources)
-encoding.encode({"label": ids, …})      # (batch,) int64 to (batch, classes) float32
+encoding.encode(np.array([0, 2]))      # (batch,) int64 to (batch, classes) float32
 """
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import tensorflow as tf
+import numpy as np
+import numpy.typing as npt
 
-from trainer_utils.dataset.selection import Source
+from trainer_utils.dataset.selection import Source, numbers_of_classes
 from trainer_utils.format import ConfigError, Feature
 
 if TYPE_CHECKING:
@@ -42,13 +43,16 @@ class LabelEncoding:
         Raises:
             ConfigError: it is not known how many classes there are, or the label is no class id.
         """
-        mixes = bool(options.augmentation.mixing)
-        asks = options.one_hot or options.label_smoothing > 0
-        if not (asks or mixes):
+        asks = options.labels.one_hot or options.labels.smoothing > 0
+        if not (asks or options.augmentation.mixing):
             return None
         label = options.label
         assert label is not None
-        feature = features[label]
+        num_classes = options.labels.num_classes
+        feature = features.get(label)
+        if feature is None:  # a callback makes it
+            num_classes = num_classes or _num_classes(label, [])
+            return cls(label, num_classes, options.labels.smoothing)
         if feature.type == "float" and feature.dense and not asks:
             return None  # numbers are mixed as they are
         if feature.type != "int" or not feature.dense or feature.is_sequence:
@@ -58,37 +62,46 @@ class LabelEncoding:
                 setting="label",
                 value=label,
             )
-        num_classes = options.num_classes or _num_classes(label, sources)
-        return cls(label, num_classes, options.label_smoothing)
+        num_classes = num_classes or _num_classes(label, sources)
+        return cls(label, num_classes, options.labels.smoothing)
 
-    def encode(self, tensors: dict[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """The same with the label one-hot: `(…, num_classes) float32`, of sum 1.
+    def label_in(self, names: Collection[str]) -> str:
+        """The label, which must be one of some features.
 
-        An id that is no class is an `InvalidArgumentError` when it is read.
+        Raises:
+            ConfigError: it is not, and no callback made it in time.
+        """
+        if self.label not in names:
+            raise ConfigError.of(
+                "label", self.label, allowed="one of the dataset or of a pre_batching_callback"
+            )
+        return self.label
+
+    def encode(self, ids: npt.NDArray[np.int64]) -> npt.NDArray[np.float32]:
+        """Class ids one-hot: `(…, num_classes) float32`, of sum 1.
+
+        Raises:
+            ConfigError: an id is no class.
 
         Source: Szegedy et al., "Rethinking the Inception Architecture for Computer Vision", 2015.
         """
-        ids = tensors[self.label]
-        check = tf.debugging.Assert(
-            tf.reduce_all((ids >= 0) & (ids < self.num_classes)),
-            [f"feature {self.label!r}: expected ids below {self.num_classes}, the number of "
-             "classes, got", ids, "Set num_classes."],
-            summarize=8,
-        )  # fmt: skip
-        with tf.control_dependencies([check]):
-            spread = self.smoothing / self.num_classes
-            encoded = tf.one_hot(ids, self.num_classes, 1 - self.smoothing + spread, spread)
-        return {**tensors, self.label: encoded}
+        wrong = ids[(ids < 0) | (ids >= self.num_classes)]
+        if wrong.size:
+            raise ConfigError(
+                f"num_classes: expected ids of {self.label!r} below the number of classes, "
+                f"{self.num_classes}, got {int(wrong[0])}. Set num_classes.",
+                setting="num_classes",
+                value=self.num_classes,
+            )
+        spread = self.smoothing / self.num_classes
+        encoded = np.full((*ids.shape, self.num_classes), spread, np.float32)
+        np.put_along_axis(encoded, ids[..., np.newaxis], 1 - self.smoothing + spread, axis=-1)
+        return encoded
 
 
 def _num_classes(label: str, sources: Sequence[Source]) -> int:
     """As the datasets say, which must agree."""
-    found: set[int] = set()
-    for dataset in {id(source.dataset): source.dataset for source in sources}.values():
-        said = dataset.features[label].extra.get("num_classes")
-        if said is None and label in dataset.vocabulary_files:
-            said = len(dataset.vocabularies[label])
-        found.add(int(str(said or 0)))
+    found = numbers_of_classes(sources, label) or {0}
     if len(found) != 1 or found == {0}:
         raise ConfigError(
             f"num_classes: expected the number of classes of {label!r}, since the datasets say "

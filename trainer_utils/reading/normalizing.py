@@ -1,8 +1,7 @@
 """Pixel values as a model takes them: from 0 to 255 to what `normalize` says, in floats.
 
     imagenet = Normalization.of("imagenet", channels=3, dtype="bfloat16")
-    imagenet.convert(pixels)            # in a graph
-    imagenet.write(pixels, to=batch[0]) # in place, outside of one
+    imagenet.write(pixels, to=batch[0])
 
 Means and standard deviations are those of values of 0 to 255.
 """
@@ -10,15 +9,12 @@ Means and standard deviations are those of values of 0 to 255.
 import dataclasses
 import functools
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.format import ConfigError
-
-if TYPE_CHECKING:
-    import tensorflow as tf
 
 __all__ = ["DTYPES", "NORMALIZATIONS", "Normalization", "is_normalization"]
 
@@ -38,30 +34,22 @@ class Normalization:
 
     mean: npt.NDArray[np.float64]
     deviation: npt.NDArray[np.float64]
-    dtype: str = "float32"
+    dtype: np.dtype[Any]
 
     @classmethod
     def of(cls, given: Any, *, channels: int, dtype: str) -> "Normalization":
         """That of a name, or of `(mean, deviation)`.
 
         Raises:
-            ConfigError: it has numbers for other channels.
+            ConfigError: it has numbers for other channels, or there is no such type here.
         """
         pair: Any = NORMALIZATIONS[given] if isinstance(given, str) else given
         mean, deviation = (np.asarray(part, np.float64) for part in pair)
         if {mean.size, deviation.size} - {1, channels}:
             raise ConfigError.of("normalize", given, allowed=f"numbers for {channels} channels")
-        return cls(mean.reshape(-1), deviation.reshape(-1), dtype)
+        return cls(mean.reshape(-1), deviation.reshape(-1), _dtype(dtype))
 
-    def convert(self, pixels: "tf.Tensor") -> "tf.Tensor":
-        """Of `(…, channels)` of any numbers."""
-        import tensorflow as tf  # settings are checked without it
-
-        scale = (1 / self.deviation).astype(np.float32)
-        offset = (-self.mean / self.deviation).astype(np.float32)
-        return tf.cast(tf.cast(pixels, tf.float32) * scale + offset, self.dtype)
-
-    def write(self, pixels: npt.NDArray[np.uint8], *, to: npt.NDArray[np.generic]) -> None:
+    def write(self, pixels: npt.NDArray[np.uint8], *, to: npt.NDArray[Any]) -> None:
         """Of `(height, width, channels) uint8` into an array of that shape and of `dtype`.
 
         There are 256 values, so it is a look-up in one pass; of channels that differ, in float32,
@@ -73,7 +61,7 @@ class Normalization:
         table = self._table
         if table.shape[-1] == 1:  # all channels are alike, which takes less
             pixels, to = pixels.reshape(len(pixels), -1), to.reshape(len(to), -1)
-        elif self.dtype == "float32":
+        elif self.dtype == np.float32:
             np.copyto(to, pixels)
             cv2.transform(to, self._matrix, to)
             return
@@ -88,19 +76,29 @@ class Normalization:
         return np.column_stack([np.diag(scales), offsets])
 
     @functools.cached_property
-    def _table(self) -> npt.NDArray[np.generic]:
+    def _table(self) -> npt.NDArray[Any]:
         """What each value becomes: `(1, 256, 1 or channels)`.
 
         Floats of 16 bits as integers of the same bits, since OpenCV does not know them.
         """
-        import ml_dtypes  # TensorFlow's own, for bfloat16
-
-        values = (np.arange(256)[:, np.newaxis] - self.mean) / self.deviation
-        floats = values.astype(
-            ml_dtypes.bfloat16 if self.dtype == "bfloat16" else np.dtype(self.dtype)
-        )
+        floats = ((np.arange(256)[:, np.newaxis] - self.mean) / self.deviation).astype(self.dtype)
         table = floats if floats.itemsize == 4 else floats.view(np.uint16)
         return np.ascontiguousarray(table[np.newaxis])
+
+
+def _dtype(name: str) -> np.dtype[Any]:
+    if name != "bfloat16":
+        return np.dtype(name)
+    try:
+        import ml_dtypes
+    except ImportError as error:
+        raise ConfigError.of(
+            "dtype",
+            name,
+            allowed="float32 or float16 where ml_dtypes is not installed",
+            advice="pip install ml_dtypes, which TensorFlow and jax bring",
+        ) from error
+    return np.dtype(ml_dtypes.bfloat16)
 
 
 def is_normalization(value: object) -> bool:

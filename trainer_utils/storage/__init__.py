@@ -14,6 +14,9 @@ from trainer_utils.storage.file_system import (
     FileSystem,
     FolderEntry,
     InputFile,
+    MachineError,
+    is_fault,
+    persist,
     problem_of,
 )
 from trainer_utils.storage.files import (
@@ -52,6 +55,7 @@ __all__ = [
     "FileSystem",
     "FolderEntry",
     "InputFile",
+    "MachineError",
     "begin_sync",
     "copy_file",
     "display_path",
@@ -60,6 +64,7 @@ __all__ = [
     "file_system_of",
     "file_version",
     "find_file",
+    "is_fault",
     "is_folder",
     "is_object_store",
     "is_remote",
@@ -71,6 +76,7 @@ __all__ = [
     "make_folder",
     "naming_file",
     "open_for_reading",
+    "persist",
     "problem_of",
     "read_bytes",
     "read_bytes_of_size",

@@ -4,19 +4,46 @@ class MyFiles(FileSystem):      # for `register_file_system("mine", MyFiles())`
     def open(self, path, *, root=None): ...
 """
 
-from collections.abc import Iterator
+import errno
+import os
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, NamedTuple, Protocol
+from typing import BinaryIO, NamedTuple, ParamSpec, Protocol, TypeVar
+
+from trainer_utils.format.errors import DatasetError
 
 __all__ = [
     "FileRefusedError",
     "FileSystem",
     "FolderEntry",
     "InputFile",
+    "MachineError",
     "changed_size",
+    "is_fault",
     "naming_file",
+    "persist",
     "problem_of",
 ]
+
+_Given = ParamSpec("_Given")
+_Result = TypeVar("_Result")
+
+_PAUSES = (0.05, 0.2, 0.8)  # seconds before each further attempt
+# What a file itself is to blame for. All else, from a full table of files to a disk that fails, is
+# the machine's, and may be over in a moment.
+_OF_THE_FILE = frozenset(
+    (
+        errno.ENOENT,
+        errno.ENOTDIR,
+        errno.EISDIR,
+        errno.EACCES,
+        errno.EPERM,
+        errno.ENAMETOOLONG,
+        errno.ELOOP,
+        errno.ENXIO,
+    )
+)
 
 
 class FileRefusedError(OSError):
@@ -30,6 +57,84 @@ class FileRefusedError(OSError):
         return type(self), (self.code, str(self))
 
 
+class MachineError(OSError, DatasetError):
+    """The machine, the network or a store failed, and did so again: no input is to blame for it.
+
+    Args:
+        message: it names the file and what was wrong.
+        path: the file.
+        errno: the system's number of what was wrong, where it has one.
+    """
+
+    def __init__(
+        self, message: str = "", *, path: str | None = None, errno: int | None = None
+    ) -> None:
+        DatasetError.__init__(self, message, path=path)
+        self.errno = errno
+
+    __str__ = DatasetError.__str__
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), self.args, {**vars(self), "errno": self.errno}
+
+
+def is_fault(error: BaseException) -> bool:
+    """Whether an error is the machine's, so that no input may be rejected for it."""
+    if isinstance(error, (MemoryError, MachineError, TimeoutError, ConnectionError)):
+        return True
+    if isinstance(error, PermissionError):  # without a number it is a store's, of the credentials
+        return error.errno is None
+    return (
+        isinstance(error, OSError)
+        and error.errno is not None
+        and error.errno not in _OF_THE_FILE
+        and not isinstance(error, FileRefusedError)
+    )
+
+
+def persist(
+    path: str, call: Callable[_Given, _Result], *args: _Given.args, **more: _Given.kwargs
+) -> _Result:
+    """What a call gives; where the machine fails, it is made again, after pauses.
+
+    Args:
+        path: of the file that it is about.
+
+    Raises:
+        MachineError: it fails each time; the message names the file and what is wrong.
+        Exception: what else the call raises.
+    """
+    for pause in _PAUSES:
+        try:
+            return call(*args, **more)
+        except (OSError, MemoryError) as error:
+            if not is_fault(error) or isinstance(error, (MachineError, PermissionError)):
+                raise
+        time.sleep(pause)
+    try:
+        return call(*args, **more)
+    except (OSError, MemoryError) as error:
+        if not is_fault(error) or isinstance(error, (MachineError, PermissionError)):
+            raise
+        raise _machine_error(path, error) from error
+
+
+def _machine_error(path: str, error: OSError | MemoryError) -> MachineError:
+    if isinstance(error, MachineError):
+        return error
+    number = errno.ENOMEM if isinstance(error, MemoryError) else error.errno
+    if number is None:  # of a store, and named
+        return MachineError(str(error), path=path)
+    said = getattr(error, "strerror", None) or os.strerror(number)
+    return MachineError(
+        f"{path!r}: expected it to be read, got {errno.errorcode.get(number, number)}: {said}. "
+        "It is not the file's fault, and nothing was rejected for it: mend the disk, the network "
+        "or the limit, and run it again.",
+        path=path,
+        errno=number,
+    )
+
+
 def changed_size(expected: int, found: int) -> FileRefusedError:
     """Of a file that was listed with another size."""
     return FileRefusedError(
@@ -37,8 +142,14 @@ def changed_size(expected: int, found: int) -> FileRefusedError:
     )
 
 
-def problem_of(error: OSError) -> tuple[str, str]:
-    """Why a file that was listed cannot be read, as a reject's code and detail."""
+def problem_of(error: OSError, path: str) -> tuple[str, str]:
+    """Why a file that was listed cannot be read, as a reject's code and detail.
+
+    Raises:
+        MachineError: the file is not to blame.
+    """
+    if is_fault(error):
+        raise _machine_error(path, error) from error
     if isinstance(error, FileRefusedError):
         return error.code, str(error)
     if isinstance(error, (FileNotFoundError, NotADirectoryError)):
@@ -79,7 +190,8 @@ class FolderEntry(NamedTuple):
 
 
 class FileSystem(Protocol):
-    """Files by path. What cannot be done is an `OSError`.
+    """Files by path. What cannot be done is an `OSError`; a fault that may pass has a number, as
+    the system's have, or is a `ConnectionError` or `TimeoutError`, and is tried again by `files`.
 
     Attributes:
         appears_whole: whether a new file is there once its stream is closed, and not at all where

@@ -3,6 +3,9 @@
 with write_atomically("out/a.bin", temporary_folder="out") as stream:
     stream.write(b"all of it, or no file")
 read_range("gs://bucket/a.bin", start=12, stop=64)
+
+What looks, lists, opens or reads tries again where the machine fails, and then says so by a
+`MachineError`: any other `OSError` is of the file itself.
 """
 
 import os
@@ -13,7 +16,7 @@ from contextlib import contextmanager
 from typing import BinaryIO
 
 from trainer_utils.format.json_text import text_of
-from trainer_utils.storage.file_system import FolderEntry, InputFile, naming_file
+from trainer_utils.storage.file_system import FolderEntry, InputFile, naming_file, persist
 from trainer_utils.storage.paths import is_remote, join
 from trainer_utils.storage.registry import file_system_of
 
@@ -47,27 +50,27 @@ _COPIED_BYTES = 8 << 20  # at a time
 
 def exists(path: str) -> bool:
     """Whether there is a file or folder."""
-    return file_system_of(path).exists(path)
+    return persist(path, file_system_of(path).exists, path)
 
 
 def is_folder(path: str) -> bool:
     """Whether there is a folder."""
-    return file_system_of(path).is_folder(path)
+    return persist(path, file_system_of(path).is_folder, path)
 
 
 def file_size(path: str) -> int:
     """A file's size in bytes."""
-    return file_system_of(path).size(path)
+    return persist(path, file_system_of(path).size, path)
 
 
 def file_version(path: str) -> str:
     """What changes when a file does, even if it keeps its size."""
-    return file_system_of(path).version(path)
+    return persist(path, file_system_of(path).version, path)
 
 
 def list_folder(folder: str) -> list[FolderEntry]:
     """What is in a folder with sizes, without what is below its folders, in no order."""
-    return file_system_of(folder).list_folder(folder)
+    return persist(folder, file_system_of(folder).list_folder, folder)
 
 
 def list_names(folder: str) -> list[str]:
@@ -100,7 +103,7 @@ def find_file(base: str, name: str) -> InputFile:
         FileNotFoundError: it is not there.
         OSError: the folder cannot be listed.
     """
-    return file_system_of(base).find(base, name)
+    return persist(base, file_system_of(base).find, base, name)
 
 
 def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
@@ -114,13 +117,13 @@ def open_for_reading(path: str, *, root: str | None = None) -> BinaryIO:
         FileRefusedError: it is no regular file, or lies elsewhere.
         OSError: it cannot be opened.
     """
-    return file_system_of(path).open(path, root=root)
+    return persist(path, file_system_of(path).open, path, root=root)
 
 
 def read_bytes(path: str, *, root: str | None = None) -> bytes:
     """A whole file; `root` and errors are those of `open_for_reading`."""
     if is_remote(path):
-        return file_system_of(path).read(path)  # one request
+        return persist(path, file_system_of(path).read, path)  # one request
     with naming_file(path), open_for_reading(path, root=root) as stream:
         return stream.read()
 
@@ -137,12 +140,12 @@ def read_bytes_of_size(path: str, size: int, *, root: str | None = None) -> byte
         FileRefusedError: CHANGED_FILE: it has another size now; or as `open_for_reading`.
         OSError: it cannot be read.
     """
-    return file_system_of(path).read_of_size(path, size, root=root)
+    return persist(path, file_system_of(path).read_of_size, path, size, root=root)
 
 
 def read_range(path: str, *, start: int, stop: int) -> bytes:
     """The bytes `[start, stop)` of a file; fewer where it is shorter."""
-    return file_system_of(path).read(path, start=start, stop=stop)
+    return persist(path, file_system_of(path).read, path, start=start, stop=stop)
 
 
 def read_text(path: str) -> str:
@@ -233,7 +236,7 @@ def write_atomically(
     except BaseException as error:
         if isinstance(error, OSError) and error.filename == temporary:
             error.filename = path
-        if files.exists(temporary):
+        if exists(temporary):
             files.remove(temporary)
         raise
 

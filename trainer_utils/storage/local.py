@@ -8,11 +8,13 @@ waits, as a pipe would have it, and a link that leads out of where it may lead i
 
 import contextlib
 import errno
+import io
+import itertools
 import os
 import shutil
 import stat
-from collections.abc import Iterator
-from typing import BinaryIO, cast
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING, BinaryIO, cast
 
 from trainer_utils.storage.file_system import (
     FileRefusedError,
@@ -20,13 +22,19 @@ from trainer_utils.storage.file_system import (
     FolderEntry,
     InputFile,
     changed_size,
+    is_fault,
     naming_file,
+    persist,
     problem_of,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 __all__ = ["LOCAL"]
 
 _HERE = "/proc/self/fd"  # says where an open file lies; Linux alone has it
+_LISTED_AT_ONCE = 1000  # entries of a folder
 _MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
 
 
@@ -34,7 +42,7 @@ class _LocalFileSystem:
     appears_whole = False
 
     def open(self, path: str, *, root: str | None = None) -> BinaryIO:
-        return cast(BinaryIO, open(_open_regular(path, root)[0], "rb", buffering=0))
+        return cast(BinaryIO, _LocalFile(_open_regular(path, root)[0], path))
 
     def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
         with naming_file(path), self.open(path) as stream:
@@ -55,10 +63,10 @@ class _LocalFileSystem:
         return data
 
     def exists(self, path: str) -> bool:
-        return os.path.exists(path)
+        return _mode_of(path) is not None
 
     def is_folder(self, path: str) -> bool:
-        return os.path.isdir(path)
+        return stat.S_ISDIR(_mode_of(path) or 0)
 
     def size(self, path: str) -> int:
         return os.path.getsize(path)
@@ -119,6 +127,41 @@ class _LocalFileSystem:
 LOCAL: FileSystem = _LocalFileSystem()
 
 
+class _LocalFile(io.FileIO):
+    """A file that is open for reading; a read at which the machine fails is made again."""
+
+    def __init__(self, descriptor: int, path: str) -> None:
+        super().__init__(descriptor, "rb")
+        self._path = path
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        if size is None or size < 0:
+            return self.readall()
+        return persist(self._path, super().read, size) or b""
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> int:
+        return persist(self._path, super().readinto, buffer) or 0
+
+    def readall(self) -> bytes:
+        return persist(self._path, self._read_from, self.tell())
+
+    def _read_from(self, start: int) -> bytes:
+        self.seek(start)  # where an attempt before has failed half-way
+        return super().readall() or b""
+
+
+def _mode_of(path: str) -> int | None:
+    """What kind of thing is there; None: nothing, or nothing that may be seen."""
+    try:
+        return os.stat(path).st_mode
+    except OSError as error:
+        if is_fault(error):
+            raise
+    except ValueError:  # a NUL in the path
+        pass
+    return None
+
+
 def _open_regular(path: str, root: str | None) -> tuple[int, int]:
     """The descriptor of a regular file and its size in bytes. Opening never waits, as for pipes."""
     flags = os.O_RDONLY | os.O_NONBLOCK | (os.O_NOFOLLOW if root is not None else 0)
@@ -174,7 +217,9 @@ def _folder_entry(entry: os.DirEntry[str]) -> FolderEntry:
         if entry.is_dir():
             return FolderEntry(entry.name, None, is_folder=True)
         return FolderEntry(entry.name, entry.stat().st_size)
-    except OSError:  # such as a link to nothing
+    except OSError as error:  # such as a link to nothing
+        if is_fault(error):
+            raise
         return FolderEntry(entry.name, None)
 
 
@@ -183,41 +228,70 @@ def _list_local(base: str) -> Iterator[InputFile]:
     folders = [""]
     while folders:
         folder = folders.pop()
-        for entry in _scan(os.path.join(base, folder)):  # a folder may hold millions
-            if isinstance(entry, OSError):
-                if not folder:
-                    raise entry
-                code, detail = problem_of(entry)
-                yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
-                continue
-            path = f"{folder}/{entry.name}" if folder else entry.name
-            if _is_folder_itself(entry):
-                folders.append(path)
-            else:
-                yield _local_file(entry, path, root)
+        place = os.path.join(base, folder)
+        try:
+            for entry in _scan(place):
+                path = f"{folder}/{entry.name}" if folder else entry.name
+                if _is_folder_itself(entry):
+                    folders.append(path)
+                else:
+                    yield _local_file(entry, path, root)
+        except OSError as error:
+            if not folder:
+                raise
+            code, detail = problem_of(error, place)
+            yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
 
 
-def _scan(folder: str) -> Iterator[os.DirEntry[str] | OSError]:
-    """What is in a folder; at the end why it could not be listed, or not all of it."""
-    try:
-        with os.scandir(folder) as found:
-            yield from found
-    except OSError as error:
-        yield error
+def _scan(folder: str) -> Iterator[os.DirEntry[str]]:
+    """What is in a folder, some at a time, since it may hold millions.
+
+    Where the machine fails half-way, the folder is listed anew, behind what has been given.
+    """
+    given = mark = 0
+    entries = _scan_behind(folder, given, mark)
+
+    def some() -> list[os.DirEntry[str]]:
+        nonlocal entries
+        try:
+            return list(itertools.islice(entries, _LISTED_AT_ONCE))
+        except OSError:
+            entries = _scan_behind(folder, given, mark)
+            raise
+
+    while found := persist(folder, some):
+        yield from found
+        given, mark = given + len(found), _marked(mark, found)
+
+
+def _scan_behind(folder: str, given: int, mark: int) -> Iterator[os.DirEntry[str]]:
+    """What comes in a folder behind so many names, which must have that mark."""
+    with os.scandir(folder) as found:
+        entries = iter(found)
+        if _marked(0, itertools.islice(entries, given)) != mark:
+            raise FileRefusedError("CHANGED_FILE", "its files changed while they were listed")
+        yield from entries
+
+
+def _marked(mark: int, entries: Iterable[os.DirEntry[str]]) -> int:
+    for entry in entries:
+        mark = hash((mark, entry.name))
+    return mark
 
 
 def _is_folder_itself(entry: os.DirEntry[str]) -> bool:
     try:
-        return entry.is_dir(follow_symlinks=False)
-    except OSError:  # of systems that list names without kinds
+        return persist(entry.path, entry.is_dir, follow_symlinks=False)
+    except OSError as error:  # of systems that list names without kinds
+        problem_of(error, entry.path)
         return False
 
 
 def _local_file(entry: os.DirEntry[str], path: str, root: str) -> InputFile:
     try:
-        status = entry.stat(follow_symlinks=False)
+        status = persist(entry.path, entry.stat, follow_symlinks=False)
     except OSError as error:  # gone since, or in a folder that shows names alone
-        return InputFile(path, 0, "", problem_of(error))
+        return InputFile(path, 0, "", problem_of(error, entry.path))
     version = f"{status.st_mtime_ns}-{status.st_ctime_ns}"
     if stat.S_ISREG(status.st_mode):
         return InputFile(path, status.st_size, version)
@@ -227,9 +301,11 @@ def _local_file(entry: os.DirEntry[str], path: str, root: str) -> InputFile:
             problem = ("OUTSIDE_INPUT_BASE", "a symbolic link that leads out of the input base")
             return InputFile(path, 0, version, problem)
         try:
-            status = entry.stat()
-        except OSError as error:
+            status = persist(entry.path, entry.stat)
+        except FileNotFoundError as error:  # a dead link was never a file that vanished
             return InputFile(path, 0, version, ("UNREADABLE", error.strerror or str(error)))
+        except OSError as error:
+            return InputFile(path, 0, version, problem_of(error, entry.path))
         version += f"-{status.st_mtime_ns}-{status.st_ctime_ns}"
     if not stat.S_ISREG(status.st_mode):
         what = "a linked folder" if stat.S_ISDIR(status.st_mode) else "no regular file"

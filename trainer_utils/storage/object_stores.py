@@ -26,6 +26,7 @@ from trainer_utils.storage.file_system import (
     FileSystem,
     FolderEntry,
     InputFile,
+    MachineError,
     changed_size,
 )
 from trainer_utils.storage.store_settings import open_store
@@ -472,7 +473,8 @@ def _os_errors(path: str, *, waits: bool = True) -> Iterator[None]:
                 f"{path!r}: the store refused the credentials: {_first_line(error)}. Set those of "
                 "its own tools: an environment variable, a profile, the machine's identity."
             ) from error
-        raise OSError(f"{path!r}: {_first_line(error)}") from error
+        # It was tried again already.
+        raise MachineError(f"{path!r}: {_first_line(error)}", path=path) from error
 
 
 def _first_line(error: Exception) -> str:

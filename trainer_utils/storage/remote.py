@@ -24,8 +24,11 @@ from trainer_utils.storage.file_system import (
     FileSystem,
     FolderEntry,
     InputFile,
+    MachineError,
     changed_size,
+    persist,
 )
+from trainer_utils.storage.paths import is_object_store
 from trainer_utils.storage.store_settings import CONNECT_SECONDS, REQUEST_SECONDS
 from trainer_utils.storage.waiting import asking
 
@@ -110,9 +113,7 @@ class _FsspecFileSystem(FileSystem):
             return entries
 
     def walk(self, base: str) -> Iterator[InputFile]:
-        with _os_errors(base):
-            files, inner = _find(base, is_fresh=True)
-            found = files.find(inner, detail=True)
+        inner, found = persist(base, self._find_all, base)
         for name, info in found.items():
             path = name[len(inner) :].lstrip("/")
             if path and not name.endswith("/"):  # else a folder's placeholder
@@ -168,6 +169,11 @@ class _FsspecFileSystem(FileSystem):
                 is_folder = found[name]["type"] == "directory"
                 (files.rmdir if is_folder else files.rm_file)(name)
 
+    def _find_all(self, base: str) -> tuple[str, dict[str, Any]]:
+        with _os_errors(base):
+            files, inner = _find(base, is_fresh=True)
+            return inner, files.find(inner, detail=True)
+
     def _info(self, path: str) -> Mapping[str, Any]:
         with _os_errors(path):
             files, inner = _find(path, is_fresh=True)
@@ -217,6 +223,9 @@ class _OpenFile(io.RawIOBase):
         super().close()
 
     def _read(self, size: int) -> bytes:
+        return persist(self._path, self._read_once, size)
+
+    def _read_once(self, size: int) -> bytes:
         with _os_errors(self._path):
             try:
                 data: bytes = self._stream.read(size)
@@ -349,10 +358,12 @@ def _os_errors(path: str) -> Iterator[None]:
     try:
         with asking(path):
             yield
-    except (FileRefusedError, ConfigError):
+    except (FileRefusedError, ConfigError, MachineError):
         raise
     except Exception as error:
-        is_known = isinstance(error, OSError) and error.args
-        if is_known and type(error).__module__ == "builtins":
+        is_own = isinstance(error, OSError) and error.args and type(error).__module__ == "builtins"
+        if is_own and (type(error) is not OSError or error.errno is not None):
             raise
-        raise OSError(f"{path!r}: {type(error).__name__}: {error}") from error
+        # Packages of object stores have tried again already.
+        kind = MachineError if is_object_store(path) else ConnectionError
+        raise kind(f"{path!r}: {type(error).__name__}: {error}") from error

@@ -1,9 +1,9 @@
 """`TrainingBackup`: all that a training run needs to go on, in one file that is whole or not there.
 
     backup = TrainingBackup("gs://bucket/run-7")
-    backup.save(position, steps.variables(), writes=True)
+    backup.save(position, steps.variables(), keras=steps.keras, writes=True)
     saved = backup.load()           # None where there is none
-    saved.restore(steps.variables())
+    saved.restore(steps.variables(), steps.keras)
 
 The file, `training.npz`, holds the position as JSON and each variable as its bytes: numpy's format
 has no bfloat16. It is written beside and renamed, so that a kill leaves the one before.
@@ -74,18 +74,29 @@ class SavedTraining:
         path: of the file.
         position: where the run was.
         arrays: the value of each variable, with its name, in the order of `ModelSteps.variables`.
+        keras: that wrote it, `keras` or `tf_keras`; None: of a backup of an earlier version.
     """
 
     path: str
     position: Position
     arrays: Sequence[tuple[str, npt.NDArray[Any]]]
+    keras: str | None = None
 
-    def restore(self, variables: Variables) -> None:
+    def restore(self, variables: Variables, keras: str) -> None:
         """Sets the variables to what was saved.
 
         Raises:
-            ConfigError: they are those of another model.
+            ConfigError: they are those of another model, or of the other Keras, which has them in
+                another order.
         """
+        if self.keras not in (None, keras):
+            raise ConfigError(
+                f"backup_dir: expected the backup of a model of {keras}, as this one is, got one "
+                f"of {self.keras} in {self.path}. Train on with that (TF_USE_LEGACY_KERAS), or "
+                "give another folder.",
+                setting="backup_dir",
+                value=self.keras,
+            )
         found = [(tuple(variable.shape), _dtype_of(variable)) for _, variable in variables]
         saved = [(array.shape, array.dtype.name) for _, array in self.arrays]
         if found != saved:
@@ -135,20 +146,22 @@ class TrainingBackup:
                     (name, np.frombuffer(archive.read(str(number)), _dtype(dtype)).reshape(shape))
                     for number, (name, dtype, shape) in enumerate(meta["variables"])
                 ]
-                return SavedTraining(self.path, Position.from_json(meta["position"]), arrays)
+                position = Position.from_json(meta["position"])
+                return SavedTraining(self.path, position, arrays, meta.get("keras"))
         except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
             raise DatasetError(
                 f"backup {self.path!r}: expected a whole file that fit wrote, got {error}. "
                 "Remove it to begin anew."
             ) from error
 
-    def save(self, position: Position, variables: Variables, *, writes: bool) -> None:
+    def save(self, position: Position, variables: Variables, *, keras: str, writes: bool) -> None:
         """Saves a run.
 
         Args:
             position: where it is.
             variables: all that training changes. Every worker has to call, since reading some of
                 them takes all workers.
+            keras: that the model is of.
             writes: whether this worker writes the file.
         """
         described, arrays = [], []
@@ -163,7 +176,7 @@ class TrainingBackup:
             write_atomically(self.path, temporary_folder=self._folder, is_durable=True) as stream,
             zipfile.ZipFile(stream, "w") as archive,
         ):
-            meta = {"position": position.to_json(), "variables": described}
+            meta = {"position": position.to_json(), "variables": described, "keras": keras}
             archive.writestr(_META, json.dumps(meta))
             for number, array in enumerate(arrays):
                 archive.writestr(str(number), np.ascontiguousarray(array).tobytes())

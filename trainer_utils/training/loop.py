@@ -13,9 +13,9 @@ from typing import Any
 
 import tensorflow as tf
 
-from trainer_utils.distribution import is_chief, num_workers
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import is_int
+from trainer_utils.frameworks.tensorflow import is_chief, num_workers
 from trainer_utils.training.batch_source import BatchSource
 from trainer_utils.training.model_steps import ModelSteps, keras_of
 from trainer_utils.training.run_backup import RunBackup
@@ -58,7 +58,8 @@ def fit(
         epochs: the last one's number, from 1.
         steps_per_epoch, validation_steps: None: all of the dataset.
         validation_freq: epochs between validations.
-        callbacks: of the model's Keras, `trainer_utils.StepTimer` among them; run on every worker.
+        callbacks: of the model's Keras, `trainer_utils.monitoring.StepTimer` among them; run on
+            every worker.
         backup_dir: a folder, local or of an object store, which all workers can reach. What is in
             it, variables of model, optimizer and metrics, the input's token and the history, is
             gone on from, and `tfx-shards ledger` tells from it the records of each step; None:
@@ -89,7 +90,7 @@ def fit(
         check = _Evaluation(steps, validation, strategy, validation_steps)
     model.stop_training = False
     called.on_train_begin()
-    backup.restore(steps.variables())
+    backup.restore(steps)
     logs: dict[str, float] = {}
     for epoch, logs in backup.history:
         history.on_epoch_end(epoch, logs)

@@ -17,8 +17,8 @@ from typing import Any, TypeAlias
 
 import tensorflow as tf
 
-from trainer_utils.distribution import num_workers
 from trainer_utils.format import ConfigError
+from trainer_utils.frameworks.tensorflow import num_workers
 
 __all__ = ["ModelSteps", "keras_of"]
 
@@ -64,6 +64,11 @@ class ModelSteps:
         # Keras 3 compiles the step with all its replicas, tf-keras that of each replica. No
         # compiler takes the collective operations of several workers.
         self._compiles = bool(model.jit_compile) and num_workers(strategy) == 1
+
+    @property
+    def keras(self) -> str:
+        """What the model is of: `keras` or `tf_keras`."""
+        return str(self._keras.__name__)
 
     def build(self, batch: Batch, element_spec: Any) -> None:
         """Makes all variables of model, metrics and optimizer, within the strategy's scope.

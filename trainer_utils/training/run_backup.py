@@ -2,7 +2,7 @@
 
 backup = RunBackup("gs://bucket/run-7", every="epoch", train=train, writes=True)
 train = backup.begin(train, epochs=3)
-backup.restore(steps.variables())
+backup.restore(steps)
 backup.end_step(0, 1, source, steps)
 backup.end_epoch(0, {"loss": 0.5}, source, steps)
 """
@@ -12,7 +12,7 @@ from typing import Any
 from trainer_utils.format import ConfigError
 from trainer_utils.order.ledger import InputLedger
 from trainer_utils.recording import InputRecorder
-from trainer_utils.training.backup import Position, TrainingBackup, Variables
+from trainer_utils.training.backup import Position, TrainingBackup
 from trainer_utils.training.batch_source import BatchSource
 from trainer_utils.training.model_steps import ModelSteps
 
@@ -67,14 +67,14 @@ class RunBackup:
             self._recorder.begin(train)
         return train
 
-    def restore(self, variables: Variables) -> None:
+    def restore(self, steps: ModelSteps) -> None:
         """Sets the variables to what was saved, if anything was.
 
         Raises:
             ConfigError: they are those of another model.
         """
         if self._saved is not None:
-            self._saved.restore(variables)
+            self._saved.restore(steps.variables(), steps.keras)
 
     def end_step(self, epoch: int, step: int, source: BatchSource, steps: ModelSteps) -> None:
         """Counts a step, and saves the run where it is time."""
@@ -102,4 +102,4 @@ class RunBackup:
             history=self.history,
             ledger=self._recorder.ledger.to_json(),
         )
-        self._backup.save(position, steps.variables(), writes=self._writes)
+        self._backup.save(position, steps.variables(), keras=steps.keras, writes=self._writes)

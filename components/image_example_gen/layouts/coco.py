@@ -19,6 +19,7 @@ from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.coco_instances import COLUMNS, KEYS, parse_instances
 from trainer_utils.format import InputError, canonical_split
+from trainer_utils.storage import persist, problem_of
 
 __all__ = ["LOOKED_FOR", "is_here", "read"]
 
@@ -51,7 +52,8 @@ def _head(inputs: LayoutInputs, path: str) -> bytes:
     try:
         with inputs.open(path) as stream:
             return stream.read(_HEAD_BYTES)
-    except OSError:  # what it holds is then nobody's to say
+    except OSError as error:  # what it holds is then nobody's to say
+        problem_of(error, path)
         return b""
 
 
@@ -126,7 +128,7 @@ def _read_file(
                 name, blob = _find(inputs, name, folders)
             _check_once(name, path, image_id, named_by)
             with reject_errors():
-                values = instances.values(image_id)
+                values = persist(path, instances.values, image_id)
             entries.append(Entry(name, split, (blob,), values))
         except RejectedInputError as error:
             excluded.append(ExcludedInput(name, split, error.code, error.detail))

@@ -41,13 +41,19 @@ class ImageSet(NamedTuple):
 
 def has_folders(inputs: LayoutInputs, *names: str) -> bool:
     """Whether there are files in each of these folders below the root."""
-    return set(names) <= {parts[0] for parts in inputs.folders}
+    return all(any(_is_in(parts, name) for parts in inputs.folders) for name in names)
+
+
+def _is_in(parts: Sequence[str], folder: str) -> bool:
+    """Whether a path, in parts, is that of a folder or of something in it."""
+    wanted = tuple(folder.split("/"))
+    return tuple(parts[: len(wanted)]) == wanted
 
 
 def by_stem(
     inputs: LayoutInputs, folder: str, *, extension: str | None = None
 ) -> dict[str, InputFile]:
-    """The files in a folder at the root, by path from there without extension.
+    """The files in a folder below the root, by path from there without extension.
 
     Args:
         extension: of those to take, such as `.xml`; None for all but hidden and system files.
@@ -56,10 +62,11 @@ def by_stem(
         InputError: two files have one name.
     """
     files: dict[str, InputFile] = {}
+    depth = folder.count("/") + 1
     for parts, file in inputs.below_root():
-        if len(parts) < 2 or parts[0] != folder or is_clutter(parts):
+        if len(parts) <= depth or not _is_in(parts, folder) or is_clutter(parts):
             continue
-        stem, suffix = posixpath.splitext("/".join(parts[1:]))
+        stem, suffix = posixpath.splitext("/".join(parts[depth:]))
         if extension is not None and suffix.lower() != extension:
             continue
         if stem in files:
@@ -166,6 +173,6 @@ def listed_images(
                 ExcludedInput(stem, split, "FILE_NOT_FOUND", f"named in {image_set.place}")
             )
     for parts, file in inputs.below_root():
-        if parts[0] == folder and is_clutter(parts):
+        if _is_in(parts, folder) and is_clutter(parts):
             excluded.append(ExcludedInput(file.path, inputs.split, None, "hidden or system file"))
     return taken, excluded

@@ -23,7 +23,13 @@ LOOKED_FOR = "JPEGImages/ beside SegmentationClass/ (segmentation)"
 
 def is_here(inputs: LayoutInputs) -> bool:
     """Whether the folders are there."""
-    return has_folders(inputs, "JPEGImages", "SegmentationClass")
+    return has_folders(inputs, *_folders(inputs))
+
+
+def _folders(inputs: LayoutInputs) -> tuple[str, str]:
+    """Those of the images and of the label maps."""
+    names = inputs.names
+    return names.get("image_dir", "JPEGImages"), names.get("label_dir", "SegmentationClass")
 
 
 def read(inputs: LayoutInputs) -> Listing:
@@ -32,15 +38,18 @@ def read(inputs: LayoutInputs) -> Listing:
     Raises:
         InputError: two files have one name, or an image is named twice in the image sets.
     """
-    images = by_stem(inputs, "JPEGImages")
-    sets = read_image_sets(inputs, ["ImageSets/Segmentation", "ImageSets", ""], images)
-    taken, excluded = listed_images(inputs, "JPEGImages", images, sets)
-    label_maps = by_stem(inputs, "SegmentationClass")
+    image_dir, label_dir = _folders(inputs)
+    own_sets = inputs.names.get("image_set_dir")
+    images = by_stem(inputs, image_dir)
+    folders = [own_sets] if own_sets else ["ImageSets/Segmentation", "ImageSets", ""]
+    sets = read_image_sets(inputs, folders, images)
+    taken, excluded = listed_images(inputs, image_dir, images, sets)
+    label_maps = by_stem(inputs, label_dir)
     entries = []
     for stem, split, file in taken:
         label_map = label_maps.get(stem)
         if label_map is None:
-            detail = f"no label map SegmentationClass/{display_path(stem)}.png"
+            detail = f"no label map {label_dir}/{display_path(stem)}.png"
             excluded.append(ExcludedInput(file.path, split, "NO_LABEL_MAP", detail))
         elif label_map.problem is not None:
             code, detail = label_map.problem

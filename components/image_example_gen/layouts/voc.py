@@ -6,7 +6,9 @@ Names of features and arithmetic are Datum's. Source: `datum/generator/image.py`
 (DetDatumGenerator); the VOC2012 development kit, section 7.
 """
 
+import dataclasses
 import math
+import posixpath
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -25,7 +27,8 @@ from components.image_example_gen.layouts.image_sets import (
     listed_images,
     read_image_sets,
 )
-from trainer_utils.storage import InputFile, display_path, problem_of
+from trainer_utils.format import InputError
+from trainer_utils.storage import InputFile, display_path, persist, problem_of
 
 __all__ = ["LOOKED_FOR", "is_here", "read"]
 
@@ -38,24 +41,35 @@ _COLUMNS = (
     *SIZE_COLUMNS,
 )
 _NOTHING: tuple[Value, ...] = tuple(() if column.is_list else None for column in _COLUMNS)
+_SETS = ("ImageSets/Main", "ImageSets")
 _MAX_XML_BYTES = 16 << 20  # 16 MiB: some 50,000 objects
 
 
 def is_here(inputs: LayoutInputs) -> bool:
     """Whether the folders are there."""
-    return has_folders(inputs, "JPEGImages", "Annotations")
+    return has_folders(inputs, *_folders(inputs))
+
+
+def _folders(inputs: LayoutInputs) -> tuple[str, str]:
+    """Those of the images and of the annotations."""
+    names = inputs.names
+    return names.get("image_dir", "JPEGImages"), names.get("annotation_dir", "Annotations")
 
 
 def read(inputs: LayoutInputs) -> Listing:
     """Reads every annotation. Images of the split `test` may do without one.
 
+    Ids are in the order of the lines of `classes.names`, where there is one, as Datum has it.
+
     Raises:
         InputError: two files have one name, or an image is named twice in the image sets.
     """
-    images = by_stem(inputs, "JPEGImages")
-    annotations = by_stem(inputs, "Annotations", extension=".xml")
-    sets = read_image_sets(inputs, ["ImageSets/Main", "ImageSets"], images)
-    taken, excluded = listed_images(inputs, "JPEGImages", images, sets)
+    image_dir, annotation_dir = _folders(inputs)
+    own_sets = inputs.names.get("image_set_dir")
+    images = by_stem(inputs, image_dir)
+    annotations = by_stem(inputs, annotation_dir, extension=".xml")
+    sets = read_image_sets(inputs, [own_sets] if own_sets else _SETS, images)
+    taken, excluded = listed_images(inputs, image_dir, images, sets)
     known = [annotations[stem] for stem, _, _ in taken if stem in annotations]
     texts = _texts(inputs, [file.path for file in known if _is_readable(file)])
     entries = []
@@ -66,9 +80,10 @@ def read(inputs: LayoutInputs) -> Listing:
                 _check(annotations[stem])
                 text = next(texts)
                 with reject_errors():
-                    values = _parse(text)
+                    path = annotations[stem].path
+                    values = persist(path, _parse, text, path)
             elif split != "test":
-                detail = f"no Annotations/{display_path(stem)}.xml"
+                detail = f"no {annotation_dir}/{display_path(stem)}.xml"
                 raise RejectedInputError("NO_ANNOTATION", detail)
         except RejectedInputError as error:
             excluded.append(ExcludedInput(file.path, split, error.code, error.detail))
@@ -76,9 +91,22 @@ def read(inputs: LayoutInputs) -> Listing:
             entries.append(Entry(file.path, split, (Blob(file.path, file.size),), values))
     for stem, file in annotations.items():
         if not sets and stem not in images:
-            detail = "an annotation without its image in JPEGImages"
+            detail = f"an annotation without its image in {image_dir}"
             excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
-    return Listing.of(entries, excluded, _COLUMNS)
+    listing = Listing.of(entries, excluded, _COLUMNS)
+    return dataclasses.replace(listing, vocabularies=_classes(inputs))
+
+
+def _classes(inputs: LayoutInputs) -> dict[str, tuple[str, ...]]:
+    """The classes in the order of their ids, by feature; of no file none, and they are sorted."""
+    path = posixpath.join(inputs.root, "classes.names")
+    if path not in inputs.files:
+        return {}
+    lines = [line.strip().lower() for line in inputs.read_text(path).splitlines()]
+    names = tuple(line for line in lines if line)
+    if not names or len(set(names)) < len(names):
+        raise InputError.at(path, expected="the name of a class a line, each once", got=str(lines))
+    return {"labels": names}
 
 
 def _is_readable(file: InputFile) -> bool:
@@ -109,10 +137,10 @@ def _texts(inputs: LayoutInputs, paths: Sequence[str]) -> Iterator[bytes | OSErr
             yield error
 
 
-def _parse(text: bytes | OSError) -> tuple[Value, ...]:
+def _parse(text: bytes | OSError, path: str) -> tuple[Value, ...]:
     """The values of `_COLUMNS`."""
     if isinstance(text, OSError):
-        raise RejectedInputError("UNREADABLE", f"its annotation: {problem_of(text)[1]}")
+        raise RejectedInputError("UNREADABLE", f"its annotation: {problem_of(text, path)[1]}")
     try:
         root = SafeElementTree.fromstring(text)
     except (SafeElementTree.ParseError, DefusedXmlException, ValueError, LookupError) as error:

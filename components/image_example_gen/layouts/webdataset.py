@@ -2,7 +2,9 @@
 
     key.jpg  key.cls  key.json  key.txt     # image, label, columns, text
 
-Only headers and small files are read; images stay where they are. Source: the file format of
+An archive of archives, as ImageNet's training images come, has a class in each of the inner ones,
+by the name of which it is called. Only headers and small files are read; images stay where they
+are. Source: the file format of
 github.com/webdataset/webdataset, `tariterators.base_plus_ext`: a key ends at the first dot after
 the last slash.
 """
@@ -12,12 +14,12 @@ import dataclasses
 import posixpath
 import re
 import tarfile
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 from absl import logging
 
 from components.common.entry import Blob, Entry, ExcludedInput
-from components.common.layout_inputs import LayoutInputs, select_readable, unreadable_folders
+from components.common.layout_inputs import LayoutInputs, select_readable
 from components.common.listing import Listing
 from components.example_gen.folder import is_clutter
 from components.image_example_gen.layouts.sidecars import SIDECARS, make_columns, read_sidecar
@@ -26,6 +28,7 @@ from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.media_formats import COMPRESSIONS
+from trainer_utils.storage import display_path
 
 __all__ = ["LOOKED_FOR", "is_archive", "is_here", "read"]
 
@@ -101,7 +104,7 @@ def read(inputs: LayoutInputs) -> Listing:
         ConfigError: `columns` names one that is not there.
     """
     archives, unread = select_readable(inputs, _archives(inputs), "a tar archive")
-    found = _Found(excluded=[*unread, *unreadable_folders(inputs)])
+    found = _Found(excluded=unread)
     for path in archives:
         _read_archive(inputs, path, found)
     for extension, number in sorted(found.ignored.items()):
@@ -157,6 +160,45 @@ def _read_archive(inputs: LayoutInputs, path: str, found: _Found) -> None:
                 _add(inputs, stream, member, path, split, found)
 
 
+class _Part:
+    """A part of a stream, as a stream of its own."""
+
+    def __init__(self, stream: BinaryIO, start: int, size: int) -> None:
+        self._stream, self._start, self._size, self._at = stream, start, size, 0
+
+    def seek(self, offset: int, whence: int = 0) -> int:
+        assert whence == 0
+        self._at = offset
+        return offset
+
+    def tell(self) -> int:
+        return self._at
+
+    def read(self, size: int) -> bytes:
+        self._stream.seek(self._start + self._at)
+        data = self._stream.read(max(0, min(size, self._size - self._at)))
+        self._at += len(data)
+        return data
+
+
+def _add_archive(
+    inputs: LayoutInputs,
+    stream: BinaryIO,
+    archive: tarfile.TarInfo,
+    path: str,
+    split: str | None,
+    found: _Found,
+) -> None:
+    """Adds the members of an archive in an archive, whose name is their class."""
+    part = cast(BinaryIO, _Part(stream, archive.offset_data, archive.size))
+    label = display_path(posixpath.splitext(posixpath.basename(archive.name))[0])
+    for member in read_headers(part, path=f"{path}/{archive.name}", size=archive.size):
+        if not member.isdir():
+            member.name = f"{label}/{member.name.lstrip('/')}"
+            member.offset_data += archive.offset_data
+            _add(inputs, stream, member, path, split, found, label=label)
+
+
 def _add(
     inputs: LayoutInputs,
     stream: BinaryIO,
@@ -164,8 +206,10 @@ def _add(
     path: str,
     split: str | None,
     found: _Found,
+    *,
+    label: str | None = None,
 ) -> None:
-    """Adds a member to its sample, or to the excluded inputs."""
+    """Adds a member to its sample, or to the excluded inputs; `label`: of an inner archive."""
     if ".." in member.name.split("/"):
         _leave_out(found, path, member.name, split, "NOT_A_FILE", "a path upwards")
         return
@@ -178,6 +222,9 @@ def _add(
         return
     if not dot:
         _leave_out(found, path, name, split, None, "no key, since there is no extension")
+        return
+    if extension == "tar" and label is None and member.isreg() and not holes(member):
+        _add_archive(inputs, stream, member, path, split, found)
         return
     sample = _sample(found, path, posixpath.join(*parts[:-1], key), split)
     kind = "image" if extension in _IMAGES else extension
@@ -201,6 +248,8 @@ def _add(
         sample.members[kind] = name
         if kind == "image":
             sample.image = Blob(path, member.size, offset=member.offset_data)
+            if label is not None:
+                sample.sidecars.setdefault("cls", label)
         else:
             try:
                 content = _content(stream, member, path)
@@ -240,7 +289,7 @@ def _content(stream: BinaryIO, member: tarfile.TarInfo, path: str) -> bytes:
 
 
 def _split(path: str) -> str | None:
-    """The split that the leading word of an archive's name is, or its folder."""
-    word = re.split(r"[^A-Za-z]", posixpath.basename(path))[0]
+    """The split that the leading word of an archive's name is, or its folder, or its last word."""
+    words = re.split(r"[^A-Za-z]", posixpath.basename(path).split(".")[0])
     folder = posixpath.basename(posixpath.dirname(path))
-    return canonical_split(word) or canonical_split(folder)
+    return canonical_split(words[0]) or canonical_split(folder) or canonical_split(words[-1])

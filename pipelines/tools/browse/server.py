@@ -13,7 +13,7 @@ import json
 import shlex
 import threading
 import urllib.parse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from pipelines.tools.browse.search import Query, find_examples
 from pipelines.tools.html import CONTENT_SECURITY_POLICY, load_template
@@ -43,8 +43,6 @@ class BrowseServer(http.server.ThreadingHTTPServer):
     Args:
         uri: of the dataset.
         port: 0 for any that is free.
-        lineage: where the dataset comes from, as text, if that is known.
-        trace: says where a record comes from, by its name, as text; None: that is not known.
 
     Raises:
         DatasetError: there is no dataset.
@@ -53,15 +51,8 @@ class BrowseServer(http.server.ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(
-        self,
-        uri: str,
-        *,
-        port: int = 0,
-        lineage: str | None = None,
-        trace: Callable[[str], str] | None = None,
-    ) -> None:
-        self.uri, self.lineage, self.trace = uri, lineage, trace
+    def __init__(self, uri: str, *, port: int = 0) -> None:
+        self.uri = uri
         self.reader = ExampleReader(uri)
         self.lock = threading.Lock()  # a reader remembers what it opened
         super().__init__((ADDRESS, port), _Handler)
@@ -83,12 +74,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             return
         parts = urllib.parse.urlsplit(self.path)
         fields = {name: values[-1] for name, values in urllib.parse.parse_qs(parts.query).items()}
-        pages = {
-            "/": self._list,
-            "/record": self._record,
-            "/file": self._file,
-            "/lineage": self._lineage,
-        }
+        pages = {"/": self._list, "/record": self._record, "/file": self._file}
         try:
             content, kind = pages[parts.path](fields)
         except (KeyError, IndexError, ValueError) as error:
@@ -122,7 +108,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             labels=reader.labels.get("label", reader.labels.get("labels", ())),
             cards=[_card(example) for example in found.examples],
             next_page=None if found.next_start is None else _link("/", following),
-            lineage=self.server.lineage,
         )
         return page, "text/html"
 
@@ -144,7 +129,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         with self.server.lock:
             last = self.server.reader.count(example.split) - 1
         place = {"split": example.split}
-        here = {**place, "number": example.number}
         page = _render(
             "record.html",
             example=example,
@@ -156,21 +140,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             if example.number < last
             else None,
             back=_link("/", {**place, "start": example.number}),
-            lineage=_link("/lineage", here) if self.server.trace else None,
             command=shlex.join(
                 ["tfx-shards", "lineage", self.server.uri, "--record", example.name]
             ),
-        )
-        return page, "text/html"
-
-    def _lineage(self, fields: dict[str, str]) -> tuple[bytes, str]:
-        example = self._example(fields)
-        if self.server.trace is None:
-            raise KeyError("lineage")
-        found = self.server.trace(example.name)  # reads shards: other pages do not wait for it
-        place = {"split": example.split, "number": example.number}
-        page = _render(
-            "lineage.html", example=example, record=_link("/record", place), lineage=found
         )
         return page, "text/html"
 

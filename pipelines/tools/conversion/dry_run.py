@@ -8,11 +8,16 @@ inputs are asked for with TFX's own messages.
 """
 
 import collections
+import contextlib
 import dataclasses
+import importlib
 import itertools
+import os
 import tempfile
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+from absl import logging
 
 from components.audio_example_gen.conversion import AudioConversion
 from components.common.rejects import Reject
@@ -22,7 +27,6 @@ from components.example_gen.image_roots import OUTSIDE, command_for, suggest_roo
 from components.example_gen.inputs import (
     ALL_FILES,
     InputSelection,
-    layout_inputs,
     patterns_of,
 )
 from components.example_gen.partition import Partition, read_output_config
@@ -38,13 +42,20 @@ from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
 from trainer_utils.text_output import Part, Shown, human_bytes, make_table, quantity
 
-__all__ = ["ConversionPlan", "SplitEstimate", "plan_conversion", "plan_prepared"]
+__all__ = [
+    "ConversionPlan",
+    "SplitEstimate",
+    "check_small_table",
+    "plan_conversion",
+    "plan_prepared",
+]
 
 _STEPS: Mapping[str, type[Steps[Any]]] = {
     "image": ImageConversion,
     "text": TextConversion,
     "audio": AudioConversion,
 }
+_SMALL_BYTES = 1 << 20  # a tenth of a second
 _MESSAGE_BYTES = 100  # of an example beside its file: names, sizes, label
 
 
@@ -141,7 +152,7 @@ def plan_conversion(
     source: Any,
     *,
     kind: str | None = None,
-    splits: Mapping[str, int] | None = None,
+    splits: Mapping[str, float] | None = None,
     **options: Any,
 ) -> ConversionPlan:
     """Plans what `convert` would do with these arguments.
@@ -159,6 +170,31 @@ def plan_prepared(conversion: Conversion) -> ConversionPlan:
     if isinstance(steps, FileConversion):
         return _plan_files(conversion, steps)
     return _plan_rows(conversion, steps)
+
+
+def check_small_table(conversion: Conversion) -> None:
+    """Plans what is one small file: what is wrong with it is said before TFX is imported.
+
+    Raises:
+        InputError, ConfigError: as the run.
+    """
+    path = conversion.source
+    if not os.path.isfile(path) or os.path.getsize(path) > _SMALL_BYTES:
+        return
+    if "group_by" in conversion.example_gen:  # may look at every image
+        return
+    with contextlib.suppress(ImportError):
+        importlib.import_module("pandas")  # by Arrow later, where Ctrl-C would be a traceback
+    logger = logging.get_absl_logger()
+    logger.addFilter(_nothing)  # the run will say it
+    try:
+        plan_prepared(conversion)
+    finally:
+        logger.removeFilter(_nothing)
+
+
+def _nothing(_: object) -> bool:
+    return False
 
 
 def _selection_of(conversion: Conversion) -> InputSelection:
@@ -180,12 +216,7 @@ def _selection_of(conversion: Conversion) -> InputSelection:
 def _plan_files(conversion: Conversion, steps: FileConversion) -> ConversionPlan:
     plan = steps.plan("")  # nothing is written to plan them
     name = name_layout if conversion.kind == "image" else name_simple
-    layouts = {
-        name(inputs, layout=steps.settings.layout)
-        for inputs in layout_inputs(
-            steps.located, columns=steps.settings.columns, media=steps.media
-        )
-    }
+    layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
     sizes = dict.fromkeys(plan.splits, 0)
     for task, records, files_bytes in plan.sizes():
         sizes[task.split] += files_bytes + _MESSAGE_BYTES * records

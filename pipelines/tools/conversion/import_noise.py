@@ -1,23 +1,48 @@
-"""Imports TensorFlow and TFX without the lines that they print on the way.
+"""Keeps what other libraries print while a conversion is on its way off the terminal.
 
     with suppress_import_noise():
         from pipelines.tools.conversion.pipeline import run_pipeline
+    with suppress_run_noise():
+        run_pipeline(...)
 
 TensorFlow says on every import which CUDA plugins it could not register twice, and Google's
-packages that they will leave this Python. None of it is about the work at hand.
+packages that they will leave this Python; TFX warns on every run of what its own launcher asks of
+ML Metadata. None of it is about the work at hand.
 """
 
 import contextlib
+import logging
 import os
 import shutil
 import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
+from pathlib import Path
 
-__all__ = ["suppress_import_noise"]
+__all__ = ["suppress_import_noise", "suppress_run_noise"]
 
 _LEVEL = "TF_CPP_MIN_LOG_LEVEL"
+_PACKAGES = frozenset({"components", "pipelines", "trainer_utils"})
+
+
+@contextlib.contextmanager
+def suppress_run_noise() -> Iterator[None]:
+    """Holds back warnings that TFX and Beam log; not where somebody asked for more than these."""
+    from absl import logging as absl_logging
+
+    logger = absl_logging.get_absl_logger()
+    asked = absl_logging.get_verbosity() > absl_logging.WARNING
+
+    def passes(record: logging.LogRecord) -> bool:
+        is_ours = bool(_PACKAGES & {*Path(record.pathname).parts})
+        return is_ours or asked or record.levelno > logging.WARNING
+
+    logger.addFilter(passes)
+    try:
+        yield
+    finally:
+        logger.removeFilter(passes)
 
 
 @contextlib.contextmanager

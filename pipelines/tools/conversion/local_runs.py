@@ -1,6 +1,6 @@
 """Runs a pipeline on this machine, and says what it made, whoever else writes the same metadata.
 
-uris = run_here(pipeline, "out/metadata.sqlite")
+uris, cached = run_here(pipeline, "out/metadata.sqlite")
 uris["ShardBalancer"]
 uris, cached = latest_artifacts("out/metadata.sqlite")     # of the last run, whoever ran it
 """
@@ -37,11 +37,13 @@ class _Runner(LocalDagRunner):
     run_id = ""
 
     def run_with_ir(self, pipeline: Any, run_options: Any = None) -> None:
-        super().run_with_ir(pipeline, run_options)
-        self.run_id = pipeline.runtime_spec.pipeline_run_id.field_value.string_value
+        try:
+            super().run_with_ir(pipeline, run_options)
+        finally:
+            self.run_id = pipeline.runtime_spec.pipeline_run_id.field_value.string_value
 
 
-def run_here(pipeline: Pipeline, metadata: str) -> dict[str, str]:
+def run_here(pipeline: Pipeline, metadata: str) -> tuple[dict[str, str], list[str]]:
     """Runs component after component.
 
     Args:
@@ -49,7 +51,7 @@ def run_here(pipeline: Pipeline, metadata: str) -> dict[str, str]:
         metadata: the path of the sqlite file.
 
     Returns:
-        The uri that each component gave, be it from the cache.
+        The uri that each component gave, be it from the cache, and the components that were cached.
 
     Raises:
         OSError: the disk does not take what is to be kept in `metadata`, which it names.
@@ -57,8 +59,12 @@ def run_here(pipeline: Pipeline, metadata: str) -> dict[str, str]:
     with _naming_store(metadata):
         _make_store(metadata)
         runner = _Runner()
-        runner.run(pipeline)
-        return artifacts_of_run(metadata, runner.run_id)[0]
+        try:
+            runner.run(pipeline)
+        except (KeyboardInterrupt, SystemExit):  # TFX says only of an Exception that it ended a run
+            _cancel(metadata, runner.run_id)
+            raise
+        return artifacts_of_run(metadata, runner.run_id)
 
 
 @contextlib.contextmanager
@@ -107,6 +113,19 @@ def _alone_in(folder: str) -> Iterator[None]:
         os.close(descriptor)
 
 
+def _cancel(metadata: str, run_id: str) -> None:
+    """Says of what a run was at that it goes on no more."""
+    store = MetadataStore(sqlite_metadata_connection_config(metadata))
+    if (run := store.get_context_by_type_and_name(_RUN, run_id)) is None:
+        return
+    executions = store.get_executions_by_context(run.id)
+    going_on = [e for e in executions if e.last_known_state in (type(e).NEW, type(e).RUNNING)]
+    for execution in going_on:
+        execution.last_known_state = type(execution).CANCELED
+    if going_on:
+        store.put_executions(going_on)
+
+
 def latest_artifacts(metadata: str) -> tuple[dict[str, str], list[str]]:
     """The uri that each component of the last run gave, and the components that were cached.
 
@@ -136,8 +155,9 @@ def _artifacts(store: Any, run: int) -> tuple[dict[str, str], list[str]]:
         if execution.last_known_state == type(execution).CACHED:
             cached.append(name)
         events = store.get_events_by_execution_ids([execution.id])
-        ids = [event.artifact_id for event in events if event.type == event.OUTPUT]
-        for artifact in store.get_artifacts_by_id(ids):
-            if _OUTPUT_OF_MANY.get(name, "") in artifact.uri:
-                uris[name] = artifact.uri
+        made = [event for event in events if event.type == event.OUTPUT]
+        if wanted := _OUTPUT_OF_MANY.get(name):
+            made = [event for event in made if event.path.steps[0].key == wanted]
+        for artifact in store.get_artifacts_by_id([event.artifact_id for event in made]):
+            uris[name] = artifact.uri
     return uris, cached

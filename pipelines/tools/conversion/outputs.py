@@ -1,5 +1,6 @@
 """What a conversion leaves beside the artifacts of all its runs: a link, and their metadata.
 
+check_trainable(examples)      # an error where there is nothing to train with
 point_to("out/", uri)          # out/latest -> artifacts/ShardBalancer/balanced_examples/4
 with kept_metadata("s3://bucket/out") as path: ...
 """
@@ -10,11 +11,31 @@ import tempfile
 import uuid
 from collections.abc import Iterator
 
+from pipelines.tools.inspection import inspect_dataset
+from trainer_utils.format import InputError
+from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.storage import exists, join, read_bytes, write_atomically
 
-__all__ = ["METADATA_FILE", "kept_metadata", "point_to"]
+__all__ = ["METADATA_FILE", "check_trainable", "kept_metadata", "point_to"]
 
 METADATA_FILE = "metadata.sqlite"
+
+
+def check_trainable(examples: str) -> None:
+    """Refuses a dataset whose split `train` has no example left.
+
+    Raises:
+        InputError: the message has the counts of all splits.
+    """
+    manifest = inspect_dataset(examples).manifest
+    counts = {} if manifest is None else manifest.accounting
+    if "train" in counts and not counts["train"].written:
+        found = "; ".join(f"{split}: {count}" for split, count in counts.items())
+        raise InputError(
+            f"split 'train': expected examples, got none ({found}). Give it a larger share "
+            f"(splits=, --splits), or see {join(examples, REJECTS_FILE)}.",
+            path=examples,
+        )
 
 
 def point_to(out: str, uri: str) -> None:

@@ -36,14 +36,17 @@ def make_example_gen(conversion: Conversion) -> BaseComponent:
 
 def run_pipeline(
     conversion: Conversion, root: str, name: str, metadata: str, *, use_cache: bool = True
-) -> dict[str, str]:
-    """The uri that each component gave, by the component's name."""
+) -> tuple[dict[str, str], bool]:
+    """The uri that each component gave, by the component's name; and whether all were cached."""
     examples = make_example_gen(conversion)
     balanced = ShardBalancer(examples=examples.outputs["examples"], **conversion.balancer)
     exported = SchemaExport(examples=balanced.outputs["balanced_examples"])
     components = [examples, balanced, exported]
     beam = conversion.beam_pipeline_args
-    return _run(components, root, name, metadata, use_cache=use_cache, beam_pipeline_args=beam)
+    made, cached = _run(
+        components, root, name, metadata, use_cache=use_cache, beam_pipeline_args=beam
+    )
+    return made, len(cached) == len(components)
 
 
 def run_balancer(
@@ -70,7 +73,7 @@ def run_balancer(
     ).with_id("Imported")
     balanced = ShardBalancer(examples=given.outputs["result"], **settings)
     components, beam = [given, balanced], beam_pipeline_args
-    made = _run(components, root, name, metadata, use_cache=False, beam_pipeline_args=beam)
+    made, _ = _run(components, root, name, metadata, use_cache=False, beam_pipeline_args=beam)
     return made["ShardBalancer"]
 
 
@@ -82,7 +85,7 @@ def _run(
     *,
     use_cache: bool,
     beam_pipeline_args: Sequence[str],
-) -> dict[str, str]:
+) -> tuple[dict[str, str], list[str]]:
     # Without Beam arguments our components run in process, and TFX does not pack itself up for
     # workers elsewhere, which took longer than converting 10,000 photos.
     pipeline = Pipeline(

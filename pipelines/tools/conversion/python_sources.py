@@ -15,6 +15,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
+from components.example_gen.file_kinds import kind_of_name
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
 __all__ = ["is_array_file", "is_in_python", "rows_of"]
@@ -24,7 +25,7 @@ Options: TypeAlias = MutableMapping[str, Any]
 
 ARRAY_FILES = (".npy", ".npz")
 CALLED_SPLITS = ("train", "val", "test")  # as Datum calls its generators
-_ARRAY, _LABEL, _IMAGE = "x", "label", "image"
+_ARRAY, _LABEL, _IMAGE, _FILE = "x", "label", "image", "filename"
 _OF_SPLIT = re.compile(r"(?P<name>\w+)_(?P<split>[a-z]+)")  # x_train
 _BATCH_ROWS = 256
 
@@ -188,6 +189,8 @@ def _table_rows(source: Any, options: Options) -> Iterator[Row]:
     if _is_pair_of_arrays(source):
         first, labels = map(np.asanyarray, source)
         return _column_rows({_array_name(first): first, _LABEL: _labels(labels)})
+    if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
+        return ({_FILE: name} for name in _media_paths(source))
     if isinstance(source, Iterable) and not isinstance(source, (str, bytes)):
         return map(_datum, source)
     raise ConfigError(
@@ -197,6 +200,22 @@ def _table_rows(source: Any, options: Options) -> Iterator[Row]:
         setting="source",
         value=source,
     )
+
+
+def _is_path(value: Any) -> bool:
+    return isinstance(value, (str, os.PathLike))
+
+
+def _media_paths(source: Sequence[Any]) -> list[str]:
+    """The paths of images or sounds; of nothing else a list of names makes examples."""
+    paths = [os.fspath(path) for path in source]
+    for place, path in enumerate(paths):
+        if kind_of_name(path) is None:
+            raise InputError(
+                f"source: expected paths of images or sounds, got {path!r} (place {place}). "
+                "Of tables and folders, give one path, or a dict of splits with rows."
+            )
+    return paths
 
 
 def _is_pair_of_arrays(source: Any) -> bool:

@@ -15,11 +15,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
 from components.image_example_gen.layouts.webdataset import is_archive
+from components.image_example_gen.settings import LayoutNames
 from components.tables.reading import SUFFIXES
 from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.framing import begins_with_frame
 from trainer_utils.format.media_formats import EXTENSIONS
+from trainer_utils.format.settings import settings_of
 from trainer_utils.storage.files import exists, is_folder, list_folder, open_for_reading
 from trainer_utils.storage.paths import is_remote, join
 from trainer_utils.text_output import quantity
@@ -126,6 +128,8 @@ def _kind_by_options(options: Mapping[str, object]) -> str | None:
     for kind in ("image", "audio"):
         if kind in kinds:
             return kind
+    if any(name in options for name in settings_of(LayoutNames)):
+        return "image"
     return _LAYOUTS.get(str(options.get("layout")))
 
 
@@ -241,9 +245,10 @@ def _refused_records(path: str) -> InputError:
 
 
 def _doubt(source: str, seen: str) -> InputError:
-    choices = ", ".join(f"kind={kind!r} (--kind {kind})" for kind in KINDS)
     return InputError(
         f"source {source!r}: expected images, texts or sounds, found {seen}: which of them is "
-        f"meant is unclear. Say so: {choices}.",
+        "meant is unclear. Put each kind into a folder of its own; or name the one to take, "
+        f"{', '.join(KINDS)}, and others are rejects: --kind image --max-reject-fraction 1 "
+        "(kind='image', max_reject_fraction=1).",
         path=source,
     )

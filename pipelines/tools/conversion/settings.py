@@ -44,6 +44,25 @@ _SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
 }
 _TFX_OPTIONS = ("input_config", "output_config", "range_config")  # TFX's own messages
 _BALANCER = BalancerSettings.argument_names()
+_NAMES = "Set column_names: a list of the columns' names; header=True skips the row that has others"
+_BEAM = "Set beam_pipeline_args: ['--runner=DataflowRunner', '--project=…', …]"
+_REPLACED = {  # TFRecorder's and Datum's, and pandas'
+    "names": _NAMES,
+    "schema": "Set columns: kinds by column, {'age': 'float'}",
+    "schema_map": "Set columns: kinds by column, {'age': 'float'}",
+    "output_dir": "Give it as the second argument",
+    **dict.fromkeys(("runner", "project", "region", "dataflow_options"), _BEAM),
+    "output_file_format": "Set compression: 'gzip'",
+    "tfrecorder_wheel": "Set beam_pipeline_args: ['--extra_package=…'], a wheel of this project",
+    "extension": "Leave it out: names are found with any extension, or none",
+    "image_extension": "Leave it out: names are found with any extension, or none",
+    "label_extension": "Leave it out: names are found with any extension, or none",
+    "set_dir": "Set image_set_dir",
+    "json_path": "Give the file as the first argument",
+    "test_size": "Set splits: {'train': 0.8, 'eval': 0.2}",
+    "num_workers": "Leave it out: all cores are used",
+}
+_PARTS = 10**6  # to which shares of one are exact
 _SHARED = ("seed", "compression")  # both components take them
 
 
@@ -84,7 +103,7 @@ def prepare(
     source: Any,
     *,
     kind: str | None = None,
-    splits: Mapping[str, int] | None = None,
+    splits: Mapping[str, float] | None = None,
     beam_pipeline_args: Sequence[str] | None = None,
     **options: Any,
 ) -> Conversion:
@@ -104,6 +123,7 @@ def prepare(
         )
     _check_splits(splits, options)
     _check_beam(beam_pipeline_args)
+    splits = _whole_shares(splits)
     source = os.fspath(source)
     if not source:
         raise ConfigError.of("source", source, allowed="a path")
@@ -151,6 +171,12 @@ def check_options(options: Mapping[str, object], *, kind: str | None = None) -> 
     known = [name for one in kinds for name in _SETTINGS[one].argument_names()]
     known = [*dict.fromkeys([*known, *_TFX_OPTIONS])]
     component = EXAMPLE_GENS[kind] if kind else "the ExampleGens"
+    for name in options.keys() & _REPLACED.keys() - {*known, *_BALANCER}:
+        raise ConfigError(
+            f"convert, option {name!r}: it is another project's. {_REPLACED[name]}",
+            setting=name,
+            value=options[name],
+        )
     check_names(
         "convert",
         options,
@@ -177,7 +203,17 @@ def _check_beam(arguments: Sequence[str] | None) -> None:
         )
 
 
-def _check_splits(splits: Mapping[str, int] | None, options: Mapping[str, object]) -> None:
+def _whole_shares(splits: Mapping[str, float] | None) -> dict[str, int] | None:
+    """Shares of one as whole numbers, 0.8 and 0.2 as 8 and 2; others as they are."""
+    if splits is None:
+        return None
+    parts = 1 if all(isinstance(share, int) for share in splits.values()) else 10
+    while parts < _PARTS and any(round(s * parts, 6) % 1 for s in splits.values()):
+        parts *= 10
+    return {name: round(share * parts) for name, share in splits.items()}
+
+
+def _check_splits(splits: Mapping[str, float] | None, options: Mapping[str, object]) -> None:
     if splits is None:
         return
     if "output_config" in options:
@@ -186,8 +222,17 @@ def _check_splits(splits: Mapping[str, int] | None, options: Mapping[str, object
         raise ConfigError.of("splits", splits, allowed="shares such as {'train': 8, 'eval': 2}")
     for name, share in splits.items():
         check_split_name(str(name))
-        if isinstance(share, bool) or not isinstance(share, int) or share < 1:
-            raise ConfigError(f"splits[{name!r}]: expected a share of at least 1, got {share!r}")
+        is_number = isinstance(share, (int, float)) and not isinstance(share, bool)
+        if not is_number or not (
+            share >= 1 if isinstance(share, int) else 1 / _PARTS <= share <= 1
+        ):
+            raise ConfigError(
+                f"splits[{name!r}]: expected a share of at least 1, or one between 0 and 1, "
+                f"got {share!r}"
+            )
+    are_of_one = any(isinstance(share, float) for share in splits.values())
+    if are_of_one and abs(sum(splits.values()) - 1) > 1e-5:  # a third is 0.333333
+        raise ConfigError.of("splits", splits, allowed="whole numbers, or shares of one")
 
 
 def check_places(source: str, out: str, metadata: str | None) -> None:

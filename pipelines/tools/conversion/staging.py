@@ -23,7 +23,7 @@ from pipelines.tools.conversion.recognition import KINDS, recognise
 from pipelines.tools.conversion.row_spool import RowSpool
 from pipelines.tools.conversion.settings import check_options
 from trainer_utils.format import ConfigError, InputError, canonical_split
-from trainer_utils.storage import is_remote
+from trainer_utils.storage import is_folder, is_remote
 
 __all__ = ["Staged", "stage"]
 
@@ -124,7 +124,10 @@ def _is_nested(cell: Any) -> bool:
 
 
 def _roots(path: str) -> list[str]:
-    """The folders of the files that a table names; the working directory, where not in whole."""
+    """The folders of the files that a table names; the working directory, where not in whole.
+
+    Those that are gone are left out: their files are rejects, as others that are not there.
+    """
     file = pq.ParquetFile(path)
     texts = (pa.string(), pa.large_string())
     names = [f.name for f in file.schema_arrow if f.name.lower() in _PATHS and f.type in texts]
@@ -132,12 +135,14 @@ def _roots(path: str) -> list[str]:
     for batch in file.iter_batches(columns=names) if names else ():
         for column in batch.columns:
             roots.update(map(_folder, filter(None, column.to_pylist())))
+    roots = set(filter(is_folder, roots))
     real = {root: root if is_remote(root) else os.path.realpath(root) for root in roots}
     inner = {r for r in roots for o in roots if real[r].startswith(real[o].rstrip("/") + "/")}
     return sorted(roots - inner)
 
 
 def _folder(name: str) -> str:
+    name = name.removeprefix("file://")
     is_whole = is_remote(name) or os.path.isabs(name)
     return os.path.dirname(name) if is_whole else os.getcwd()
 

@@ -6,35 +6,26 @@ difference.changes[0].name, difference.changes[0].features
 Records are the same where their names are (`record_id`, `filename` or `id`); those without a name,
 where their content is. Their content is the same where fold and CRC-32C are, 96 bits, which
 datasets of ours have in `index/`, so that no shard is read; only where these differ values are
-compared. Records of one name are paired in order, equal ones first.
+compared. Both datasets are columns of numpy, 30 bytes a record, which are joined: by all of them
+first, then by fewer, so that of records of one name equal ones are paired first, and else in order.
 """
 
 import collections
 import dataclasses
-import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
-from pipelines.tools.diff.digests import (
-    Digests,
-    content_at,
-    feature_sums,
-    read_digests,
-    spill_digests,
-)
+from pipelines.tools.diff.digests import Digests, content_at, feature_sums, read_digests
 from pipelines.tools.records import ExampleReader
-from trainer_utils.dataset import ShardFile
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.text_output import Part, Shown, make_table
 
 __all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
 
 KINDS = ("added", "removed", "changed", "moved")
-_BUCKET_RECORDS = 1 << 18  # of both datasets, that are held at a time
 _LOOKED_UP_AT_ONCE = 1 << 15  # changed records, in the order in which they lie
-_CONTENT = ("fold", "crc")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -137,270 +128,173 @@ def compare_datasets(
     """
     readers = ExampleReader(before), ExampleReader(after)
     splits = list(dict.fromkeys(split for reader in readers for split in reader.splits))
-    records = sum(reader.count(split) for reader in readers for split in reader.splits)
-    buckets = records // _BUCKET_RECORDS + 1
-    found = _Found(readers, splits, most)
-    kept, kept_records = _kept_shards(readers)
-    found.add_unchanged(kept_records)
-    advance(2 * kept_records, records)
-
-    def contents(side: int, row: Row) -> int:
-        return content_at(readers[side], splits[row.split], row.number)
-
-    with tempfile.TemporaryDirectory(prefix="tfx-shards-diff-") as folder:
-        folders = [f"{folder}/{name}" for name in ("before", "after")]
-        for reader, spilled in zip(readers, folders, strict=True):
-            spill_digests(
-                reader,
-                splits,
-                spilled,
-                buckets,
-                is_left_out=lambda shard, split: shard.path in kept,
-                advance=lambda done: advance(done, records),
-            )
-        for bucket in range(buckets):
-            olds, news = (read_digests(spilled, bucket) for spilled in folders)
-            olds, news, same = _without_same(olds, news)
-            found.add_unchanged(same)
-            for pair in _pairs(olds, news, contents):
-                found.add(*pair)
-    return found.difference((before, after))
-
-
-class Row(NamedTuple):
-    """A record's digest."""
-
-    name: bytes
-    fold: int
-    crc: int
-    split: int
-    number: int
-
-
-def _kept_shards(readers: Sequence[ExampleReader]) -> tuple[set[str], int]:
-    """The files that are the same in both datasets by all sums of the manifests.
-
-    What they hold is unchanged, and need not be read: equal records of one name are paired first.
-
-    Returns:
-        Their paths in both, and the records of one side.
-    """
-    by_content: list[dict[object, list[ShardFile]]] = [{}, {}]
-    for reader, found in zip(readers, by_content, strict=True):
-        for split in reader.splits:
-            for _, shard in reader.shards(split):
-                if shard.entry is not None and shard.entry.content is not None:
-                    entry = shard.entry
-                    sums = split, entry.records, entry.bytes, entry.crc32c, entry.content
-                    found.setdefault(sums, []).append(shard)
-    pairs = [
-        pair
-        for sums, olds in by_content[0].items()
-        for pair in zip(olds, by_content[1].get(sums, ()), strict=False)
-    ]
-    return {shard.path for pair in pairs for shard in pair}, sum(
-        old.num_records for old, _ in pairs
+    total = sum(reader.count(split) for reader in readers for split in reader.splits)
+    join = _Join(
+        *(read_digests(r, splits, advance=lambda done: advance(done, total)) for r in readers)
     )
-
-
-def _without_same(before: Digests, after: Digests) -> tuple[Digests, Digests, int]:
-    """What is left without names that come once in each, where all is the same but the place."""
-    both = np.concatenate([before, after])
-    halves = np.frombuffer(both["name"].tobytes(), "<u8").reshape(-1, 2)
-    order = np.argsort(halves[:, 0], kind="stable")
-    low = halves[order, 0]
-    is_first = np.ones(len(low), bool)
-    is_first[1:] = low[1:] != low[:-1]
-    starts = np.flatnonzero(is_first)
-    pairs = starts[np.diff(np.append(starts, len(low))) == 2]
-    old, new = order[pairs], order[pairs + 1]  # stable: of the first dataset first
-    same = (old < len(before)) & (new >= len(before)) & (halves[old, 1] == halves[new, 1])
-    for field in (*_CONTENT, "split"):
-        same &= both[field][old] == both[field][new]
-    is_left = np.ones(len(both), bool)
-    is_left[old[same]] = is_left[new[same]] = False
-    return before[is_left[: len(before)]], after[is_left[len(before) :]], int(same.sum())
-
-
-Pair = tuple[Row | None, Row | None]
-Contents = Callable[[int, Row], int]  # of a record of one side, whatever its features' order
-
-
-def _pairs(before: Digests, after: Digests, contents: Contents) -> Iterator[Pair]:
-    """Records of one name side by side."""
-    names: dict[bytes, tuple[list[Row], list[Row]]] = {}
-    for side, digests in enumerate((before, after)):
-        for row in map(Row._make, digests.tolist()):
-            names.setdefault(row.name, ([], []))[side].append(row)
-    for olds, news in names.values():
-        if len(olds) == len(news) == 1:
-            yield olds[0], news[0]
-        else:
-            yield from _pairs_of_name(olds, news, contents)
-
-
-def _pairs_of_name(olds: list[Row], news: list[Row], contents: Contents) -> Iterator[Pair]:
-    """Several records of one name: those that are alike in most ways first, and else in order."""
-    olds, news = yield from _matched(olds, news, (*_CONTENT, "split"))
-    if olds and news:  # their bytes differ, but do their values?
-        olds, news = (
-            [row._replace(fold=contents(side, row), crc=0) for row in rows]
-            for side, rows in enumerate((olds, news))
-        )
-    for same in ((*_CONTENT, "split"), _CONTENT, ("split",), ()):
-        olds, news = yield from _matched(olds, news, same)
-    yield from ((row, None) for row in olds)
-    yield from ((None, row) for row in news)
-
-
-def _matched(
-    olds: list[Row], news: list[Row], same: Sequence[str]
-) -> Generator[Pair, None, tuple[list[Row], list[Row]]]:
-    """Pairs that are equal in some fields; returns what is left of both."""
-    waiting: dict[tuple[object, ...], collections.deque[Row]] = {}
-    for row in news:
-        waiting.setdefault(
-            tuple(getattr(row, field) for field in same), collections.deque()
-        ).append(row)
-    rest = []
-    for row in olds:
-        if candidates := waiting.get(tuple(getattr(row, field) for field in same)):
-            yield row, candidates.popleft()
-        else:
-            rest.append(row)
-    return rest, [row for rows in waiting.values() for row in rows]
-
-
-class _Found:
-    """Counts all changes, and keeps the first ones of each kind."""
-
-    def __init__(self, readers: Sequence[ExampleReader], splits: Sequence[str], most: int) -> None:
-        self._readers, self._splits, self._most = readers, splits, most
-        self._counts = dict.fromkeys((*KINDS, "unchanged"), 0)
-        self._features: collections.Counter[str] = collections.Counter()
-        self._kept: dict[str, list[Change]] = {kind: [] for kind in KINDS}
-        self._changed: list[tuple[Place, Place]] = []  # that are to be looked at
-
-    def add(self, old: Row | None, new: Row | None) -> None:
-        """Takes a pair in."""
-        kind = _kind(old, new)
-        before, after = (None if row is None else self._place(row) for row in (old, new))
-        if kind == "changed":
-            assert before is not None
-            assert after is not None
-            self._changed.append((before, after))
-            if len(self._changed) >= _LOOKED_UP_AT_ONCE:
-                self._look_at_changed()
-        else:
-            self._count(Change(kind=kind, name="", before=before, after=after))
-
-    def _look_at_changed(self) -> None:
-        """Finds out which features of changed records differ."""
-        sides = [
-            _feature_sums(reader, [pair[side] for pair in self._changed], self._splits)
-            for side, reader in enumerate(self._readers)
+    unchanged = len(join.pairs("name", "fold", "crc", "split"))
+    for side, reader in enumerate(readers):  # of the same names, whose bytes differ: their values?
+        for digest in join.ambiguous(side):
+            split, number = splits[digest["split"]], int(digest["number"])
+            digest["fold"], digest["crc"] = content_at(reader, split, number), 0
+    unchanged += len(join.pairs("name", "fold", "crc", "split"))
+    moved = join.pairs("name", "fold", "crc")
+    alike = [*join.pairs("name", "split"), *join.pairs("name")]
+    rest: list[list[Pair]] = [
+        [(row, None) for row in join.left(0)],
+        [(None, row) for row in join.left(1)],
+    ]
+    counts = dict(zip(KINDS, (len(rest[1]), len(rest[0]), 0, len(moved)), strict=True))
+    changes = []
+    for kind, pairs in (("removed", rest[0]), ("added", rest[1]), ("moved", moved)):
+        pairs = sorted(pairs, key=join.place)[:most]
+        changes += [join.change(kind, pair, splits) for pair in pairs]
+    features: collections.Counter[str] = collections.Counter()
+    for start in range(0, len(alike), _LOOKED_UP_AT_ONCE):
+        looked_at = [
+            join.change("changed", pair, splits)
+            for pair in alike[start : start + _LOOKED_UP_AT_ONCE]
         ]
-        for before, after in self._changed:
-            olds, news = sides[0][before], sides[1][after]
+        sums = [_feature_sums(reader, looked_at, side) for side, reader in enumerate(readers)]
+        for change in looked_at:
+            olds, news = (sums[side][place] for side, place in enumerate(_places(change)))
             differ = sorted(n for n in {*olds, *news} if olds.get(n) != news.get(n))
             kind = "changed"
             if not differ:  # its bytes alone: writers order features as they like
-                kind = "unchanged" if before.split == after.split else "moved"
-            self._features.update(differ)
-            self._count(
-                Change(kind=kind, name="", before=before, after=after, features=tuple(differ))
-            )
-        self._changed.clear()
+                kind = (
+                    "unchanged" if len({place.split for place in _places(change)}) == 1 else "moved"
+                )
+            features.update(differ)
+            if kind == "unchanged":
+                unchanged += 1
+            else:
+                counts[kind] += 1
+                changes.append(dataclasses.replace(change, kind=kind, features=tuple(differ)))
+    return Difference(
+        uris=(before, after),
+        counts={**counts, "unchanged": unchanged},
+        features=dict(features.most_common()),
+        changes=_named(_first(changes, splits, most), readers),
+    )
 
-    def _count(self, change: Change) -> None:
-        self._counts[change.kind] += 1
-        if change.kind == "unchanged":
-            return
-        kept = self._kept[change.kind]
-        kept.append(change)
-        if len(kept) > 2 * self._most + 100:
-            self._drop_later(kept)
 
-    def add_unchanged(self, records: int) -> None:
-        """Takes in that so many are the same."""
-        self._counts["unchanged"] += records
+Pair = tuple[int | None, int | None]  # rows of both sides
 
-    def difference(self, uris: tuple[str, str]) -> Difference:
-        """All of it, with the names of what is listed."""
-        self._look_at_changed()
-        for kept in self._kept.values():
-            self._drop_later(kept)
-        changes = [change for kept in self._kept.values() for change in kept]
-        shown = [_shown(change) for change in changes]
-        names = [
-            _names(reader, [place for of, place in shown if of == side], self._splits)
-            for side, reader in enumerate(self._readers)
+
+class _Join:
+    """The records of two datasets; those that were paired are left out of all that follows.
+
+    Args:
+        before, after: their digests.
+    """
+
+    def __init__(self, before: Digests, after: Digests) -> None:
+        self._sides = before, after
+        self._left = [np.arange(len(before)), np.arange(len(after))]
+
+    def left(self, side: int) -> list[int]:
+        """The rows of a side that were not paired."""
+        rows: list[int] = self._left[side].tolist()
+        return rows
+
+    def pairs(self, *fields: str) -> list[Pair]:
+        """Pairs rows that have some fields alike, the first of each with the first."""
+        rows = np.concatenate(self._left)
+        sides = np.repeat([0, 1], [len(left) for left in self._left])
+        columns = [
+            np.concatenate([d[f][left] for d, left in zip(self._sides, self._left, strict=True)])
+            for f in fields
         ]
-        return Difference(
-            uris=uris,
-            counts=self._counts,
-            features=dict(self._features.most_common()),
-            changes=[
-                dataclasses.replace(change, name=names[side][place])
-                for change, (side, place) in zip(changes, shown, strict=True)
-            ],
+        order = np.lexsort([sides, *columns])  # stable: rows that are alike stay in order
+        is_first = np.ones(len(order), bool)
+        is_first[1:] = np.any([c[order][1:] != c[order][:-1] for c in columns], axis=0)
+        group = np.cumsum(is_first)
+        is_first[1:] |= np.diff(sides[order]) != 0
+        place = np.arange(len(order))
+        rank = place - np.maximum.accumulate(np.where(is_first, place, 0))
+        keys = group * (len(order) + 1) + rank
+        olds, news = (np.flatnonzero(sides[order] == side) for side in (0, 1))
+        _, first, second = np.intersect1d(
+            keys[olds], keys[news], assume_unique=True, return_indices=True
         )
+        paired = [rows[order[olds[first]]], rows[order[news[second]]]]
+        for side, found in enumerate(paired):
+            self._left[side] = np.setdiff1d(self._left[side], found, assume_unique=True)
+        return [*zip(paired[0].tolist(), paired[1].tolist(), strict=True)]
 
-    def _place(self, row: Row) -> Place:
-        return Place(self._splits[row.split], row.number)
+    def ambiguous(self, side: int) -> Iterable[Any]:
+        """The digests of a side whose name is in both, and in one of them several times."""
+        names = [d["name"][left] for d, left in zip(self._sides, self._left, strict=True)]
+        several = [np.unique(each, return_counts=True) for each in names]
+        twice = np.concatenate([name[count > 1] for name, count in several])
+        is_such = np.isin(names[side], np.intersect1d(np.intersect1d(*names), twice))
+        return (self._sides[side][row] for row in self._left[side][is_such].tolist())
 
-    def _drop_later(self, changes: list[Change]) -> None:
-        changes.sort(key=self._order)
-        del changes[self._most :]
+    def place(self, pair: Pair) -> tuple[int, int]:
+        """What changes are sorted by: split and number, of the second dataset where it has it."""
+        side = 0 if pair[1] is None else 1
+        digest = self._sides[side][pair[side]]
+        return int(digest["split"]), int(digest["number"])
 
-    def _order(self, change: Change) -> tuple[int, int]:
-        _, place = _shown(change)
-        return self._splits.index(place.split), place.number
-
-
-def _shown(change: Change) -> tuple[int, Place]:
-    """The side that a change is shown of, and where it is there: the second, where it has it."""
-    if change.after is not None:
-        return 1, change.after
-    assert change.before is not None
-    return 0, change.before
+    def change(self, kind: str, pair: Pair, splits: Sequence[str]) -> Change:
+        """What became of a pair, without its name."""
+        before, after = (
+            None if row is None else Place(splits[side[row]["split"]], int(side[row]["number"]))
+            for side, row in zip(self._sides, pair, strict=True)
+        )
+        return Change(kind=kind, name="", before=before, after=after)
 
 
-def _kind(old: Row | None, new: Row | None) -> str:
-    if old is None:
-        return "added"
-    if new is None:
-        return "removed"
-    if (old.fold, old.crc) != (new.fold, new.crc):
-        return "changed"
-    return "unchanged" if old.split == new.split else "moved"
+def _places(change: Change) -> list[Place]:
+    """Where a record is in the datasets that have it."""
+    return [place for place in (change.before, change.after) if place is not None]
+
+
+def _first(changes: Sequence[Change], splits: Sequence[str], most: int) -> list[Change]:
+    """The first changes of each kind, in the order of the datasets."""
+
+    def order(change: Change) -> tuple[int, int]:
+        place = _places(change)[-1]
+        return splits.index(place.split), place.number
+
+    return [
+        change
+        for kind in KINDS
+        for change in sorted((c for c in changes if c.kind == kind), key=order)[:most]
+    ]
+
+
+def _named(changes: Sequence[Change], readers: Sequence[ExampleReader]) -> list[Change]:
+    """Changes with what the records are called, in the second dataset where it has them."""
+    sides = [[c for c in changes if (c.after is None) == (side == 0)] for side in (0, 1)]
+    names = [
+        {
+            Place(split, example.number): example.name
+            for split, numbers in _numbers(_places(change)[-1] for change in of_side)
+            for example in reader.read(split, numbers)
+        }
+        for reader, of_side in zip(readers, sides, strict=True)
+    ]
+    return [
+        dataclasses.replace(c, name=names[0 if c.after is None else 1][_places(c)[-1]])
+        for c in changes
+    ]
 
 
 def _feature_sums(
-    reader: ExampleReader, places: Sequence[Place], splits: Sequence[str]
+    reader: ExampleReader, changes: Sequence[Change], side: int
 ) -> dict[Place, dict[str, bytes]]:
-    """The sums of each feature of some records, which are read in the order that they have."""
+    """The sums of each feature of the records of one side, which are read in their order."""
     return {
         Place(split, number): feature_sums(record)
-        for split, numbers in _numbers(places, splits)
+        for split, numbers in _numbers(_places(change)[side] for change in changes)
         for number, _, record in reader.payloads(split, numbers)
     }
 
 
-def _names(
-    reader: ExampleReader, places: Sequence[Place], splits: Sequence[str]
-) -> dict[Place, str]:
-    """What some records are called, which are read as those of `_feature_sums` are."""
-    return {
-        Place(split, example.number): example.name
-        for split, numbers in _numbers(places, splits)
-        for example in reader.read(split, numbers)
-    }
-
-
-def _numbers(places: Sequence[Place], splits: Sequence[str]) -> Iterator[tuple[str, list[int]]]:
+def _numbers(places: Iterable[Place]) -> Iterable[tuple[str, list[int]]]:
     """The splits of some records, and the numbers of these in rising order."""
-    for split in splits:
-        numbers = sorted(place.number for place in places if place.split == split)
-        if numbers:
-            yield split, numbers
+    found: dict[str, list[int]] = {}
+    for place in places:
+        found.setdefault(place.split, []).append(place.number)
+    return [(split, sorted(numbers)) for split, numbers in found.items()]

@@ -1,6 +1,6 @@
 """The results of `doctor`, one check each.
 
-check = warn("disk", "2.1 GB free in '/tmp'", "Make room, or set TMPDIR.")
+check = warn("compression", "gzip: Datum cannot read it", "Write it with compression='none'.")
 print_parts([checks_table([check])])
 """
 

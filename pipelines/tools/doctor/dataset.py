@@ -7,7 +7,6 @@ for check in dataset_checks("datasets/photos", workers=8):
 from collections.abc import Iterator, Mapping
 
 from pipelines.tools.doctor.checks import Check, bad, ok, warn
-from pipelines.tools.doctor.machine import disk_check
 from pipelines.tools.inspection import DatasetFacts, SplitFacts, inspect_dataset
 from trainer_utils.format import DatasetError
 from trainer_utils.format.naming import REJECTS_FILE
@@ -47,9 +46,6 @@ def dataset_checks(uri: str, *, workers: int = 1) -> Iterator[Check]:
         yield ok("compression", "none")
     yield from _rejects(facts)
     yield from _classes(facts)
-    if "://" not in facts.uri:
-        size = sum(split.bytes for split in facts.splits.values())
-        yield disk_check("disk of the dataset", facts.uri, needed=2 * size)
 
 
 def _manifest(facts: DatasetFacts) -> Check:
@@ -63,7 +59,7 @@ def _manifest(facts: DatasetFacts) -> Check:
     if any(shard.index_crc32c is None for shard in manifest.shards) and not facts.is_gzip:
         return warn(
             "index",
-            "no record index: shuffle='global' and start_step have to scan every shard first",
+            "no record index: every shard has to be scanned before its first record is read",
             "Run ShardBalancer on it, which writes one.",
         )
     return ok("manifest", f"whole by its manifest, written by {facts.writer}")
@@ -116,15 +112,17 @@ def _size_advice(split: SplitFacts) -> tuple[str, str] | None:
 def _rejects(facts: DatasetFacts) -> Iterator[Check]:
     if facts.manifest is None:
         return
-    rejected, total = facts.manifest.reject_counts, facts.manifest.total
-    if not rejected:
+    lists = f"{facts.uri}/{REJECTS_FILE} names each of them."
+    found = [("", facts.manifest.total, facts.manifest.reject_counts, lists)]
+    lists = f"{REJECTS_FILE} of the dataset before names each of them: tfx-shards lineage finds it."
+    found += [(f" by {s.producer}", s.total, s.rejects, lists) for s in facts.left_out_before]
+    found = [each for each in found if each[1].rejected]
+    for who, total, codes, cure in found:
+        said = f": {list_counts(codes)}" if codes else ""
+        message = f"{total.rejected:,} of {total.found:,} inputs were left out{who}{said}"
+        yield warn("rejects", message, cure)
+    if not found:
         yield ok("rejects", "none")
-        return
-    yield warn(
-        "rejects",
-        f"{total.rejected:,} of {total.found:,} inputs were left out: {list_counts(rejected)}",
-        f"{facts.uri}/{REJECTS_FILE} names each of them.",
-    )
 
 
 def _classes(facts: DatasetFacts) -> Iterator[Check]:

@@ -1,12 +1,13 @@
-"""Records taken out of all datasets, copies and unfinished runs below a folder, with a certificate.
+"""Records taken out of all datasets below a folder, with a certificate.
 
-from pipelines.tools.forget import forget
+from pipelines.tools.forget import Forgetting
 
-done = forget(["cat/1.jpg"], ["runs/"])
-done.certificate.is_complete, done.path
+found = Forgetting.find(["cat/1.jpg"], ["runs/"])       # nothing is changed yet
+found.carry_out()
+found.certificate.is_complete, found.path
 """
 
 from pipelines.tools.forget.certificate import Certificate
-from pipelines.tools.forget.run import Forgotten, Traced, forget
+from pipelines.tools.forget.run import Forgetting
 
-__all__ = ["Certificate", "Forgotten", "Traced", "forget"]
+__all__ = ["Certificate", "Forgetting"]

@@ -1,363 +1,247 @@
-"""A dataset written anew in its own place without some of its records, whole at every moment.
+"""A dataset written anew without some of its records, beside the old one, which it then replaces.
 
-    rewrite_dataset(uri, {"Split-train/data_tfrecord-00000-of-00008": {17}}, names, request="…")
-    finish_rewriting(uri)           # of a run that was killed; False: there is nothing to finish
+    rewrite_dataset(uri, {"Split-train/data_tfrecord-00000-of-00008": {17}}, names, …)
+    finish_swap(uri)            # of a run that was killed
 
-Shards that lose records, their indices and the small files are first written whole to the working
-folder, the new manifest and a plan last. From then on the old manifest goes, every file gets its
-place, and the new manifest comes last of all. A run that is killed leaves the old dataset, the new
-one, or one without a manifest and with a plan, which nothing opens and the next run finishes. All
-other shards stay the files that they are, and keep their names: a shard that loses all of its
-records stays as an empty one.
+Order, names of shards and settings stay; shards without a change are linked. All small files are
+made of what remains. The new folder is whole, on the disk, before the old one goes, so that a run
+that is killed leaves the old dataset, the new one, or neither at the uri and the new one beside it.
 """
 
+import collections
 import dataclasses
 import json
-from collections import Counter
-from collections.abc import Collection, Mapping
+import os
+from collections.abc import Collection, Mapping, Sequence
 
-from pipelines.tools.forget.records import rejects_without
-from pipelines.tools.forget.wanted import Names
-from pipelines.tools.verification.metadata_checks import label_features
-from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
+import numpy as np
+
+from pipelines.tools.forget.names import Names, forgotten_label
+from pipelines.tools.forget.search import rejects_without
+from trainer_utils.dataset import open_dataset, read_shard_blocks
 from trainer_utils.dataset.files import read_origin
 from trainer_utils.format import (
     Accounting,
+    ConfigError,
     DatasetError,
     Manifest,
-    RecordBlock,
     Shard,
     ShardName,
     ShardWriter,
-    combine_checksums,
-    multiset_checksum,
 )
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.json_text import Json
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.manifest import FORGOTTEN_KEY
 from trainer_utils.format.naming import (
     DATASET_FILES,
-    FORGET_PLAN,
     LINEAGE_FILE,
     MANIFEST_FILE,
     REJECTS_FILE,
-    SCHEMA_FILE,
-    check_inner_path,
+    WORKING_FOLDER,
     vocabulary_of,
 )
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
-from trainer_utils.format.sealing import FileDigest
+from trainer_utils.format.printable import printable_json
+from trainer_utils.format.schema_text import render_schema_text
 from trainer_utils.storage import (
+    copy_file,
     exists,
+    is_remote,
     join,
     make_folder,
-    read_text,
-    remove_file,
     remove_tree,
-    rename,
-    sync_files,
     sync_folder,
-    write_text,
+    walk_files,
 )
-from trainer_utils.writing.publishing import texts_of_dataset, working_folder, write_texts
+from trainer_utils.writing.publishing import (
+    publish_manifest,
+    texts_of_dataset,
+    working_folder,
+    write_texts,
+)
 from trainer_utils.writing.shards import files_of_shard, verify_shard, write_shard
+from trainer_utils.writing.uploading import upload_dataset
 
-__all__ = ["COMPONENT", "finish_rewriting", "is_half_rewritten", "rewrite_dataset"]
-
-COMPONENT = "Forget"
-"""What `lineage.json` calls the step."""
-
-_STAGE, _PLAN = FORGET_PLAN.split("/")[1:]
-_BLOCK_BYTES = 8 << 20
+__all__ = ["finish_swap", "rewrite_dataset"]
 
 Places = Mapping[str, Collection[int]]
 """Numbers of records by the path of their shard."""
 
 
-def _stage(uri: str) -> str:
-    return join(working_folder(uri), _STAGE)
-
-
-def is_half_rewritten(uri: str) -> bool:
-    """Whether a run was killed while files of a dataset got their places."""
-    return exists(join(_stage(uri), _PLAN))
-
-
-def rewrite_dataset(uri: str, places: Places, names: Names, *, request: str) -> None:
-    """Takes records and names out of a dataset of ours.
+def rewrite_dataset(
+    uri: str,
+    places: Places,
+    names: Names,
+    *,
+    lines: Mapping[str, Sequence[int]],
+    label_counts: Mapping[str, Mapping[str, int]],
+) -> None:
+    """Takes records, and all that names them, out of a dataset of ours.
 
     Args:
         uri: of it.
         places: the records.
-        names: that no text of it is to have.
-        request: what the run was asked for, as a digest, for the lineage.
+        names: that no small file is to have.
+        lines: ids whose labels go, by feature.
+        label_counts: of the records that stay, as the manifest has them.
 
     Raises:
         DatasetError: it is not whole, or damaged; it stays as it is.
     """
     dataset = open_dataset(uri, inspect=False)
-    assert dataset.manifest is not None
-    remove_tree(working_folder(uri))
-    make_folder(working_folder(uri))
-    stage = _stage(uri)
-    written, labels = _write_shards(dataset, places, stage)
-    existing = _existing_texts(dataset)
-    manifest, texts = _describe(dataset, existing, written, labels, names)
-    removed = sorted(existing.keys() - texts.keys())
-    texts = {path: text for path, text in texts.items() if text != existing[path]}
-    digests = write_texts(stage, texts)
-    if manifest.files is not None:
-        kept = {path: digest for path, digest in manifest.files.items() if path not in removed}
-        manifest = dataclasses.replace(manifest, files=kept | digests)
-    origin = _origin(dataset, names, request=request, records=sum(map(len, places.values())))
-    beside = {LINEAGE_FILE: origin.to_json(), MANIFEST_FILE: manifest.to_json()}
-    write_texts(stage, beside)
-    shards = [path for shard in written.values() for path in files_of_shard(shard)]
-    moves = [*shards, *texts, LINEAGE_FILE]
-    sync_files(stage, [*moves, MANIFEST_FILE])
-    plan = json.dumps({"moves": moves, "removes": removed})
-    write_text(join(stage, _PLAN), plan, temporary_folder=working_folder(stage), is_durable=True)
-    sync_folder(stage)
-    finish_rewriting(uri)
-
-
-def finish_rewriting(uri: str) -> bool:
-    """Gives the files that are planned their places, and removes what is temporary.
-
-    Returns:
-        Whether there was a plan.
-
-    Raises:
-        OSError: a file cannot be moved.
-    """
-    if not is_half_rewritten(uri):
-        return False
-    stage = _stage(uri)
-    plan = json.loads(read_text(join(stage, _PLAN)))
-    moves, removes = ([check_inner_path(path) for path in plan[k]] for k in ("moves", "removes"))
-    manifest, staged = join(uri, MANIFEST_FILE), join(stage, MANIFEST_FILE)
-    if exists(staged):
-        if exists(manifest):
-            remove_file(manifest)  # first, so that nothing passes for whole
-            sync_folder(uri)
-        for path in moves:
-            if exists(join(stage, path)):
-                make_folder(join(uri, path).rpartition("/")[0])
-                rename(join(stage, path), join(uri, path))
-        for path in removes:
-            if exists(join(uri, path)):
-                remove_file(join(uri, path))
-        sync_files(uri, moves)
-        rename(staged, manifest)
-        sync_folder(uri)
-    remove_tree(working_folder(uri))
-    return True
-
-
-def _write_shards(
-    dataset: Dataset, places: Places, stage: str
-) -> tuple[dict[str, Shard], dict[str, Counter[str]]]:
-    """The shards that lose records, by path, and the labels of what they lose, by split."""
-    assert dataset.manifest is not None
-    feature = _label_feature(dataset)
-    written: dict[str, Shard] = {}
-    labels: dict[str, Counter[str]] = {}
-    for shard in dataset.manifest.shards:
-        if shard.path in places:
-            counts = labels.setdefault(shard.split, Counter[str]())
-            written[shard.path] = _write_shard(
-                dataset, shard, frozenset(places[shard.path]), stage, feature, counts
-            )
-    return written, labels
-
-
-def _write_shard(
-    dataset: Dataset,
-    shard: Shard,
-    left_out: frozenset[int],
-    stage: str,
-    feature: str | None,
-    labels: Counter[str],
-) -> Shard:
-    """One shard without some records; what is written and what is left out make the old one."""
-    sums = []
-
-    def fill(writer: ShardWriter) -> None:
-        first = 0
-        for block in read_shard_blocks(join(dataset.uri, shard.path)):
-            numbers = range(len(block))
-            gone = [number for number in numbers if first + number in left_out]
-            first += len(block)
-            if not gone:
-                writer.write_framed(block.data, block.lengths, block.payload_crcs)
-                continue
-            sums.append(multiset_checksum(block.lengths[gone], block.payload_crcs[gone]))
-            kept = sorted({*numbers} - {*gone})
-            frames = block.frames()
-            framed = b"".join(frames[number] for number in kept)
-            writer.write_framed(framed, block.lengths[kept], block.payload_crcs[kept])
-            if feature is not None:
-                for number in gone:
-                    labels.update(_labels_of(block, number, feature, dataset))
-
-    new = write_shard(ShardName.parse(shard.path), fill, uri=stage)
-    verify_shard(new, uri=stage, block_bytes=_BLOCK_BYTES)
-    assert new.content is not None
-    whole = combine_checksums([new.content, *sums])
-    if new.records + len(left_out) != shard.records or shard.content not in (None, whole):
-        raise DatasetError(
-            f"{join(dataset.uri, shard.path)!r}: expected {shard.records - len(left_out)} records "
-            f"to stay as they are, wrote {new.records} or others. The dataset stays as it was: "
-            "see whether another program writes to it, and run it again.",
-            path=shard.path,
-        )
-    has_index = shard.index_crc32c is not None
-    return dataclasses.replace(
-        new,
-        content=None if shard.content is None else new.content,
-        index_crc32c=new.index_crc32c if has_index else None,
-        names_bytes=new.names_bytes if shard.has_names else None,
-        names_crc32c=new.names_crc32c if shard.has_names else None,
-    )
-
-
-def _label_feature(dataset: Dataset) -> str | None:
-    """The feature that the manifest's counts of labels are of."""
-    assert dataset.manifest is not None
-    assert dataset.files is not None
-    names = label_features(dataset.files, dataset.manifest)
-    if len(names) < 2:
-        return next(iter(names), None)
-    split = next(iter(dataset.manifest.label_counts))
-    counts = {name: Counter[str]() for name in names}
-    for shard in dataset.manifest.shards_of(split):
-        for block in read_shard_blocks(join(dataset.uri, shard.path)):
-            for number in range(len(block)):
-                for name in names:
-                    counts[name].update(_labels_of(block, number, name, dataset))
-    said = dict(dataset.manifest.label_counts[split])
-    return next((name for name in names if dict(counts[name]) == said), None)
-
-
-def _labels_of(block: RecordBlock, number: int, feature: str, dataset: Dataset) -> list[str]:
-    names = dataset.vocabularies.get(feature, ())
-    return [
-        names[value] if value in range(len(names)) else str(value)
-        for value in decode_example(block.record(number), {feature}).get(feature, ())
-        if isinstance(value, int)
-    ]
-
-
-def _describe(
-    dataset: Dataset,
-    existing: Mapping[str, str],
-    written: Mapping[str, Shard],
-    labels: Mapping[str, Counter[str]],
-    names: Names,
-) -> tuple[Manifest, dict[str, str]]:
-    """The manifest, with the files of the old one, and those small files that stay, as they are."""
-    old = dataset.manifest
+    old, new = dataset.manifest, _beside(uri, "new")
     assert old is not None
-    rejects, rejected = rejects_without(existing.get(REJECTS_FILE, ""), names)
-    accounting = {
-        split: _accounting(
-            counts,
-            gone=sum(s.records - written[s.path].records for s in _of(old, split, written)),
-            rejected=sum(entry.get("split") == split for entry in rejected),
-        )
-        for split, counts in old.accounting.items()
-    }
-    codes = Counter(old.reject_counts)
-    codes.subtract(entry["code"] for entry in rejected)
-    counts = {split: Counter(of) - labels.get(split, Counter()) for split, of in _labels(old)}
-    records = sum(s.records for s in old.shards if s.path in written)
-    config = names.redact(old.config) | {
-        FORGOTTEN_KEY: {
-            "digests": [*old.earlier_digests, old.digest],
-            "records": records - sum(s.records for s in written.values()),
-        }
-    }
+    if not new:
+        raise ConfigError.of("in", uri, allowed="datasets in folders", advice="Move it to one")
+    remove_tree(new)
+    make_folder(working_folder(new))
+    shards = tuple(_shard(shard, places.get(shard.path, ()), uri, new) for shard in old.shards)
+    rejects, _, _ = rejects_without(dataset, names)
+    records = sum(map(len, places.values()))
     manifest = dataclasses.replace(
         old,
-        shards=tuple(written.get(shard.path, shard) for shard in old.shards),
-        accounting=accounting,
-        config=config,
-        label_counts={s: names.redact(dict(of)) for s, of in counts.items() if of},
-        reject_counts={code: count for code, count in codes.items() if count},
+        shards=shards,
+        accounting=_accounting(old, shards, rejects),
+        config={
+            **names.without(dict(old.config)),
+            FORGOTTEN_KEY: {"digests": [*old.earlier_digests, old.digest], "records": records},
+        },
+        label_counts=label_counts,
+        reject_counts=collections.Counter(entry["code"] for entry in rejects),
     )
     vocabularies = {
-        feature: names.without_lines(list(values))
+        feature: [
+            forgotten_label(number) if number in lines.get(feature, ()) else value
+            for number, value in enumerate(values)
+        ]
         for feature, values in dataset.vocabularies.items()
     }
+    listed = [json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in rejects]
+    others = {REJECTS_FILE: "".join(f"{printable_json(line)}\n" for line in listed)}
     texts = texts_of_dataset(
         manifest,
         dataset.features,
         vocabularies=vocabularies,
-        schema=names.redact(existing.get(SCHEMA_FILE, "")),
-        others={REJECTS_FILE: rejects} if rejects else {},
+        schema=render_schema_text(dataset.features, vocabularies=vocabularies),
+        others=others if rejects else None,
     )
-    others = {path: names.redact(text) for path, text in existing.items() if path != REJECTS_FILE}
-    return manifest, {path: text for path, text in (others | texts).items() if path in existing}
+    carried = _carry(uri, new, old)
+    files = write_texts(new, texts)
+    write_texts(new, {LINEAGE_FILE: _origin(uri, old, names, records).to_json()})
+    manifest = dataclasses.replace(manifest, files=files)
+    publish_manifest(new, manifest, beside=[LINEAGE_FILE, *carried])
+    finish_swap(uri)
 
 
-def _of(manifest: Manifest, split: str, written: Mapping[str, Shard]) -> list[Shard]:
-    return [shard for shard in manifest.shards_of(split) if shard.path in written]
+def finish_swap(uri: str) -> None:
+    """Puts the new dataset that is whole beside a uri in its place, and removes the old one.
+
+    Raises:
+        DatasetError: what is left of the old one cannot be removed.
+    """
+    new, old = _beside(uri, "new"), _beside(uri, "old")
+    if not new:
+        return
+    if exists(join(new, MANIFEST_FILE)):
+        if is_remote(uri):
+            remove_tree(uri)
+            upload_dataset(new, uri)
+        else:
+            if os.path.exists(uri):
+                os.rename(uri, old)
+            os.rename(new, uri)
+            sync_folder(os.path.dirname(new))
+    for folder in (new, old):
+        remove_tree(folder)
+        if exists(folder):
+            raise DatasetError.at(folder, expected="to remove it", got="a folder that stays")
 
 
-def _labels(manifest: Manifest) -> list[tuple[str, Counter[str]]]:
-    return [(split, Counter(of)) for split, of in manifest.label_counts.items()]
+def _beside(uri: str, what: str) -> str:
+    """The folder beside a dataset for its new files, or its old ones; a bucket has none."""
+    folder, _, name = (uri if is_remote(uri) else os.path.abspath(uri)).rpartition("/")
+    return "" if folder.endswith("/") else f"{folder}/.{name}.forget-{what}"
 
 
-def _accounting(counts: Accounting, *, gone: int, rejected: int) -> Accounting:
-    """Of a split; what was there once is skipped now."""
-    return Accounting(
-        found=counts.found,
-        written=counts.written - gone,
-        rejected=counts.rejected - rejected,
-        skipped=counts.skipped + gone + rejected,
-    )
+def _shard(shard: Shard, left_out: Collection[int], uri: str, new: str) -> Shard:
+    """A shard without some records, or the same file under the same name in the new folder."""
+    if not left_out:
+        for path in files_of_shard(shard):
+            make_folder(join(new, path).rpartition("/")[0])
+            copy_file(join(uri, path), join(new, path), temporary_folder=working_folder(new))
+        return shard
+
+    def fill(writer: ShardWriter) -> None:
+        first = 0
+        for block in read_shard_blocks(join(uri, shard.path)):
+            is_gone = np.isin(np.arange(first, first + len(block)), [*left_out])
+            kept = np.flatnonzero(~is_gone)
+            frames = block.frames()
+            framed = b"".join(frames[number] for number in kept.tolist())
+            writer.write_framed(framed, block.lengths[kept], block.payload_crcs[kept])
+            first += len(block)
+
+    written = write_shard(ShardName.parse(shard.path), fill, uri=new)
+    verify_shard(written, uri=new)
+    if written.records + len(left_out) != shard.records:
+        raise DatasetError(
+            f"{join(uri, shard.path)!r}: expected {shard.records - len(left_out)} records to stay, "
+            f"wrote {written.records}. See whether another program writes to it.",
+            path=shard.path,
+        )
+    return written
 
 
-def _existing_texts(dataset: Dataset) -> dict[str, str]:
-    """The small files that are there, but for the manifest and the lineage."""
-    assert dataset.files is not None
-    assert dataset.manifest is not None
-    own = dataset.manifest.files
-    if own is None:  # of a manifest that names none
-        beside = (MANIFEST_FILE, LINEAGE_FILE)
-        own = {
-            path: FileDigest(0, 0)
-            for path in dataset.files.sizes
-            if vocabulary_of(path) is not None or (path in DATASET_FILES and path not in beside)
-        }
-    return {path: read_text(join(dataset.uri, path)) for path in own}
+def _accounting(
+    old: Manifest, shards: Sequence[Shard], rejects: Sequence[JsonObject]
+) -> dict[str, Accounting]:
+    """By split: what was found once, and is neither written nor rejected now, is skipped."""
+    accounting = {}
+    for split, counts in old.accounting.items():
+        written = sum(shard.records for shard in shards if shard.split == split)
+        rejected = sum(entry.get("split") == split for entry in rejects)
+        accounting[split] = Accounting(
+            found=counts.found,
+            written=written,
+            rejected=rejected,
+            skipped=counts.found - written - rejected,
+        )
+    return accounting
 
 
-def _origin(dataset: Dataset, names: Names, *, request: str, records: int) -> Origin:
+def _carry(uri: str, new: str, old: Manifest) -> list[str]:
+    """Takes somebody's own files in a dataset's folder over to the new one; returns which."""
+    own = {path for shard in old.shards for path in files_of_shard(shard)}
+    own |= {*old.published, *DATASET_FILES}
+    carried = []
+    for file in walk_files(uri):
+        path = file.path
+        if path in own or vocabulary_of(path) or path.startswith(f"{WORKING_FOLDER}/"):
+            continue
+        if file.problem is not None:
+            raise DatasetError.at(
+                join(uri, path),
+                expected="files in the folder of a dataset",
+                got=file.problem[1],
+                advice="Move it elsewhere, and run it again.",
+            )
+        make_folder(join(new, path).rpartition("/")[0])
+        copy_file(join(uri, path), join(new, path), temporary_folder=working_folder(new))
+        carried.append(path)
+    return carried
+
+
+def _origin(uri: str, old: Manifest, names: Names, records: int) -> Origin:
     """The lineage: this step, and before it the dataset as it was, by its digest."""
-    manifest = dataset.manifest
-    assert manifest is not None
-    before = read_origin(dataset.uri, manifest)
-    settings: dict[str, Json] = {"request": request, "records": records}
-    own = Ancestor(
-        digest=manifest.digest,
-        summary=DatasetSummary.of(manifest),
-        made_by=_redacted(before.made_by, names),
-    )
-    ancestors = [
-        dataclasses.replace(each, made_by=each.made_by and _redacted(each.made_by, names))
-        for each in before.ancestors
-    ]
-    return Origin(
-        made_by=Step(
-            component=COMPONENT,
-            settings=settings,
-            inputs=(DatasetInput(name="examples", digest=manifest.digest),),
-            output=before.made_by.output,
-        ),
-        ancestors=(*ancestors, own),
-    )
-
-
-def _redacted(step: Step, names: Names) -> Step:
-    return dataclasses.replace(step, settings=names.redact(step.settings))
+    before = read_origin(uri, old)
+    itself = Ancestor(digest=old.digest, summary=DatasetSummary.of(old), made_by=before.made_by)
+    ancestors = []
+    for each in (*before.ancestors, itself):
+        step = each.made_by
+        if step is not None:
+            step = dataclasses.replace(step, settings=names.without(dict(step.settings)))
+        ancestors.append(dataclasses.replace(each, made_by=step))
+    inputs = (DatasetInput(name="examples", digest=old.digest),)
+    settings = {"records": records}
+    output = before.made_by.output
+    step = Step(component="Forget", settings=settings, inputs=inputs, output=output)
+    return Origin(made_by=step, ancestors=tuple(ancestors))

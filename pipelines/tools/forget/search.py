@@ -1,235 +1,264 @@
-"""Everything below some folders that holds records of some names.
+"""What lies below some folders, and what of it names records.
 
-    found = search(Names(["cat/1.jpg"]), ["runs/"])
-    found.datasets["runs/examples/5"].hits
-    found.remains           # what cannot be rewritten
+    datasets, files, closed = survey(["runs/"])
+    found = search_dataset("runs/examples/5", names)    # its records, rejects and labels of these
+    holds("runs/report.html", names)                    # True
 
-Names are looked for first, and then, by what these records hold, all else that holds the same.
+Records are decoded, texts unescaped, and what zip, gzip, bzip2 or xz has packed is unpacked.
 """
 
+import bz2
+import collections
+import contextlib
 import dataclasses
+import gzip
+import lzma
 import os
-from collections.abc import Callable, Collection, Mapping, Sequence
+import zipfile
+import zlib
+from collections.abc import Callable, Collection, Iterator, Sequence
+from typing import IO, Any
 
-from pipelines.tools.forget.files import Below, FileSearch, is_page_or_findings, survey_folder
-from pipelines.tools.forget.records import Hit, find_named, find_same, find_texts, rejects_without
-from pipelines.tools.forget.rewriting import is_half_rewritten
-from pipelines.tools.forget.wanted import Content, Names
-from trainer_utils.format import Manifest
+from pipelines.tools.forget.names import Names, forgotten_label
+from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
+from trainer_utils.dataset.files import read_manifest, read_origin
+from trainer_utils.format import DatasetError
+from trainer_utils.format.example_decoding import decode_example
+from trainer_utils.format.json_text import JsonObject, json_lines
 from trainer_utils.format.layouts import is_named_as_records
-from trainer_utils.format.naming import REJECTS_FILE
-from trainer_utils.recording import is_ledger_file
-from trainer_utils.storage import display_path, join, list_names, read_text
-from trainer_utils.storage.cache import default_cache_dir
-from trainer_utils.storage.cache_folder import COPIES_FOLDER
+from trainer_utils.format.manifest import FORGOTTEN_KEY
+from trainer_utils.format.naming import LINEAGE_FILE, MANIFEST_FILE, NAME_FEATURES, REJECTS_FILE
+from trainer_utils.storage import (
+    display_path,
+    exists,
+    join,
+    list_files,
+    open_for_reading,
+    read_range,
+)
 
-__all__ = ["Found", "FoundDataset", "search"]
+__all__ = [
+    "JOURNAL_FOLDER",
+    "FoundDataset",
+    "holds",
+    "rejects_without",
+    "search_dataset",
+    "survey",
+]
 
-_FOREIGN = "TFRecords of another program, which are not rewritten: write them again without it"
-_OTHER = "a file of another program: remove it, or what it says of the record"
-_RAW = "a file of this name: remove it, or it is converted again"
+JOURNAL_FOLDER = ".tfx-shards-forget"
+"""Where a run writes down what it is about to do, until its certificate is written."""
 
-Advance = Callable[[int, int], None]
+_BLOCK_BYTES = 8 << 20
+_NEEDLE_BYTES = 4096  # of a record's middle, by which a copy of it is known
+_PACKED: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ": lzma.open,
+}
+_CLOSED = {
+    b"PAR1": "Parquet",
+    b"ARROW1": "Arrow",
+    b"ORC": "ORC",
+    b"\x89HDF": "HDF5",
+    b"%PDF": "PDF",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"7z\xbc\xaf": "7-Zip",
+}
+_DAMAGED = (EOFError, zlib.error, lzma.LZMAError, zipfile.BadZipFile, RuntimeError)
 
-
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class FoundDataset:
-    """A dataset that holds some.
-
-    Args:
-        manifest: as it is now.
-        hits: its records by name, and those that hold the same.
-        texts: its small files that have a name.
-        rejects: the names that rejected inputs have.
-    """
-
-    manifest: Manifest
-    hits: Sequence[Hit]
-    texts: Sequence[str] = ()
-    rejects: Sequence[str] = ()
-
-    def is_of(self, with_content: bool) -> bool:
-        """Whether it is to be rewritten."""
-        return bool(self.texts) or any(with_content or hit.by == "name" for hit in self.hits)
-
-
-@dataclasses.dataclass(kw_only=True)
-class Found:
-    """What was found.
-
-    Args:
-        datasets: by uri.
-        copies: names of copies, by their cache's folder.
-        unfinished, leftovers: files of runs that were not finished, by the run's folder; what a
-            whole dataset has left of its run.
-        pages: pages and findings of ours.
-        same_files: other files that hold the content alone.
-        remains: other files, and why they are named.
-        contents: what records of the names hold.
-        needles: bytes of the records that are to go.
-        ledgers: folders of ledgers of training runs.
-    """
-
-    datasets: dict[str, FoundDataset] = dataclasses.field(default_factory=dict)
-    copies: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    unfinished: dict[str, list[str]] = dataclasses.field(default_factory=dict)
-    leftovers: list[str] = dataclasses.field(default_factory=list)
-    pages: list[str] = dataclasses.field(default_factory=list)
-    same_files: list[str] = dataclasses.field(default_factory=list)
-    remains: dict[str, str] = dataclasses.field(default_factory=dict)
-    contents: list[Content] = dataclasses.field(default_factory=list)
-    needles: list[bytes] = dataclasses.field(default_factory=list)
-    ledgers: list[str] = dataclasses.field(default_factory=list)
-
-    @property
-    def is_nothing(self) -> bool:
-        """Whether no file has any of the names."""
-        named = [hit for one in self.datasets.values() for hit in one.hits if hit.by == "name"]
-        texts = any(one.texts for one in self.datasets.values())
-        parts = self.copies, self.unfinished, self.leftovers, self.pages, self.remains
-        return not named and not texts and not any(parts)
+Sizes = dict[str, int]
 
 
-def search(
-    names: Names,
-    roots: Sequence[str],
-    *,
-    caches: Sequence[str] = (),
-    contents: Sequence[Content] = (),
-    needles: Sequence[bytes] = (),
-    with_content: bool = False,
-    left_out: Collection[str] = (),
-    advance: Advance = lambda size, total: None,
-) -> Found:
-    """Looks through all datasets and files.
+def survey(roots: Sequence[str]) -> tuple[Sizes, Sizes, dict[str, str]]:
+    """Sorts all files below some folders by what they are of. No record is read.
 
-    Args:
-        names: of the records.
-        roots: the folders to search.
-        caches: further folders of copies of shards, beside this user's own.
-        contents, needles: that are known from a search before.
-        with_content: whether what holds only the same content is to go too.
-        left_out: files that are not looked at, in full.
-        advance: called with the bytes that were looked at, and all of them.
+    Returns:
+        Datasets with a manifest of ours, and the bytes of their shards; all other files, and
+        theirs; what cannot be looked into, and why.
 
     Raises:
         OSError: a folder cannot be listed.
     """
-    below = _survey(roots, caches)
-    sizes = {u: sum(s.bytes for s in m.shards) for u, m in below.datasets.items()}
-    total = 2 * sum(sizes.values()) + sum(below.others.values())
-    found = Found(contents=[*contents], needles=[*needles])
+    datasets, files, closed = Sizes(), Sizes(), dict[str, str]()
+    for root in roots:
+        listed = {file.path: file for file in list_files(root)}
+        own = set[str]()
+        for path in listed:
+            folder, _, name = path.rpartition("/")
+            manifest = None
+            if name == MANIFEST_FILE:
+                uri = join(root, folder) if folder else root
+                with contextlib.suppress(ValueError, OSError):  # else it is as any file
+                    manifest = read_manifest(uri)
+            if manifest is not None:
+                datasets[uri] = sum(shard.bytes for shard in manifest.shards)
+                inner = [MANIFEST_FILE, LINEAGE_FILE, *(s.path for s in manifest.shards)]
+                own |= {join(folder, each) for each in [*inner, *manifest.published]}
+        for path, file in listed.items():
+            whole = join(root, path)
+            if path in own or JOURNAL_FOLDER in path.split("/"):
+                continue
+            if file.problem is None:
+                files[whole] = file.size
+            elif file.is_folder or not _leads_inside(whole, root):
+                closed[whole] = file.problem[1]
+    return datasets, files, closed
 
-    def read(size: int) -> None:
-        advance(size, total)
 
-    for uri, manifest in below.datasets.items():
-        _search_dataset(uri, manifest, names, found, read)
-    found.contents = [*{content.key: content for content in found.contents}.values()]
-    _search_same(below.datasets, found, read)
-    hits = [hit for one in found.datasets.values() for hit in one.hits]
-    found.needles += [hit.needle for hit in hits if with_content or hit.by == "name"]
-    files = FileSearch(names, found.contents, found.needles)
-    _search_runs(below, files, found, with_content)
-    for path, size in below.others.items():
-        if os.path.realpath(path) not in left_out:
-            _search_other(path, names, files, found, with_content)
-        read(size)
+def _leads_inside(path: str, root: str) -> bool:
+    return os.path.realpath(path).startswith(f"{os.path.realpath(root)}{os.sep}")
+
+
+@dataclasses.dataclass(kw_only=True)
+class FoundDataset:
+    """What of a dataset names records.
+
+    Args:
+        dataset: opened.
+        records: those of the names, each with its `name` and place.
+        needles: bytes by which copies of these are known.
+        rejects: the names of its rejected inputs.
+        is_told: whether its settings, its lineage or the details of its rejects name one.
+        others: in how many other records a feature does.
+        lines: labels that name one: ids by feature.
+    """
+
+    dataset: Dataset
+    records: list[JsonObject] = dataclasses.field(default_factory=list)
+    needles: set[bytes] = dataclasses.field(default_factory=set)
+    rejects: list[str] = dataclasses.field(default_factory=list)
+    is_told: bool = False
+    others: "collections.Counter[str]" = dataclasses.field(default_factory=collections.Counter)
+    lines: dict[str, set[int]] = dataclasses.field(default_factory=dict)
+
+
+def search_dataset(
+    uri: str, names: Names, *, advance: Callable[[int], None] = lambda size: None
+) -> FoundDataset:
+    """Looks at every record and every small file of a dataset of ours.
+
+    Raises:
+        DatasetError: it is not whole, or damaged.
+        OSError: it cannot be read.
+    """
+    dataset = open_dataset(uri, inspect=False)
+    manifest = dataset.manifest
+    assert manifest is not None
+    found = FoundDataset(dataset=dataset)
+    for shard in manifest.shards:
+        first = 0
+        for block in read_shard_blocks(join(uri, shard.path)):
+            records = block.records() if names.may_be_of(block.data) else ()
+            for number, record in enumerate(records, first):
+                named, features = _look_at(record, names)
+                found.others.update(features)
+                if named:
+                    place = {"split": shard.split, "shard": shard.path, "number": number}
+                    found.records.append({"name": named[0], **place, "bytes": len(record)})
+                    start = max(len(record) - _NEEDLE_BYTES, 0) // 2
+                    found.needles.add(record[start : start + _NEEDLE_BYTES])
+            first += len(block)
+        advance(shard.bytes)
+    _, found.rejects, is_told = rejects_without(dataset, names)
+    origin = read_origin(uri, manifest)
+    steps = [origin.made_by, *(each.made_by for each in origin.ancestors)]
+    settings = [manifest.config, *(step.settings for step in steps if step is not None)]
+    for given in settings:
+        own = {name: value for name, value in given.items() if name != FORGOTTEN_KEY}
+        is_told |= names.without(own) != own
+    found.is_told = is_told
+    for feature, labels in dataset.vocabularies.items():
+        lines = {
+            number
+            for number, label in enumerate(labels)
+            if label != forgotten_label(number) and names.are_in(label.encode())
+        }
+        found.lines |= {feature: lines} if lines else {}
     return found
 
 
-def _survey(roots: Sequence[str], caches: Sequence[str]) -> Below:
-    below = Below()
-    for root in roots:
-        one = survey_folder(root)
-        for field in dataclasses.fields(Below):
-            getattr(below, field.name).update(getattr(one, field.name))
-    for cache in (default_cache_dir(), *caches):
-        folder = os.path.join(cache, COPIES_FOLDER)
-        if os.path.isdir(folder):
-            below.caches.setdefault(folder, list_names(folder))
-    return below
-
-
-def _search_dataset(
-    uri: str, manifest: Manifest, names: Names, found: Found, read: Callable[[int], None]
-) -> None:
+def _look_at(record: bytes, names: Names) -> tuple[list[str], list[str]]:
+    """The names that a record has; of another, the features that name one."""
     try:
-        hits = find_named(uri, manifest, names, advance=read)
-        texts = find_texts(uri, manifest, names)
-        rejects = _rejected(uri, names) if REJECTS_FILE in texts else []
-    except (ValueError, OSError) as error:
-        found.remains[uri] = f"it cannot be searched: {error}"
-        return
-    if hits or texts:
-        found.datasets[uri] = FoundDataset(
-            manifest=manifest, hits=hits, texts=texts, rejects=rejects
-        )
-        found.contents += [hit.content for hit in hits]
-
-
-def _rejected(uri: str, names: Names) -> list[str]:
-    """The names that are among a dataset's rejects."""
-    _, entries = rejects_without(read_text(join(uri, REJECTS_FILE)), names)
-    sources = {entry["source"] for entry in entries}
-    return [name for name in names.names if display_path(name) in sources]
-
-
-def _search_same(
-    datasets: Mapping[str, Manifest], found: Found, read: Callable[[int], None]
-) -> None:
-    """Adds the records that hold the same as those of the names."""
-    for uri, manifest in datasets.items() if found.contents else ():
-        if uri in found.remains:
-            continue
-        one = found.datasets.get(uri, FoundDataset(manifest=manifest, hits=()))
-        hits = find_same(uri, manifest, found.contents, known=one.hits, advance=read)
-        if hits:
-            found.datasets[uri] = dataclasses.replace(one, hits=[*one.hits, *hits])
-
-
-def _search_runs(below: Below, files: FileSearch, found: Found, with_content: bool) -> None:
-    """Copies of shards, and what runs left."""
-    for folder, copies in below.caches.items():
-        held = [name for name in copies if _holds(join(folder, name), files, with_content)]
-        if held:
-            found.copies[folder] = held
-    for uri, paths in below.unfinished.items():
-        if is_half_rewritten(uri):
-            found.remains[uri] = "it is half rewritten: run this again without --dry-run"
-        elif any(_holds(path, files, with_content) for path in paths):
-            found.unfinished[uri] = paths
-    found.leftovers += [
-        uri
-        for uri, paths in below.leftovers.items()
-        if any(_holds(path, files, with_content) for path in paths)
+        named = names.of(decode_example(record, NAME_FEATURES))
+        if named or not names.may_be_of(record):
+            return named, []
+        values = decode_example(record)
+    except DatasetError:  # no example, or one with feature lists
+        return [], ["feature lists"] if names.are_in(record) else []
+    return [], [
+        feature
+        for feature, found in values.items()
+        if feature not in NAME_FEATURES
+        and any(isinstance(v, memoryview) and names.are_in(bytes(v)) for v in found)
     ]
 
 
-def _holds(path: str, files: FileSearch, with_content: bool) -> bool:
-    try:
-        found = files.finds(path)
-    except OSError:
-        return False  # gone, as what is temporary may be
-    return "name" in found or (with_content and "content" in found)
+def rejects_without(dataset: Dataset, names: Names) -> tuple[list[JsonObject], list[str], bool]:
+    """The rejects of a dataset but for those of some names, with no name in their details.
+
+    Returns:
+        These; the names of the others; whether a detail had one.
+    """
+    if not exists(join(dataset.uri, REJECTS_FILE)):
+        return [], [], False
+    entries = json_lines(dataset.read_text(REJECTS_FILE), path=join(dataset.uri, REJECTS_FILE))
+    sources = {display_path(name): name for name in names.names}
+    gone = [sources[e["source"]] for e in entries if e.get("source") in sources]
+    kept = [entry for entry in entries if entry.get("source") not in sources]
+    told = [
+        {key: names.without(value) if key == "detail" else value for key, value in entry.items()}
+        for entry in kept
+    ]
+    return told, gone, told != kept
 
 
-def _search_other(
-    path: str, names: Names, files: FileSearch, found: Found, with_content: bool
-) -> None:
-    folder, _, name = path.rpartition("/")
-    if is_ledger_file(name):
-        found.ledgers += [folder] if folder not in found.ledgers else []
+def holds(path: str, names: Names, needles: Collection[bytes] = ()) -> bool:
+    """Whether a file names a record, or has a copy of one.
+
+    Args:
+        path: of the file.
+        names: to look for; in TFRecords, in the values of each record.
+        needles: bytes of the records themselves.
+
+    Raises:
+        DatasetError: it is packed in a way that is not known here, or damaged.
+        OSError: it cannot be read.
+    """
+    if is_named_as_records(path):
+        with contextlib.suppress(DatasetError):
+            for block in read_shard_blocks(path):
+                if names.may_be_of(block.data) and any(
+                    any(_look_at(record, names)) for record in block.records()
+                ):
+                    return True
+    overlap = max(names.overlap, _NEEDLE_BYTES)
     try:
-        held = files.finds(path)
-    except OSError as error:
-        found.remains[path] = f"it cannot be read: {error.strerror or error}"
-        return
-    if "name" in held and is_page_or_findings(path):
-        found.pages.append(path)
-    elif "name" in held or ("content" in held and with_content):
-        found.remains[path] = _FOREIGN if is_named_as_records(path) else _OTHER
-    elif any(path.endswith(f"/{each}") for each in names.names):
-        found.remains[path] = _RAW
-    elif "content" in held:
-        found.same_files.append(path)
+        for stream in _streams(path):
+            tail = b""
+            while chunk := stream.read(_BLOCK_BYTES):
+                data = tail + chunk
+                if names.are_in_file(data) or any(needle in data for needle in needles):
+                    return True
+                tail = data[-overlap:]
+    except _DAMAGED as error:
+        raise DatasetError(f"{path!r}: it is damaged: {error}") from error
+    return False
+
+
+def _streams(path: str) -> Iterator[IO[bytes]]:
+    """A file's bytes, unpacked."""
+    head = read_range(path, start=0, stop=8)
+    for sign, kind in _CLOSED.items():
+        if head.startswith(sign):
+            raise DatasetError(f"{path!r}: it is {kind}, which is not unpacked here")
+    with open_for_reading(path) as stream:
+        if head.startswith(b"PK\3\4"):
+            with zipfile.ZipFile(stream) as archive:
+                for member in archive.infolist():
+                    with archive.open(member) as unpacked:
+                        yield unpacked
+            return
+        unpack = next((unpack for sign, unpack in _PACKED.items() if head.startswith(sign)), None)
+        yield stream if unpack is None else unpack(stream)

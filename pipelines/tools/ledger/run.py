@@ -15,13 +15,12 @@ from pipelines.tools.records import ExampleReader
 from pipelines.tools.records.search import find_places
 from trainer_utils.dataset import Dataset, open_dataset
 from trainer_utils.dataset.location import Place
-from trainer_utils.dataset.selection import Source, digest_of, earlier_digests, source_of
+from trainer_utils.dataset.selection import Source, digest_of, source_of
 from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.file_ranges import RecordName
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.order import InputOrder, mix_ranges
-from trainer_utils.order.history import InputHistory, SeenAt
-from trainer_utils.order.ledger import ReadPlan, Stretch
+from trainer_utils.order.ledger import InputHistory, SeenAt, Segment
 from trainer_utils.recording import read_ledger
 from trainer_utils.text_output import Part, Shown, make_table, quantity
 
@@ -136,25 +135,25 @@ class RunRecord(Shown):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class RunSummary(Shown):
-    """A run: its steps, its datasets, and each stretch from one start of a process to the next."""
+    """A run: its steps, its datasets, and each segment from one start of a process to the next."""
 
     steps: int
     datasets: Sequence[str]
-    stretches: Sequence[Stretch]
+    segments: Sequence[Segment]
 
     def to_json(self) -> JsonObject:
         """Plain JSON types."""
         return {
             "steps": self.steps,
             "datasets": list(self.datasets),
-            "stretches": [stretch.to_json() for stretch in self.stretches],
+            "segments": [segment.to_json() for segment in self.segments],
         }
 
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
         rows = [
             [one.first_step, one.steps, one.num_workers, one.num_replicas, _skipped(one)]
-            for one in self.stretches
+            for one in self.segments
         ]
         header = ["from step", "steps", "workers", "replicas", "unreadable records"]
         return [
@@ -164,8 +163,8 @@ class RunSummary(Shown):
         ]
 
 
-def _skipped(stretch: Stretch) -> int:
-    return sum(count for runs in stretch.skipped.values() for _, count in runs)
+def _skipped(segment: Segment) -> int:
+    return sum(map(len, segment.unreadable.values()))
 
 
 class RunLedger:
@@ -188,13 +187,13 @@ class RunLedger:
         self._readers: dict[Place, ExampleReader] = {}
 
     def summary(self) -> RunSummary:
-        """What was read, in which stretches."""
+        """What was read, in which segments."""
         ledger = self._history.ledger
-        places = [str(place) for plan in ledger.plans for place, _ in plan.datasets]
+        places = [str(place) for one in ledger.segments for place, _ in one.datasets]
         return RunSummary(
             steps=ledger.steps,
             datasets=list(dict.fromkeys(places)),
-            stretches=ledger.stretches,
+            segments=ledger.segments,
         )
 
     def at_step(self, step: int) -> RunStep:
@@ -274,40 +273,35 @@ class RunLedger:
         )
 
     def _open_all(self) -> None:
-        for stretch in self._history.ledger.stretches:
-            self._history.order_of(stretch)
+        for segment in self._history.ledger.segments:
+            self._history.order_of(segment)
 
-    def _order(self, plan: ReadPlan, num_workers: int, num_replicas: int) -> InputOrder:
-        """The order of a plan, whose datasets are opened."""
-        sources = [self._source(place, split) for place, split in self._placed(plan)]
-        digest = digest_of(sources)
-        if uri := earlier_digests(sources).get(plan.token.digest):
-            raise DatasetError(
-                f"dataset {uri!r}: expected what the run read, got what `tfx-shards forget` has "
-                "left of it. Its certificate says which records the run saw."
-            )
-        if digest != plan.token.digest:
+    def _order(self, segment: Segment) -> InputOrder:
+        """The order of a segment, whose datasets are opened."""
+        sources = [self._source(place, split) for place, split in self._placed(segment)]
+        order = segment.order(
+            mix_ranges([source.ranges for source in sources], segment.settings["weights"]),
+            digest=digest_of(sources),
+        )
+        if order.digest != segment.digest:
             uris = ", ".join(repr(source.dataset.uri) for source in sources)
             raise DatasetError(
-                f"dataset {uris}: expected what the run read, of digest {plan.token.digest}, got "
-                f"another, of digest {digest}. Say with --dataset where it lies now."
+                f"dataset {uris}: expected what the run read, of digest {segment.digest}, got "
+                f"another, of digest {order.digest}. Say with --dataset where it lies now; of one "
+                "that `tfx-shards forget` rewrote, its certificate says which records the run saw."
             )
-        return plan.order(
-            mix_ranges([source.ranges for source in sources], plan.settings["weights"]),
-            digest=digest,
-            num_workers=num_workers,
-            num_replicas=num_replicas,
-        )
+        return order
 
-    def _placed(self, plan: ReadPlan) -> list[tuple[Place, str]]:
-        """The datasets of a plan where they lie now."""
+    def _placed(self, segment: Segment) -> list[tuple[Place, str]]:
+        """The datasets of a segment where they lie now."""
+        then = segment.datasets
         if not self._moved:
-            return [(p if isinstance(p, str) else tuple(p), split) for p, split in plan.datasets]
-        if len(self._moved) != len(plan.datasets):
+            return [(p if isinstance(p, str) else tuple(p), split) for p, split in then]
+        if len(self._moved) != len(then):
             raise ConfigError.of(
-                "dataset", self._moved, allowed=f"one for each of {len(plan.datasets)} datasets"
+                "dataset", self._moved, allowed=f"one for each of {len(then)} datasets"
             )
-        return [(now, split) for now, (_, split) in zip(self._moved, plan.datasets, strict=True)]
+        return [(now, split) for now, (_, split) in zip(self._moved, then, strict=True)]
 
     def _source(self, place: Place, split: str) -> Source:
         if place not in self._opened:

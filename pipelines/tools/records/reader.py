@@ -219,7 +219,10 @@ class ExampleReader:
     ) -> Value:
         """What some values of a feature are; `size` is as of `value_of`."""
         feature = self.dataset.features.get(name)
-        return value_of(values, feature, self.labels.get(name, ()), size)
+        found = value_of(values, feature, self.labels.get(name, ()), size)
+        if found.kind == "bytes" and name in NAME_FEATURES:  # of a file, that is not in UTF-8
+            return dataclasses.replace(found, kind="text")
+        return found
 
     @contextlib.contextmanager
     def view(self, shard: ShardFile) -> Iterator[tuple[memoryview, npt.NDArray[np.int64]]]:

@@ -67,8 +67,8 @@ class Value:
 
     @property
     def texts(self) -> list[str]:
-        """The values of a text."""
-        return [value.decode() for value in self.values]
+        """The values of a text; what is not UTF-8 in a file's name is escaped."""
+        return [value.decode(errors="backslashreplace") for value in self.values]
 
     def to_json(self) -> Json:
         """Plain JSON types; a single value as itself; bytes that are no text as base64."""

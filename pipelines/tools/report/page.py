@@ -81,8 +81,7 @@ def render_report(
     sample = draw_sample(reader, most_records=sample_records, advance=advance)
     splits = list(facts.splits)
     labels, num_labels = label_rows(facts.labels, splits, most=_MOST_LABELS)
-    checks = [check for check in dataset_checks(uri) if not check.name.startswith("disk")]
-    checks += more_checks
+    checks = [*dataset_checks(uri), *more_checks]
     return load_template("report/page.html").render(
         facts=facts,
         name=_name(facts.uri),

@@ -76,7 +76,7 @@ def test_listed_sounds_that_are_not_there_are_rejects(tmp_path):
     check_law(manifest, tmp_path / "out")
     assert rejects(tmp_path / "out") == {
         "2.wav": "FILE_NOT_FOUND",
-        "../3.wav": "OUTSIDE_INPUT_BASE",
+        "../3.wav": "FILE_NOT_FOUND",
         "4.wav": "NO_LABEL",
     }
 

@@ -5,18 +5,11 @@ import pickle
 import pytest
 
 from components.common.rejects import RejectedInputError
-from components.common.summaries import (
-    finished_names,
-    read_summaries,
-    start_working,
-    working_folder,
-    write_summary,
-)
-from components.common.worker_errors import raise_reported_error, report_errors
+from components.common.summaries import start_working, working_folder, write_summary
+from components.common.worker_errors import raising_reported, report_errors
 from trainer_utils.format import ConfigError, CorruptShardError, DatasetError, InputError
-from trainer_utils.storage.file_system import FileRefusedError
+from trainer_utils.storage.file_system import FileRefusedError, MachineError
 
-STEPS = ("survey", "scatter", "gather")
 ERRORS = [
     DatasetError("\x1b[2J of the data", path="a"),
     CorruptShardError.at("shard", expected="b", got="c", record=3, offset=2**40),
@@ -31,31 +24,29 @@ def uri(tmp_path):
     return str(tmp_path)
 
 
+def run_as_beam_does(uri: str, error: DatasetError) -> None:
+    try:
+        with report_errors(uri, "gather-train-00000"):
+            raise error
+    except DatasetError as told:
+        raise RuntimeError(f"{told} [while running 'Gather']") from None
+
+
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: type(error).__name__)
 def test_an_error_is_raised_again_as_it_was(uri, error):
-    with report_errors(uri, "gather-train-00000"):
-        raise error
-    assert finished_names(working_folder(uri)) == ["gather-train-00000"]
-    with pytest.raises(type(error)) as found:
-        raise_reported_error(read_summaries(working_folder(uri)), STEPS)
+    with pytest.raises(type(error)) as found, raising_reported(uri):
+        run_as_beam_does(uri, error)
     assert (type(found.value), str(found.value)) == (type(error), str(error))
     assert vars(found.value) == vars(error)
 
 
-def test_the_earliest_step_is_the_cause(uri):
-    for name in ("gather-a", "scatter-b", "scatter-c", "gather-d"):
-        with report_errors(uri, name):
-            raise DatasetError(name)
+def test_an_error_that_nobody_reported_passes(uri):
     write_summary(working_folder(uri), "survey-e", {"records": 3})
-    with pytest.raises(DatasetError, match="scatter-b"):
-        raise_reported_error(read_summaries(working_folder(uri)), STEPS)
-
-
-def test_nothing_is_raised_where_all_went_well_and_other_errors_pass(uri):
-    with report_errors(uri, "scatter-a"):
-        write_summary(working_folder(uri), "scatter-a", {"records": 3})
-    raise_reported_error(read_summaries(working_folder(uri)), STEPS)
-    with pytest.raises(ZeroDivisionError), report_errors(uri, "scatter-b"):
+    with (
+        pytest.raises(ZeroDivisionError),
+        raising_reported(uri),
+        report_errors(uri, "scatter-b"),
+    ):
         print(1 // 0)
 
 
@@ -64,9 +55,11 @@ def test_nothing_is_raised_where_all_went_well_and_other_errors_pass(uri):
     [
         RejectedInputError("TRUNCATED_IMAGE", "it ends", name="a.jpg"),
         FileRefusedError("CHANGED_FILE", "it grew"),
+        MachineError("the disk", path="a.jpg", errno=5),
     ],
     ids=lambda error: type(error).__name__,
 )
 def test_what_is_told_of_one_input_pickles_with_its_data(error):
     copy = pickle.loads(pickle.dumps(error))
     assert (type(copy), str(copy), vars(copy)) == (type(error), str(error), vars(error))
+    assert getattr(copy, "errno", None) == getattr(error, "errno", None)

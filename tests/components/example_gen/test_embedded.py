@@ -1,7 +1,11 @@
 """Images whose bytes stand in a Parquet file."""
 
 import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet
 
+from components.common.blobs import BlobReader
+from components.common.entry import Blob
 from tests.components.example_gen.list_files import found, listed
 
 
@@ -28,3 +32,21 @@ def test_structs_of_bytes_and_path_are_named_by_the_path(tmp_path):
     listing = listed(tmp_path)
     assert found(listing) == {"first.jpg": (None, 0), "second.jpg": (None, 1)}
     assert {entry.blobs[0].column for entry in listing.entries} == {"image.bytes"}
+
+
+def test_of_several_columns_each_row_group_is_read_once(tmp_path, monkeypatch):
+    rows = {"image": [b"i%d" % n for n in range(30)], "map": [b"m%d" % n for n in range(30)]}
+    pyarrow.parquet.write_table(pa.table(rows), tmp_path / "a.parquet", row_group_size=10)
+    read, calls = pyarrow.parquet.ParquetFile.read_row_group, []
+
+    def counted(self, number, **more):
+        calls.append((number, *more["columns"]))
+        return read(self, number, **more)
+
+    monkeypatch.setattr(pyarrow.parquet.ParquetFile, "read_row_group", counted)
+    reader = BlobReader(str(tmp_path))
+    for row in range(30):
+        for name in rows:
+            data = reader.read(Blob("a.parquet", 3, row=row, column=name))
+            assert data == rows[name][row]
+    assert sorted(calls) == [(group, name) for group in range(3) for name in rows]

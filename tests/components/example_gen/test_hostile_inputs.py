@@ -1,5 +1,6 @@
 """One bad input is one reject: whatever a library raises, and whatever is exchanged meanwhile."""
 
+import errno
 import io
 import os
 import signal
@@ -29,11 +30,12 @@ from components.media import audio, images
 from components.tables import documents
 from components.tables.options import TableOptions, select_settings
 from components.tables.reading import read_piece
+from components.text_example_gen.executor import Executor as TextExecutor
 from components.text_example_gen.layouts import find_pieces
 from components.text_example_gen.settings import TextSettings
 from tests.trainer_utils.storage import test_files
-from trainer_utils.format import InputError
-from trainer_utils.storage import FileRefusedError, list_files
+from trainer_utils.format import DatasetError, InputError
+from trainer_utils.storage import FileRefusedError, MachineError, list_files
 
 CHANGES = test_files.CHANGES
 
@@ -73,6 +75,15 @@ def write(base: Path, files: dict[str, bytes]) -> Path:
     return base
 
 
+def properties(base: Path, **settings: Any) -> dict[str, Any]:
+    return {
+        "input_base": str(base),
+        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
+        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
+        **settings,
+    }
+
+
 def outcome(
     executor_class: Any,
     base: Path,
@@ -82,13 +93,8 @@ def outcome(
     **settings: Any,
 ) -> dict[str, str]:
     """Plans, lets something happen, and writes: the code of each reject, after the law holds."""
-    properties = {
-        "input_base": str(base),
-        "input_config": proto_utils.proto_to_json(utils.make_default_input_config()),
-        "output_config": proto_utils.proto_to_json(example_gen_pb2.Output()),
-        **settings,
-    }
-    steps = executor_class.conversion_class.of(properties, selection_of(properties), None)
+    asked = properties(base, **settings)
+    steps = executor_class.conversion_class.of(asked, selection_of(asked), None)
     plan = steps.plan(str(uri))
     between()
     start_working(str(uri))
@@ -215,7 +221,7 @@ def test_damaged_exif_ends_nothing(tmp_path):
     assert outcome(ImageExecutor, base, tmp_path / "out") == {}
 
 
-RAISED = [MemoryError(), RecursionError("deep"), SyntaxError("no"), StopIteration(), KeyError("x")]
+RAISED = [RecursionError("deep"), SyntaxError("no"), StopIteration(), KeyError("x")]
 STEPS = [
     (file_shards.BlobReader, "read"),
     (images, "scan_image"),
@@ -230,9 +236,11 @@ STEPS = [
 ]
 
 
-def fails_once(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception) -> None:
-    """Makes the first call of a function fail."""
-    real, calls = getattr(owner, name), iter([True])
+def fails_once(
+    monkeypatch: pytest.MonkeyPatch, owner: Any, name: str, error: Exception, *, times: int = 1
+) -> None:
+    """Makes the first call of a function fail, or some more."""
+    real, calls = getattr(owner, name), iter([True] * times)
 
     def function(*args: Any, **more: Any) -> Any:
         if next(calls, False):
@@ -267,10 +275,24 @@ def test_whatever_pillow_raises_is_one_reject(tmp_path, monkeypatch, owner, name
     base = write(tmp_path / "in", {f"{n}.webp": photo(n, "WEBP") for n in range(3)})
     fails_once(monkeypatch, owner, name, error)
     (code,) = outcome(ImageExecutor, base, tmp_path / "out", **settings).values()
-    if isinstance(error, MemoryError):
-        assert code == "INTERNAL"
-    else:
-        assert code == {"open": "TRUNCATED_IMAGE", "load": "DAMAGED_IMAGE"}[name]
+    assert code == {"open": "TRUNCATED_IMAGE", "load": "DAMAGED_IMAGE"}[name]
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"), STEPS, ids=lambda value: getattr(value, "__name__", value)
+)
+def test_memory_that_runs_out_rejects_no_image(tmp_path, monkeypatch, owner, name):
+    base = write(tmp_path / "in", {"0.png": photo(0, "PNG"), "1.webp": photo(1, "WEBP")})
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    write(base, {"2.jpg": photo(2, exif=exif)})
+    fails_once(monkeypatch, owner, name, MemoryError(), times=2)
+    assert outcome(ImageExecutor, base, tmp_path / "out") == {}
+    fails_once(monkeypatch, owner, name, MemoryError(), times=1000)
+    with pytest.raises(MachineError, match=r"[012]\.(png|webp|jpg)") as raised:
+        outcome(ImageExecutor, base, tmp_path / "out")
+    assert isinstance(raised.value, DatasetError)
+    assert raised.value.errno == errno.ENOMEM
 
 
 @pytest.mark.parametrize("error", RAISED, ids=lambda error: type(error).__name__)
@@ -320,9 +342,9 @@ def excluded(base: Path, layout: str) -> list[str | None]:
     return [left.code for left in listing.excluded]
 
 
-@pytest.mark.parametrize("executor", [ImageExecutor, AudioExecutor])
-def test_a_folder_that_cannot_be_looked_into_is_one_reject(tmp_path, monkeypatch, executor):
-    make = photo if executor is ImageExecutor else sound
+@pytest.mark.parametrize("executor", [ImageExecutor, AudioExecutor, TextExecutor])
+def test_a_class_that_cannot_be_looked_into_ends_the_run(tmp_path, monkeypatch, executor):
+    make = sound if executor is AudioExecutor else photo
     base = write(tmp_path / "in", {f"{c}/{n}.x": make(n) for c in "abc" for n in range(2)})
     scandir = os.scandir
 
@@ -332,25 +354,11 @@ def test_a_folder_that_cannot_be_looked_into_is_one_reject(tmp_path, monkeypatch
         return scandir(path)
 
     monkeypatch.setattr(os, "scandir", refuse)
-    assert outcome(executor, base, tmp_path / "out") == {"b": "UNREADABLE"}
-
-
-def test_a_folder_of_archives_that_cannot_be_looked_into_is_one_reject(tmp_path, monkeypatch):
-    for folder in "ab":
-        (tmp_path / "in" / folder).mkdir(parents=True)
-        with tarfile.open(tmp_path / "in" / folder / "x.tar", "w") as tar:
-            member = tarfile.TarInfo(f"{folder}.jpg")
-            member.size = len(photo(1))
-            tar.addfile(member, io.BytesIO(photo(1)))
-    real = os.scandir
-
-    def refuse(path: Any) -> Any:
-        if str(path).endswith("/b"):
-            raise PermissionError(13, "Permission denied")
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", refuse)
-    assert outcome(ImageExecutor, tmp_path / "in", tmp_path / "out") == {"b": "UNREADABLE"}
+    with pytest.raises(InputError, match=r"in/b': .*Permission denied"):
+        outcome(executor, base, tmp_path / "out")
+    (base / "b").rename(base / ".b")  # where nothing is looked for
+    monkeypatch.setattr(os, "scandir", lambda path: refuse(str(path).replace("/.b", "/b")))
+    assert executor.conversion_class.of(properties(base), selection_of(properties(base)), None)
 
 
 @pytest.mark.parametrize("executor", [ImageExecutor, AudioExecutor])

@@ -175,7 +175,7 @@ def test_paths_may_lead_to_other_roots_and_no_further(tmp_path):
     assert [(left.name, left.code) for left in listing.excluded] == [
         ("/etc/passwd", "OUTSIDE_INPUT_BASE"),
         ("http://x/y.jpg", "UNKNOWN_SCHEME"),
-        ("../in2/z.jpg", "OUTSIDE_INPUT_BASE"),
+        ("../in2/z.jpg", "FILE_NOT_FOUND"),
     ]
 
 
@@ -195,6 +195,17 @@ def test_a_path_that_leads_out_of_the_list_s_folder_may_lead_below_a_root(tmp_pa
     base = folder(tmp_path / "in", (), list__csv="../photos/x.jpg,cat\n")
     assert [left.code for left in listed(base).excluded] == ["OUTSIDE_INPUT_BASE"]
     assert [entry.name for entry in listed(base, roots=(root,)).entries] == ["x.jpg"]
+
+
+def test_a_linked_folder_that_leads_out_is_no_missing_file(tmp_path):
+    photos = folder(tmp_path / "photos", ("x.jpg",))
+    base = folder(tmp_path / "in", ())
+    base.mkdir()
+    (base / "linked").symlink_to(photos)
+    rows = ["linked/x.jpg", f"{base}/linked/x.jpg", "linked/gone.jpg"]
+    (base / "list.csv").write_text("".join(f"{row},cat\n" for row in rows))
+    outside = "OUTSIDE_INPUT_BASE"
+    assert [e.code for e in listed(base).excluded] == [outside, outside, "FILE_NOT_FOUND"]
 
 
 BAD = {

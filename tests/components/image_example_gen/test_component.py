@@ -3,7 +3,9 @@
 import json
 
 import pytest
+from tfx.components.example_gen.component import FileBasedExampleGen
 from tfx.orchestration.data_types import RuntimeParameter
+from tfx.proto import example_gen_pb2
 
 from components import ImageExampleGen
 from components.image_example_gen.settings import ImageSettings
@@ -13,6 +15,9 @@ OPTIONS = {
     "layout": "csv",
     "columns": {"grade": "label"},
     "image_roots": ["/photos"],
+    "feature_names": {"image": "image/encoded"},
+    "image_dir": "jpg",
+    "csv_path": "lists/{split}.csv",
     "vocabulary": ["cat", "dog"],
     "group_by": "patient",
     "stratify": True,
@@ -43,6 +48,22 @@ def test_every_option_comes_back_from_the_execution_properties():
 def test_what_is_not_given_has_its_default():
     properties = ImageExampleGen("photos/").exec_properties
     assert ImageSettings.from_properties(properties) == ImageSettings()
+
+
+def test_the_formats_and_the_config_of_tfx_are_as_tfx_has_them():
+    config = example_gen_pb2.CustomConfig()
+    config.custom_config.Pack(example_gen_pb2.Input())
+    given = {
+        "output_data_format": example_gen_pb2.FORMAT_TF_EXAMPLE,
+        "output_file_format": example_gen_pb2.FORMAT_TFRECORDS_GZIP,
+    }
+    properties = ImageExampleGen("photos/", custom_config=config, **given).exec_properties
+    stock = FileBasedExampleGen("photos/", custom_config=config).exec_properties
+    assert properties["custom_config"] == stock["custom_config"]
+    assert ImageSettings.from_properties(properties).gzip
+    for name in given:
+        with pytest.raises(ConfigError, match=f"{name}.*16"):
+            ImageExampleGen("photos/", **{name: example_gen_pb2.FILE_FORMAT_PARQUET})
 
 
 @pytest.mark.parametrize("name", OPTIONS)

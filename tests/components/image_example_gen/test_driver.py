@@ -473,3 +473,15 @@ def test_an_input_base_without_files_is_named(base, take: Callable[[Path], Path]
     folder = take(base)
     with pytest.raises(InputError, match=f"input_base '{folder}'"):
         drive(folder)
+
+
+def test_a_file_elsewhere_that_a_list_names_counts_and_no_other_one(tmp_path):
+    there = write_photos(tmp_path / "there", "1.jpg", "2.jpg", "unnamed.jpg")
+    base = tmp_path / "in"
+    base.mkdir()
+    (base / "list.csv").write_text(f"image,label\n{there}/1.jpg,a\n{there}/2.jpg,b\n")
+    before = fingerprint(base)
+    (there / "unnamed.jpg").write_bytes(b"another")
+    assert fingerprint(base) == before
+    (there / "2.jpg").write_bytes(photo(7))
+    assert fingerprint(base) != before

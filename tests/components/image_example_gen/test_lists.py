@@ -1,5 +1,7 @@
 """ImageExampleGen on CSV files that name photos, splits and labels."""
 
+import json
+
 import pytest
 
 from tests.components.image_example_gen.image_runs import (
@@ -8,10 +10,13 @@ from tests.components.image_example_gen.image_runs import (
     input_config,
     labels_of,
     placed,
+    read,
     rejects_in,
     splits_of,
     write_photos,
 )
+from trainer_utils.format import InputError
+from trainer_utils.storage import write_atomically
 
 ROWS = "TRAIN,1.jpg,cat\nVALIDATION,more/2.jpg,dog\nTEST,3.jpg,cat\n"
 OF_ROWS = {"1.jpg": ("train", "cat"), "more/2.jpg": ("eval", "dog"), "3.jpg": ("test", "cat")}
@@ -110,12 +115,13 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
         f"TRAIN,{base}-2/1.jpg,cat\n"
         "TRAIN,link.jpg,cat\n"
     )
-    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.9)
+    roots = json.dumps([str(base)])  # and nothing else
+    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.9, image_roots=roots)
     lines = rejects_in(tmp_path / "out/rejects.jsonl")
     assert sorted((line["source"], line["code"], line["split"]) for line in lines) == [
         ("../elsewhere.jpg", "OUTSIDE_INPUT_BASE", "test"),
         (f"{tmp_path}/elsewhere.jpg", "OUTSIDE_INPUT_BASE", "train"),
-        (f"{base}-2/1.jpg", "OUTSIDE_INPUT_BASE", "train"),
+        (f"{base}-2/1.jpg", "FILE_NOT_FOUND", "train"),
         ("2.jpg", "NO_LABEL", "test"),
         ("link.jpg", "OUTSIDE_INPUT_BASE", "train"),
         ("missing.jpg", "FILE_NOT_FOUND", "train"),
@@ -124,3 +130,102 @@ def test_a_bad_row_of_a_csv_is_a_line_of_rejects_with_one_code(tmp_path):
     assert missing["detail"].startswith("line 2")
     assert placed(tmp_path / "out") == {"1.jpg": ("train", "cat")}
     assert accounting(manifest["total"]) == dict(found=7, written=1, rejected=6, skipped=0)
+
+
+@pytest.mark.parametrize("uri", ["{there}/{n}.jpg", "file://{there}/{n}.jpg", "../there/{n}.jpg"])
+@pytest.mark.parametrize("columns", [1, 2])
+def test_files_elsewhere_are_taken_as_the_list_names_them(tmp_path, uri, columns):
+    there = write_photos(tmp_path / "there", *(f"{number}.jpg" for number in range(4)))
+    base = write_photos(tmp_path / "in", "own.jpg")
+    uris = [uri.format(there=there, n=number) for number in range(4)] + ["own.jpg"]
+    uris.append(uri.format(there=f"{there}/gone", n=9))  # so is its folder
+    rows = "".join(f"TRAIN,{','.join([one] * columns)},cat\n" for one in uris)
+    names = ["image_uri", "other_view"][:columns]
+    (base / "list.csv").write_text(f"split,{','.join(names)},label\n{rows}")
+    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.2)
+    assert accounting(manifest["total"]) == dict(found=6, written=5, rejected=1, skipped=0)
+    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert (line["source"], line["code"]) == (uris[-1], "FILE_NOT_FOUND")
+    examples = [example for split in read(tmp_path / "out").values() for example in split]
+    for name in ["image"] if columns == 1 else names:
+        kept = [example.features.feature[name].bytes_list.value[0] for example in examples]
+        assert sorted(kept) == sorted(path.read_bytes() for path in tmp_path.glob("*/*.jpg"))
+    features = examples[0].features.feature
+    assert "/" not in features["filename"].bytes_list.value[0].decode()
+
+
+@pytest.mark.slow
+def test_files_that_are_in_no_store_are_rejects_beside_others_that_are(
+    tmp_path, s3_store, monkeypatch
+):
+    for name, value in s3_store.environment.items():
+        monkeypatch.setenv(name, value)
+    there = write_photos(tmp_path / "there", "1.jpg", "2.jpg")
+    store = f"{s3_store.base}/listed"
+    with write_atomically(f"{store}/2.jpg", temporary_folder=store) as stream:
+        stream.write((there / "2.jpg").read_bytes())
+    gone = [f"{store}/9.jpg", f"{s3_store.base}/nowhere/9.jpg", f"{tmp_path}/nowhere/9.jpg"]
+    rows = "".join(f"TRAIN,{uri},cat\n" for uri in (f"{there}/1.jpg", f"{store}/2.jpg", *gone))
+    base = tmp_path / "in"
+    base.mkdir()
+    (base / "list.csv").write_text(f"split,image_uri,label\n{rows}")
+    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.6)
+    assert accounting(manifest["total"]) == dict(found=5, written=2, rejected=3, skipped=0)
+    lines = {line["source"]: line["code"] for line in rejects_in(tmp_path / "out/rejects.jsonl")}
+    assert lines == dict.fromkeys(gone, "FILE_NOT_FOUND")
+
+
+def test_rows_of_no_split_are_skipped_or_rejected_and_counted(tmp_path):
+    base = write_photos(tmp_path / "in", *(f"{number}.jpg" for number in range(4)))
+    words = ["TRAIN", "DISCARD", "discard", "holdout"]
+    rows = "".join(f"{word},{number}.jpg,cat\n" for number, word in enumerate(words))
+    (base / "list.csv").write_text(f"split,image_uri,label\n{rows}")
+    manifest = convert(base, tmp_path / "out", max_reject_fraction=0.5)
+    assert accounting(manifest["total"]) == dict(found=4, written=1, rejected=1, skipped=2)
+    (line,) = rejects_in(tmp_path / "out/rejects.jsonl")
+    assert (line["source"], line["code"]) == ("3.jpg", "UNKNOWN_SPLIT")
+    assert "'holdout'" in line["detail"]
+
+
+@pytest.mark.parametrize(
+    ("lists", "folder", "own"),
+    [
+        (
+            "labels/{}.csv",
+            "photos/{}",
+            {"csv_path": "labels/{split}.csv", "image_dir": "photos/{split}"},
+        ),
+        ("{}_labels.csv", "all", {"csv_path": "{split}_labels.csv", "image_dir": "all"}),
+        ("{}.csv", "photos", {"image_dir": "photos"}),
+        ("labels/{}.csv", "{}", {"csv_path": "labels/{split}.csv"}),
+    ],
+)
+def test_lists_and_folders_of_ones_own_are_read_as_datum_reads_them(tmp_path, lists, folder, own):
+    from datum.generator.image import ClfDatumGenerator
+
+    base, expected = tmp_path / "in", {}
+    for number, word in enumerate(("train", "val")):
+        images = folder.format(word)
+        names = [f"{word}{n}" for n in range(2)]
+        write_photos(base, *(f"{images}/{name}.jpg" for name in names))
+        path = base / lists.format(word)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("filename,age\n" + "".join(f"{name},{number}\n" for name in names))
+        given = {"image_dir": images, "csv_path": lists.format(word)}
+        for _, one in ClfDatumGenerator(str(base))(split=word, **given):
+            expected[one["image"]] = (word.replace("val", "eval"), one["age"])
+    convert(base, tmp_path / "out", **own)
+    assert {
+        str(base / example.features.feature["filename"].bytes_list.value[0].decode()): (
+            split,
+            example.features.feature["age"].int64_list.value[0],
+        )
+        for split, examples in read(tmp_path / "out").items()
+        for example in examples
+    } == expected
+
+
+def test_a_list_by_another_name_is_missed(tmp_path):
+    base = write_photos(tmp_path / "in", "1.jpg")
+    with pytest.raises(InputError, match=r"'labels/mine\.csv'"):
+        convert(base, tmp_path / "out", csv_path="labels/mine.csv")

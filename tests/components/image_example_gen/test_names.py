@@ -1,19 +1,22 @@
 """Files, classes and folders of any name."""
 
+import json
 import os
 
 import pytest
 
+import trainer_utils
 from tests.components.image_example_gen.image_runs import (
     convert,
     flat,
     labels_of,
     photo,
+    read,
     sha256,
     value,
     write_photos,
 )
-from trainer_utils.format import InputError
+from trainer_utils.format import ConfigError, InputError
 
 ODD_NAMES = {
     "spaces": "  two  words .jpg",
@@ -70,3 +73,51 @@ def test_the_input_base_may_have_any_name(tmp_path, name):
     base = write_photos(tmp_path / name, "a/1.jpg", "b/2.jpg")
     convert(f"{base}/" if name.endswith("/") else base, tmp_path / "out")
     assert labels_of(tmp_path / "out") == {"a/1.jpg": "a", "b/2.jpg": "b"}
+
+
+def test_features_may_have_the_names_that_are_wanted(tmp_path):
+    names = {"image": "image/encoded", "label": "image/class/label"}
+    base = write_photos(tmp_path / "in", "train/cat/1.jpg", "train/dog/2.jpg", "val/cat/3.jpg")
+    given = {
+        "feature_names": json.dumps(names),
+        "vocabulary": json.dumps({"label": ["dog", "cat"]}),
+    }
+    manifest = convert(base, tmp_path / "out", **given)
+    assert manifest["splits"]["train"]["labels"] == {"cat": 1, "dog": 1}
+    dataset = trainer_utils.input_fn(
+        str(tmp_path / "out"),
+        "train",
+        features="image/encoded",
+        label="image/class/label",
+        labels={"one_hot": True},
+        image_size=(8, 8),
+        batch_size=2,
+    )
+    _, labels = next(iter(dataset))
+    assert sorted(labels.numpy().tolist()) == [[0, 1], [1, 0]]
+    plain = read(tmp_path / "out")["eval"][0].features.feature
+    assert plain["image/encoded"].bytes_list.value[0] == (base / "val/cat/3.jpg").read_bytes()
+    assert not {"image", "label"} & set(plain)
+
+
+@pytest.mark.parametrize("names", [{"imge": "x"}, {"image": "height"}, {"image": "label"}])
+def test_a_name_that_is_missed_or_taken_is_refused(tmp_path, names):
+    base = write_photos(tmp_path / "in", "cat/1.jpg")
+    with pytest.raises(ConfigError, match="feature_names"):
+        convert(base, tmp_path / "out", feature_names=json.dumps(names))
+
+
+def test_a_text_gives_images_in_no_class_folder_their_classes(tmp_path):
+    """As ImageNet's validation images come."""
+    train = [f"train/n0{n}/{n}.JPEG" for n in range(3)]
+    validation = [f"validation/ILSVRC2012_val_0000000{n}.JPEG" for n in (1, 2, 3)]
+    base = write_photos(tmp_path / "in", *train, *validation)
+    (base / "labels.txt").write_text("n02\nn00\nn02\n")
+    manifest = convert(base, tmp_path / "out", label_list="labels.txt")
+    assert manifest["total"]["found"] == 6
+    found = labels_of(tmp_path / "out")
+    assert [found[name] for name in validation] == ["n02", "n00", "n02"]
+    assert [found[name] for name in train] == ["n00", "n01", "n02"]
+    (base / "labels.txt").write_text("n02\nn00\n")
+    with pytest.raises(InputError, match=r"labels\.txt.*3 files.*2 lines"):
+        convert(base, tmp_path / "out-2", label_list="labels.txt")

@@ -112,7 +112,7 @@ NO_DATASET = {
     ),
     "an unknown split": (
         csv_of("TRAIN,1.jpg,a\nHOLDOUT,2.jpg,a\n"),
-        ["list.csv", "'HOLDOUT'", "line 2"],
+        ["2.jpg", "'HOLDOUT'", "line 2"],
     ),
     "a photo twice": (
         csv_of("TRAIN,1.jpg,a\nTEST,./1.jpg,b\n"),

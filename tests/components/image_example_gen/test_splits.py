@@ -233,3 +233,12 @@ def test_a_partition_by_label_is_refused_where_there_are_no_labels(tmp_path):
     config = output_config(("train", 1), ("eval", 1), partition_feature_name="label")
     with pytest.raises(ConfigError, match=r"partition_feature_name.*'label'"):
         convert(base, tmp_path / "out", output_config=config)
+
+
+def test_a_class_folder_without_a_file_is_said(tmp_path, caplog):
+    base = write_photos(tmp_path / "in", "train/a/1.jpg", "val/a/2.jpg", "val/b/3.jpg")
+    for empty in ("train/b", "train/ghost", "val/ghost"):
+        (base / empty).mkdir()
+    convert(base, tmp_path / "out")
+    (said,) = [one.getMessage() for one in caplog.records if "class folders" in one.getMessage()]
+    assert said.endswith(": ghost")

@@ -10,7 +10,6 @@ import tensorflow as tf
 from scipy import signal
 
 from components.common.rejects import RejectedInputError
-from components.media.audio import read_beginning
 from components.media.options import AudioOptions
 from tests.components.media.sounds import (
     DATA,
@@ -276,23 +275,3 @@ def test_a_flac_of_unknown_length_is_heard_to_its_end():
     streamed = with_flac_frames(whole, 0)  # "unknown", says the format; encoders to pipes write it
     np.testing.assert_array_equal(heard(store(streamed)), by_soundfile(whole))
     assert rejected(streamed[: len(streamed) // 2]).code in ("DAMAGED_AUDIO", "TRUNCATED_AUDIO")
-
-
-@pytest.mark.parametrize("kind", ["WAV", "FLAC", "OGG", "MP3"])
-def test_the_beginning_of_a_sound_is_decoded_alone(kind):
-    stream = io.BytesIO()
-    soundfile.write(stream, noise(3 * 8000, 2), 8000, format=kind)
-    expected, rate = soundfile.read(io.BytesIO(stream.getvalue()), always_2d=True)
-    samples, found_rate = read_beginning(stream.getvalue(), 2)
-    assert (samples.shape, found_rate, rate) == ((16_000, 2), 8000, 8000)
-    assert np.allclose(samples, expected[:16_000], atol=1e-4)
-    assert len(read_beginning(stream.getvalue(), 9)[0]) == len(expected)
-
-
-@pytest.mark.parametrize(
-    ("data", "code"), [(b"", "NOT_AUDIO"), (b"text", "NOT_AUDIO"), (PLAIN[:20], "NOT_AUDIO")]
-)
-def test_what_is_no_sound_has_no_beginning(data, code):
-    with pytest.raises(RejectedInputError) as caught:
-        read_beginning(data, 2)
-    assert caught.value.code == code

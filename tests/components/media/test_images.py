@@ -2,22 +2,24 @@
 
 import contextlib
 import io
+import itertools
 import zlib
+from typing import Any
 
 import numpy as np
 import pytest
+import simplejpeg
 import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image, ImageFilter
 from sklearn.datasets import load_sample_images
 
+import trainer_utils
 from components.common.rejects import RejectedInputError
 from components.media.images import store_image, store_label_map
 from components.media.options import ImageOptions
 from trainer_utils.format import ConfigError, Feature
-from trainer_utils.reading.decoding import DecodeOptions
-from trainer_utils.reading.parsing import ExampleParser
 
 # Smooth, so that little is lost in a JPEG.
 RGB = Image.fromarray(load_sample_images().images[0][100:160, 200:280]).filter(
@@ -242,20 +244,56 @@ def test_damage_that_only_decoding_finds():
         store(data, verify="decode")
 
 
+def check_is_read(data: bytes, **options: object) -> bool:
+    """What is stored of a file is what its readers decode, in the size that is said; or nothing."""
+    try:
+        stored = store(data, **options)
+    except RejectedInputError:
+        return False
+    height, width = stored.height, stored.width
+    assert decoded(stored).shape == (height, width, 3)
+    if stored.format == "JPEG":  # read by this one where it knows how, else by TensorFlow
+        with contextlib.suppress(ValueError):
+            assert simplejpeg.decode_jpeg_header(stored.data)[:2] == (height, width)
+    return stored.data is data
+
+
 @settings(max_examples=300)
 @given(
     st.sampled_from([*KEPT.values(), *(case[0] for case in CONVERTED.values())]),
     st.lists(st.tuples(st.floats(0, 1, exclude_max=True), st.integers(0, 255)), max_size=4),
     st.floats(0, 1),
 )
-def test_hostile_bytes_are_an_image_or_a_reject(data, flips, keep):
+def test_hostile_bytes_are_an_image_that_is_read_or_a_reject(data, flips, keep):
     changed = bytearray(data)
     for place, value in flips:
         changed[int(place * len(changed))] = value
-    with contextlib.suppress(RejectedInputError):
-        store(bytes(changed[: int(len(changed) * (0.5 + keep))]), verify="decode")
-    with contextlib.suppress(RejectedInputError):
-        store(bytes(changed), resize_shorter_side=10)
+    check_is_read(bytes(changed))
+    check_is_read(bytes(changed), verify="decode")
+    check_is_read(bytes(changed[: int(len(changed) * (0.5 + keep))]), verify="decode")
+    check_is_read(bytes(changed), resize_shorter_side=10)
+
+
+def test_a_jpeg_of_any_sampling_is_kept_only_where_all_that_read_it_can():
+    data = encode(RGB, "JPEG", subsampling=0)
+    frame = data.index(b"\xff\xc0")
+    kept = set()
+    for luma, chroma in itertools.product(range(0x11, 0x45), repeat=2):
+        changed = bytearray(data)
+        changed[frame + 11], changed[frame + 14], changed[frame + 17] = luma, chroma, chroma
+        if check_is_read(bytes(changed)):
+            kept.add((luma, chroma))
+    assert (0x14, 0x11) not in kept
+    assert kept >= {(0x11, 0x11), (0x21, 0x11), (0x22, 0x11), (0x12, 0x11), (0x41, 0x11)}
+
+
+@pytest.mark.parametrize("label", [0x01, 0xF9, 0xFE, 0xFF])
+@pytest.mark.parametrize("block", [b"", b"\x01a", b"\x04\0\0\0\0"])
+def test_an_extension_of_any_length_in_a_gif_is_read_or_not_kept(label, block):
+    data = encode(PALETTE, "GIF")
+    place = 13 + (6 << (data[10] & 7))
+    check_is_read(data[:place] + bytes([0x21, label]) + block + b"\0" + data[place:])
+    check_is_read(data[:-1] + bytes([0x21, label]) + block + b"\0;")
 
 
 @settings(max_examples=200)
@@ -332,43 +370,44 @@ def test_raw_pixels_need_a_size():
 # --- What the trainer reads of it ---
 
 
-def parsed(feature: Feature, values: list[bytes], **options: object) -> tf.Tensor:
-    examples = []
-    for value in values:
-        example = tf.train.Example()
-        example.features.feature["image"].bytes_list.value.append(value)
-        examples.append(example.SerializeToString())
-    parser = ExampleParser({"image": feature}, DecodeOptions(**options))
-    if parser.is_vectorised:
-        return parser.batch(tf.constant(examples))["image"]
-    return tf.stack([parser.example(tf.constant(example))["image"] for example in examples])
+@pytest.fixture
+def read(tmp_path, write_dataset):
+    """What `iterate` makes of these values of a feature."""
+
+    def read(feature: Feature, values: list[bytes], **settings: Any) -> np.ndarray:
+        rows = [{"image": [value]} for value in values]
+        uri = write_dataset(tmp_path / str(len(rows)), {"train": [rows]}, {"image": feature})
+        settings = {"features": "image", "shuffle": False, **settings}
+        (images,) = trainer_utils.iterate(uri, batch_size=len(rows), **settings)
+        return images
+
+    return read
 
 
-def test_the_trainer_reads_bitmaps_beside_others():
+def test_the_trainer_reads_bitmaps_beside_others(read):
     feature = Feature(type="string", shape=(60, 80, 3), extra={"formats": ["BMP", "PNG"]})
-    images = parsed(feature, [KEPT["BMP"], KEPT["PNG"], KEPT["grey BMP"]]).numpy()
+    images = read(feature, [KEPT["BMP"], KEPT["PNG"], KEPT["grey BMP"]])
     for pixels, image in zip(images, (RGB, RGB, GREY), strict=True):
         assert difference(pixels, image) == 0
     grey = Feature(type="string", shape=(60, 80), extra={"formats": ["BMP"]})
-    assert np.array_equal(parsed(grey, [KEPT["grey BMP"]])[0, :, :, 0], np.asarray(GREY))
+    assert np.array_equal(read(grey, [KEPT["grey BMP"]])[0, :, :, 0], np.asarray(GREY))
 
 
 @pytest.mark.parametrize("image_size", [None, (16, 16)])
-def test_the_trainer_reads_raw_pixels_in_whole_batches(image_size):
+def test_the_trainer_reads_raw_pixels(read, image_size):
     stored = [store(KEPT[n], encoding="raw", resize_shorter_side=32) for n in ("PNG", "GIF")]
     extra = {"encoding": "raw", "image_shape": [32, 32, 3]}
     feature = Feature(type="string", extra=extra)
-    assert ExampleParser({"image": feature}).is_vectorised
-    images = parsed(feature, [image.data for image in stored], image_size=image_size).numpy()
+    images = read(feature, [image.data for image in stored], image_size=image_size)
     assert images.shape == (2, *(image_size or (32, 32)), 3)
     assert images.dtype == np.uint8
     if image_size is None:
         assert images.tobytes() == stored[0].data + stored[1].data
 
 
-def test_the_trainer_resizes_label_maps_without_mixing_ids():
+def test_the_trainer_resizes_label_maps_without_mixing_ids(read):
     data = store_label_map(palette_map(), ImageOptions()).data
     feature = Feature(type="string", shape=(60, 80), extra={"label_map": True})
-    ids = parsed(feature, [data], image_size=(17, 23)).numpy()
+    ids = read(feature, [data], image_size=(17, 23))
     assert ids.dtype == np.uint8
     assert set(ids.flatten()) <= set(range(21))

@@ -17,7 +17,7 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.types import standard_artifacts
 
 from components import ShardBalancer
-from components.shard_balancer import plan
+from components.shard_balancer import plan, transforms
 from components.shard_balancer.executor import Executor
 from components.shard_balancer.settings import BalancerSettings
 from tests.record_names import check_record_names
@@ -54,6 +54,13 @@ def write_stock(folder: Path, split: str, shards: list[list[bytes]], suffix: str
 
 
 def balance(source: Path | list[Path], target: Path, *beam: str, **properties: object) -> dict:
+    run(source, target, *beam, **properties)
+    return json.loads((target / "manifest.json").read_text())
+
+
+def run(
+    source: Path | list[Path], target: Path, *beam: str, **properties: object
+) -> standard_artifacts.Examples:
     artifact = standard_artifacts.Examples()
     artifact.uri = str(target)
     given = []
@@ -62,7 +69,7 @@ def balance(source: Path | list[Path], target: Path, *beam: str, **properties: o
         given[-1].uri = str(folder)
     context = base_beam_executor.BaseBeamExecutor.Context(beam_pipeline_args=list(beam))
     Executor(context).Do({"examples": given}, {"balanced_examples": [artifact]}, properties)
-    return json.loads((target / "manifest.json").read_text())
+    return artifact
 
 
 def read(folder: Path, split: str) -> list[list[bytes]]:
@@ -163,6 +170,43 @@ def test_a_flipped_bit_fails_with_file_record_and_byte(tmp_path):
         balance(tmp_path / "in", tmp_path / "out")
     assert str(path) in str(caught.value)
     assert not (tmp_path / "out/manifest.json").exists()
+
+
+def test_damage_ends_the_run_before_anything_is_gathered(tmp_path, monkeypatch):
+    shards = [[example(100 * s + n, 3000) for n in range(100)] for s in range(8)]
+    write_stock(tmp_path / "in", "train", shards, suffix="")
+    gathered = []
+    monkeypatch.setattr(transforms, "gather_task", lambda task, *_: gathered.append(task) or [])
+    path = tmp_path / "in/Split-train/data_tfrecord-00003-of-00008"
+    data = bytearray(path.read_bytes())
+    data[1000] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(CorruptShardError) as raised:
+        balance(tmp_path / "in", tmp_path / "out", memory_bytes=1 << 20, num_shards="4")
+    assert (raised.value.path, raised.value.record) == (str(path), 0)
+    assert not gathered
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"where": "nope > 3"},
+        {"where": "id > 3000"},
+        {"exclude": "/nowhere.txt"},
+        {"num_shards": '{"nope": 3}'},
+        {"keep_shards": True, "num_shards": "2"},
+    ],
+    ids=str,
+)
+def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(stock, tmp_path, settings):
+    balance(stock[0], tmp_path / "out")
+    before = contents(tmp_path / "out")
+    try:
+        balance(stock[0], tmp_path / "out", **settings)
+    except DatasetError:
+        assert contents(tmp_path / "out") == before
+    else:
+        pytest.fail("it was not refused")
 
 
 def test_damage_after_counting_is_found_too(stock, tmp_path):
@@ -545,3 +589,10 @@ def test_a_wrong_setting_is_named_with_its_value(setting, value):
 def test_the_number_of_shards(settings, records, expected):
     made = BalancerSettings(**settings)
     assert made.shards_of("train", num_records=records, num_bytes=10_000) == expected
+
+
+def test_the_artifact_has_the_fingerprint_of_its_inputs(tmp_path):
+    write_stock(tmp_path / "in", "train", [[example(n, 9) for n in range(5)]])
+    artifact = run(tmp_path / "in", tmp_path / "out")
+    said = json.loads((tmp_path / "out/manifest.json").read_text())["input_fingerprint"]
+    assert artifact.get_string_custom_property("input_fingerprint") == said

@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.tables.splits import split_column, split_of_word
+from components.tables.splits import NoSplit, split_column, split_of_word
 from trainer_utils.format import ConfigError
 
 WORDS = {"set": ["TRAIN", "test", "", " Validation "], "half": ["train", "a"], "empty": [""]}
@@ -39,9 +39,13 @@ def test_what_the_user_says_goes_before_names_and_only_one_column_may_be_one():
     [("TRAIN", "train"), (" val ", "eval"), ("test", "test"), ("Unassigned", None), ("", None)],
 )
 def test_words_of_splits(word, split):
-    assert split_of_word(word) == split
+    assert split_of_word(word, column="split") == split
 
 
-def test_any_other_word_is_none_of_a_split():
-    with pytest.raises(ValueError, match="night"):
-        split_of_word("night")
+@pytest.mark.parametrize(("word", "code"), [("night", "UNKNOWN_SPLIT"), ("DISCARD", None)])
+def test_any_other_word_is_none_of_a_split(word, code):
+    found = split_of_word(word, column="part")
+    assert isinstance(found, NoSplit)
+    assert found.code == code
+    assert word in found.detail
+    assert "part" in found.detail

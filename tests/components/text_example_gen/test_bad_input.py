@@ -267,6 +267,17 @@ def test_a_list_with_an_unknown_label_is_rejected(convert):
     }
 
 
+def test_rows_of_no_split_are_skipped_or_rejected_and_counted(convert):
+    words = ["TRAIN", "VALIDATION", "DISCARD", "holdout"]
+    text = "text,split\n" + "".join(f"text {n},{word}\n" for n, word in enumerate(words))
+    dataset = convert({"t.csv": text}, max_reject_fraction=0.5)
+    dataset.check_accounting()
+    assert dataset.counts() == {"found": 4, "written": 2, "rejected": 1, "skipped": 1}
+    (line,) = dataset.rejects
+    assert (line["source"], line["code"]) == ("t.csv:4", "UNKNOWN_SPLIT")
+    assert "'holdout'" in line["detail"]
+
+
 def test_a_word_in_a_later_piece_is_named_with_its_row_in_the_file(convert, monkeypatch):
     monkeypatch.setitem(pieces.cut.__kwdefaults__, "piece_bytes", 1)
     monkeypatch.setattr(pieces, "_BLOCK_BYTES", 16)
@@ -376,21 +387,6 @@ def test_a_table_that_cannot_be_read_is_one_reject(convert, monkeypatch, suffix,
     assert dataset.counts() == {"found": 3, "written": 2, "rejected": 1, "skipped": 0}
 
 
-def test_a_folder_of_tables_that_cannot_be_looked_into_is_one_reject(convert, monkeypatch):
-    real = os.scandir
-
-    def refused(path: Any) -> Any:
-        if str(path).endswith("/test"):
-            raise PermissionError(13, "Permission denied")
-        return real(path)
-
-    monkeypatch.setattr(os, "scandir", refused)
-    files = {f"{split}/a.csv": "text\none\n" for split in ("train", "val", "test")}
-    dataset = convert(files, max_reject_fraction=0.5)
-    assert [(line["source"], line["code"]) for line in dataset.rejects] == [("test", "UNREADABLE")]
-    assert dataset.counts() == {"found": 3, "written": 2, "rejected": 1, "skipped": 0}
-
-
 def test_where_no_table_can_be_read_the_first_is_named(convert, monkeypatch):
     refuse(monkeypatch, ".csv")
     with pytest.raises(InputError, match=r"'a.csv': expected a table, got Permission denied"):
@@ -418,3 +414,20 @@ def test_a_packed_file_among_texts_is_rejected_as_what_it_is(convert, packing):
 def test_a_text_that_begins_as_packed_files_do_is_a_text(convert):
     dataset = convert({"a/1.txt": "%PDF-1.7 is a mark", "b/2.txt": "BZh"})
     assert dataset.counts()["written"] == 2
+
+
+HALF = {
+    "a key of an entry": ("a.json", b'{"\\ud800": {"text": "x"}, "b": {"text": "y"}}'),
+    "a key in an entry": ("a.json", b'{"a": {"\\ud800": "x"}, "b": {"text": "y"}}'),
+    "a text in an entry": ("a.json", b'[{"text": "\\ud800"}, {"text": "y"}]'),
+    "a key of a line": ("a.jsonl", b'{"\\ud800": "x"}\n{"text": "y"}\n'),
+    "a key within a line": ("a.jsonl", b'{"text": "x", "z": {"\\ud800": 1}}\n{"text": "y"}\n'),
+    "a text of a line": ("a.jsonl", b'{"text": "\\ud800"}\n{"text": "y"}\n'),
+}
+
+
+@pytest.mark.parametrize(("name", "data"), HALF.values(), ids=HALF)
+def test_half_of_a_surrogate_pair_rejects_its_row_wherever_it_stands(convert, name, data):
+    dataset = convert({name: data}, max_reject_fraction=0.5)
+    assert [line["code"] for line in dataset.rejects] == ["BAD_JSON"]
+    assert [*dataset.texts().values()] == ["y"]

@@ -253,11 +253,6 @@ def test_a_column_called_split_may_be_another_thing(convert):
     assert dataset.by_id() == {"t.csv:1": {"text": [b"a"], "split": [b"banana"]}}
 
 
-def test_a_word_that_is_no_split_is_named_with_its_row(convert):
-    with pytest.raises(InputError, match=r"column 'split'.*got 'banana' \(t\.csv:2\)"):
-        convert({"t.csv": "text,split\na,train\nb,banana\n"})
-
-
 def test_patterns_of_input_config_are_splits(convert, input_config):
     files = {"x/one.csv": ONE, "y/two.csv": ONE, "y/three.csv": ONE, "z/four.csv": ONE}
     dataset = convert(files, input_config=input_config(good="x/*", bad="y/t*.csv"))

@@ -6,11 +6,13 @@ import json
 import math
 import os
 import re
+import resource
 import unicodedata
 from collections import Counter
 from pathlib import Path
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
@@ -22,7 +24,7 @@ from tfx.utils import proto_utils
 
 from components import TextExampleGen
 from components.tables import pieces
-from trainer_utils.format import ConfigError
+from trainer_utils.format import ConfigError, DatasetError, InputError
 
 LABELS = ["ant", "bee", "cat", "dog", "emu"]
 
@@ -419,3 +421,64 @@ def test_row_groups_of_parquet_are_read_apart_and_come_out_as_one(write, run_tex
         cut = run_text(tmp_path / "many", tmp_path / "cut")
     whole = run_text(tmp_path / "one", tmp_path / "whole")
     assert contents(cut.uri) == contents(whole.uri)
+
+
+def test_a_row_group_that_is_too_large_to_be_held_is_read_in_parts(write, run_text, tmp_path):
+    write(tmp_path / "in", {})
+    texts = [f"text of {n}" * (n % 40) for n in range(5000)]
+    rows = {"text": texts, "n": list(range(5000)), "tags": [["a", str(n)] for n in range(5000)]}
+    columns = {"tags": "string"}
+    pyarrow.parquet.write_table(pa.table(rows), tmp_path / "in/t.parquet", row_group_size=5000)
+    whole = run_text(tmp_path / "in", tmp_path / "whole", columns=columns)
+    limits = {"PIECE_BYTES": 20_000, "_HELD_BYTES": 20_000, "_BATCH_ROWS": 130}
+    with mock.patch.multiple("components.tables.parquet", **limits):
+        parts = run_text(tmp_path / "in", tmp_path / "parts", columns=columns)
+    assert contents(parts.uri) == contents(whole.uri)
+
+
+def repeated(number: int, kind: str) -> pa.Array:
+    """A text of 1000 characters, so many times, which a file has once."""
+    array = pa.DictionaryArray.from_arrays(pa.array(np.zeros(number, np.int32)), ["x" * 1000])
+    if kind == "list":
+        return pa.ListArray.from_arrays(pa.array(np.arange(number + 1), pa.int32()), array)
+    return array
+
+
+@pytest.mark.parametrize("kind", ["text", "list"])
+def test_a_small_file_that_unpacks_to_more_than_memory_holds_is_named(
+    write, run_text, tmp_path, kind
+):
+    good = run_text(write(tmp_path / "good", {"a.csv": table(3)}), tmp_path / "out")
+    before = contents(good.uri)
+    write(tmp_path / "in", {})
+    path = tmp_path / "in/bomb.parquet"
+    number = 1_200_000
+    rows = pa.table({"n": pa.array(np.arange(number)), "text": repeated(number, kind)})
+    pyarrow.parquet.write_table(rows, path, row_group_size=number, compression="zstd")
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    with pytest.raises(InputError, match=r"bomb\.parquet.*1200000000 in row group 0.*TOO_LARGE"):
+        run_text(tmp_path / "in", good.uri)
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak < 600_000  # KiB
+    with (
+        mock.patch("components.tables.parquet._HELD_BYTES", 1000),
+        mock.patch("components.tables.parquet._MOST_GROUP_BYTES", 8_000_000),
+        pytest.raises(InputError, match=r"bomb\.parquet.*TOO_LARGE"),
+    ):
+        run_text(tmp_path / "in", good.uri, columns={"text": "ignore"})
+    assert contents(good.uri) == before
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [{"columns": {"nope": "int"}}, {"columns": {"text": "int"}}, {"max_reject_fraction": 0}],
+    ids=str,
+)
+def test_a_run_that_is_refused_leaves_the_dataset_that_was_there(
+    write, run_text, tmp_path, settings
+):
+    good = run_text(write(tmp_path / "in", {"a.csv": table(3)}), tmp_path / "out")
+    before = contents(good.uri)
+    write(tmp_path / "in", {"a.csv": table(3) + "one,field,too many\n"})
+    with pytest.raises(DatasetError):
+        run_text(tmp_path / "in", good.uri, **settings)
+    assert contents(good.uri) == before

@@ -56,8 +56,7 @@ def test_each_command_has_help_with_an_example(invoke, command):
         (["convert", "a", "b", "--column", "x"], "expected NAME=KIND"),
         (["convert", "a", "b", "--set", "x"], "expected NAME=VALUE"),
         (["convert", "a", "b", "--seed", "1", "--set", "seed=2"], "seed is given twice"),
-        (["doctor", "--strategy", "magic"], "expected one of mirrored, multi-worker"),
-        (["compile", "a.py:f"], "Missing option '--image'"),
+        (["doctor"], "Missing argument 'URI'"),
     ],
 )
 def test_bad_usage_is_status_2(invoke, arguments, said):
@@ -68,7 +67,7 @@ def test_bad_usage_is_status_2(invoke, arguments, said):
     assert result.stdout == ""
 
 
-def test_a_list_of_whole_paths_is_refused_and_cured_as_its_dry_run_says(
+def test_a_list_of_whole_paths_is_taken_as_it_comes_but_where_folders_are_named(
     invoke, tmp_path, monkeypatch
 ):
     pytest.importorskip("tfx")
@@ -78,10 +77,14 @@ def test_a_list_of_whole_paths_is_refused_and_cured_as_its_dry_run_says(
     (tmp_path / "lists").mkdir()
     (tmp_path / "lists" / "l.csv").write_text("".join(lines) + "gone.jpg,a\n")
     planned = json_of(invoke("convert", "lists/l.csv", "--dry-run", "--json"))
+    assert planned["rejects"] == {"FILE_NOT_FOUND": 1}
+    assert sum(split["records"] for split in planned["splits"].values()) == 4
+    strict = ["--image-root", "lists"]
+    planned = json_of(invoke("convert", "lists/l.csv", "--dry-run", "--json", *strict))
     assert planned["rejects"] == {"OUTSIDE_INPUT_BASE": 4, "FILE_NOT_FOUND": 1}
     assert planned["first_rejects"]["FILE_NOT_FOUND"].startswith("gone.jpg (line 5")
     assert f"--image-root {tmp_path}/photos" in planned["cures"][0]
-    shown = invoke("convert", "lists/l.csv", "--dry-run").stdout
+    shown = invoke("convert", "lists/l.csv", "--dry-run", *strict).stdout
     assert "4 OUTSIDE_INPUT_BASE, the first" in shown
     root = ["--image-root", "photos"]
     planned = json_of(invoke("convert", "lists/l.csv", "--dry-run", "--json", *root))
@@ -243,7 +246,7 @@ def test_an_impossible_plan_is_status_1(invoke, whole_dataset):
 def test_bench_tells_stages_and_what_bounds_them(invoke, whole_dataset):
     options = ["--seconds", 0.02, "--batch-size", 4, "--features", "label"]
     facts = json_of(invoke("bench", whole_dataset, *options, "--json"))
-    assert [stage["name"] for stage in facts["stages"]] == ["read", "parse", "decode", "batch"]
+    assert [stage["name"] for stage in facts["stages"]] == ["read", "decode", "batch"]
     assert facts["bound"] in ("storage", "processor", "copying")
     assert facts["step_seconds"] > 0
 

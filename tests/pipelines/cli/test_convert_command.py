@@ -1,5 +1,7 @@
 """`convert` in a process of its own, and the same conversion through all of TFX, beside it."""
 
+import json
+import os
 import re
 import subprocess
 import sys
@@ -8,11 +10,13 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("tfx", reason="convert needs TFX")
+from click.testing import CliRunner
 from google.protobuf.json_format import MessageToDict
 from ml_metadata.metadata_store import MetadataStore
 from tfx.orchestration.metadata import sqlite_metadata_connection_config
 
 import pipelines
+from pipelines.cli.app import app
 from pipelines.tools.conversion.local_runs import latest_artifacts
 
 COMMAND = """
@@ -117,3 +121,27 @@ def test_what_the_command_made_is_in_tfx_s_cache(converted):
     assert Path(again).samefile(done.stdout.splitlines()[0])
     _, cached = latest_artifacts(str(folder / "command/metadata.sqlite"))
     assert sorted(cached) == ["SchemaExport", "ShardBalancer", "TextExampleGen"]
+
+
+def test_what_was_left_out_is_seen_wherever_the_dataset_is_looked_at(tmp_path):
+    folder = tmp_path / "datum_schema"  # a name that stands in a schema's uri
+    table = tmp_path / "texts.csv"
+    table.write_text("text,label\n" + "".join(f"text {n},{n % 2}\n" for n in range(30)) + "a,b,c\n")
+    made = pipelines.convert(table, folder, max_reject_fraction=0.1)
+    assert (made.found, made.written, made.rejected, made.cached) == (31, 30, 1, False)
+    assert made.seconds > 0
+    assert f"{made}" == os.fspath(made) == made.uri
+    assert Path(made).samefile(folder / "latest")
+    assert "/SchemaExport/datum_schema/" in made.schema.removeprefix(str(folder))
+    assert pipelines.convert(table, folder, max_reject_fraction=0.1).cached
+
+    def run(*arguments):
+        return CliRunner().invoke(app, [*arguments])
+
+    (before,) = json.loads(run("inspect", made, "--json").stdout)["before"]
+    assert sum(counts["rejected"] for counts in before["accounting"].values()) == 1
+    (code,) = before["rejects"]
+    assert code in run("inspect", made).stdout
+    assert code in run("doctor", made).stdout
+    run("report", made, "--output", str(tmp_path / "report.html"))
+    assert code in (tmp_path / "report.html").read_text()

@@ -132,5 +132,5 @@ def test_the_cure_that_is_named_for_a_dataset_works(here):
         "again", str(here / "runs"), metadata_connection_config=config, components=[]
     )
     pipeline.components = [balanced.inputs["examples"].producer_component, balanced]
-    uris = run_here(pipeline, metadata)
+    uris, _ = run_here(pipeline, metadata)
     assert CliRunner().invoke(app, ["verify", uris["ShardBalancer"]]).exit_code == 0

@@ -52,7 +52,8 @@ def test_a_pipe_gets_a_plain_line_now_and_then():
 
 
 def test_no_command_is_without_progress():
-    for module in {module for module, _ in COMMANDS.values()}:
+    # What bench measures a line that moves would slow down.
+    for module in {module for module, _ in COMMANDS.values()} - {"bench_command"}:
         assert hasattr(importlib.import_module(f"pipelines.cli.{module}"), "show_progress"), module
 
 
@@ -100,5 +101,5 @@ def test_tables_are_painted_on_a_terminal_and_plain_in_a_pipe(whole_dataset):
     assert status == 0
     assert "\x1b[32mok" in painted
     assert "\x1b" not in piped
-    assert "ok    python" in piped
+    assert "ok    manifest" in piped
     assert [line for line in piped.splitlines() if line.endswith(" ")] == []

@@ -10,13 +10,15 @@ import pytest
 pytest.importorskip("tfx", reason="convert needs TFX")
 import components
 from components.audio_example_gen.settings import AudioSettings
-from components.image_example_gen.settings import ImageSettings
+from components.image_example_gen.settings import ImageSettings, LayoutNames
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.settings import TextSettings
 
 SETTINGS = {"image": ImageSettings, "text": TextSettings, "audio": AudioSettings}
 COMPONENTS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}
 TFX_OPTIONS = ("input_config", "output_config", "range_config")
+OF_TFX_ALONE = {"custom_config", "output_data_format", "output_file_format"}
+LAYOUT_NAMES = [*inspect.signature(LayoutNames).parameters]
 WRONG = {  # settings: values that no kind of conversion takes
     "layout": ["foldr", 3, None, ["csv"]],
     "columns": [["a"], "a=int", {"a": "integer"}, {"a": None}, 3],
@@ -36,6 +38,8 @@ WRONG = {  # settings: values that no kind of conversion takes
     "encoding": ["jpeg2000", None, 8],
     "verify": ["decod", None, True],
     "max_pixels": [0, "many", 1.5, None],
+    "feature_names": [["a"], "a=b", {"a": ""}, {"a": 3}, {"a": "x", "b": "x"}, 3],
+    **{name: ["", 3, "/whole", "../out", ["a"]] for name in LAYOUT_NAMES},
     "sample_rate": [0, "16kHz", 1.5, True],
     "channels": [0, 3, "mono"],
     "column_names": ["a,b", [""], ["a", "a"], 3],
@@ -91,7 +95,7 @@ def test_the_sweep_has_every_setting_and_the_settings_are_the_constructors():
     known = {*inspect.signature(BalancerSettings).parameters, *TFX_OPTIONS}
     for kind, settings in SETTINGS.items():
         constructor = inspect.signature(getattr(components, COMPONENTS[kind]).__init__)
-        arguments = {*constructor.parameters} - {"self", "input_base", *TFX_OPTIONS}
+        arguments = {*constructor.parameters} - {"self", "input_base", *TFX_OPTIONS, *OF_TFX_ALONE}
         assert set(settings.argument_names()) == arguments
         known |= arguments
     balancer = inspect.signature(components.ShardBalancer.__init__).parameters
@@ -140,7 +144,6 @@ def test_what_is_misspelt_gets_a_suggestion(tmp_path):
         "convert photos out --dry-run --set batch=1 --set colums=1": None,
         "compile imag --image i --pipeline-root gs://b/r": "'image'",
         "compile none.py:f --image i --pipeline-root gs://b/r": None,
-        "doctor --strategy mirored": "'mirrored'",
         "convert": None,
         "convert photos": None,
         "convert photos out --seed x": None,
@@ -175,6 +178,27 @@ def test_what_is_not_there_or_is_no_raw_input_is_told_without_tfx(tmp_path):
         assert (status, stdout, heavy) == (1, "", []), call
         assert said[call[1]] in stderr
         assert len(stderr.splitlines()) == 1
+
+
+def test_what_is_wrong_with_a_small_table_is_told_without_tfx(tmp_path):
+    (tmp_path / "twice.tsv").write_text("text\tlabel\ttext\na\tb\tc\n")
+    (tmp_path / "commas.tsv").write_text("text,label\na,b\n")
+    (tmp_path / "good.csv").write_text("text,label\na,b\n")
+    (tmp_path / "images.csv").write_text("image_uri,label\na.jpg,cat\n")
+    cases = {
+        "convert twice.tsv out": (1, "'text' twice"),
+        "convert commas.tsv out": (1, "text,label"),
+        "convert good.csv out --column stars=float": (2, "'stars'"),
+        "convert images.csv out --column stars=float": (2, "'stars'"),
+    }
+    calls = [case.split() for case in cases]
+    for call, result, (code, said) in zip(
+        calls, invoke_all(calls, tmp_path), cases.values(), strict=True
+    ):
+        status, stderr, stdout, heavy = result
+        assert (status, stdout, heavy) == (code, "", []), call
+        assert said in stderr
+        assert "Starting TFX" not in stderr
 
 
 @pytest.mark.parametrize(

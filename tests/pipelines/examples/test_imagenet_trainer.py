@@ -15,7 +15,7 @@ from PIL import Image
 from pipelines.examples import imagenet_trainer
 from pipelines.examples.imagenet_trainer import ImagenetConfig, learning_rates, train
 from pipelines.examples.training import LOG_FILE
-from trainer_utils.format import Feature
+from trainer_utils.format import ConfigError, Feature
 
 pytestmark = pytest.mark.slow
 TRAIN, EVAL = 22, 7
@@ -193,3 +193,23 @@ def test_the_command_trains_a_resnet50(uri, tmp_path, monkeypatch):
     model = made["model"]
     assert model.count_params() == 23_587_712 + 2048 * 5 + 5  # Keras's own, and 5 classes
     assert model(np.zeros((1, 64, 64, 3), np.uint8)).shape == (1, 5)
+
+
+def test_a_checkpoint_of_the_other_keras_or_of_another_model_is_refused(
+    config, strategy, monkeypatch
+):
+    tf_keras = pytest.importorskip("tf_keras")
+    short = replace(config, epochs=1)
+    train(short, strategy, tiny)
+    longer = replace(config, epochs=2)
+
+    def wider(config: ImagenetConfig, num_classes: int):
+        model = tiny(config, num_classes)
+        outputs = tf.keras.layers.Dense(num_classes, dtype="float32")(model.outputs[0])
+        return tf.keras.Model(model.inputs, outputs)
+
+    with pytest.raises(ConfigError, match="checkpoint"):
+        train(longer, strategy, wider)
+    monkeypatch.setattr(tf, "keras", tf_keras)
+    with pytest.raises(ConfigError, match=r"of tf-keras, got one that Keras 3 wrote"):
+        train(longer, strategy, tiny)

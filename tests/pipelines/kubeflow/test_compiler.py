@@ -1,11 +1,17 @@
 """Compiling: what the YAML holds, and what is refused."""
 
+import json
+import os
+import subprocess
+import sys
+import zipfile
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 from kfp import components
+from tfx.dsl.io import filesystem_registry
 
 from pipelines.kubeflow import compile_pipeline
 from pipelines.trainer_component import as_tfx_properties
@@ -88,6 +94,46 @@ def test_a_pipeline_of_kfp_is_compiled_too_with_the_image_that_is_given(tmp_path
     assert {executor["container"]["image"] for executor in executors} == {"example/other:2"}
 
 
+def test_a_pipeline_of_kfp_needs_neither_image_nor_root(tmp_path):
+    path = tmp_path / "pipeline.yaml"
+    compile_pipeline(f"{OTHERS}:native", str(path))
+    spec = yaml.safe_load(path.read_text())
+    assert "defaultPipelineRoot" not in spec
+    executors = spec["deploymentSpec"]["executors"].values()
+    assert all(executor["container"]["image"] for executor in executors)
+
+
+@pytest.mark.parametrize(
+    ("pipeline", "options"),
+    [
+        ("image", {**USUAL, "memory": "lots"}),
+        ("image", {**USUAL, "gpu": ["Trainer=x"]}),
+        ("image", {"image": USUAL["image"]}),
+        ("text", {"pipeline_root": USUAL["pipeline_root"]}),
+        ("mine.py:create_pipelin", USUAL),
+    ],
+)
+def test_what_is_wrong_is_said_before_tfx_is_imported(tmp_path, pipeline, options):
+    (tmp_path / "mine.py").write_text("import tfx\ndef create_pipeline(): ...\n")
+    program = f"""
+import sys
+from pipelines.kubeflow import compile_pipeline
+try:
+    compile_pipeline({pipeline!r}, "p.yaml", **{options!r})
+except ValueError as error:
+    print(type(error).__name__, [name for name in ("tfx", "tensorflow") if name in sys.modules])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(launcher.REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout == "ConfigError []\n"
+
+
 def test_volumes_are_mounted_by_every_container(tmp_path):
     path = tmp_path / "pipeline.yaml"
     volumes = {"photos": "/mnt/photos", "datasets": "/mnt/datasets"}
@@ -110,7 +156,7 @@ def test_the_same_pipeline_gives_the_same_bytes(tmp_path):
 
 BAD_FILES = {
     "broken.py": "def f(:\n",
-    "raises.py": "raise RuntimeError('not today')\n",
+    "raises.py": "raise RuntimeError('not today')\nf = 1\n",
     "empty.py": "value = 3\n",
 }
 
@@ -151,6 +197,23 @@ def test_what_cannot_be_compiled_is_named(tmp_path, monkeypatch, pipeline, optio
     assert (tmp_path / "pipeline.yaml").read_text() == "what was there"
     left = {path.name for path in tmp_path.iterdir()} - {"__pycache__"}
     assert len(left) == len(BAD_FILES) + 1
+
+
+def test_code_of_a_file_is_packed_beside_the_yaml_and_no_bucket_is_asked(tmp_path, monkeypatch):
+    def refused(*args: object, **kwargs: object) -> None:
+        raise AssertionError("asked the bucket")
+
+    for name in ("exists", "makedirs", "copy", "open", "rename"):
+        for scheme in ("gs://", b"gs://"):
+            there = filesystem_registry.DEFAULT_FILESYSTEM_REGISTRY.get_filesystem_for_scheme(
+                scheme
+            )
+            monkeypatch.setattr(there, name, refused)
+    spec = compiled(tmp_path, f"{OTHERS}:module_file", pipeline_root="gs://bucket/runs")
+    (wheel,) = (tmp_path / "_wheels").iterdir()
+    assert f"@gs://bucket/runs/_wheels/{wheel.name}" in json.dumps(spec)
+    with zipfile.ZipFile(wheel) as packed:
+        assert "pipelines_of_others.py" in packed.namelist()
 
 
 def test_the_output_is_a_yaml_file(tmp_path):

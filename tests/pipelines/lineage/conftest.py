@@ -1,4 +1,4 @@
-"""Stores of ML Metadata made by hand, with its own client; Kubeflow's API; datasets of steps."""
+"""Stores of ML Metadata made by hand, with its own client; datasets of steps."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent import futures
@@ -15,7 +15,6 @@ from ml_metadata.proto import metadata_store_pb2 as mlmd  # noqa: E402
 from ml_metadata.proto import metadata_store_service_pb2 as messages  # noqa: E402
 from ml_metadata.proto import metadata_store_service_pb2_grpc as service  # noqa: E402
 
-from tests.pipelines.lineage.kubeflow_server import KubeflowServer  # noqa: E402
 from trainer_utils.dataset import open_dataset  # noqa: E402
 from trainer_utils.format import Manifest  # noqa: E402
 from trainer_utils.format.origin import (  # noqa: E402
@@ -200,17 +199,6 @@ def serve_store() -> Iterator[Callable[[Any], str]]:
     yield serve
     for server in servers:
         server.stop(None)
-
-
-@pytest.fixture
-def kubeflow(monkeypatch, tmp_path_factory) -> Iterator[KubeflowServer]:
-    """Kubeflow's API with nothing in it, and none of this machine's credentials."""
-    for variable in ("KFP_EXISTING_TOKEN", "KFP_NAMESPACE", "KF_PIPELINES_SA_TOKEN_PATH"):
-        monkeypatch.delenv(variable, raising=False)
-    monkeypatch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
-    with KubeflowServer() as server:
-        yield server.start()
-        server.shutdown()
 
 
 @pytest.fixture

@@ -102,7 +102,7 @@ def test_executions_without_contexts_names_or_ports_are_told_by_their_type(tmp_p
     assert lineage.to_json()["made_by"]["run"] is None
     assert "Made by Train (execution 1, UNKNOWN)\n" in str(lineage)
     assert "SavedModel 2 'mine'  /m" in str(lineage)
-    assert "└─ DataSet 1  without a uri" in str(lineage)
+    assert "└── DataSet 1  without a uri" in str(lineage)
 
 
 def test_kubeflows_own_contexts_and_names_are_known(tmp_path, make_store):
@@ -134,7 +134,7 @@ def test_deleted_artifacts_and_failed_runs_are_told_as_such(tmp_path, make_store
     assert str(lineage).startswith("Examples 1 (DELETED)  /e\n")
     assert [e["id"] for e in lineage.to_json()["used_by"]] == [failed]
     assert lineage.to_json()["descendants"] == []
-    assert "└─ Trainer (execution 1, FAILED)" in str(lineage)
+    assert "└── Trainer (execution 1, FAILED)" in str(lineage)
 
 
 def test_what_is_reached_on_two_ways_is_told_once(tmp_path, make_store):

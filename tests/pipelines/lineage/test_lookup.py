@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from pipelines.lineage import describe_artifact, list_runs
-from tests.pipelines.lineage.kubeflow_server import copy_store
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import ConfigError, Feature, InputError
 from trainer_utils.format.origin import DatasetInput, Origin, Step
@@ -158,24 +157,6 @@ def test_every_place_gives_the_same_answers(runs, make_store, serve_store, way):
         listed = [(None, None, run[2], [(component, component) for component, _ in run[3]])]
     assert told == expected
     assert told_runs == listed
-
-
-def without_kinds(answer: list[dict]) -> list[dict]:
-    """Without the names of types and states, of which Kubeflow has others, and its ids."""
-
-    def plain(node: dict) -> dict:
-        made = {n: v for n, v in node["made_by"].items() if n != "type"}
-        made["settings"] = {n: v for n, v in made["settings"].items() if n != "task_id"}
-        return {n: v for n, v in node.items() if n not in ("type", "state")} | {"made_by": made}
-
-    return [told | {"nodes": [plain(node) for node in told["nodes"]]} for told in answer]
-
-
-def test_kubeflows_api_gives_the_same_answers_and_follows_records(runs, make_store, kubeflow):
-    copy_store(make_store(runs / STORE).store, kubeflow)
-    expected, told = (answers(runs, place) for place in (str(runs / STORE), kubeflow.address))
-    assert [step["outcome"] for step in told[3]["record"]["steps"]] == ["found", "found"]
-    assert without_kinds(told) == without_kinds(expected)
 
 
 def test_a_dataset_that_no_store_above_has_tells_of_itself(runs, tmp_path, make_store):

@@ -174,7 +174,7 @@ def test_the_steps_of_datasets_are_listed_in_order(root):
         (None, None, "COMPLETE", ["Gen", "Balancer", "Trim"]),
     ]
     assert str(runs).startswith(
-        "(run not known: datasets name none, a store or Kubeflow's API does): COMPLETE\n"
+        "(run not known: datasets name none, a store of ML Metadata does): COMPLETE\n"
     )
 
 
@@ -224,6 +224,8 @@ def test_a_store_that_does_not_answer_is_asked_once(monkeypatch, error, asked):
         raise error
 
     monkeypatch.setattr(manifests, "read_dataset", read)
-    known = load_datasets(among=["s3://a/1", "s3://a/2", "s3://b/1"])
+    folders = ["s3://a/1", "s3://a/2", "s3://b/1"]
+    monkeypatch.setattr(manifests, "dataset_folders", lambda root: folders)
+    known = load_datasets(root="s3://a")
     assert uris == asked
     assert not known.graph.artifacts

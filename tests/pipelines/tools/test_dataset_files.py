@@ -1,6 +1,6 @@
 import pytest
 
-from pipelines.tools.doctor import examine
+from pipelines.tools.doctor import dataset_checks
 from pipelines.tools.inspection import inspect_dataset
 from pipelines.tools.verification import verify_dataset
 from trainer_utils.dataset.files import list_dataset
@@ -27,7 +27,7 @@ def test_commands_take_a_remote_dataset(whole_dataset, remote):
     ours = {**inspect_dataset(str(whole_dataset)).to_json(), "uri": ""}
     assert {**inspect_dataset(remote).to_json(), "uri": ""} == ours
     assert verify_dataset(remote).is_good
-    assert {check.name for check in examine(remote) if check.level == "bad"} == set()
+    assert {check.name for check in dataset_checks(remote) if check.level == "bad"} == set()
 
 
 def test_a_missing_remote_shard_is_told(remote):

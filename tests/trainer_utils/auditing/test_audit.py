@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFilter
 
-from tests.trainer_utils.auditing import sounds
 from tests.trainer_utils.auditing.pictures import copies_of, cut_tiles, jpeg, png
 from trainer_utils.auditing import KINDS, audit_dataset
 from trainer_utils.format import ConfigError, DatasetError, Feature
@@ -150,35 +149,20 @@ def sound_dataset(uri: Path, write_dataset, splits: dict[str, dict[str, bytes]])
     return str(write_dataset(uri, groups, features))
 
 
-def test_copies_of_one_recording_leak_whatever_was_done_to_them(tmp_path, write_dataset):
-    noise = np.random.default_rng(2)
-    splits: dict[str, dict[str, bytes]] = {"train": {}, "eval": {}}
-    for owner in range(4):
-        made = sounds.make_sound(owner, 1.0)
-        splits["train"][f"{owner} itself"] = sounds.encoded(made, sounds.RATE)
-        for number, (how, data) in enumerate(sounds.copies_of(made, sounds.RATE, noise)):
-            splits["eval" if number % 2 else "train"][f"{owner} {how}"] = data
-    alone = sounds.make_sound(9, 1.0)
-    silence = 0 * alone
-    splits["eval"] |= {
-        "alone": sounds.encoded(alone, sounds.RATE),
-        "cut": sounds.encoded(alone, sounds.RATE, "FLAC")[:50],
-        "silence": sounds.encoded(silence, sounds.RATE),
-        "silence in FLAC": sounds.encoded(silence, sounds.RATE, "FLAC"),
-    }
+def test_the_same_sound_in_two_splits_leaks(tmp_path, write_dataset):
+    made = [f"RIFF....WAVE{n}".encode() for n in range(4)]
+    splits = {"train": {"a": made[0], "b": made[1]}, "eval": {"c": made[1], "d": made[2]}}
     audit = audit_dataset(sound_dataset(tmp_path / "sounds", write_dataset, splits))
-    every = [{name for of in splits.values() for name in of if name[0] == n} for n in "0123"]
-    assert sorted(map(sorted, names(audit, "leakage"))) == sorted(map(sorted, every))
-    assert audit.counts == {"leakage": 4, "near_duplicates": 8}
+    assert names(audit, "leakage") == [{"b", "c"}]
+    assert audit.counts == {"leakage": 1}
 
 
 def test_a_record_with_an_image_is_compared_by_it_and_not_by_its_sound(
     tmp_path, write_dataset, tiles
 ):
-    spoken = [sounds.encoded(sounds.make_sound(n, 0.5), sounds.RATE) for n in (0, 1)]
     shown = [jpeg(tiles[0]), jpeg(tiles[0], 60), jpeg(tiles[5])]
     rows = [
-        {"audio": [spoken[sound]], "image": [shown[image]], "id": [name.encode()]}
+        {"audio": [f"RIFF....WAVE{sound}".encode()], "image": [shown[image]], "id": [name.encode()]}
         for name, sound, image in (("a", 0, 0), ("b", 1, 1), ("c", 0, 2))
     ]
     features = {name: Feature(type="string") for name in ("audio", "image", "id")}

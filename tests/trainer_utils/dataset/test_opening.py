@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import fsspec
 import numpy as np
 import pytest
 import tensorflow as tf
@@ -167,20 +168,6 @@ def test_a_dataset_on_another_file_system_is_opened_as_a_local_one(
         read = trainer_utils.input_fn(remote, batch_size=None, features="id", shuffle=shuffle)
         ids = list(read.as_numpy_iterator())
         assert (sorted(ids) if shuffle else ids) == list(range(10))
-
-
-def test_a_dataset_in_tensorflows_memory_is_read(ours):
-    from trainer_utils.reading import memory_files  # noqa: F401
-
-    for path in ours.rglob("*"):
-        if path.is_file():
-            target = f"ram://{ours.parent.name}/{path.relative_to(ours)}"
-            tf.io.gfile.makedirs(target.rsplit("/", 1)[0])
-            tf.io.gfile.copy(str(path), target)
-    uri = f"ram://{ours.parent.name}"
-    assert open_dataset(uri).records == {"train": 10, "eval": 3}
-    read = trainer_utils.input_fn(uri, batch_size=None, features="id", shuffle=False)
-    assert list(read.as_numpy_iterator()) == list(range(10))
 
 
 @pytest.mark.parametrize(
@@ -473,3 +460,22 @@ def test_the_garbage_collector_is_left_as_it_was(tmp_path, is_enabled):
         assert gc.isenabled() == is_enabled
     finally:
         (gc.enable if was_enabled else gc.disable)()
+
+
+@pytest.mark.parametrize("store", ["", "memory://roots"])
+def test_the_one_dataset_below_a_root_of_pipelines_is_taken_and_several_are_named(tmp_path, store):
+    root = f"{store}{tmp_path}"
+    with fsspec.open(f"{root}/SchemaGen/schema/3/schema.pbtxt", "w") as stream:
+        stream.write("")
+    with fsspec.open(f"{root}/Stats/statistics/2/Split-train/FeatureStats.pb", "w") as stream:
+        stream.write("")
+    with pytest.raises(DatasetError, match="convert"):
+        open_dataset(root)
+    for number in (9, 10):
+        with DatasetWriter(f"{root}/Gen/examples/{number}") as writer:
+            writer.write("train", {"number": number})
+        if number == 9:
+            assert open_dataset(root).uri == f"{root}/Gen/examples/9"
+    with pytest.raises(DatasetError, match=r"Gen/examples/10', .*Gen/examples/9'"):
+        open_dataset(root)
+    assert open_dataset(f"{root}/Gen/examples/10").records == {"train": 1}

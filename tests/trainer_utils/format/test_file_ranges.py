@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainer_utils.format.file_ranges import FileRange, RecordPositions, cut, cut_all
+from trainer_utils.format.file_ranges import FileRange, RecordPositions
 
 PARTS = st.lists(
     st.builds(
@@ -22,19 +22,17 @@ def records(parts):
 
 @given(PARTS, st.lists(st.integers(0, 50), min_size=2, max_size=6).map(sorted))
 def test_cuts_hold_the_records_between_their_bounds(parts, bounds):
-    cuts = cut_all(parts, bounds)
+    positions = RecordPositions(parts)
+    cuts = [positions.cut(start, stop) for start, stop in itertools.pairwise(bounds)]
     expected = [records(parts)[start:stop] for start, stop in itertools.pairwise(bounds)]
     assert [records(one) for one in cuts] == expected
-    assert cuts == [cut(parts, start, stop) for start, stop in itertools.pairwise(bounds)]
     assert all(part.take for one in cuts for part in one)
-    positions = RecordPositions(parts)
-    assert cuts == [positions.cut(start, stop) for start, stop in itertools.pairwise(bounds)]
 
 
 @given(PARTS, st.integers(0, 50))
 def test_only_a_part_that_reaches_the_end_of_its_file_says_so(parts, stop):
     whole = [part for part in parts if part.take]
-    for part, original in zip(cut(parts, 0, stop), whole, strict=False):
+    for part, original in zip(RecordPositions(parts).cut(0, stop), whole, strict=False):
         ends_with = part.take == original.take
         assert part.to_end == (original.to_end and ends_with)
 
@@ -43,10 +41,3 @@ def test_only_a_part_that_reaches_the_end_of_its_file_says_so(parts, stop):
 def test_positions_are_found_in_their_files(parts):
     numbers = np.arange(len(records(parts)))
     assert RecordPositions(parts).locate(numbers) == records(parts)
-
-
-def test_runs_are_the_neighbours_of_each_file():
-    ranges = [FileRange("a", 2, 3, False), FileRange("b", 0, 4, True)]
-    runs = RecordPositions(ranges).runs(np.array([0, 1, 2, 3, 5, 6]))
-    assert runs == [("a", 2, 3), ("b", 0, 1), ("b", 2, 2)]
-    assert RecordPositions(ranges).runs(np.zeros(0, np.int64)) == []

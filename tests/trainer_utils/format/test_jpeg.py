@@ -12,7 +12,6 @@ from sklearn.datasets import load_sample_images
 from tests.components.media.variants import variants
 from trainer_utils.format.image_size import image_size
 from trainer_utils.format.jpeg import BASELINE, PROGRESSIVE, SOS, jpeg_segments, read_jpeg_frame
-from trainer_utils.reading.jpeg_head import JpegHead
 
 
 def photo(**options) -> bytes:
@@ -54,7 +53,6 @@ def test_a_head_that_ends_anywhere_is_no_frame_and_no_error():
     for size in range(frame.start + 10):
         assert read_jpeg_frame(data[:size]) is None
         assert image_size(data[:size]) is None
-        assert JpegHead.of(data[:size]) is None
     assert read_jpeg_frame(data[: frame.start + 10]) == frame
 
 
@@ -85,5 +83,4 @@ def test_whatever_is_in_a_head_is_read_without_an_error():
             for _ in range(3):
                 data[draw.randrange(3, min(len(data), 200))] = draw.randrange(256)
             image_size(bytes(data))
-            JpegHead.of(bytes(data))
             read_jpeg_frame(bytes(data))

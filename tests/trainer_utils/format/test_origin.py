@@ -20,6 +20,7 @@ def origin() -> Origin:
         accounting={"train": Accounting(found=3, written=2, rejected=1), "eval": Accounting()},
         num_shards={"train": 2, "eval": 1},
         content={"train": "0" * 16},
+        rejects={"NOT_UTF8": 1},
     )
     first = Step(component="ImageExampleGen", settings={"input_base": "größe/"})
     given = DatasetInput(name="examples", digest="1")

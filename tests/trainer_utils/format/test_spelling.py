@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import trainer_utils
-from trainer_utils import ConfigError, DecodeOptions, InputOptions
+from trainer_utils import ConfigError, ImageOptions, InputOptions
 
 STRATEGY = tf.distribute.get_strategy()
 CALLS = {
@@ -18,7 +18,7 @@ CALLS = {
     "distribute": lambda **s: trainer_utils.distribute(
         tf.distribute.get_strategy(), "nowhere", **s
     ),
-    "measure_input": lambda **s: trainer_utils.measure_input("nowhere", **s),
+    "measure_input": lambda **s: trainer_utils.monitoring.measure_input("nowhere", **s),
     "InputOptions": InputOptions,
     "replace": lambda **s: InputOptions().replace(**s),
 }
@@ -33,8 +33,8 @@ CALLS = {
         ("featuers", "features"),
         ("shufle", "shuffle"),
         ("img_size", "image_size"),
-        ("drop_reminder", "drop_remainder"),
-        ("labels", "label"),
+        ("remainer", "remainder"),
+        ("lables", "labels"),
     ],
 )
 def test_a_misspelt_setting_is_refused_with_the_one_that_was_meant(call, name, meant):
@@ -46,7 +46,7 @@ def test_what_is_like_no_setting_is_refused_with_all_of_them():
     with pytest.raises(ConfigError, match=r"setting 'zzz': .*batch_size, .*shuffle"):
         InputOptions(zzz=1)
     with pytest.raises(ConfigError, match=r"setting 'resise': .* Did you mean 'resize'\?"):
-        DecodeOptions(resise="crop")
+        ImageOptions(resise="crop")
     with pytest.raises(ConfigError, match="Did you mean 'split'"):
         trainer_utils.input_fn("nowhere", splits="train")
     with pytest.raises(ConfigError, match="Did you mean 'workers'"):

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from trainer_utils import ConfigError, StepTimer
-from trainer_utils.monitoring import step_timer
-from trainer_utils.reading.read_timer import ReadTime
+from trainer_utils import ConfigError
+from trainer_utils.frameworks.read_timer import ReadTime
+from trainer_utils.monitoring import StepTimer, step_timer
 
 REPOSITORY = Path(__file__).parents[3]
 
@@ -74,7 +74,7 @@ def test_what_lies_between_epochs_is_no_step(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("busy", "setting"), [(0.9, "resize_shorter_side"), (1.0, "data_service"), (0.3, "cache=")]
+    ("busy", "setting"), [(0.9, "resize_shorter_side"), (1.0, "encoding"), (0.3, "cache=")]
 )
 def test_a_warning_comes_once_with_the_setting_to_change(monkeypatch, busy, setting):
     trainer = Trainer(monkeypatch, every=10, busy=busy)
@@ -117,7 +117,7 @@ FIT = textwrap.dedent("""
     import time, warnings
     import tensorflow as tf
     import trainer_utils
-    from trainer_utils.reading.read_timer import add_read_timer
+    from trainer_utils.frameworks.read_timer import add_read_timer
     {keras}
 
     def slow(x):
@@ -130,7 +130,7 @@ FIT = textwrap.dedent("""
     data = data.map(lambda n: (tf.cast([n], tf.float32), tf.cast([n], tf.float32))).batch(1)
     model = keras.Sequential([keras.Input((1,)), keras.layers.Dense(1)])
     model.compile("sgd", "mse")
-    timer = trainer_utils.StepTimer(every=4)
+    timer = trainer_utils.monitoring.StepTimer(every=4)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         history = model.fit(add_read_timer(data), epochs=2, verbose=0, callbacks=[timer])

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-import trainer_utils
 from trainer_utils import ConfigError, input_fn
 from trainer_utils.format import Feature
 
@@ -39,10 +38,9 @@ def test_an_epoch_shows_all_records_and_each_dataset_as_often_as_it_weighs(uris,
 
 def test_weights_count_by_their_ratio(uris):
     for weights in ([1, 9], [0.1, 0.9], np.array([1, 9]), (np.float32(1), np.int64(9))):
-        plan = trainer_utils.plan(uris, batch_size=10, weights=weights)
-        assert plan.records == 3000
-        small = sum(p.take for p in plan.workers[0].shards if "small" in p.path)
-        assert small == 2700
+        order = input_fn(uris, batch_size=10, weights=weights).input_pipeline.order
+        assert order.layout.num_records == 3000
+        assert sum(part.take for part in order.ranges if "small" in part.path) == 2700
 
 
 def test_mixed_datasets_are_shared_and_gone_on_from_as_one(uris):
@@ -51,7 +49,7 @@ def test_mixed_datasets_are_shared_and_gone_on_from_as_one(uris):
     parts = [
         list(
             input_fn(
-                uris, input_context=tf.distribute.InputContext(2, w, 2), start_step=4, **options
+                uris, input_context=tf.distribute.InputContext(2, w, 2), state=4, **options
             ).as_numpy_iterator()
         )
         for w in range(2)

@@ -39,14 +39,16 @@ IMAGE, LABEL, MASK = [0, 1, 2, 3], [0, 1, 2, 3], [1.0, 1.0, 1.0, 0.0]
         ({"features": ["image"], **PAD}, {"image": IMAGE, "mask": MASK}),
         ({"features": "image", "label": "label", **PAD}, (IMAGE, LABEL, MASK)),
         (
-            {"features": "image", "label": "label", "sample_weight": "weight", **PAD},
+            {"features": "image", "label": "label", "labels": {"sample_weight": "weight"}, **PAD},
             (IMAGE, LABEL, [1.0, 2.0, 3.0, 0.0]),
         ),
     ],
 )
 def test_elements_of_arrays_and_of_tensors(settings, expected):
     arrangement = Arrangement.of(InputOptions(**settings), ["image", "label", "weight"])
+    # Whoever gives tensors has cast the weights.
     tensors = {name: tf.constant(values) for name, values in ARRAYS.items()}
+    tensors["weight"] = tf.cast(tensors["weight"], tf.float32)
     for given in (dict(ARRAYS), tensors):
         assert shape(arrangement.arrange(given)) == expected
 

@@ -66,16 +66,16 @@ def test_images_of_one_size_come_in_whole_batches(tmp_path, photos, serialize):
     [
         {},
         {"augment": "random_resized_crop"},
-        {"normalize": "unit"},
-        {"channels": 1},
-        {"resize": "pad"},
+        {"image": {"normalize": "unit"}},
+        {"image": {"channels": 1}},
+        {"image": {"resize": "pad"}},
     ],
 )
 def test_they_are_images_for_every_setting(mixed, settings):
     (batch,) = trainer_utils.input_fn(
         mixed, batch_size=9, features="image", image_size=(8, 10), **settings
     )
-    assert batch.shape == (9, 8, 10, settings.get("channels", 3))
+    assert batch.shape == (9, 8, 10, settings.get("image", {}).get("channels", 3))
     assert np.ptp(batch) > 0
 
 

@@ -2,50 +2,46 @@
 
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
-import tensorflow as tf
+import scipy.stats
 
-from trainer_utils.reading.crops import (
-    DCT_RATIOS,
-    CropBox,
-    are_mirrored,
-    centre_box,
-    dct_ratio_index,
-    inner_extent,
-    is_mirrored,
-    random_box,
-    random_boxes,
-)
+from trainer_utils.reading.crops import are_mirrored, draw_uniforms, plan_images
+from trainer_utils.reading.image_settings import ImageSettings
 
 EXTENTS = [(1, 1), (1, 9), (7, 1), (8, 8), (9, 16), (37, 21), (480, 640), (333, 1000)]
 TARGETS = [(1, 1), (8, 8), (3, 5), (224, 224), (10, 100)]
+KEYS = np.random.default_rng(0).integers(0, 2**64, 4000, np.uint64)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("extent", EXTENTS)
-def test_a_centre_box_is_the_largest_of_its_aspect_in_the_middle(extent, target):
-    (top, left), (height, width) = (part.numpy() for part in centre_box(extent, target))
+def test_a_centre_box_is_the_largest_of_its_aspect_in_the_middle(target):
+    plans = plan_images(ImageSettings(image_size=target, resize="crop"), EXTENTS)
     aspect = target[1] / target[0]
-    assert 1 <= height <= extent[0]
-    assert 1 <= width <= extent[1]
-    assert height == extent[0] or width == extent[1]
-    # No width (or height) of whole pixels comes nearer to the aspect.
-    if height == extent[0]:
-        assert abs(width - height * aspect) <= 0.5 or width in (1, extent[1])
-    else:
-        assert abs(height - width / aspect) <= 0.5 or height == 1
-    assert (top, left) == ((extent[0] - height) // 2, (extent[1] - width) // 2)
+    for extent, plan in zip(EXTENTS, plans, strict=True):
+        top, left, height, width = plan.box
+        assert plan.target == target
+        assert 1 <= height <= extent[0]
+        assert 1 <= width <= extent[1]
+        assert height == extent[0] or width == extent[1]
+        # No width (or height) of whole pixels comes nearer to the aspect.
+        if height == extent[0]:
+            assert abs(width - height * aspect) <= 0.5 or width in (1, extent[1])
+        else:
+            assert abs(height - width / aspect) <= 0.5 or height == 1
+        assert (top, left) == ((extent[0] - height) // 2, (extent[1] - width) // 2)
 
 
 @pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("extent", EXTENTS)
-def test_an_inner_extent_is_the_largest_of_the_images_aspect_that_fits(extent, target):
-    got = tuple(inner_extent(extent, target).numpy())
-    scale = min(Fraction(inner, outer) for inner, outer in zip(target, extent, strict=True))
-    assert got == tuple(max(1, int(scale * side)) for side in extent)
-    assert got[0] == target[0] or got[1] == target[1]
+def test_a_padded_image_is_the_largest_of_its_aspect_that_fits(target):
+    plans = plan_images(ImageSettings(image_size=target, resize="pad"), EXTENTS)
+    for extent, plan in zip(EXTENTS, plans, strict=True):
+        scale = min(Fraction(inner, outer) for inner, outer in zip(target, extent, strict=True))
+        assert plan.box == (0, 0, *extent)
+        assert plan.target == tuple(max(1, int(scale * side)) for side in extent)
+        assert plan.target[0] == target[0] or plan.target[1] == target[1]
 
 
 @pytest.mark.parametrize(
@@ -63,77 +59,99 @@ def test_an_inner_extent_is_the_largest_of_the_images_aspect_that_fits(extent, t
     ],
 )
 def test_the_scale_of_decoding_is_the_smallest_that_is_above_the_target(extent, target, ratio):
-    assert DCT_RATIOS[dct_ratio_index(tf.constant(extent), target)] == ratio
+    (plan,) = plan_images(ImageSettings(image_size=target), [extent])
+    assert plan.ratio == ratio
+    # libjpeg rounds the sides of a scaled image up.
+    assert plan.scaled_box == (0, 0, -(-extent[0] // ratio), -(-extent[1] // ratio))
+    (exact,) = plan_images(ImageSettings(image_size=target, dct_scaling=False), [extent])
+    assert (exact.ratio, exact.scaled_box) == (1, exact.box)
 
 
-@pytest.mark.parametrize("ratio", DCT_RATIOS)
-def test_a_box_at_a_smaller_scale_stays_within_the_image(ratio):
-    """libjpeg rounds the sides of a scaled image up."""
-    for height, top in itertools.product(range(ratio, 40), range(12)):
-        begin, extent = CropBox(np.array([top, 0]), np.array([height, 40])).at_scale(ratio)
-        assert begin[0] >= 0
-        assert extent[0] >= 1
-        assert (begin + extent)[0] <= -(-(top + height) // ratio)
-        assert abs(begin[0] * ratio - top) <= ratio / 2
-        assert abs((begin + extent)[0] * ratio - top - height) <= ratio / 2
+def crops(extent: tuple[int, int], **settings: Any) -> np.ndarray:
+    chosen = ImageSettings(**{"image_size": (8, 8), "augment": ["random_resized_crop"], **settings})
+    return np.array([plan.box for plan in plan_images(chosen, [extent] * len(KEYS), KEYS)])
 
 
-def boxes(extent: tuple[int, int], count: int, **options) -> np.ndarray:
-    settings = {"area": (0.08, 1.0), "aspect": (3 / 4, 4 / 3), **options}
-    return np.array(
-        [
-            np.concatenate(random_box(tf.constant((*extent, 3)), (number, 7), **settings))
-            for number in range(count)
-        ]
-    )
+def test_a_box_at_a_smaller_scale_stays_within_the_image():
+    for size in ((8, 8), (16, 3), (30, 30)):
+        settings = ImageSettings(image_size=size, augment=["random_resized_crop"])
+        for extent in itertools.product((63, 64, 127, 250), (65, 130)):
+            for plan in plan_images(settings, [extent] * 200, KEYS[:200]):
+                box, scaled, ratio = np.array(plan.box), np.array(plan.scaled_box), plan.ratio
+                begin, end = box[:2], box[:2] + box[2:]
+                ends = scaled[:2] + scaled[2:]
+                assert (scaled >= (0, 0, 1, 1)).all()
+                assert (ends <= -(-np.array(extent) // ratio)).all()
+                assert (np.abs(scaled[:2] * ratio - begin) <= ratio / 2).all()
+                assert (np.abs(ends * ratio - end) < ratio).all()
 
 
 def test_random_boxes_are_inside_and_of_the_area_and_aspect_asked_for():
-    top, left, height, width = boxes((480, 640), 300, area=(0.2, 0.5)).T
+    top, left, height, width = crops((480, 640), crop_area=(0.2, 0.5), crop_aspect=(0.6, 1.5)).T
     assert (np.minimum(top, left) >= 0).all()
     assert (top + height <= 480).all()
     assert (left + width <= 640).all()
     area, aspect = height * width / (480 * 640), width / height
-    assert (area > 0.195).all()
-    assert (area < 0.505).all()
-    assert (aspect > 0.74).all()
-    assert (aspect < 1.35).all()
-    assert area.std() > 0.05
-    assert aspect.std() > 0.1
-    # They reach the borders, and lie all over.
-    assert top.min() < 20
-    assert (top + height).max() > 460
-    assert 60 < np.median(top) < 180
+    assert (area > 0.198).all()
+    assert (area < 0.502).all()
+    assert (aspect > 0.598).all()
+    assert (aspect < 1.51).all()
+    # What fits is drawn evenly: shares of the image, and logarithms of aspects.
+    fits = scipy.stats.uniform(0.2, 0.3).cdf(area)
+    assert scipy.stats.kstest(fits, "uniform").statistic < 0.05
+    # They reach the borders, and lie all over: evenly in what is left for them.
+    for begin, side, most in ((top, height, 480), (left, width, 640)):
+        assert begin.min() == 0
+        assert (begin + side).max() == most
+        assert np.mean((begin + 0.5) / (most - side + 1)) == pytest.approx(0.5, abs=0.02)
 
 
-def test_a_random_box_is_its_seeds_own():
-    first, again = boxes((480, 640), 20), boxes((480, 640), 20)
-    np.testing.assert_array_equal(first, again)
-    assert len({tuple(box) for box in first}) == 20
+def test_aspects_are_drawn_evenly_wide_and_high():
+    _, _, height, width = crops((1000, 1000), crop_area=(0.1, 0.1), crop_aspect=(0.5, 2.0)).T
+    logs = np.log2(width / height)
+    assert scipy.stats.kstest((logs + 1) / 2, "uniform").statistic < 0.03
 
 
-def test_what_is_drawn_of_many_images_at_once_is_what_is_drawn_of_each():
-    extents = [(480, 640), (90, 500), (1, 1), (333, 333)]
-    shapes = tf.constant([(*extent, 3) for extent in extents])
-    seeds = tf.constant([(number, 7) for number in range(len(extents))], tf.int64)
-    together = np.concatenate(random_boxes(shapes, seeds, (0.08, 1.0), (3 / 4, 4 / 3)), axis=1)
-    for extent, number, box in zip(extents, range(len(extents)), together, strict=True):
-        np.testing.assert_array_equal(box, boxes(extent, number + 1)[-1])
-    mirrored = are_mirrored(tf.constant([(number, 7) for number in range(32)], tf.int64))
-    expected = [bool(is_mirrored(tf.constant((n, 7), tf.int64))) for n in range(32)]
-    assert mirrored.numpy().tolist() == expected
-    assert 0 < sum(expected) < 32
+def test_of_an_image_too_long_for_the_aspect_the_middle_is_taken():
+    assert set(map(tuple, crops((4, 4000), crop_area=(0.9, 1.0)))) == {(0, 1997, 4, 5)}
+    assert set(map(tuple, crops((4000, 4), crop_area=(0.9, 1.0)))) == {(1997, 0, 5, 4)}
+    assert set(map(tuple, crops((1, 1)))) == {(0, 0, 1, 1)}
 
 
-def test_of_an_image_too_long_for_the_aspect_the_whole_is_taken():
-    box = boxes((4, 4000), 1, area=(0.9, 1.0))[0]
-    assert box.tolist() == [0, 0, 4, 4000]
+def test_what_is_drawn_is_the_keys_own():
+    boxes = crops((480, 640))
+    settings = ImageSettings(image_size=(8, 8), augment="random_resized_crop")
+    for number in range(20):
+        (alone,) = plan_images(settings, [(480, 640)], KEYS[number : number + 1])
+        assert alone.box == tuple(boxes[number])
+        assert alone.is_mirrored == are_mirrored(KEYS)[number]
+    assert len(set(map(tuple, boxes))) > 0.99 * len(boxes)
+    assert plan_images(settings, [], KEYS[:0]) == []
 
 
-def test_geometry_is_the_same_for_tensors_and_numbers():
-    for extent, target in itertools.product(EXTENTS, TARGETS):
-        for function in (centre_box, inner_extent):
-            given = tf.nest.flatten(function(extent, target))
-            traced = tf.nest.flatten(tf.function(function)(tf.constant(extent), target))
-            for one, other in zip(given, traced, strict=True):
-                np.testing.assert_array_equal(one, other)
+def test_numbers_are_those_of_splitmix64():
+    """Begun at the key's hash; of the reference implementation in C, by plain integers."""
+
+    def mix(z: int) -> int:
+        z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9 % 2**64
+        z = (z ^ (z >> 27)) * 0x94D049BB133111EB % 2**64
+        return z ^ (z >> 31)
+
+    gamma = 0x9E3779B97F4A7C15
+    assert mix(gamma) == 0xE220A8397B1DCDAF  # the first number of the seed 0
+    for purpose in (0, 1):
+        got = draw_uniforms(KEYS[:5], count=3, purpose=purpose)
+        for key, row in zip(KEYS[:5].tolist(), got, strict=True):
+            state = mix(key ^ mix(gamma * (purpose + 1) % 2**64))
+            expected = [(mix((state + gamma * n) % 2**64) >> 11) / 2**53 for n in (1, 2, 3)]
+            assert row.tolist() == expected
+
+
+def test_numbers_are_even_and_independent_also_of_keys_in_a_row():
+    numbers = draw_uniforms(np.arange(4000, dtype=np.uint64), count=4)
+    assert numbers.min() >= 0
+    assert numbers.max() < 1
+    assert scipy.stats.kstest(numbers.ravel(), "uniform").pvalue > 0.001
+    others = draw_uniforms(np.arange(4000, dtype=np.uint64), count=4, purpose=1)
+    together = np.concatenate([numbers[1:], numbers[:-1], others[1:]], axis=1)
+    assert np.abs(np.corrcoef(together.T) - np.eye(12)).max() < 0.08

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from tests.trainer_utils.test_input_pipeline import IDS, batches, flat, ids
-from trainer_utils import input_fn
+from tests.trainer_utils.frameworks.test_tensorflow import IDS, batches, flat, ids
+from trainer_utils import CorruptShardError, input_fn, iterate
 
 DAMAGED = tf.errors.OpError
 HEADER_BYTES, FOOTER_BYTES = 12, 4  # of a TFRecord: length and its sum, and the payload's sum
@@ -39,7 +39,7 @@ READS = pytest.mark.parametrize(
         {"shuffle": False},
         {"shuffle": True},
         {"shuffle": True, "repeat": True},
-        {"shuffle": False, "drop_remainder": True, "batch_size": 7},
+        {"shuffle": False, "remainder": "drop", "batch_size": 7},
         {"shuffle": False, "batch_size": None},
     ],
     ids=["in order", "shuffled", "without end", "full batches", "single"],
@@ -101,6 +101,19 @@ def test_a_flipped_bit_is_an_error_however_records_are_read(fragile, options):
     middle_shard(uri).write_bytes(data)
     with pytest.raises(tf.errors.OpError, match=r"00001-of-00003': .*record 4, byte"):
         drain(uri, **options)
+
+
+@pytest.mark.parametrize("echoing", [1, 2])
+def test_what_was_damaged_is_read_when_it_is_whole_again(fragile, echoing):
+    uri = fragile()
+    settings = {"features": "id", "batch_size": 5, "shuffle": False, "echoing": echoing}
+    dataset, shard = iterate(str(uri), **settings), middle_shard(uri)
+    whole = shard.read_bytes()
+    shard.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(CorruptShardError):
+        list(dataset)
+    shard.write_bytes(whole)
+    assert sum(map(len, dataset)) == 30 * echoing
 
 
 def test_no_flipped_byte_of_a_gzip_shard_changes_what_is_read(fragile):

@@ -59,11 +59,15 @@ AUGMENTED = {"image_size": (16, 16), "augment": "random_resized_crop"}
     ("settings", "shape", "dtype"),
     [
         ({"image_size": (16, 20)}, (16, 20, 3), tf.uint8),
-        ({"image_size": (16, 20), "resize": "crop"}, (16, 20, 3), tf.uint8),
-        ({"image_size": (16, 20), "resize": "pad", "channels": 1}, (16, 20, 1), tf.uint8),
-        ({"image_size": (16, 20), "normalize": "imagenet"}, (16, 20, 3), tf.float32),
+        ({"image_size": (16, 20), "image": {"resize": "crop"}}, (16, 20, 3), tf.uint8),
+        (
+            {"image_size": (16, 20), "image": {"resize": "pad", "channels": 1}},
+            (16, 20, 1),
+            tf.uint8,
+        ),
+        ({"image_size": (16, 20), "image": {"normalize": "imagenet"}}, (16, 20, 3), tf.float32),
         (AUGMENTED, (16, 16, 3), tf.uint8),
-        ({**AUGMENTED, "normalize": "unit", "flip": False}, (16, 16, 3), tf.float32),
+        ({**AUGMENTED, "image": {"normalize": "unit"}}, (16, 16, 3), tf.float32),
     ],
 )
 def test_batches_have_one_static_shape(jpegs, settings, shape, dtype):
@@ -107,7 +111,9 @@ def test_an_image_of_the_size_asked_for_is_not_touched(tmp_path, photos, write_d
     options = {"features": "image", "shuffle": False}
     (plain,) = input_fn(uri, **options).as_numpy_iterator()
     for resize in ("stretch", "crop", "pad"):
-        (batch,) = input_fn(uri, image_size=(40, 48), resize=resize, **options).as_numpy_iterator()
+        (batch,) = input_fn(
+            uri, image_size=(40, 48), image={"resize": resize}, **options
+        ).as_numpy_iterator()
         np.testing.assert_array_equal(batch, plain)
 
 
@@ -115,14 +121,16 @@ def test_raw_pixels_are_augmented_too(tmp_path, photos, write_dataset):
     raw = Feature(type="string", extra={"encoding": "raw", "image_shape": [40, 48, 3]})
     examples = [{"image": [photo.tobytes()], "id": [n]} for n, photo in enumerate(photos[:9])]
     uri = write_dataset(tmp_path, {"train": [examples]}, {"image": raw, "id": Feature(type="int")})
-    mirrored = epoch(read(uri, flip=True))
+    mirrored = epoch(read(uri, augment=["flip"]))
     for number, image in mirrored.items():
         assert any(np.array_equal(image, photos[number][:, ::step]) for step in (1, -1))
     assert 0 < sum(not np.array_equal(mirrored[n], photos[n]) for n in mirrored) < 9
     assert sum(are_equal(epoch(read(uri, **AUGMENTED)), epoch(read(uri, **AUGMENTED, seed=1)))) <= 1
 
 
-@pytest.mark.parametrize("settings", [AUGMENTED, {"image_size": (8, 8), "resize": "pad"}])
+@pytest.mark.parametrize(
+    "settings", [AUGMENTED, {"image_size": (8, 8), "image": {"resize": "pad"}}]
+)
 def test_boxes_are_refused_beside_images_that_they_do_not_fit(
     tmp_path, photos, write_dataset, settings
 ):

@@ -11,7 +11,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from tests.trainer_utils.test_input_pipeline import IDS, batches, encode, flat
+from tests.trainer_utils.frameworks.test_tensorflow import IDS, batches, encode, flat
 from trainer_utils import ConfigError, input_fn
 from trainer_utils.format import Feature
 
@@ -261,7 +261,7 @@ def test_images_of_one_size_have_static_shapes(tmp_path, photos, write_dataset, 
 def test_an_image_that_belies_its_size_is_an_error(tmp_path, photos, write_dataset):
     shard = [{"id": [0], "image": [encode(photos[0][:20])]}]
     uri = write_dataset(tmp_path, {"train": [shard]}, IMAGES)
-    with pytest.raises(tf.errors.InvalidArgumentError, match=r"20,48,3\]"):
+    with pytest.raises(tf.errors.InvalidArgumentError, match=r"got \(20, 48, 3\)"):
         list(input_fn(uri))
 
 
@@ -274,7 +274,8 @@ def test_images_are_resized_as_tensorflow_resizes_them(tmp_path, photos, write_d
     (batch,) = dataset.as_numpy_iterator()
     expected = [np.rint(tf.image.resize(pixels, size).numpy()).astype(np.uint8) for pixels in cut]
     assert dataset.element_spec == tf.TensorSpec((None, *size, 3), tf.uint8)
-    np.testing.assert_array_equal(batch, np.stack(expected))
+    # OpenCV mixes in fixed point: within a level.
+    np.testing.assert_allclose(batch.astype(int), np.stack(expected), atol=1)
 
 
 # --- Examples that differ in shape ---

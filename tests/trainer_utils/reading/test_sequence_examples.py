@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from trainer_utils import DatasetError, bucket_by_length, input_fn
+from trainer_utils import DatasetError, input_fn
 from trainer_utils.dataset import open_dataset
 from trainer_utils.format import Feature
 from trainer_utils.format.example_decoding import decode_example
@@ -101,7 +101,6 @@ def test_features_are_found_by_inspection(uri):
         {"remainder": "drop", "batch_size": 23},
         {"on_corrupt": "skip"},
         {"pre_batching_callback": lambda tensors: tensors},
-        {"cache": "memory"},
     ],
 )
 def test_contexts_and_lists_are_what_was_written(uri, settings):
@@ -136,10 +135,6 @@ def test_single_examples_have_their_own_length(uri):
         steps = ROWS[int(example["id"])]["lists"]
         assert example["tokens"].tolist() == [value for (value,) in steps["tokens"]]
         assert example["frames"].tolist() == steps["frames"]
-    buckets = bucket_by_length(
-        input_fn(uri, batch_size=None), "tokens", boundaries=[2, 4], batch_sizes=4
-    )
-    assert sum(len(batch["id"]) for batch in buckets) == 23
 
 
 @pytest.mark.parametrize("settings", [{}, {"pre_batching_callback": lambda tensors: tensors}])

@@ -170,7 +170,7 @@ for name in ("tfds", "tfrecorder"):
     assert open_dataset({str(golden)!r} + "/" + name).features
 storage.list_files({str(golden)!r})
 assert "fsspec" not in sys.modules
-import trainer_utils.storage.remote, trainer_utils.storage.cache
+import trainer_utils.storage.remote, trainer_utils.storage.cache_folder
 import trainer_utils.dataset.selection, trainer_utils.dataset.record_index
 from pipelines.cli import main
 for command in (["inspect"], ["verify"], ["show"]):

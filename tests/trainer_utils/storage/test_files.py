@@ -1,6 +1,7 @@
 """Listing and opening files that change, that lead elsewhere and that may not be read."""
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -19,11 +20,16 @@ from components.common.entry import Blob
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError, reject_errors
 from trainer_utils.storage import (
+    FileRefusedError,
+    FileSystem,
+    MachineError,
     copy_file,
+    file_system,
     find_file,
     list_files,
     open_for_reading,
     read_bytes,
+    register_file_system,
     write_atomically,
     write_text,
 )
@@ -279,9 +285,7 @@ def test_a_file_that_vanishes_while_it_is_listed_has_vanished(base, monkeypatch)
         find_file(str(base), "3.jpg")
 
 
-@pytest.mark.parametrize(
-    "error", [PermissionError(13, "no"), OSError(5, "I/O"), FileNotFoundError(2, "no")]
-)
+@pytest.mark.parametrize("error", [PermissionError(13, "no"), FileNotFoundError(2, "no")])
 def test_a_folder_that_cannot_be_looked_into_is_listed_itself(base, monkeypatch, error):
     scandir = os.scandir
 
@@ -404,13 +408,55 @@ def test_what_another_user_may_not_read_is_left_out_and_the_rest_is_read():
         ["cat/1.jpg", "cat/closed.jpg"],  # of which reading finds out, below
     ]
     assert found["lists"] == [[["val.csv", "UNREADABLE"]], ["1.jpg"]]
-    assert found["tables"] == [
-        [["test", "UNREADABLE"], ["val.csv", "UNREADABLE"]],
-        ["train.csv"],
-    ]
+    assert found["tables"] == [[["val.csv", "UNREADABLE"]], ["train.csv"]]
     assert "'list.csv': expected a list, got Permission denied (UNREADABLE)" in found["a list"]
     assert "'list.csv': expected a table, got Permission denied (UNREADABLE)" in found["a table"]
     assert (found["file"], found["base"]) == ("UNREADABLE", "PermissionError")
+
+
+class Failing(FileSystem):
+    """A store of one file, which fails so many times."""
+
+    def __init__(self, error: Exception, times: int) -> None:
+        self.error, self.times = error, times
+
+    def read(self, path: str, *, start: int = 0, stop: int | None = None) -> bytes:
+        self.times -= 1
+        if self.times >= 0:
+            raise self.error
+        return b"x" * SIZE
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        (FileNotFoundError("gone"), "VANISHED"),
+        (PermissionError(errno.EACCES, "no"), "UNREADABLE"),
+        (OSError(errno.ENAMETOOLONG, "no"), "UNREADABLE"),
+        (FileRefusedError("CHANGED_FILE", "it grew"), "CHANGED_FILE"),
+        (ConnectionError("reset"), None),
+        (TimeoutError("late"), None),
+        (OSError(errno.ESTALE, "stale"), None),
+        (MemoryError(), None),
+        (MachineError("'failing://1.jpg': 503 after 8 retries"), None),
+        (PermissionError("the store refused the credentials"), None),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_of_a_store_only_what_is_wrong_with_the_file_rejects_it(monkeypatch, error, code):
+    monkeypatch.setattr(file_system, "_PAUSES", (0.0, 0.0, 0.0))
+    reader, blob = BlobReader("failing://"), Blob("failing://1.jpg", SIZE)
+    register_file_system("failing", Failing(error, 1000))
+    if code is not None:
+        with pytest.raises(RejectedInputError) as rejected:
+            reader.read(blob)
+        assert rejected.value.code == code
+        return
+    with pytest.raises(MachineError):
+        reader.read(blob)
+    if not isinstance(error, (MachineError, PermissionError)):  # which no further attempt mends
+        register_file_system("failing", Failing(error, 3))
+        assert reader.read(blob) == b"x" * SIZE
 
 
 class Strange(BaseException):
@@ -423,9 +469,8 @@ class Speechless(Exception):
 
 
 RAISED = [
-    MemoryError(),
     RecursionError("too deep"),
-    OSError(5, "Input/output error"),
+    OSError("broken data stream"),
     SyntaxError("not a TIFF file"),
     StopIteration(3),
     AssertionError(),
@@ -446,8 +491,12 @@ def test_whatever_is_raised_for_one_input_is_its_reject(error):
     assert caught.value.__cause__ is error
 
 
-@pytest.mark.parametrize("error", [KeyboardInterrupt(), SystemExit(1)], ids=repr)
-def test_the_user_may_always_end_the_run(error):
+@pytest.mark.parametrize(
+    "error",
+    [KeyboardInterrupt(), SystemExit(1), MemoryError(), OSError(5, "Input/output error")],
+    ids=repr,
+)
+def test_the_user_and_the_machine_may_always_end_the_run(error):
     with pytest.raises(type(error)), reject_errors():
         raise error
 

@@ -81,7 +81,7 @@ def compare(uri: str) -> dict[str, Any]:
         "plain": (default, {}, {}, {}),
         "weights, dropout, unbuilt": (
             default,
-            {"sample_weight": "weight"},
+            {"labels": {"sample_weight": "weight"}},
             # tf-keras draws other masks with each time that it traces a step.
             {"dropout": 0.0 if is_tf_keras else 0.3, "is_built": False},
             {},
@@ -250,8 +250,8 @@ def test_the_ledger_of_two_workers_goes_on_with_one(vectors, tmp_path):
     two = [{**env, "NO_NORM": "1"} for env in cluster_environments(2)]
     run_until_killed(__file__, tmp_path, two, *given, "9")
     run_all(__file__, tmp_path, [{"NO_NORM": "1"}], *given)
-    stretches = RunLedger(str(tmp_path / "backup")).summary().stretches
-    assert [stretch.num_workers for stretch in stretches] == [2, 1]
+    segments = RunLedger(str(tmp_path / "backup")).summary().segments
+    assert [segment.num_workers for segment in segments] == [2, 1]
     assert_ledger_is_exact(vectors, tmp_path / "backup")
 
 

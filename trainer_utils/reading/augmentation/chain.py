@@ -3,20 +3,22 @@
     chain = Augmentation.of(["random_resized_crop", "flip", ("colour", 0.4), ("mixup", 0.2)])
     chain.pixels        # (Operation(name='colour', values=(0.4, 0.0)),)
 
-An operation is a name, or a tuple of its name and some of its numbers.
+An operation is a name, a tuple of its name and some of its numbers, or a function of one's own:
+`f(image, rng) -> image`, `(height, width, channels) uint8` and the record's `np.random.Generator`.
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.spelling import did_you_mean
 
-__all__ = ["NAMES", "Augmentation", "Chain", "Operation"]
+__all__ = ["NAMES", "Augmentation", "Chain", "Function", "Operation"]
 
-Chain = str | Sequence[Any] | None
-"""What `augment=` takes: a name, or a list of names and tuples `(name, number, …)`."""
+Function = Callable[[Any, Any], Any]
+Chain = str | Function | Sequence[Any] | None
+"""What `augment=` takes: a name, a function, or a list of these and tuples `(name, number, …)`."""
 
 CROP, FLIP = "random_resized_crop", "flip"
 
@@ -67,12 +69,14 @@ class Operation:
     """One operation.
 
     Args:
-        name: `colour` and so on, in one spelling.
+        name: `colour` and so on, in one spelling, or that of a function.
         values: its numbers, in the order that the documentation has.
+        function: one of the user's own.
     """
 
     name: str
-    values: tuple[float, ...]
+    values: tuple[float, ...] = ()
+    function: Function | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -92,12 +96,12 @@ class Augmentation:
     mixing: tuple[Operation, ...] = ()
 
     @classmethod
-    def of(cls, chain: Chain, *, flip: bool | None = None) -> "Augmentation":
+    def of(cls, chain: Chain) -> "Augmentation":
         """That of a chain as `augment=` takes it.
 
         Args:
-            chain: a name, or a list; `random_resized_crop` alone, not in a list, mirrors too.
-            flip: whether to mirror; None: as the chain says.
+            chain: a name, a function or a list; `random_resized_crop` alone, not in a list, mirrors
+                too.
 
         Raises:
             ConfigError: there is no such operation, it has other numbers, or it cannot stand there.
@@ -105,18 +109,16 @@ class Augmentation:
         is_list = isinstance(chain, (list, tuple))
         given: Sequence[Any] = chain if is_list else () if chain is None else (chain,)  # type: ignore[assignment]
         operations = [_operation(one) for one in given]
-        names = [one.name for one in operations]
+        names = ["" if one.function else one.name for one in operations]
         for name in _ONCE:
             if names.count(name) > 1:
                 raise ConfigError.of("augment", chain, allowed=f"{name!r} at most once")
         _check_order(chain, names)
-        if flip is False and FLIP in names:
-            raise ConfigError.of("flip", flip, allowed="True or None, since augment has 'flip'")
         return cls(
             crops=CROP in names,
-            flips=FLIP in names or chain == CROP if flip is None else bool(flip),
-            pixels=tuple(one for one in operations if one.name in _PIXELS),
-            mixing=tuple(one for one in operations if one.name in _MIXING),
+            flips=FLIP in names or chain == CROP,
+            pixels=tuple(o for o in operations if o.function or o.name in _PIXELS),
+            mixing=tuple(o for o in operations if not o.function and o.name in _MIXING),
         )
 
     @property
@@ -126,19 +128,25 @@ class Augmentation:
 
     @property
     def moves_pixels(self) -> tuple[str, ...]:
-        """The operations after which what is in an image is elsewhere, but for crops and flips."""
-        return tuple(o.name for o in self.pixels if o.name in ("rotation", "randaugment"))
+        """The operations after which what is in an image may be elsewhere, but for its decoding."""
+        return tuple(
+            one.name
+            for one in self.pixels
+            if one.function or one.name in ("rotation", "randaugment")
+        )
 
 
 def _operation(given: object) -> Operation:
+    if callable(given):
+        return Operation(getattr(given, "__name__", repr(given)), function=given)
     name, *values = given if isinstance(given, (list, tuple)) and given else (given,)
     plain = _ALIASES.get(name, name) if isinstance(name, str) else name
     if not isinstance(plain, str) or plain not in _NUMBERS:
         raise ConfigError.of(
             "augment",
             given,
-            allowed=f"one of {', '.join(_NUMBERS)}, or a list of these, each alone or in a tuple "
-            "with its numbers such as ('colour', 0.4)",
+            allowed=f"one of {', '.join(_NUMBERS)}, a function f(image, rng), or a list of "
+            "these, a name alone or in a tuple with its numbers such as ('colour', 0.4)",
             advice=did_you_mean(name, NAMES).strip(),
         )
     numbers = _NUMBERS[plain]
@@ -153,11 +161,13 @@ def _operation(given: object) -> Operation:
 
 def _check_order(chain: Chain, names: Sequence[str]) -> None:
     """Crops come with decoding, mixing with the batch; mirroring may stand anywhere before."""
-    first_pixels = next((n for n, name in enumerate(names) if name in _PIXELS), len(names))
+    changes = ("", *_PIXELS)  # a function has no name here
+    first_pixels = next((n for n, name in enumerate(names) if name in changes), len(names))
     if CROP in names[first_pixels:]:
-        allowed = f"{CROP!r} before {names[first_pixels]!r}, since only that part is decoded"
+        before = names[first_pixels] or "a function"
+        allowed = f"{CROP!r} before {before!r}, since only that part is decoded"
         raise ConfigError.of("augment", chain, allowed=allowed)
     first_mixing = next((n for n, name in enumerate(names) if name in _MIXING), len(names))
     if late := [name for name in names[first_mixing:] if name not in _MIXING]:
-        allowed = f"{late[0]!r} before {names[first_mixing]!r}, which mixes whole batches"
+        allowed = f"{late[0] or 'a function'!r} before {names[first_mixing]!r}, which mixes batches"
         raise ConfigError.of("augment", chain, allowed=allowed)

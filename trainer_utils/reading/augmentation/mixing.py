@@ -1,7 +1,7 @@
 """MixUp and CutMix: rows of a batch mixed in pairs, and their labels with them.
 
     mixer = Mixer(chain.mixing, images=["image"], label="label")
-    mixer.mix({"image": pixels, "label": one_hot, KEYS: keys})      # the same, mixed, without KEYS
+    mixer.mix({"image": pixels, "label": one_hot}, keys)        # the same, mixed
 
 Row 0 is mixed with row 1 and row 1 with row 0, each by a weight of its own, rows 2 and 3 likewise.
 What is shuffled well has no better partner than its neighbour; and a pair always lies within one
@@ -9,20 +9,20 @@ replica's rows, however many workers there are, where a permutation of a worker'
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-import tensorflow as tf
+import numpy as np
+import numpy.typing as npt
 
 from trainer_utils.reading.augmentation.chain import Operation
-from trainer_utils.reading.augmentation.draws import draw_betas, draw_uniforms
+from trainer_utils.reading.decoding_threads import run_in_threads
 
-__all__ = ["KEYS", "Mixer"]
+__all__ = ["Mixer"]
 
-KEYS = "\0keys"
-"""Under which a batch has its records' keys, `(batch, 2) int64`; no feature's name."""
-_PURPOSE = 1  # of draws; those of pixels have 0
+_PURPOSE = 1  # beside the key; draws for one image have 0
 
-Tensors = dict[str, tf.Tensor]
+Array = npt.NDArray[Any]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,86 +39,64 @@ class Mixer:
     images: Sequence[str]
     label: str
 
-    def mix(self, tensors: Tensors) -> Tensors:
+    def mix(self, batch: Mapping[str, Array], keys: npt.NDArray[np.uint64]) -> dict[str, Array]:
         """Mixes a batch.
 
         Args:
-            tensors: `(batch, …)` each; images `(batch, height, width, channels)` of uint8 or
-                floats, the label of floats. A last row without a partner stays as it is.
+            batch: `(batch, …)` each; images `(batch, height, width, channels)` of uint8 or floats,
+                the label of floats. A last row without a partner stays as it is.
+            keys: `(batch,)`, one for a record and epoch.
 
         Returns:
-            The same but for the keys. A row is its own by as much as its label says.
+            The same features. A row is its own by as much as its label says.
         """
-        mixed = self.without_keys(tensors)
-        uniforms = draw_uniforms(tensors[KEYS], count=5, purpose=_PURPOSE)
-        rows = tf.range(tf.shape(uniforms)[0])
-        partners = tf.minimum(tf.bitwise.bitwise_xor(rows, 1), tf.shape(rows)[0] - 1)
-        weights = {
-            one.name: draw_betas(uniforms[:, n], alpha=one.values[0])
-            for n, one in enumerate(self.operations)
-        }
-        cuts = self._takes_cutmix(uniforms[:, 2])
-        own = weights.get("mixup", weights.get("cutmix"))
-        for name in self.images:
-            images, others = mixed[name], tf.gather(mixed[name], partners)
-            parts = []
-            if "mixup" in weights:
-                parts.append(_mix(images, others, weights["mixup"]))
-            if "cutmix" in weights:
-                is_cut = _boxes(tf.shape(images), weights["cutmix"], uniforms[:, 3:])
-                parts.append(tf.where(is_cut[..., tf.newaxis], others, images))
-                kept = 1 - tf.reduce_mean(tf.cast(is_cut, tf.float32), axis=(1, 2))
-                own = kept if len(parts) == 1 else tf.where(cuts, kept, weights["mixup"])
-            mixed[name] = (
-                parts[0]
-                if len(parts) == 1
-                else tf.where(tf.reshape(cuts, (-1, 1, 1, 1)), parts[1], parts[0])
-            )
-        labels = mixed[self.label]
-        mixed[self.label] = _mix(labels, tf.gather(labels, partners), own)
-        return mixed
+        labels = batch[self.label]
+        mixed = {name: np.empty_like(batch[name]) for name in (*self.images, self.label)}
 
-    def without_keys(self, tensors: Tensors) -> Tensors:
-        """A batch that is not mixed."""
-        return {name: value for name, value in tensors.items() if name != KEYS}
+        def mix_row(row: int) -> None:
+            partner = min(row ^ 1, len(keys) - 1)
+            rng = np.random.Generator(np.random.Philox(key=[int(keys[row]), _PURPOSE]))
+            operation = self.operations[int(rng.random() * len(self.operations))]
+            own = weight = rng.beta(operation.values[0], operation.values[0])
+            middle = rng.random(2)
+            for name in self.images:
+                image, other = batch[name][row], batch[name][partner]
+                if operation.name == "mixup":
+                    mixed[name][row] = _mixed(image, other, weight)
+                    continue
+                box = _box(image.shape, weight, middle)
+                mixed[name][row] = image
+                mixed[name][row][box] = other[box]
+                own = 1 - image[box].size / image.size
+            mixed[self.label][row] = _mixed(labels[row], labels[partner], own)
 
-    def _takes_cutmix(self, uniforms: tf.Tensor) -> tf.Tensor:
-        """Which rows are cut where there are both."""
-        return uniforms < 0.5
+        run_in_threads(mix_row, len(keys))
+        return {**batch, **mixed}
 
 
-def _mix(values: tf.Tensor, others: tf.Tensor, weights: tf.Tensor) -> tf.Tensor:
-    """`values` by their weights, `others` by the rest.
+def _mixed(own: Array, other: Array, weight: float) -> Array:
+    """`own` by its weight, `other` by the rest; uint8 rounded.
 
     Source: Zhang et al., "mixup: Beyond Empirical Risk Minimization", 2018.
     """
-    weights = tf.reshape(weights, [-1] + [1] * (values.shape.rank - 1))
-    floats, rest = (tf.cast(part, tf.float32) for part in (values, others))
-    mixed = rest + weights * (floats - rest)
-    return tf.cast(mixed if values.dtype.is_floating else tf.round(mixed), values.dtype)
+    floats = other.astype(np.float32)
+    floats = floats + np.float32(weight) * (own.astype(np.float32) - floats)
+    return (np.rint(floats) if own.dtype == np.uint8 else floats).astype(own.dtype)
 
 
-def _boxes(shape: tf.Tensor, weights: tf.Tensor, middles: tf.Tensor) -> tf.Tensor:
-    """Which pixels are the other image's, `(batch, height, width) bool`.
+def _box(shape: Sequence[int], weight: float, middle: Array) -> tuple[slice, ...]:
+    """The part that is the other image's.
 
     Args:
         shape: of the images.
-        weights: `(batch,) float32`, the share that a row keeps where its box lies within.
-        middles: `(batch, 2) float32` in [0, 1), of the boxes.
+        weight: the share that a row keeps where its box lies within.
+        middle: of the box, as shares of height and width.
 
     Source: Yun et al., "CutMix: Regularization Strategy to Train Strong Classifiers with
     Localizable Features", 2019.
     """
-    side = tf.sqrt(1 - weights)
-
-    def is_within(extent: tf.Tensor, middle: tf.Tensor) -> tf.Tensor:
-        pixels = tf.cast(extent, tf.float32)
-        half = tf.cast(pixels * side, tf.int32) // 2
-        centre = tf.cast(middle * pixels, tf.int32)
-        places = tf.range(extent)
-        begin, end = (centre - half)[:, tf.newaxis], (centre + half)[:, tf.newaxis]
-        return (places >= begin) & (places < end)
-
-    rows = is_within(shape[1], middles[:, 0])
-    columns = is_within(shape[2], middles[:, 1])
-    return rows[:, :, tf.newaxis] & columns[:, tf.newaxis, :]
+    bounds = []
+    for extent, place in zip(shape, middle.tolist(), strict=False):
+        half, centre = int(extent * (1 - weight) ** 0.5) // 2, int(place * extent)
+        bounds.append(slice(max(centre - half, 0), centre + half))
+    return tuple(bounds)

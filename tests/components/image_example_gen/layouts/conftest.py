@@ -14,9 +14,10 @@ from trainer_utils.storage import list_files
 def read():
     """Reads the files of a folder; the images may be stand-ins, since no layout opens them."""
 
-    def read(base: Path, layout: str = "auto", root: str = "") -> Listing:
+    def read(base: Path, layout: str = "auto", root: str = "", **names: str) -> Listing:
         files = {file.path: file for file in list_files(str(base))}
-        return read_layout(LayoutInputs(base=str(base), root=root, files=files), layout=layout)
+        inputs = LayoutInputs(base=str(base), root=root, files=files, names=names)
+        return read_layout(inputs, layout=layout)
 
     return read
 

@@ -15,6 +15,9 @@ def pairs(*names: str) -> dict[str, bytes]:
     }
 
 
+SETS = {"train": "a\nc\n", "val": "b\n"}
+
+
 def found(listing) -> dict[str, str | None]:
     return {entry.name: entry.split for entry in listing.entries}
 
@@ -39,6 +42,26 @@ def test_pairs_and_splits_are_datums_wherever_the_sets_lie(
     for theirs, ours in (("train", "train"), ("val", "eval")):
         kwargs = {"set_dir": datums_folder} if datums_folder else {}
         expected = dict(SegDatumGenerator(str(tmp_path), None)(split=theirs, **kwargs))
+        assert [
+            [str(tmp_path / blob.path) for blob in entry.blobs]
+            for entry in listing.entries
+            if entry.split == ours
+        ] == [[pair["image"], pair["label"]] for pair in expected.values()]
+
+
+@pytest.mark.parametrize("root", ["", "below/"])
+def test_folders_may_have_names_of_ones_own(tmp_path, read, write, root):
+    from datum.generator.image import SegDatumGenerator
+
+    own = {"image_dir": "photos/jpg", "label_dir": "maps", "set_dir": "lists/seg"}
+    files = {f"{root}photos/jpg/{name}.jpg": b"x" for name in "abc"}
+    files |= {f"{root}maps/{name}.png": b"y" for name in "abc"}
+    write(tmp_path, **files, **{f"{root}lists/seg/{s}.txt": n for s, n in SETS.items()})
+    names = {"image_set_dir": own["set_dir"], **{n: own[n] for n in ("image_dir", "label_dir")}}
+    listing = read(tmp_path, root=root.rstrip("/"), **names)
+    assert not listing.excluded
+    for theirs, ours in (("train", "train"), ("val", "eval")):
+        expected = dict(SegDatumGenerator(str(tmp_path / root), None)(split=theirs, **own))
         assert [
             [str(tmp_path / blob.path) for blob in entry.blobs]
             for entry in listing.entries

@@ -344,3 +344,38 @@ def test_a_folder_without_both_is_none(tmp_path, read, write, folder):
     with pytest.raises(InputError, match=r"JPEGImages/ beside Annotations/.*layout='voc'"):
         read(write(tmp_path / "empty", **{"b.jpg": b""}), "voc")
     assert "xmin" not in {column.name for column in read(base).columns}
+
+
+def test_folders_of_ones_own_and_the_order_of_classes_are_datums(tmp_path, read, write):
+    from datum.configs.default_configs import get_default_write_configs
+
+    own = {"image_dir": "photos", "annotation_dir": "xml/boxes", "set_dir": "lists"}
+    files = {f"photos/{name}.jpg": b"x" for name in "ab"} | {"lists/train.txt": "a\nb\n"}
+    files["classes.names"] = "fish\ndog\nbird\n"
+    for name, labels in {"a": ("Bird", "fish"), "b": ("dog",)}.items():
+        boxes = [(label, 1, 2, 30, 40) for label in labels]
+        files[f"xml/boxes/{name}.xml"] = annotation(*boxes)
+    base = write(tmp_path, **files)
+    configs = get_default_write_configs("image_det", str(base / "classes.names"))
+    expected = dict(configs.generator(str(base))(split="train", **own))
+    names = {"image_set_dir": "lists", **{n: own[n] for n in ("image_dir", "annotation_dir")}}
+    listing = read(base, **names)
+    assert not listing.excluded
+    classes = listing.vocabularies["labels"]
+    place = [column.name for column in listing.columns].index("labels")
+    found = {
+        e.name: [classes.index(label) + 1 for label in e.values[place]] for e in listing.entries
+    }
+    assert found == {f"photos/{name}.jpg": one["labels"] for name, one in expected.items()}
+
+
+def test_ids_of_the_dataset_are_the_lines_of_the_names_of_classes(tmp_path, write):
+    from tests.components.image_example_gen.image_runs import convert, photo
+
+    files = {f"JPEGImages/{name}.jpg": photo(1, size=(500, 375)) for name in "ab"}
+    files["classes.names"] = b"fish\nbird\n"
+    files["Annotations/a.xml"] = annotation(("bird", 1, 2, 30, 40), ("fish", 1, 2, 30, 40))
+    files["Annotations/b.xml"] = annotation(("cat", 1, 2, 30, 40))
+    manifest = convert(write(tmp_path / "in", **files), tmp_path / "out", max_reject_fraction=0.5)
+    assert (tmp_path / "out/vocab/labels.txt").read_text().split() == ["fish", "bird"]
+    assert manifest["total"]["rejected"] == 1  # what is none of the classes

@@ -358,3 +358,31 @@ def test_a_link_that_leads_out_is_not_followed(tmp_path, read):
     (tmp_path / "in/x.tar").symlink_to(tmp_path / "secret.tar")
     with pytest.raises(InputError, match=r"'x.tar'.*leads out"):
         read(tmp_path / "in")
+
+
+@pytest.mark.parametrize("form", [tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT, tarfile.PAX_FORMAT])
+def test_the_archives_in_an_archive_are_classes(tmp_path, read, form):
+    """As ImageNet's training images come: ILSVRC2012_img_train.tar, of n01440764.tar, …"""
+    images = {
+        name: {f"{name}_{n}.JPEG": f"{name} {n}".encode() * (n + 1) * 300 for n in range(3)}
+        for name in ("n01440764", "n01443537")
+    }
+    inner = {
+        f"{name}.tar": write_tar(tmp_path / f"tars/{name}.tar", files, format=form).read_bytes()
+        for name, files in images.items()
+    }
+    base = tmp_path / "in"
+    write_tar(base / "ILSVRC2012_img_train.tar", inner, format=form)
+    listing = read(base)
+    assert [column.name for column in listing.columns] == ["label"]
+    found = {entry.name.rpartition("/")[2]: entry for entry in listing.entries}
+    assert {name: in_archive(base, entry) for name, entry in found.items()} == {
+        name: data for files in images.values() for name, data in files.items()
+    }
+    assert all(e.values == (name.split("_")[0],) for name, e in found.items())
+    assert {entry.split for entry in listing.entries} == {"train"}
+    whole = (base / "ILSVRC2012_img_train.tar").read_bytes()
+    damaged = whole.replace(b"n01443537_1.JPEG", b"n01443537_1.JPEX", 1)
+    (base / "ILSVRC2012_img_train.tar").write_bytes(damaged)
+    with pytest.raises(InputError, match=r"n01443537\.tar"):
+        read(base)

@@ -51,6 +51,19 @@ def test_the_uri_is_below_the_folder_as_it_was_given(pictures, tmp_path, monkeyp
 
 
 @pytest.mark.slow
+def test_a_training_split_without_an_example_is_an_error(pictures, tmp_path):
+    for split in ("train", "val"):
+        (tmp_path / "in" / split / "a").mkdir(parents=True)
+    first = next(pictures.rglob("*.png"))
+    (tmp_path / "in/val/a/1.png").write_bytes(first.read_bytes())
+    (tmp_path / "in/train/a/2.png").write_bytes(b"no image")
+    for _ in range(2):  # also where it comes from the cache
+        with pytest.raises(InputError, match="'train'"):
+            pipelines.convert(tmp_path / "in", tmp_path / "out", max_reject_fraction=0.5)
+    assert not (tmp_path / "out/latest").exists()
+
+
+@pytest.mark.slow
 def test_a_frame_of_images_and_one_of_texts(pictures, tmp_path):
     import pandas as pd
 
@@ -69,8 +82,9 @@ def test_a_frame_of_images_and_one_of_texts(pictures, tmp_path):
         ("pictures", {"kind": "video"}, "kind: expected one of image, text, audio"),
         ("pictures", {"nonsense": 1}, "option 'nonsense': expected one of ImageExampleGen"),
         ("pictures", {"kind": "text", "frames": "all"}, "expected one of TextExampleGen"),
+        ("pictures", {"names": ["image", "label"]}, "'names'.*column_names"),
         ("pictures", {"splits": {"train": 0}}, "splits.'train'.: expected a share of at least 1"),
-        ("pictures", {"splits": {"train": True}}, "share of at least 1, got True"),
+        ("pictures", {"splits": {"train": True}}, "got True"),
         ("pictures", {"num_shards": 0}, "num_shards: expected int at least 1"),
         ("pictures", {"layout": "nonsense"}, "layout: expected one of auto, folder"),
         (42, {}, "source: expected a path or a DataFrame, got int"),

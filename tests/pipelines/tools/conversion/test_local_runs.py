@@ -8,6 +8,11 @@ from collections.abc import Iterator
 import pytest
 
 pytest.importorskip("tfx", reason="a pipeline is TFX's")
+from tfx.dsl.component.experimental.decorators import component
+from tfx.orchestration.metadata import sqlite_metadata_connection_config
+from tfx.orchestration.pipeline import Pipeline
+
+from pipelines.lineage import list_runs
 from pipelines.tools.conversion.local_runs import run_here
 
 
@@ -28,3 +33,20 @@ def test_a_disk_that_takes_no_more_is_an_error_that_names_the_store(tmp_path, fi
     with pytest.raises(OSError, match=r"metadata\.sqlite") as caught, quota(file_bytes):
         run_here(None, str(store))
     assert caught.value.errno in (errno.ENOSPC, errno.EIO)
+
+
+@component
+def pressed() -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_run_that_ctrl_c_ended_is_not_said_to_go_on(tmp_path):
+    metadata = str(tmp_path / "metadata.sqlite")
+    config = sqlite_metadata_connection_config(metadata)
+    pipeline = Pipeline(
+        "stopped", str(tmp_path), components=[pressed()], metadata_connection_config=config
+    )
+    with pytest.raises(KeyboardInterrupt):
+        run_here(pipeline, metadata)
+    (run,) = list_runs(metadata).runs
+    assert run.state == "CANCELED"

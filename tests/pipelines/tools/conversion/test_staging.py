@@ -7,7 +7,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
+from PIL import Image
 
+from pipelines.tools.conversion.dry_run import plan_conversion
 from pipelines.tools.conversion.staging import stage
 from trainer_utils.format import ConfigError, InputError
 
@@ -35,13 +37,51 @@ def test_a_path_stays_what_it_is() -> None:
 def test_a_plain_frame_is_kept_by_pandas_itself_with_the_folders_of_its_files(
     tmp_path: Path,
 ) -> None:
+    (tmp_path / "a" / "b").mkdir(parents=True)
     paths = [str(tmp_path / "a" / "1.jpg"), str(tmp_path / "a" / "b" / "2.jpg"), "c/3.jpg"]
+    paths[1] = f"file://{paths[1]}"
     frame = pd.DataFrame({"image_uri": paths, "tags": [["x"], ["y"], []]})
     staged = stage(frame, str(tmp_path / "out"), kind=None, options={})
     assert staged.kind == "image"
     assert staged.options["image_roots"] == sorted([os.getcwd(), str(tmp_path / "a")])
     read = pd.read_parquet(staged.source)
     assert read["image_uri"].tolist() == paths
+
+
+def test_folders_that_are_gone_are_no_roots_and_their_files_are_rejects(tmp_path: Path) -> None:
+    (tmp_path / "a").mkdir()
+    Image.new("RGB", (9, 8)).save(tmp_path / "a" / "1.png")
+    for there in ([], [str(tmp_path / "a" / "1.png")]):
+        frame = pd.DataFrame({"image_uri": [*there, str(tmp_path / "gone" / "2.png")]})
+        staged = stage(frame, str(tmp_path / "out"), kind=None, options={})
+        planned = plan_conversion(staged.source, kind=staged.kind, **staged.options)
+        assert planned.rejects == {"FILE_NOT_FOUND": 1}
+        assert planned.found == len(frame)
+
+
+def test_a_list_of_paths_is_an_input(tmp_path: Path) -> None:
+    paths = [tmp_path / f"{number}.png" for number in range(5)]
+    for path in paths:
+        Image.new("RGB", (9, 8)).save(path)
+    staged = stage([paths[0], *map(str, paths[1:])], str(tmp_path / "out"), kind=None, options={})
+    planned = plan_conversion(staged.source, kind=staged.kind, **staged.options)
+    assert (planned.kind, planned.rejects) == ("image", {})
+    assert sum(split.records for split in planned.splits.values()) == 5
+    with pytest.raises(InputError, match=r"got 'b\.csv' \(place 1\)"):
+        stage(["a.jpg", "b.csv"], str(tmp_path / "out"), kind=None, options={})
+
+
+def test_shares_of_one_are_what_whole_numbers_are(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / f"{number}.jpg").write_bytes(b"x")
+    planned = [
+        plan_conversion(str(tmp_path), splits=splits).splits
+        for splits in ({"train": 8, "eval": 2}, {"train": 0.8, "eval": 0.2})
+    ]
+    assert planned[0] == planned[1]
+    for wrong in ({"train": 0.8, "eval": 0.3}, {"train": 1.5}, {"train": float("nan")}):
+        with pytest.raises(ConfigError, match="splits"):
+            plan_conversion(str(tmp_path), splits=wrong)
 
 
 def test_a_frame_whose_columns_have_numbers_for_names_is_refused(tmp_path: Path) -> None:

@@ -4,8 +4,13 @@ import pytest
 
 from pipelines.tools.doctor.dataset import dataset_checks
 from tests.pipelines.rewriting import rewrite
-from tests.pipelines.tools.doctor.checks import by_name
 from trainer_utils.format import Feature
+
+
+def by_name(checks):
+    found = {check.name: check for check in checks}
+    assert all(bool(check.cure) == (check.level != "ok") for check in found.values())
+    return found
 
 
 @pytest.mark.parametrize(

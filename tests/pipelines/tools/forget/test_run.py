@@ -1,28 +1,36 @@
-"""Records taken out of all below a folder, told by a reader of every byte of the test's own."""
+"""Records taken out of all below a folder, told by others' readers and by a twin without them."""
 
+import bz2
+import contextlib
+import csv
+import fcntl
 import gzip
 import hashlib
+import html
+import io
 import itertools
 import json
+import lzma
 import os
 import random
+import re
 import shutil
-import struct
-from collections.abc import Callable
+import urllib.parse
+import zipfile
+from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 import trainer_utils
+from pipelines.cli import forget_command
 from pipelines.cli.app import app
-from pipelines.lineage import describe_artifact
-from pipelines.tools.diff import compare_datasets, render_difference
-from pipelines.tools.forget import Certificate, Traced
-from pipelines.tools.forget import forget as take_out
-from pipelines.tools.html import write_page
+from pipelines.tools.forget import Forgetting, rewriting, run
 from pipelines.tools.ledger import RunLedger
-from pipelines.tools.records.search import search_dataset
 from pipelines.tools.verification import verify_dataset
 from trainer_utils import ConfigError, DatasetError
 from trainer_utils.dataset import open_dataset
@@ -35,96 +43,91 @@ from trainer_utils.format import (
     frame_records,
 )
 from trainer_utils.format.origin import Ancestor, DatasetInput, DatasetSummary, Origin, Step
-from trainer_utils.order.ledger import InputLedger, Stretch, plan_of
-from trainer_utils.reading.shard_parts import ShardParts
-from trainer_utils.storage.cache import WholeCopies
+from trainer_utils.format.schema_text import render_schema_text
+from trainer_utils.order.ledger import InputLedger, Segment, settings_of_order
+from trainer_utils.reading.remote_parts import CachedFile, RemoteParts
 from trainer_utils.storage.cache_folder import CacheFolder
 from trainer_utils.writing.publishing import publish_manifest, texts_of_dataset, write_texts
 from trainer_utils.writing.shards import write_shard
 
-NAME, TWIN, REJECTED = "cat/withdrawn 7.jpg", "dog/another.jpg", "cat/bad.jpg"
-TEXT = "reviews.csv:1"
-LABELS = ["cat", "dog"]
 FEATURES = {
     "filename": Feature(type="string"),
-    "image": Feature(type="string"),
-    "label": Feature(type="int"),
-}
-TEXT_FEATURES = {
-    "id": Feature(type="string"),
     "text": Feature(type="string"),
     "label": Feature(type="int"),
+    "patient": Feature(type="int"),
 }
-SECRET = random.Random(7).randbytes(3000)
+OTHERS = [(f"zz{n}.jpg", f"qq {n:04d}" * 30, ("cat", "dog")[n % 2], "pp") for n in range(9)]
+NAME = "cat/withdrawn 7.jpg"
+SECRET = random.Random(7).randbytes(3000).hex()
 
 
-def photo(name: str, data: bytes, label: int) -> bytes:
-    return b"".join(encode_example({"filename": name.encode(), "image": data, "label": label}))
+@pytest.fixture(autouse=True, scope="module")
+def own_cache(tmp_path_factory) -> Iterator[None]:
+    """Keeps off what this user's trainers have in their cache."""
+    folder = str(tmp_path_factory.mktemp("cache"))
+    with mock.patch.object(run, "default_cache_dir", return_value=folder):
+        yield
 
 
-def text(name: str, words: str) -> bytes:
-    return b"".join(
-        encode_example({"id": name.encode(), "text": words.encode(), "label": len(words) % 2})
-    )
+def write(uri, rows, *, splits=None, gzip=False, rejects=(), config=None, parents=(), more=None):
+    """A dataset as components write it; rows are name, text, label and patient."""
+    splits = splits or {"train": 3}
+    vocabularies = {
+        "label": sorted({row[2] for row in rows}),
+        "patient": sorted({row[3] for row in rows}),
+        **(more or {}),
+    }
+    shards, counts = [], {split: dict[str, int]() for split in splits}
+    for place, (split, num_shards) in enumerate(splits.items()):
+        mine = rows[place :: len(splits)]
+        for number in range(num_shards):
+            name = ShardName(split=split, shard_index=number, num_shards=num_shards, gzip=gzip)
 
-
-def write(
-    uri: Path,
-    splits: dict[str, list[list[bytes]]],
-    *,
-    features: dict[str, Feature] = FEATURES,
-    compressed: bool = False,
-    rejects: str = "",
-    parents: tuple[str, ...] = (),
-) -> str:
-    """A dataset as components write it, with rejects of one code, and with lineage."""
-    shards = []
-    for split, group in splits.items():
-        for number, records in enumerate(group):
-            name = ShardName(
-                split=split, shard_index=number, num_shards=len(group), gzip=compressed
-            )
-
-            def fill(writer, records=records):
-                for record in records:
-                    writer.write([record])
+            def fill(writer, mine=mine, number=number, num_shards=num_shards, split=split):
+                for row in mine[number::num_shards]:
+                    values = {
+                        "filename": row[0].encode("utf-8", "surrogateescape"),
+                        "text": row[1].encode(),
+                        "label": vocabularies["label"].index(row[2]),
+                        "patient": vocabularies["patient"].index(row[3]),
+                    }
+                    writer.write(encode_example(values))
+                    counts[split][row[2]] = counts[split].get(row[2], 0) + 1
 
             shards.append(write_shard(name, fill, uri=str(uri)))
-    lost = rejects.count("\n")
-    labels = {
-        split: [label_of(record) for records in group for record in records]
-        for split, group in splits.items()
-    }
-    first = next(iter(splits))
+    lines = [
+        json.dumps({"code": "BAD", "detail": detail, "source": source, "split": next(iter(splits))})
+        for source, detail in rejects
+    ]
     manifest = Manifest(
         shards=tuple(shards),
         accounting={
             split: Accounting(
-                found=len(of) + lost * (split == first),
-                written=len(of),
-                rejected=lost * (split == first),
+                found=sum(counts[split].values()) + len(lines) * (place == 0),
+                written=sum(counts[split].values()),
+                rejected=len(lines) * (place == 0),
             )
-            for split, of in labels.items()
+            for place, split in enumerate(splits)
         },
         producer="ShardBalancer" if parents else "ImageExampleGen",
-        config={"where": f"filename != '{REJECTED}'"} if rejects else {},
-        input_fingerprint=hashlib.sha256(str(uri).encode()).hexdigest(),
-        label_counts={s: {n: of.count(n) for n in LABELS if n in of} for s, of in labels.items()},
-        reject_counts={"BAD_IMAGE": lost} if lost else {},
+        config=config or {},
+        input_fingerprint="00" * 16,
+        label_counts=counts,
+        reject_counts={"BAD": len(lines)} if lines else {},
     )
     texts = texts_of_dataset(
         manifest,
-        features,
-        vocabularies={"label": LABELS},
-        schema="",
-        others={"rejects.jsonl": rejects} if rejects else {},
+        FEATURES,
+        vocabularies=vocabularies,
+        schema=render_schema_text(FEATURES, vocabularies=vocabularies),
+        others={"rejects.jsonl": "".join(f"{line}\n" for line in lines)} if lines else {},
     )
     files = write_texts(str(uri), texts)
     known = [open_dataset(parent) for parent in parents]
     origin = Origin(
         made_by=Step(
             component=manifest.producer,
-            settings={"input_base": f"/photos/{NAME if parents else 0}"},
+            settings=config or {},
             inputs=tuple(DatasetInput(name="examples", digest=each.digest) for each in known),
         ),
         ancestors=tuple(
@@ -132,187 +135,146 @@ def write(
         ),
     )
     write_texts(str(uri), {"lineage.json": origin.to_json()})
-    publish_manifest(str(uri), Manifest(**{**vars_of(manifest), "files": files}))
+    fields = {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
+    publish_manifest(str(uri), Manifest(**{**fields, "files": files}))
     return str(uri)
 
 
-def vars_of(manifest: Manifest) -> dict:
-    return {name: getattr(manifest, name) for name in Manifest.__dataclass_fields__}
-
-
-def label_of(record: bytes) -> str:
-    """The label: seven bytes behind its key, as docs/format.md shows it."""
-    return LABELS[record[record.rindex(b"label") + len("label") + 6]]
-
-
-def reject(name: str) -> str:
-    facts = {"code": "BAD_IMAGE", "detail": f"{name}: no", "source": name, "split": "train"}
-    return json.dumps(facts) + "\n"
-
-
-def payloads(path: Path) -> list[bytes]:
-    """The records of a file, by the format alone."""
-    data = path.read_bytes()
-    data = gzip.decompress(data) if path.suffix == ".gz" else data
-    found, place = [], 0
-    while place < len(data):
-        (size,) = struct.unpack_from("<Q", data, place)
-        found.append(data[place + 12 : place + 12 + size])
-        place += size + 16
+def take_out(names, roots, **settings):
+    found = Forgetting.find(names, [str(root) for root in roots], **settings)
+    found.carry_out()
     return found
 
 
-def records_of(uri: str) -> dict[str, list[bytes]]:
-    found: dict[str, list[bytes]] = {}
-    for path in sorted(Path(uri).glob("Split-*/*")):
-        found.setdefault(path.parent.name, []).extend(payloads(path))
+def read_by_tensorflow(uri) -> dict[str, list[bytes]]:
+    from tensorflow.compat.v1.io import TFRecordOptions, tf_record_iterator
+
+    return {
+        str(path.relative_to(uri)): [
+            *tf_record_iterator(str(path), TFRecordOptions("GZIP" if path.suffix else ""))
+        ]
+        for path in sorted(Path(uri).glob("Split-*/*"))
+    }
+
+
+def texts_in(value) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            yield key
+            yield from texts_in(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from texts_in(inner)
+
+
+def told_in(uri) -> set[str]:
+    """Every text in the small files of a dataset, each read by its own parser."""
+    text_format = pytest.importorskip("google.protobuf.text_format")
+    schema_pb2 = pytest.importorskip("tensorflow_metadata.proto.v0.schema_pb2")
+    found: set[str] = set()
+    for path in Path(uri).rglob("*"):
+        if path.suffix == ".json":
+            found.update(texts_in(json.loads(path.read_text())))
+        elif path.suffix == ".jsonl":
+            found.update(t for line in path.open() for t in texts_in(json.loads(line)))
+        elif path.suffix == ".txt":
+            found.update(path.read_text().split("\n"))
+        elif path.suffix == ".pbtxt":
+            schema = text_format.Parse(path.read_text(), schema_pb2.Schema())
+            found.update(each.name for each in schema.feature)
+            found.update(value for domain in schema.string_domain for value in domain.value)
+            assert [each.name for each in schema.string_domain] == ["label", "patient"]
     return found
 
 
-def count(records: dict[str, list[bytes]]) -> int:
-    return sum(map(len, records.values()))
+HOSTILE = [
+    "12345", "7", "-3", "a", "zz", "ab", "feature", "records", "string", "name", "value", "label",
+    "train", "malignant", "hash", "cat.jpg", 'say "hi"', "back\\slash", "\\", '"', "tab\tname",
+    "naïve/ñ.jpg", "日本", "o'neil", "(forgotten)", "100%", "&amp;", "<b>", "a b", "{}",
+    "Größe\\\"\t", "forgotten", "digests",
+]  # fmt: skip
 
 
-def holders(folder: Path, *wanted: bytes) -> list[str]:
-    """Every file in which some bytes stand, compressed or not."""
-    found = []
-    for path in sorted(folder.rglob("*")):
-        if path.is_file() and not path.is_symlink():
-            data = path.read_bytes()
-            data += gzip.decompress(data) if data.startswith(b"\x1f\x8b") else b""
-            if any(one in data for one in wanted):
-                found.append(str(path.relative_to(folder)))
-    return found
+@given(
+    st.text(
+        st.characters(codec="utf-8", exclude_characters="\n\r\0", exclude_categories=["Cs"]),
+        min_size=1,
+    ).filter(lambda name: name.strip() and name not in {row[0] for row in OTHERS}),
+    st.booleans(),
+)
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_a_name_of_any_letters(tmp_path_factory, name, is_shared):
+    check_forgetting(tmp_path_factory.mktemp("any"), name, is_shared, gzip=True)
 
 
-def other_photos(chance: random.Random, count: int) -> list[bytes]:
-    return [photo(f"cat/{n}.jpg", chance.randbytes(900), n % 2) for n in range(count)]
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_that_files_have_for_themselves(tmp_path, name):
+    check_forgetting(tmp_path, name, is_shared=len(name) % 2 == 0, gzip=False)
 
 
-@pytest.fixture
-def chance() -> random.Random:
-    return random.Random(3)
+def check_forgetting(root: Path, name: str, is_shared: bool, gzip: bool) -> None:
+    """Nothing names the record any more, but what others have, and all else is as it was."""
+    row = (name, SECRET, name, name)
+    others = [*OTHERS, ("zz9.jpg", "qq", name, "pp")] if is_shared else OTHERS
+    bad = [("zzbad.jpg", "qq"), (name, "no image"), ("zztwin.jpg", f"a copy of {name}")]
+    config = {"where": f"filename != {name!r}", "exclude": [name], "by_name": {name: 1}}
+    twin = write(
+        root / "twin", others, gzip=gzip, rejects=[bad[0], ("zztwin.jpg", "(forgotten)")],
+        config={"where": "(forgotten)", "exclude": ["(forgotten)"], "by_name": {"(forgotten)": 1}},
+    )  # fmt: skip
+    told = told_in(twin)
+    shutil.rmtree(twin)
+    uri = write(root / "it", [*others[:4], row, *others[4:]], gzip=gzip, rejects=bad, config=config)
+    before = read_by_tensorflow(uri)
+    done = take_out([name], [str(root)], output=f"{root}.json").certificate
+    after = read_by_tensorflow(uri)
+    assert after == {
+        path: [record for record in records if SECRET.encode() not in record]
+        for path, records in before.items()
+    }
+    assert sum(map(len, after.values())) == len(others)
+    assert verify_dataset(uri).is_good, verify_dataset(uri)
+    edges = [
+        "[0-9A-Za-z]" if re.match("[0-9A-Za-z]", end) else r"\Z\A" for end in (name[0], name[-1])
+    ]
+    naming = re.compile(f"(?<!{edges[0]}){re.escape(name)}(?!{edges[1]})")
+    known = told | {"forgotten", "digests", *(f"(forgotten) {number}" for number in range(4))}
+    assert not {text for text in told_in(uri) - known if naming.search(text)}
+    assert done.is_complete == (not is_shared)
+    assert len(done.datasets[0]["records"]) == len(done.datasets[0]["rejects"]) == 1
+    ids = {feature: len(names) for feature, names in open_dataset(uri).vocabularies.items()}
+    assert ids == {"label": 2 + (name not in ("cat", "dog")), "patient": 2}  # none has shifted
 
 
-def root_of(folder: Path, chance: random.Random) -> dict[str, str]:
-    """Photos with rejects, balanced twice, texts in gzip, a copy of all, a cache, killed runs."""
-    withdrawn, twin = photo(NAME, SECRET, 0), photo(TWIN, SECRET, 1)
-    some = other_photos(chance, 12)
-    first = [some[:4], [withdrawn], some[4:6]]
-    made = {}
-    made["photos"] = write(
-        folder / "photos",
-        {"train": first, "eval": [[*some[6:8], twin]]},
-        rejects=reject(REJECTED) + reject(f"cat/{'x' * 9}.jpg"),
-    )
+def tree(root: Path) -> dict[str, str]:
+    """Photos with rejects and a file of one's own, balanced, texts in gzip, a copy, a cache."""
+    some, bad = [*OTHERS[:4], (NAME, SECRET, "cat", "lone"), *OTHERS[4:]], [(NAME, "no image")]
+    made = {"photos": write(root / "photos", some, splits={"train": 2, "eval": 1}, rejects=bad)}
+    (root / "photos/README.md").write_text("one's own")
+    parents = (made["photos"],)
     made["balanced"] = write(
-        folder / "balanced",
-        {"train": [[*some[:2], withdrawn, some[2]], some[3:6]], "eval": [[twin, *some[6:8]]]},
-        parents=(made["photos"],),
+        root / "balanced", some[::-1], parents=parents, config={"where": f"filename != '{NAME}'"}
     )
-    words = [text(f"reviews.csv:{n}", "so many words " * (n + 1)) for n in range(20)]
-    made["texts"] = write(
-        folder / "texts",
-        {"train": [words[:5], words[5:]]},
-        features={
-            "id": FEATURES["filename"],
-            "text": FEATURES["filename"],
-            "label": FEATURES["label"],
-        },
-        compressed=True,
-    )
-    made["untouched"] = write(folder / "untouched", {"train": [some[8:]]})
-    cache = CacheFolder(str(folder / "cache"), 1 << 30)
-    opened = open_dataset(made["balanced"]).shards["train"]
-    parts = ShardParts(opened)
-    for shard in opened:
-        (part,) = parts.of(shard.path)
-        cache.put(parts.name(part), parts.fetch(part).data, use=1.0, use_of=lambda name: None)
-    copies = WholeCopies(cache)
-    for shard in open_dataset(made["texts"]).shards["train"]:
-        copies.locate(shard.path)
-    del copies
-    killed = folder / "killed"
-    (killed / ".tfx-shards-tmp").mkdir(parents=True)
-    (killed / "Split-train").mkdir()
-    (killed / ".tfx-shards-tmp/run-0").write_bytes(b"...." + withdrawn + b"....")
-    (killed / "Split-train/data_tfrecord-00000-of-00001").write_bytes(b"some")
-    (killed / "notes.txt").write_text("one's own")
+    made["texts"] = write(root / "texts", some[2:], gzip=True)
+    made["untouched"] = write(root / "untouched", OTHERS[:3])
+    cache = CacheFolder(str(root / "cache"), 1 << 30)
+    parts = RemoteParts(cache, is_global=False)
+    for shard in open_dataset(made["balanced"]).shards["train"]:
+        CachedFile(shard, parts).read(0, shard.bytes)
     return made
 
 
-def test_no_byte_of_the_records_is_left_and_all_else_is_as_it_was(tmp_path, chance):
-    root = tmp_path / "root"
-    made = root_of(root, chance)
-    before = {name: records_of(uri) for name, uri in made.items()}
-    files = {path: path.stat().st_ino for path in root.rglob("Split-*/data_tfrecord*")}
-    assert len(holders(root, SECRET)) >= 5
-    names = [NAME, TEXT, REJECTED]
-    done = take_out(names, [str(root)], with_content=True)
-    assert (
-        holders(root, SECRET, *(f"{name}{end}".encode() for name in names for end in '"\x12\n'))
-        == []
-    )
-    assert holders(root, NAME.encode(), REJECTED.encode()) == []
-    gone = {"photos": 2, "balanced": 2, "texts": 1, "untouched": 0}
-    for name, uri in made.items():
-        wanted = {
-            split: [r for r in records if SECRET not in r and TEXT.encode() + b"\n" not in r]
-            for split, records in before[name].items()
-        }
-        assert records_of(uri) == wanted
-        assert sum(len(r) for r in before[name].values()) - gone[name] == sum(
-            map(len, wanted.values())
-        )
-        assert verify_dataset(uri).is_good, verify_dataset(uri)
-        assert not (Path(uri) / ".tfx-shards-tmp").exists()
-    kept = [path for path, inode in files.items() if path.exists() and path.stat().st_ino == inode]
-    assert len(kept) == len(files) - 6  # five shards are others now, the killed run's is gone
-    assert [path.name for path in (root / "killed").iterdir()] == ["notes.txt"]
-    certificate = Certificate.from_json(Path(done.path).read_text(), path=done.path)
-    assert certificate.is_complete
-    assert certificate.num_records == 5
-    assert not certificate.not_found
-    told = {dataset["uri"]: dataset for dataset in certificate.datasets}
-    assert told.keys() == {made["photos"], made["balanced"], made["texts"]}
-    for uri, dataset in told.items():
-        manifest = Manifest.from_json(Path(uri, "manifest.json").read_text(), path=uri)
-        assert dataset["digest_after"] == manifest.digest != dataset["digest_before"]
-        assert manifest.earlier_digests == (dataset["digest_before"],)
-        assert dataset["shards"][0]["after"]["crc32c"] != dataset["shards"][0]["before"]["crc32c"]
-        origin = Origin.from_json(Path(uri, "lineage.json").read_text(), path=uri)
-        assert (origin.made_by.component, origin.made_by.inputs[0].digest) == (
-            "Forget",
-            dataset["digest_before"],
-        )
-        assert origin.ancestors[-1].digest == dataset["digest_before"]
-    lineage = describe_artifact(made["balanced"], metadata=str(root)).to_json()
-    ancestors = [each["artifact"]["uri"] for each in lineage["ancestors"]]
-    befores = [f"digest:{told[made[name]]['digest_before']}" for name in ("photos", "balanced")]
-    assert ancestors == befores  # of which the photos as they are now were made too
-    photos = Manifest.from_json(Path(made["photos"], "manifest.json").read_text(), path="")
-    assert photos.accounting["train"] == Accounting(found=9, written=6, rejected=1, skipped=2)
-    assert photos.reject_counts == {"BAD_IMAGE": 1}
-    by_name = [r for r in told[made["photos"]]["records"] if r["by"] == "name"]
-    assert by_name == [
-        {
-            "record": f"sha256:{hashlib.sha256(NAME.encode()).hexdigest()}",
-            "by": "name",
-            "split": "train",
-            "shard": "Split-train/data_tfrecord-00001-of-00003",
-            "number": 0,
-            "bytes": len(photo(NAME, SECRET, 0)),
-        }
-    ]
-    assert (
-        sum(len(array["label"]) for array in trainer_utils.iterate(made["photos"], batch_size=2))
-        == 6
-    )
-    again = take_out(names, [str(root)], with_content=True)
-    assert again.certificate.datasets == certificate.datasets
+def everything(folder: Path) -> dict[str, bytes]:
+    return {
+        str(path.relative_to(folder)): path.read_bytes()
+        for path in sorted(folder.rglob("*"))
+        if path.is_file()
+    }
 
 
-def in_a_child(work: Callable[[], object], *, calls: int) -> bool:
+def in_a_child(work, *, calls: int) -> bool:
     """Runs it in a process that ends before its n-th change of a file; whether it was done."""
     child = os.fork()
     if child:
@@ -328,7 +290,7 @@ def in_a_child(work: Callable[[], object], *, calls: int) -> bool:
         return call
 
     try:
-        for name in ("replace", "remove", "unlink", "rmdir", "mkdir", "fsync"):
+        for name in ("replace", "rename", "link", "remove", "unlink", "rmdir", "mkdir", "fsync"):
             setattr(os, name, counted(getattr(os, name)))
         work()
         os._exit(0)
@@ -336,157 +298,266 @@ def in_a_child(work: Callable[[], object], *, calls: int) -> bool:
         os._exit(1)
 
 
-def state_of(uri: str, old: dict[str, list[bytes]]) -> str:
-    """Whether a dataset is the old one, the new one, or one that nothing opens."""
+def state_of(uri: str) -> str:
+    """Whether a dataset has the record, has not, or is not there; never anything between."""
     try:
         open_dataset(uri)
     except DatasetError as error:
-        return "refused" if "tfx-shards forget" in str(error) else f"{error}"
+        return "gone" if not Path(uri).exists() else str(error)
     assert verify_dataset(uri).is_good
-    now = records_of(uri)
-    return "old" if now == old else "new" if not any(map(holds, now.values())) else "other"
+    records = [record for records in read_by_tensorflow(uri).values() for record in records]
+    return "old" if any(SECRET.encode() in record for record in records) else "new"
 
 
-def holds(records: list[bytes]) -> bool:
-    return any(SECRET in record or NAME.encode() in record for record in records)
+@pytest.mark.parametrize(("inner", "step"), [("", 17), ("photos", 5)])
+def test_a_run_that_is_killed_at_any_change_ends_as_one_that_is_not(tmp_path, inner, step):
+    def forget(root):
+        return take_out([NAME], [root], output=str(tmp_path / "certificate.json"))
 
+    def told():
+        facts = json.loads((tmp_path / "certificate.json").read_text())
+        return {name: facts[name] for name in facts.keys() - {"requested_at", "checksum"}}
 
-def test_a_run_that_is_killed_at_any_change_is_finished_by_the_next(tmp_path, chance):
-    names, seen = [NAME, TEXT, REJECTED], set()
-    for calls in itertools.count(chance.randrange(8), 9):
-        root = tmp_path / f"{calls}"
-        made = root_of(root, random.Random(3))
-        old = {uri: records_of(uri) for uri in made.values()}
-        is_done = in_a_child(
-            lambda root=root: take_out(names, [str(root)], with_content=True), calls=calls
-        )
-        states = {state_of(made[name], old[made[name]]) for name in ("photos", "balanced")}
-        assert states <= {"old", "new", "refused"}
-        seen |= states
-        done = take_out(names, [str(root)], with_content=True)
-        assert holders(root, SECRET, NAME.encode(), REJECTED.encode()) == []
-        assert done.certificate.num_records == 5
-        told = {
-            d["uri"]: (d["digest_before"], d["digest_after"]) for d in done.certificate.datasets
-        }
-        assert told.keys() == {made["photos"], made["balanced"], made["texts"]}
-        assert all(before != after is not None for before, after in told.values())
-        assert all(verify_dataset(uri).is_good for uri in told)
-        assert not (root / ".tfx-shards-forget").exists()
-        shutil.rmtree(root)
+    whole, template = tmp_path / "whole", tmp_path / "template"
+    tree(template)
+    shutil.copytree(template, whole)
+    done = forget(whole / inner)
+    assert done.certificate.is_complete
+    expected, certificate, seen = everything(whole), told(), set()
+    assert not [p for p, data in everything(whole / inner).items() if NAME.encode() in data]
+    assert (whole / "photos/README.md").read_text() == "one's own"
+    for calls in itertools.count(1, step):
+        shutil.rmtree(whole)
+        (tmp_path / "certificate.json").unlink()
+        shutil.copytree(template, whole)
+        is_done = in_a_child(lambda: forget(whole / inner), calls=calls)
+        seen |= {state_of(str(whole / "photos"))}
+        if not is_done:
+            is_over = not [*whole.rglob("draft.json")] and (tmp_path / "certificate.json").exists()
+            with pytest.raises(ConfigError) if is_over else contextlib.nullcontext():
+                forget(whole / inner)
+        assert everything(whole) == expected
+        assert told() == certificate
         if is_done:
             break
-    assert seen == {"old", "new", "refused"}
+    assert {"old", "new"} <= seen <= {"old", "new", "gone"}
 
 
-def everything(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def packed(data: bytes) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("inner.txt", data)
+    return stream.getvalue()
 
 
-def invoke(*arguments: str):
-    return CliRunner().invoke(app, ["forget", *map(str, arguments)])
+def as_csv(name: str) -> bytes:
+    csv.writer(stream := io.StringIO()).writerow([name, 1])
+    return stream.getvalue().encode()
 
 
-def test_the_command(tmp_path, chance):
-    root = tmp_path / "root"
-    made = root_of(root, chance)
+AWKWARD = 'Größe "x"\t\\ 日本'
+SPELLINGS = {
+    "plain.txt": lambda name: name.encode(),
+    "utf16.csv": lambda name: name.encode("utf-16"),
+    "plain.json": lambda name: json.dumps([name]).encode(),
+    "utf8.json": lambda name: json.dumps([name], ensure_ascii=False).encode(),
+    "inner.json": lambda name: json.dumps([json.dumps([name])]).encode(),
+    "some.pbtxt": lambda name: render_schema_text({name: FEATURES["text"]}, vocabularies={}).encode(
+        "ascii"
+    ),
+    "some.py": lambda name: ascii(name.encode()).encode(),
+    "page.html": lambda name: f"<p>{html.escape(name)}</p>".encode(),
+    "ascii.html": lambda name: html.escape(name).encode("ascii", "xmlcharrefreplace"),
+    "latin.html": lambda name: b"\xe9 " + html.escape(name).encode("ascii", "xmlcharrefreplace"),
+    "url.txt": lambda name: urllib.parse.quote(name).encode(),
+    "list.csv": as_csv,
+    "list.csv.gz": lambda name: gzip.compress(name.encode()),
+    "list.csv.bz2": lambda name: bz2.compress(name.encode()),
+    "list.csv.xz": lambda name: lzma.compress(name.encode()),
+    "some.npz": lambda name: packed(name.encode()),
+    "some.pb": lambda name: b"\0\xff\x12" + bytes([len(name.encode())]) + name.encode() + b"B\1",
+    "long.txt": lambda name: b"-" * ((8 << 20) - 5) + json.dumps(name).encode(),
+    "other.tfrecord": lambda name: frame_records([example(name)]),
+    "other.tfrecord.gz": lambda name: gzip.compress(frame_records([example(name)])),
+}  # fmt: skip
+
+
+def example(name: str) -> bytes:
+    return b"".join(encode_example({"image/name": name.encode(), "n": 1}))
+
+
+def test_whatever_else_names_a_record_is_listed_and_left(tmp_path):
+    write(tmp_path / "data", [*OTHERS, (AWKWARD, SECRET, "cat", "pp")])
+    for folder, name in (("named", AWKWARD), ("others", "cat/other.jpg")):
+        (tmp_path / folder).mkdir()
+        for file, spell in SPELLINGS.items():
+            (tmp_path / folder / file).write_bytes(spell(name))
+    (tmp_path / AWKWARD).mkdir()
+    raw = {f"{AWKWARD}.png", f"a {AWKWARD} b.png", f"{AWKWARD}/left.png"}
+    for file in raw:
+        (tmp_path / file).write_bytes(b"a picture")
+    (tmp_path / "table.parquet").write_bytes(b"PAR1 and more")
+    (tmp_path / "cut.csv.gz").write_bytes(gzip.compress(random.Random(1).randbytes(99))[:-9])
+    write(tmp_path / "damaged", OTHERS)
+    shard = next((tmp_path / "damaged").glob("Split-train/*00000-of*"))
+    shard.write_bytes(shard.read_bytes()[:-1] + b"?")
+    before = everything(tmp_path / "named")
+    done = take_out([AWKWARD], [tmp_path], plain_names=True).certificate
+    left = {os.path.relpath(each["path"], tmp_path) for each in done.remains}
+    odd = raw | {"table.parquet", "cut.csv.gz", "damaged"}
+    assert left == odd | {f"named/{file}" for file in SPELLINGS}
+    assert (done.is_complete, everything(tmp_path / "named")) == (False, before)
+    assert [each["records"][0]["name"] for each in done.datasets] == [AWKWARD]
+
+
+def test_what_other_records_have_stays_and_is_told(tmp_path):
+    mine, other = ("12345", SECRET, "rare", "12345"), ("zz9.jpg", "see 12345, or 1234", "cat", "pp")
+    both = write(tmp_path / "a", [*OTHERS, mine, other])
+    rare = write(tmp_path / "b", [*OTHERS, ("zz9.jpg", "qq", "rare", "pp")])
+    done = take_out(["12345"], [tmp_path]).certificate
+    assert [(os.path.relpath(each["path"], tmp_path)) for each in done.remains] == ["a"]
+    assert "1 text" in done.remains[0]["why"]
+    labels = open_dataset(both).vocabularies
+    assert labels == {"label": ["cat", "dog", "rare"], "patient": ["(forgotten) 0", "pp"]}
+    (entry,) = done.datasets
+    assert (entry["uri"], entry["labels"]) == (both, {"patient": [0]})
+    assert open_dataset(rare).vocabularies["label"] == ["cat", "dog", "rare"]
+
+
+def test_classes_of_what_is_no_number_stay(tmp_path):
+    rows = [*OTHERS, ("fish", SECRET, "cat", "pp")]
+    uri = write(tmp_path / "maps", rows, more={"text": ["bird", "fish"]})
+    done = take_out(["fish"], [tmp_path]).certificate
+    assert open_dataset(uri).vocabularies["text"] == ["bird", "fish"]
+    assert [os.path.relpath(each["path"], uri) for each in done.remains] == ["vocab/text.txt"]
+    assert verify_dataset(uri).is_good
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_many_names_and_numbers_as_ids(tmp_path, count):
+    uri = str(tmp_path / "data")
+    with trainer_utils.DatasetWriter(uri, num_shards={"train": 4}) as writer:
+        for number in range(100):
+            writer.write("train", {"id": number, "text": f"{number * 1000} qq"})
+    done = take_out([*map(str, range(count)), "300", "nobody"], [tmp_path]).certificate
+    assert sum(len(each["records"]) for each in done.datasets) == count
+    assert len(done.not_found) == 2
+    assert sum(open_dataset(uri).records.values()) == 100 - count
+    assert verify_dataset(uri).is_good
+    assert done.is_complete
+
+
+def test_tokens_and_ledgers_of_before_are_refused(tmp_path):
+    uri = write(tmp_path / "a", [*OTHERS, (NAME, SECRET, "cat", "pp")])
+    batches = trainer_utils.iterate(uri, batch_size=2, shuffle=False)
+    token, order = batches.state(1), batches.order
+    segment = Segment(
+        first_step=0,
+        steps=4,
+        start=0,
+        datasets=[(uri, "train")],
+        settings=settings_of_order(order.options),
+        digest=order.digest,
+    )
+    ledger = InputLedger((segment,))
+    (tmp_path / "input_ledger.json").write_text(ledger.to_json())
+    take_out([NAME], [tmp_path])
+    with pytest.raises(ConfigError, match="digest"):
+        trainer_utils.iterate(uri, batch_size=2, shuffle=False, state=token)
+    with pytest.raises(DatasetError, match="digest"):
+        RunLedger(str(tmp_path)).at_step(0)
+
+
+def test_a_root_that_is_a_link_to_a_dataset(tmp_path):
+    uri = write(tmp_path / "data", [*OTHERS, (NAME, SECRET, "cat", "pp")])
+    (tmp_path / "latest").symlink_to("data")
+    done = take_out([NAME], [tmp_path / "latest"]).certificate
+    assert (done.is_complete, (tmp_path / "latest").is_symlink()) == (True, True)
+    assert state_of(uri) == "new"
+
+
+@pytest.mark.parametrize("inner", ["", "/photos"])
+def test_a_dataset_on_an_object_store(tmp_path, in_memory, inner):
+    tree(tmp_path / "root")
+    shutil.rmtree(tmp_path / "root/cache")  # caches are local
+    uri = in_memory(tmp_path / "root", f"forget-{tmp_path.name}")
+    found = Forgetting.find([NAME], [uri + inner])
+    fault = mock.patch.object(rewriting, "upload_dataset", side_effect=OSError("no network"))
+    with fault, pytest.raises(OSError, match="no network"):
+        found.carry_out()
+    done = take_out([NAME], [uri + inner]).certificate
+    assert (done.is_complete, len(done.datasets)) == (True, 1 if inner else 3)
+    for each in done.datasets:
+        assert verify_dataset(each["uri"]).is_good
+        assert each["digest_before"] != each["digest_after"]
+
+
+def test_two_runs_at_once(tmp_path):
+    uri = write(tmp_path / "data", [*OTHERS, (NAME, SECRET, "cat", "pp")])
+    found, before = Forgetting.find([NAME], [str(tmp_path)]), everything(tmp_path)
+    descriptor = os.open(tmp_path, os.O_RDONLY)
+    fcntl.flock(descriptor, fcntl.LOCK_EX)
+    with pytest.raises(ConfigError, match="no other run"):
+        found.carry_out()
+    assert everything(tmp_path) == before
+    os.close(descriptor)
+    found.carry_out()
+    assert state_of(uri) == "new"
+
+
+def invoke(*arguments, **settings):
+    return CliRunner().invoke(app, ["forget", *map(str, arguments)], **settings)
+
+
+def test_the_command(tmp_path):
+    root, certificate = tmp_path / "root", tmp_path / "certificate.json"
+    tree(root)
     before = everything(root)
-    dry = invoke(NAME, "--in", root, "--dry-run", "--json")
+    dry = invoke(NAME, "--in", root, "--dry-run")
     assert (dry.exit_code, everything(root)) == (0, before), dry.stderr
-    facts = json.loads(dry.stdout)
-    assert [len(dataset["records"]) for dataset in facts["datasets"]] == [1, 1]
-    assert {each["uri"] for each in facts["same_content"]} == {made["photos"], made["balanced"]}
-    shown = invoke(NAME, "--in", root, "--dry-run").stdout
-    assert NAME in shown
-    assert TWIN in shown
-    unknown = invoke("none.jpg", "--in", root)
-    assert (unknown.exit_code, everything(root)) == (1, before)
-    assert "found none of 1" in unknown.stderr
+    assert NAME in dry.stdout
     assert invoke("--in", root).exit_code == 2
     assert invoke(NAME, "--in", tmp_path / "nowhere").exit_code == 1
-    (tmp_path / "names.txt").write_text(f"{NAME}\nnobody.jpg\n")
-    (root / "raw/cat").mkdir(parents=True)
-    (root / "raw" / NAME).write_bytes(SECRET)
-    (root / "list.csv").write_text(f"filename,label\n{NAME},0\n")
-    foreign = b"".join(encode_example({"filename": NAME.encode(), "n": 1}))
-    (root / "other.tfrecord").write_bytes(frame_records([foreign]))
-    certificate = tmp_path / "certificate.json"
-    done = invoke(
-        "--file", tmp_path / "names.txt", "--in", root, "-o", certificate, "--plain-names"
+    unknown = invoke("none.jpg", "--in", root)
+    assert (unknown.exit_code, everything(root)) == (1, before)
+    with mock.patch.object(forget_command, "is_terminal", return_value=True):
+        asked = invoke(NAME, "--in", root, input="n\n")
+        assert (asked.exit_code, everything(root)) == (1, before)
+        assert NAME in asked.stderr
+        (tmp_path / "names.txt").write_text(f"{NAME}\nnobody.jpg\n")
+        done = invoke(
+            "--file", tmp_path / "names.txt", "--in", root, "-o", certificate, "--json", "--yes"
+        )
+    assert done.exit_code == 0, done.stderr
+    facts = json.loads(certificate.read_text())
+    assert (json.loads(done.stdout) | {"checksum": facts["checksum"]}, facts["complete"]) == (
+        facts,
+        True,
     )
-    assert done.exit_code == 1
-    told = json.loads(certificate.read_text())
-    left = {os.path.relpath(each["path"], root) for each in told["remains"]}
-    assert left == {f"raw/{NAME}", "list.csv", "other.tfrecord"}
-    assert (told["records"], told["not_found"]) == ([NAME, "nobody.jpg"], ["nobody.jpg"])
-    assert holders(root, NAME.encode()) == sorted({*left} - {f"raw/{NAME}"})
-    assert {record["by"] for dataset in told["datasets"] for record in dataset["records"]} == {
-        "name"
-    }
-    assert [r for r in records_of(made["photos"])["Split-eval"] if SECRET in r] != []
-    other = invoke(TEXT, "--in", root, "-o", certificate)
-    assert (other.exit_code, "name another" in other.stderr) == (2, True)
-
-
-def test_tokens_and_ledgers_of_before_are_refused_and_runs_are_told(tmp_path, chance):
-    some = other_photos(chance, 6)
-    parent = write(tmp_path / "a", {"train": [[*some[:3], photo(NAME, SECRET, 0)], some[3:]]})
-    other = write(tmp_path / "b", {"train": [some]})
-    uris = [parent, other]
-    batches = trainer_utils.iterate(uris, batch_size=2, shuffle=False)
-    token = batches.state(1)
-    plan = plan_of(batches.order, [(uri, "train") for uri in uris], None)
-    stretch = Stretch(plan=0, first_step=0, steps=4, start=0, num_workers=1, num_replicas=1)
-    ledger = InputLedger(plans=[plan], stretches=[stretch])
-    (tmp_path / "run").mkdir()
-    (tmp_path / "run/input_ledger.json").write_text(ledger.to_json())
-    model = {"uri": "model/7", "type": "Model", "id": 7, "state": "LIVE"}
-    copy = write(
-        tmp_path.parent / f"{tmp_path.name}-elsewhere", {"train": [[photo(NAME, SECRET, 0)]]}
+    assert facts["records"] == sorted(
+        f"sha256:{hashlib.sha256(name.encode()).hexdigest()}" for name in (NAME, "nobody.jpg")
     )
-    traced = Traced(models=[model], relatives=[other, copy])
-    done = take_out([NAME], [str(tmp_path)], trace=lambda uri: traced).certificate
-    assert done.models == [{**model, "dataset": parent}]
-    assert done.runs == [
-        {"run": str(tmp_path / "run"), "dataset": parent, "steps": 4, "steps_that_saw": 1}
+    assert len(facts["not_found"]) == 1
+    assert [each["digest_after"] for each in facts["datasets"]] == [
+        open_dataset(each["uri"]).digest for each in facts["datasets"]
     ]
-    assert [each["path"] for each in done.remains] == [copy]
-    with pytest.raises(ConfigError, match=r"of before `tfx-shards forget` took records out of it"):
-        trainer_utils.iterate(uris, batch_size=2, shuffle=False, state=token)
-    with pytest.raises(DatasetError, match=r"what `tfx-shards forget` has left of it"):
-        RunLedger(str(tmp_path / "run")).at_step(0)
-    now = trainer_utils.iterate(uris, batch_size=2, shuffle=False).state(1)
-    trainer_utils.iterate(uris, batch_size=2, shuffle=False, state=now)
-    alike = trainer_utils.iterate(other, batch_size=2, shuffle=False).state(1)
-    with pytest.raises(ConfigError, match="It is of another dataset or split"):
-        trainer_utils.iterate(uris, batch_size=2, shuffle=False, state=alike)
+    assert invoke("zz1.jpg", "--in", root, "-o", certificate).exit_code == 2  # it is there
+    for each in facts["datasets"]:
+        manifest = open_dataset(each["uri"]).manifest
+        assert manifest.earlier_digests == (each["digest_before"],)
+        (skipped,) = {c.skipped for c in manifest.accounting.values()} - {0}
+        assert skipped == len(each["records"]) + len(each["rejects"])
+        path = Path(each["uri"], "lineage.json")
+        origin = Origin.from_json(path.read_text(), path="")
+        assert origin.made_by.inputs[0].digest == origin.ancestors[-1].digest
+        assert origin.ancestors[-1].digest == each["digest_before"]
 
 
-def test_pages_and_findings_that_name_a_record_go_and_what_others_wrote_stays(tmp_path, chance):
-    uri = write(tmp_path / "a", {"train": [[photo(NAME, SECRET, 0), *other_photos(chance, 2)]]})
-    write_page(str(tmp_path / "report.html"), render_difference(compare_datasets(uri, uri)))
-    again = tmp_path / "again.html"
-    write_page(str(again), (tmp_path / "report.html").read_text() + NAME)
-    (tmp_path / "audit/Split-train").mkdir(parents=True)
-    facts = {"counts": {}, "findings": [{"records": [NAME]}]}
-    (tmp_path / "audit/findings.json").write_text(json.dumps(facts))
-    (tmp_path / "audit/Split-train/SchemaDiff.pb").write_bytes(bytes([len(NAME)]) + NAME.encode())
-    (tmp_path / "mine.html").write_text(f"<p>{NAME}</p>")
-    done = take_out([NAME], [str(tmp_path)]).certificate
-    assert [each["path"] for each in done.remains] == [str(tmp_path / "mine.html")]
-    assert holders(tmp_path, NAME.encode()) == ["mine.html"]
-    assert (tmp_path / "report.html").exists()
-    assert not again.exists()
-
-
-def test_a_dataset_on_an_object_store(tmp_path, chance, in_memory):
-    root = tmp_path / "root"
-    made = root_of(root, chance)
-    shutil.rmtree(root / "cache")  # caches are local
-    uri = in_memory(root, f"forget-{tmp_path.name}")
-    done = take_out([NAME], [uri], with_content=True).certificate
-    assert done.is_complete
-    assert done.num_records == 4
-    for name in made:
-        assert verify_dataset(f"{uri}/{name}").is_good
-    assert not search_dataset(f"{uri}/photos", NAME).places
+def test_another_request_waits_for_the_one_that_was_killed(tmp_path):
+    write(tmp_path / "a", [*OTHERS, (NAME, SECRET, "cat", "pp")])
+    assert not in_a_child(lambda: take_out([NAME], [tmp_path]), calls=20)
+    before = everything(tmp_path)
+    with pytest.raises(ConfigError, match="the same names"):
+        take_out(["zz1.jpg"], [tmp_path])
+    assert everything(tmp_path) == before
+    assert take_out([NAME], [tmp_path]).certificate.is_complete

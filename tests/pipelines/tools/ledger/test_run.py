@@ -47,7 +47,7 @@ def test_the_command(run):
     assert [at["step"] for at in seen["records"][0]["steps"]] == [1, 4]
     assert "seen 2 times" in invoke(run, "--place", "train:9").stdout
     facts = json.loads(invoke(run, "--json").stdout)
-    assert (facts["steps"], len(facts["stretches"])) == (5, 1)
+    assert (facts["steps"], len(facts["segments"])) == (5, 1)
     assert invoke(run).stdout.startswith("5 steps of ")
 
 

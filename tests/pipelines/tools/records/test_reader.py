@@ -11,7 +11,9 @@ from click.testing import CliRunner
 from PIL import Image
 
 from pipelines.cli.app import app
-from pipelines.tools.records import export_examples, read_examples
+from pipelines.tools.browse.search import Query, find_examples
+from pipelines.tools.records import ExampleReader, export_examples, read_examples
+from pipelines.tools.records.display import as_text
 from trainer_utils.format import DatasetError
 
 
@@ -45,6 +47,15 @@ def test_gzip_and_datasets_of_others_are_shown(write_dataset, tmp_path):
         writer.write(record.SerializeToString())
     assert [e.values["x"].values for e in read_examples(uri, "train[3:]")] == [[3], [4]]
     assert [e.values["x"].values for e in read_examples(str(bare))] == [[41]]
+
+
+@pytest.mark.parametrize("feature", ["filename", "id"])
+def test_a_name_that_is_not_utf_8_is_shown_as_a_name(write_dataset, tmp_path, feature):
+    uri = write_dataset(tmp_path / "d", {"train": [[{feature: [b"caf\xe9/1.jpg"]}]]}, {})
+    (example,) = read_examples(uri)
+    assert example.name == r"caf\xe9/1.jpg"
+    assert r"caf\xe9/1.jpg" in as_text([example])
+    assert find_examples(ExampleReader(uri), Query(split="train", text="CAF"), most=9).examples
 
 
 def test_exported_files_are_what_other_libraries_read(dataset, photos, tmp_path):

@@ -1,0 +1,199 @@
+"""A machine that fails while inputs are listed and read rejects none of them.
+
+A fault that passes changes no byte of the dataset; one that stays ends the run, which names the
+file and the fault, and leaves no dataset.
+"""
+
+import errno
+import gzip
+import io
+import json
+import os
+import random
+import tarfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+from PIL import Image
+
+from tests.faults.counts import long
+from tests.faults.engine import Engine
+from tests.faults.outputs import MANIFEST, check_whole, content_of, folders_of
+
+FAULTS = (
+    "EIO",
+    "ESTALE",
+    "EMFILE",
+    "ENFILE",
+    "ENOMEM",
+    "ENOSPC",
+    "EDQUOT",
+    "ETIMEDOUT",
+    "EREMOTEIO",
+    "ENOTCONN",
+)
+QUICK = 1  # call, of each of the inputs
+FOR_EVER = 1_000_000
+ROWS = [{"text": f"words {number}", "label": "ab"[number % 2]} for number in range(12)]
+VOC = (
+    "<annotation><size><width>32</width><height>24</height></size><object><name>cat</name>"
+    "<bndbox><xmin>1</xmin><xmax>9</xmax><ymin>1</ymin><ymax>9</ymax></bndbox></object></annotation>"
+)
+COCO = {
+    "images": [{"id": n, "file_name": f"{n}.jpg", "width": 32, "height": 24} for n in range(1, 5)],
+    "categories": [{"id": 1, "name": "cat"}],
+    "annotations": [
+        {"id": n, "image_id": n, "category_id": 1, "bbox": [1, 1, 9, 9], "area": 81, "iscrowd": 0}
+        for n in range(1, 5)
+    ],
+}
+
+
+class Source(NamedTuple):
+    """What is converted, and what comes of it where nothing fails."""
+
+    step: str
+    base: Path
+    settings: dict[str, object]
+    content: dict[str, bytes]
+    folders: set[str]
+    calls: int
+
+
+def jpeg(number: int) -> bytes:
+    stream = io.BytesIO()
+    pixels = bytes(random.Random(number).randrange(256) for _ in range(24 * 32 * 3))
+    Image.frombytes("RGB", (32, 24), pixels).save(stream, "JPEG")
+    return stream.getvalue()
+
+
+def table(kind: str) -> bytes:
+    stream = io.BytesIO()
+    if kind == "parquet":
+        pyarrow.parquet.write_table(pa.Table.from_pylist(ROWS), stream, row_group_size=5)
+        return stream.getvalue()
+    if kind == "jsonl":
+        return "".join(f"{json.dumps(row)}\n" for row in ROWS).encode()
+    return "".join(["text,label\n", *(f"{r['text']},{r['label']}\n" for r in ROWS)]).encode()
+
+
+def members() -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for number in range(1, 5):
+            for ending, data in ((".jpg", jpeg(number)), (".cls", b"1")):
+                member = tarfile.TarInfo(f"{number}{ending}")
+                member.size = len(data)
+                archive.addfile(member, io.BytesIO(data))
+    return stream.getvalue()
+
+
+def embedded() -> bytes:
+    stream = io.BytesIO()
+    rows = [{"image": jpeg(n), "label": "ab"[n % 2]} for n in range(1, 5)]
+    pyarrow.parquet.write_table(pa.Table.from_pylist(rows), stream, row_group_size=2)
+    return stream.getvalue()
+
+
+PHOTOS = {n: jpeg(n) for n in range(1, 5)}
+FILES: dict[str, tuple[str, dict[str, bytes]]] = {
+    "classes": ("images", {f"{'ab'[n % 2]}/{n}.jpg": data for n, data in PHOTOS.items()}),
+    "list": (
+        "images",
+        {f"{n}.jpg": data for n, data in PHOTOS.items()}
+        | {"list.csv": b"image,label\n" + b"".join(b"%d.jpg,a\n" % n for n in PHOTOS)},
+    ),
+    "voc": (
+        "images",
+        {f"JPEGImages/{n}.jpg": data for n, data in PHOTOS.items()}
+        | {f"Annotations/{n}.xml": VOC.encode() for n in PHOTOS},
+    ),
+    "coco": (
+        "images",
+        {f"images/{n}.jpg": data for n, data in PHOTOS.items()}
+        | {"annotations/instances_train.json": json.dumps(COCO).encode()},
+    ),
+    "webdataset": ("images", {"0.tar": members()}),
+    "embedded": ("images", {"train.parquet": embedded()}),
+    "texts": ("texts", {f"{'ab'[n % 2]}/{n}.txt": b"some words" for n in range(4)}),
+    "csv": ("texts", {"a.csv": table("csv")}),
+    "gzip": ("texts", {"a.csv.gz": gzip.compress(table("csv"), mtime=0)}),
+    "jsonl": ("texts", {"a.jsonl": table("jsonl")}),
+    "json": ("texts", {"a.json": json.dumps(dict(enumerate(ROWS))).encode()}),
+    "parquet": ("texts", {"a.parquet": table("parquet")}),
+}
+NAMES = (*FILES, "balance")
+
+
+@pytest.fixture(scope="session")
+def sources(tmp_path_factory, engine) -> dict[str, Source]:
+    found: dict[str, Source] = {}
+    for name in NAMES:
+        folder = tmp_path_factory.mktemp(name)
+        base, uri = folder / "in", folder / "whole"
+        step, settings = "balance", dict[str, object](num_shards="2", stratify_by="label")
+        if name == "balance":
+            shards = engine.run("images", found["classes"].base, base, target_shard_bytes=4096)
+            assert shards.error == ""
+        else:
+            step, files = FILES[name]
+            settings = {"max_reject_fraction": 1.0}
+            for path, data in files.items():
+                (base / path).parent.mkdir(parents=True, exist_ok=True)
+                (base / path).write_bytes(data)
+        run = engine.run(step, base, uri, refuse=(str(base), 0, "EIO", 1), **settings)
+        assert run.error == ""
+        content = content_of(uri)
+        assert b"rejects.jsonl" not in content[MANIFEST]
+        found[name] = Source(step, base, settings, content, folders_of(uri), run.calls)
+    return found
+
+
+def check(
+    source: Source, engine: Engine, folder: Path, number: int, fault: str, *, times: int
+) -> None:
+    """A run whose n-th call on the inputs fails, and so many after it."""
+    uri = folder / "out"
+    said = f"call {number} of {source.calls}, {fault} {times} times"
+    refused = (str(source.base), number, fault, times)
+    run = engine.run(source.step, source.base, uri, refuse=refused, **source.settings)
+    assert run.status == 0, said
+    assert times == FOR_EVER or run.error == "", said
+    if not run.error:  # for ever as well, where the last calls are none that matter
+        check_whole(uri, source.content, source.folders)
+        return
+    assert "DatasetError" in run.kinds, f"{said}: {run.kinds} {run.error}"
+    assert fault in run.error, f"{said}: {run.error}"
+    assert os.strerror(getattr(errno, fault)) in run.error, f"{said}: {run.error}"
+    assert str(source.base) in run.error, f"{said}: {run.error}"
+    assert not (uri / MANIFEST).exists(), said
+
+
+def sweep(
+    source: Source, engine: Engine, folder: Path, numbers: Sequence[int], chance: random.Random
+) -> None:
+    for place, number in enumerate(numbers):
+        for times in (1, 3, FOR_EVER):
+            own = folder / f"{place}-{times}"
+            own.mkdir()
+            check(source, engine, own, number, chance.choice(FAULTS), times=times)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fault_of_the_machine_rejects_nothing(sources, engine, tmp_path, name, chance):
+    source = sources[name]
+    numbers = chance.sample(range(1, source.calls + 1), QUICK)
+    sweep(source, engine, tmp_path, numbers, chance)
+
+
+@pytest.mark.faults
+@pytest.mark.parametrize("name", NAMES)
+def test_a_fault_at_every_call_rejects_nothing(sources, engine, tmp_path, name, chance):
+    source = sources[name]
+    calls = range(1, source.calls + 1)
+    numbers = chance.sample(calls, long(len(calls)))
+    sweep(source, engine, tmp_path, sorted(numbers), chance)

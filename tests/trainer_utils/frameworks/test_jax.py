@@ -1,0 +1,113 @@
+"""`jax_batches` with JAX itself: one process of several devices, and several processes."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import numpy as np
+import pytest
+
+import trainer_utils
+from tests.trainer_utils.processes import free_ports
+from trainer_utils import ConfigError
+
+# Several devices, before JAX is imported for the first time.
+os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=4")
+jax = pytest.importorskip("jax")
+
+SETTINGS = {"batch_size": 8, "seed": 3, "features": ["id", "image"]}
+
+
+def sharding(*names, shape=(4,)):
+    mesh = jax.sharding.Mesh(
+        np.array(jax.devices()).reshape(shape), ("data", "model")[: len(shape)]
+    )
+    return jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec(*names))
+
+
+@pytest.mark.parametrize("remainder", [None, "pad"])
+def test_batches_are_those_of_numpy_on_all_devices(numbered, remainder):
+    chosen = {**SETTINGS, "remainder": remainder}
+    expected = list(trainer_utils.iterate(numbered, **{**chosen, "remainder": remainder or "drop"}))
+    found = list(trainer_utils.jax_batches(numbered, sharding=sharding("data"), **chosen))
+    assert len(found) == len(expected)
+    for ours, theirs in zip(expected, found, strict=True):
+        assert [*ours] == [*theirs]
+        for name, values in theirs.items():
+            assert isinstance(values, jax.Array)
+            assert len(values.sharding.device_set) == 4
+            np.testing.assert_array_equal(np.asarray(values), ours[name])
+
+
+@pytest.mark.parametrize("names", [("data",), ("data", "model"), (("data", "model"),), (None,)])
+def test_a_mesh_of_two_dimensions_shards_as_it_says(numbered, names):
+    wanted = sharding(*names, shape=(2, 2))
+    (ours, *_) = trainer_utils.iterate(numbered, **SETTINGS)
+    (theirs, *_) = trainer_utils.jax_batches(numbered, sharding=wanted, **SETTINGS)
+    assert theirs["image"].sharding.is_equivalent_to(wanted, 4)
+    np.testing.assert_array_equal(np.asarray(theirs["image"]), ours["image"])
+    np.testing.assert_array_equal(np.asarray(theirs["id"]), ours["id"])
+
+
+def test_batches_go_through_a_compiled_function_and_on_from_a_token(numbered):
+    chosen = {**SETTINGS, "features": "id", "repeat": 2}
+    total = jax.jit(lambda ids: ids.sum())
+    source = trainer_utils.jax_batches(numbered, **chosen)
+    whole = [int(total(batch)) for batch in source]
+    resumed = trainer_utils.jax_batches(numbered, **chosen, state=source.state(20))
+    assert [int(total(batch)) for batch in resumed] == whole[20:]
+
+
+@pytest.mark.parametrize(
+    ("chosen", "name"),
+    [
+        ({"batch_size": None}, "batch_size"),
+        ({"batch_size": 6}, "batch_size"),
+        ({"remainder": "balance"}, "remainder"),
+        ({"ragged": True}, "ragged"),
+    ],
+)
+def test_batches_that_jax_cannot_have_are_refused(numbered, chosen, name):
+    with pytest.raises(ConfigError, match=f"^{name}: "):
+        trainer_utils.jax_batches(numbered, sharding=sharding("data"), **{**SETTINGS, **chosen})
+
+
+PROCESS = """
+    import json, os, sys
+    import jax
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(sys.argv[2], 2, int(sys.argv[3]))
+    import numpy as np
+    import trainer_utils
+    found = []
+    for batch in trainer_utils.jax_batches(sys.argv[1], batch_size=8, seed=3, features="id"):
+        own = [shard.data.tolist() for shard in batch.addressable_shards]
+        found.append([batch.shape[0], own])
+    print(json.dumps([found, "tensorflow" in sys.modules]))
+"""
+
+
+def test_each_of_several_processes_reads_the_rows_of_its_devices(numbered):
+    (port,) = free_ports(1)
+    environment = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
+    command = [sys.executable, "-c", textwrap.dedent(PROCESS), numbered, f"localhost:{port}"]
+    started = [
+        subprocess.Popen([*command, str(n)], env=environment, stdout=-1, stderr=-1, text=True)
+        for n in range(2)
+    ]
+    outputs = [process.communicate(timeout=120) for process in started]
+    assert [process.returncode for process in started] == [0, 0], outputs
+    results = [json.loads(output.splitlines()[-1]) for output, _ in outputs]
+    assert [imported for _, imported in results] == [False, False]
+    expected = [
+        batch.tolist()
+        for batch in trainer_utils.iterate(
+            numbered, batch_size=8, seed=3, features="id", remainder="drop"
+        )
+    ]
+    for step, ids in enumerate(expected):
+        parts = [results[n][0][step] for n in range(2)]
+        assert [size for size, _ in parts] == [8, 8]
+        assert [one for _, shards in parts for shard in shards for one in shard] == ids

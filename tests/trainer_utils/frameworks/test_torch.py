@@ -1,0 +1,95 @@
+"""`torch_dataset` with PyTorch's own DataLoader, and with torchdata's."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+import trainer_utils
+from trainer_utils import ConfigError
+
+data = pytest.importorskip("torch.utils.data")
+
+SETTINGS = {"batch_size": 8, "features": "id", "seed": 3}
+
+
+def ids(batches):
+    return [np.asarray(batch).tolist() for batch in batches]
+
+
+def loader(dataset, processes, **settings):
+    return data.DataLoader(dataset, batch_size=None, num_workers=processes, **settings)
+
+
+def expected(uri, epoch=0, **settings):
+    source = trainer_utils.iterate(uri, "train", **{**SETTINGS, **settings})
+    source.input_epoch.assign(epoch)
+    return ids(source)
+
+
+@pytest.mark.parametrize("processes", [0, 2, 3])
+def test_processes_share_the_steps_in_order(numbered, processes):
+    dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS)
+    assert len(dataset) == 19
+    assert ids(loader(dataset, processes)) == expected(numbered)
+
+
+@pytest.mark.parametrize("keeps", [False, True])
+def test_an_epoch_that_is_set_is_read_by_processes_that_are_kept(numbered, keeps):
+    dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS)
+    batches = loader(dataset, 2, persistent_workers=keeps)
+    for epoch in (0, 1, 3):
+        dataset.set_epoch(epoch)
+        assert ids(batches) == expected(numbered, epoch)
+    with pytest.raises(ConfigError, match="-1"):
+        dataset.set_epoch(-1)
+
+
+def test_repeated_epochs_follow_one_another(numbered):
+    dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS, repeat=2)
+    both = expected(numbered) + expected(numbered, 1)
+    assert ids(loader(dataset, 2)) == both
+    endless = trainer_utils.torch_dataset(numbered, "train", **SETTINGS, repeat=True)
+    assert ids(itertools.islice(loader(endless, 2), len(both))) == both
+
+
+def test_features_are_tensors_and_bytes_stay_arrays(numbered):
+    import torch
+
+    batch = next(iter(loader(trainer_utils.torch_dataset(numbered, batch_size=4), 0)))
+    assert batch["image"].dtype == torch.uint8
+    assert batch["image"].shape == (4, 6, 8, 3)
+    assert isinstance(batch["text"], np.ndarray)
+    assert isinstance(batch["text"][0], bytes)
+
+
+@pytest.mark.parametrize("processes", [0, 2])
+@pytest.mark.parametrize("taken", [3, 19])
+def test_a_stateful_loader_goes_on(numbered, processes, taken):
+    stateful = pytest.importorskip("torchdata.stateful_dataloader").StatefulDataLoader
+
+    def load(epoch):
+        dataset = trainer_utils.torch_dataset(numbered, "train", **SETTINGS)
+        dataset.set_epoch(epoch)
+        return stateful(dataset, batch_size=None, num_workers=processes)
+
+    first = load(1)
+    begun = ids(itertools.islice(iter(first), taken))
+    state = first.state_dict()
+    resumed = load(1)
+    resumed.load_state_dict(state)
+    assert begun + ids(resumed) == expected(numbered, 1)
+
+
+def test_a_damaged_record_is_an_error_of_the_process_that_read_it(numbered, tmp_path):
+    import shutil
+    from pathlib import Path
+
+    shutil.copytree(numbered, tmp_path / "damaged")
+    shard = sorted(Path(tmp_path, "damaged", "Split-train").iterdir())[1]
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+    dataset = trainer_utils.torch_dataset(str(tmp_path / "damaged"), **SETTINGS)
+    with pytest.raises(Exception, match=shard.name):
+        ids(loader(dataset, 2))

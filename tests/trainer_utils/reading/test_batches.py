@@ -1,0 +1,194 @@
+"""Batches against TensorFlow's reader and parser, in the order that the plan says."""
+
+import concurrent.futures
+import multiprocessing
+import pickle
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from tests.trainer_utils.reading.oracle import assert_equal, batches_of, parsed, records_of
+from trainer_utils import InputOptions
+from trainer_utils.dataset.selection import open_sources
+from trainer_utils.reading.batches import Batches
+
+FEATURES = ["id", "text", "weight", "tokens"]
+FILES = 5
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory, serialize):
+    """Ids, texts, lists of any length and some of none."""
+    folder = tmp_path_factory.mktemp("records")
+    for index in range(FILES):
+        with tf.io.TFRecordWriter(f"{folder}/train-{index}.tfrecord") as writer:
+            for number in range(index * 10, index * 10 + 10):
+                record = {"id": [number], "text": [b"text " * (number % 3)], "weight": [number / 4]}
+                writer.write(serialize(**record, tokens=list(range(number % 4))))
+    return str(folder)
+
+
+def made(uri, **settings):
+    own = {name: settings.pop(name) for name in ("worker", "num_workers") if name in settings}
+    return Batches(open_sources(uri, "train"), InputOptions(**settings), **own)
+
+
+@pytest.mark.parametrize("shuffle", [False, True, 7, "global"])
+@pytest.mark.parametrize(
+    ("remainder", "workers"), [(None, 1), ("pad", 2), ("drop", 3), ("balance", 1), (None, 3)]
+)
+def test_batches_are_those_that_tensorflow_parses(uri, shuffle, remainder, workers):
+    for worker in range(workers):
+        found = trainer_utils.iterate(
+            uri, "train", worker=worker, num_workers=workers, batch_size=12, shuffle=shuffle,
+            remainder=remainder, features=FEATURES,
+        )  # fmt: skip
+        for epoch in range(2):
+            theirs = list(batches_of(found, uri, FEATURES, epoch))
+            ours = list(found)
+            assert len(ours) == len(theirs) > 3
+            for mine, other in zip(ours, theirs, strict=True):
+                rows = len(other["id"])
+                if remainder == "pad":
+                    assert mine["mask"].tolist() == [1] * rows + [0] * (6 - rows)
+                    mine = {name: mine[name][:rows] for name in FEATURES}
+                assert list(mine) == FEATURES
+                width = other["tokens"].shape[1]
+                assert not mine["tokens"][:, width:].any()
+                for name in FEATURES:
+                    own = mine[name][:, :width] if name == "tokens" else mine[name]
+                    assert_equal(own, other[name])
+
+
+@pytest.mark.parametrize("batch_size", [1, 7, None])
+def test_a_batch_is_the_same_whoever_asks_and_when(uri, batch_size):
+    """By itself or with others, in threads, in a process that was forked or got it by pickle."""
+    batches = made(uri, batch_size=batch_size, shuffle=True)
+    steps = range(batches.steps_per_epoch)
+    want = [batches.batch(1, step) for step in steps]
+
+    def is_same(found):
+        assert len(found) == len(want)
+        for mine, other in zip(found, want, strict=True):
+            assert list(mine) == list(other)
+            for name, value in other.items():
+                np.testing.assert_array_equal(mine[name], value)
+        return True
+
+    assert is_same(batches.batches(1, steps))
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        assert is_same(list(pool.map(lambda step: batches.batch(1, step), steps)))
+    assert is_same(pickle.loads(pickle.dumps(batches)).batches(1, steps))
+    context = multiprocessing.get_context("fork")
+    queue = context.SimpleQueue()
+    child = context.Process(target=lambda: queue.put(batches.batches(1, steps)))
+    child.start()
+    assert is_same(queue.get())
+    child.join()
+
+
+def test_what_is_known_of_a_batch_holds(uri):
+    for settings in ({}, {"remainder": "drop"}, {"remainder": "pad"}, {"batch_size": None}):
+        batches = made(uri, **{"batch_size": 12, **settings})
+        batch = batches.batch(0, 0)
+        assert list(batch) == list(batches.structure)
+        for name, (shape, dtype, _) in batches.structure.items():
+            value = np.asarray(batch[name])
+            assert len(value.shape) == len(shape)
+            assert all(
+                size in (None, found) for size, found in zip(shape, value.shape, strict=True)
+            )
+            assert dtype == ("bytes" if value.dtype.kind in "OS" else value.dtype.name)
+
+
+def test_ragged_rows_are_those_of_tensorflow(uri):
+    batches = made(uri, batch_size=12, ragged=True)
+    found = batches.batch(0, 1)["tokens"]
+    records = records_of(batches.order.records(epoch=0, step=1, worker=0))
+    theirs = tf.RaggedTensor.from_sparse(
+        tf.io.parse_example(records, {"tokens": tf.io.VarLenFeature(tf.int64)})["tokens"]
+    )
+    assert_equal(found.values, theirs.values.numpy())
+    assert found.row_splits.tolist() == theirs.row_splits.numpy().tolist()
+    assert batches.structure["tokens"].is_ragged
+
+
+def test_callbacks_take_and_give_arrays(uri):
+    before = {"train": lambda example: {"id": example["id"] + 1, "n": len(example["tokens"])}}
+    after = lambda batch: {**batch, "twice": batch["id"] * 2}  # noqa: E731
+    settings = {"batch_size": 12, "shuffle": False, "prefetch": 0}
+    (batch, *_) = trainer_utils.iterate(
+        uri, "train", pre_batching_callback=before, post_batching_callback=after, **settings
+    )
+    assert batch["id"].tolist() == list(range(1, 13))
+    assert batch["n"].tolist() == [number % 4 for number in range(12)]
+    assert batch["twice"].tolist() == list(range(2, 26, 2))
+
+
+@pytest.mark.parametrize("step", [0, 3, 7, 10])
+def test_a_token_goes_on_where_another_number_of_workers_stopped(uri, step):
+    settings = {"batch_size": 8, "repeat": 2, "features": "id"}
+    whole = trainer_utils.iterate(uri, "train", **settings)
+    everything = [one.tolist() for one in whole]
+    token = whole.state(step).to_json()
+    parts = [
+        list(trainer_utils.iterate(uri, "train", worker=n, num_workers=2, state=token, **settings))
+        for n in range(2)
+    ]
+    rest = [[*first, *second] for first, second in zip(*parts, strict=True)]
+    assert rest == everything[step:]
+
+
+def test_batches_are_echoed(uri):
+    settings = {"batch_size": 8, "features": "id", "shuffle": False}
+    once = [one.tolist() for one in trainer_utils.iterate(uri, "train", **settings)]
+    for prefetch in (0, 2):
+        found = trainer_utils.iterate(uri, "train", echoing=3, prefetch=prefetch, **settings)
+        assert [one.tolist() for one in found] == [one for one in once for _ in range(3)]
+
+
+def test_tensorflow_is_not_imported(uri):
+    code = (
+        "import sys, trainer_utils\n"
+        "batches = list(trainer_utils.iterate(sys.argv[1], 'train', batch_size=8))\n"
+        "assert sum(len(batch['id']) for batch in batches) == 50\n"
+        "print([n for n in ('tensorflow', 'torch', 'tfx', 'pandas') if n in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, uri], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "[]\n"
+
+
+FEW_FILES = """
+import resource, sys, trainer_utils
+resource.setrlimit(resource.RLIMIT_NOFILE, (128, 128))
+batches = trainer_utils.iterate(sys.argv[1], batch_size=50, shuffle=sys.argv[2] or False)
+print(sum(int(n) for batch in batches for n in batch["id"]))
+"""
+
+
+@pytest.mark.parametrize("shuffle", ["", "global"])
+def test_files_are_few_where_few_may_be_open(tmp_path, serialize, shuffle):
+    for index in range(300):
+        with tf.io.TFRecordWriter(f"{tmp_path}/train-{index:03d}.tfrecord") as writer:
+            writer.write(serialize(id=[2 * index]))
+            writer.write(serialize(id=[2 * index + 1]))
+    arguments = [sys.executable, "-c", FEW_FILES, str(tmp_path), shuffle]
+    done = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == (f"{sum(range(600))}\n", "")
+
+
+def test_gzip_is_what_it_holds(tmp_path, uri, serialize):
+    with tf.io.TFRecordWriter(f"{tmp_path}/train-0.tfrecord.gz", "GZIP") as writer:
+        for number in range(30):
+            writer.write(serialize(id=[number], text=[b"x" * number]))
+    found = trainer_utils.iterate(str(tmp_path), batch_size=4)
+    names = [found.order.records(epoch=0, step=step, worker=0) for step in range(len(found))]
+    for batch, records in zip(found, names, strict=True):
+        for name, value in parsed(records_of(records), str(tmp_path), ["id", "text"]).items():
+            assert_equal(batch[name], value)

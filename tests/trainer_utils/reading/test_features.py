@@ -1,0 +1,199 @@
+"""What becomes of features: sounds, tensors, lists, labels, against TensorFlow's own readers."""
+
+import io
+import wave
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from tests.trainer_utils.reading.oracle import assert_equal, records_of
+from trainer_utils import ConfigError, DatasetError
+from trainer_utils.format import Feature
+from trainer_utils.format.tensors import encode_tensor
+
+GOLDEN = Path(__file__).parents[2] / "golden"
+
+
+def records(batches):
+    """Those of the first batch of the first epoch, read by TensorFlow."""
+    return records_of(batches.order.records(epoch=0, step=0, worker=0))
+
+
+def one_batch(uri, **settings):
+    """The first batch of `iterate`, and its records."""
+    found = trainer_utils.iterate(uri, "train", **settings)
+    return next(iter(found)), records(found)
+
+
+def parse(records, name, dtype=tf.string):
+    spec = {name: tf.io.FixedLenFeature((), dtype)}
+    return tf.io.parse_example(tf.constant(records), spec)[name]
+
+
+@pytest.mark.parametrize("name", ["tfds", "tfrecorder"])
+def test_what_others_wrote(name):
+    batch, raw = one_batch(str(GOLDEN / name), batch_size=2, image_size=(8, 9))
+    assert batch["image"].shape == (2, 8, 9, 3)
+    assert_equal(batch["label"], parse(raw, "label", tf.int64).numpy())
+
+
+def sound(rate, samples):
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples.astype("<i2").tobytes())
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize("seconds", [None, 0.05])
+def test_sounds(tmp_path, write_dataset, seconds):
+    extra = {"encoding": "wav", "sample_rate": 8000, "channels": 1}
+    rng = np.random.default_rng(0)
+    rows = [{"x": [sound(8000, rng.integers(-9999, 9999, 300 + 50 * n))]} for n in range(5)]
+    features = {"x": Feature(type="string", extra=extra)}
+    uri = write_dataset(tmp_path, {"train": [rows]}, features)
+    batch, raw = one_batch(uri, batch_size=5, features="x", audio_seconds=seconds)
+    theirs = [tf.audio.decode_wav(value)[0].numpy() for value in parse(raw, "x")]
+    longest = max(map(len, theirs)) if seconds is None else 400
+    padded = [np.pad(one[:longest], [(0, max(longest - len(one), 0)), (0, 0)]) for one in theirs]
+    assert_equal(batch, np.stack(padded))
+
+
+@pytest.mark.parametrize("batch_size", [4, None])
+def test_tables_of_any_size(tmp_path, write_dataset, batch_size):
+    sizes = [(1, 2), (3, 1), (2, 2), (2, 5)]
+    rows = [{"m": list(range(h * w)), "m_shape": [h, w], "v": [0.5] * 3} for h, w in sizes]
+    features = {
+        "m": Feature(type="int", shape=(3, 5), dense=False),
+        "m_shape": Feature(type="int", shape=(2,)),
+        "v": Feature(type="float", shape=(3,)),
+    }
+    uri = write_dataset(tmp_path, {"train": [rows]}, features)
+    found = list(trainer_utils.iterate(uri, batch_size=batch_size, shuffle=False))
+    tables = [np.arange(h * w).reshape(h, w) for h, w in sizes]
+    if batch_size is None:
+        for own, table in zip(found, tables, strict=True):
+            assert_equal(own["m"], table)
+            assert_equal(own["v"], np.full(3, 0.5, np.float32))
+        return
+    (batch,) = found
+    padded = [np.pad(table, [(0, 3 - len(table)), (0, 5 - table.shape[1])]) for table in tables]
+    assert_equal(batch["m"], np.stack(padded))
+    assert_equal(batch["m_shape"], np.array(sizes))
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "float16", "bool", "uint32", "complex64", "string"])
+@pytest.mark.parametrize("is_fixed", [True, False])
+def test_tensors_are_those_of_tensorflow(tmp_path, write_dataset, dtype, is_fixed):
+    values = [np.arange(6).reshape(2, 3) + n for n in range(4)]
+    if not is_fixed:
+        values = [value[:, : 1 + n % 3] for n, value in enumerate(values)]
+    values = [value.astype("S" if dtype == "string" else dtype) for value in values]
+    serialized = [tf.io.serialize_tensor(tf.constant(value)).numpy() for value in values]
+    spec = {"dtype": dtype, "shape": [2, 3 if is_fixed else None]}
+    rows = [{"x": [value]} for value in serialized]
+    feature = Feature(type="string", extra={"tensor": spec})
+    uri = write_dataset(tmp_path, {"train": [rows]}, {"x": feature})
+    (batch,) = trainer_utils.iterate(uri, batch_size=4, shuffle=False, features="x")
+    for own, data in zip(batch, serialized, strict=True):
+        theirs = tf.io.parse_tensor(data, dtype).numpy()
+        assert_equal(own[:, : theirs.shape[1]], theirs)
+        assert not own[:, theirs.shape[1] :].any()
+
+
+@pytest.mark.parametrize("ragged", [True, False])
+def test_feature_lists_are_those_of_tensorflow(tmp_path, ragged):
+    lists = [[[n, step] for step in range(n % 3)] for n in range(6)]
+    words = [[[b"w"] * (step % 3) for step in range(n)] for n in range(6)]
+    with tf.io.TFRecordWriter(f"{tmp_path}/train-0.tfrecord") as writer:
+        for n, (pairs, texts) in enumerate(zip(lists, words, strict=True)):
+            example = tf.train.SequenceExample()
+            example.context.feature["id"].int64_list.value.append(n)
+            found = example.feature_lists.feature_list
+            for pair in pairs:
+                found["pairs"].feature.add().int64_list.value.extend(pair)
+            for text in texts:
+                found["words"].feature.add().bytes_list.value.extend(text)
+            writer.write(example.SerializeToString())
+    batch, raw = one_batch(str(tmp_path), batch_size=6, ragged=ragged)
+    spec = {
+        "pairs": tf.io.FixedLenSequenceFeature((2,), tf.int64, allow_missing=True),
+        "words": tf.io.RaggedFeature(tf.string, row_splits_dtype=tf.int64),
+    }
+    context = {"id": tf.io.FixedLenFeature((), tf.int64)}
+    theirs, steps, lengths = tf.io.parse_sequence_example(tf.constant(raw), context, spec)
+    assert_equal(batch["id"], theirs["id"].numpy())
+    if not ragged:
+        assert_equal(batch["pairs"], steps["pairs"].numpy())
+        assert_equal(batch["words"], steps["words"].to_tensor().numpy())
+        return
+    (values, inner), outer = batch["words"]
+    assert outer.tolist() == steps["words"].row_splits.numpy().tolist()
+    assert inner.tolist() == steps["words"].values.row_splits.numpy().tolist()
+    assert values.tolist() == steps["words"].flat_values.numpy().tolist()
+    assert np.diff(batch["pairs"].row_splits).tolist() == lengths["pairs"].numpy().tolist()
+    assert batch["pairs"].values.shape == (int(lengths["pairs"].numpy().sum()), 2)
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1, 1.0])
+def test_labels_are_those_of_keras(tmp_path, write_dataset, smoothing):
+    rows = [{"label": [n % 4], "id": [n]} for n in range(8)]
+    features = {"label": Feature(type="int"), "id": Feature(type="int")}
+    uri = write_dataset(tmp_path, {"train": [rows]}, features)
+    labels = trainer_utils.LabelOptions(one_hot=True, smoothing=smoothing, num_classes=5)
+    ((_, found),) = trainer_utils.iterate(
+        uri, batch_size=8, shuffle=False, features="id", label="label", labels=labels
+    )
+    hot = tf.keras.utils.to_categorical(np.arange(8) % 4, 5)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, hot * (1 - smoothing) + smoothing / 5, atol=1e-6)
+    wrong = trainer_utils.LabelOptions(one_hot=True, num_classes=3)
+    with pytest.raises(ConfigError, match="got 3"):
+        list(trainer_utils.iterate(uri, batch_size=8, features="id", label="label", labels=wrong))
+
+
+def test_a_dense_feature_that_is_missing_is_named(tmp_path, write_dataset):
+    rows = [{"a": [1]}, {"a": [1, 2]}]
+    uri = write_dataset(tmp_path, {"train": [rows]}, {"a": Feature(type="int")})
+    with pytest.raises(DatasetError, match=r"feature 'a' of 1 values .*record 1\)") as caught:
+        list(trainer_utils.iterate(uri, shuffle=False))
+    assert caught.value.record == 1
+    uri = write_dataset(tmp_path / "b", {"train": [rows]}, {"a": Feature(type="string")})
+    with pytest.raises(
+        DatasetError, match="feature 'a' of string values as the dataset says, got int"
+    ):
+        list(trainer_utils.iterate(uri))
+
+
+RAW = Feature(type="string", extra={"encoding": "raw", "image_shape": [2, 2, 3]})
+TENSOR = Feature(type="string", extra={"tensor": {"dtype": "float16", "shape": [2]}})
+SERIALIZED = encode_tensor(np.ones(2, np.float16))
+SHAPE = Feature(type="int", shape=(2,))
+WAV = Feature(type="string", extra={"encoding": "wav", "sample_rate": 8000, "channels": 1})
+
+
+@pytest.mark.parametrize(
+    ("feature", "good", "bad"),
+    [
+        (Feature(type="int", shape=(2, 2), dense=False), {"x_shape": [1, 2]}, {"x_shape": [3, 2]}),
+        (Feature(type="int", shape=(2, 2), dense=False), {"x_shape": [1, 2]}, {"x_shape": [-1, 3]}),
+        (RAW, {"x": [b"0" * 12]}, {"x": [b"0" * 11]}),
+        (TENSOR, {"x": [SERIALIZED]}, {"x": [SERIALIZED[:-1]]}),
+        (TENSOR, {"x": [SERIALIZED]}, {"x": [b"no tensor"]}),
+        (WAV, {"x": [sound(8000, np.zeros(9))]}, {"x": [b"no sound"]}),
+        (WAV, {"x": [sound(8000, np.zeros(9))]}, {"x": [sound(8000, np.zeros(9))[:20]]}),
+    ],
+)
+def test_values_that_do_not_fit_are_an_error_of_the_dataset(
+    tmp_path, write_dataset, feature, good, bad
+):
+    rows = [{"x": [1, 2], **values} for values in (good, bad)]
+    features = {"x": feature, **({"x_shape": SHAPE} if "x_shape" in good else {})}
+    uri = write_dataset(tmp_path, {"train": [rows]}, features)
+    with pytest.raises(DatasetError, match=r"x|sound|tensor"):
+        list(trainer_utils.iterate(uri, batch_size=1, shuffle=False, features=["x"]))

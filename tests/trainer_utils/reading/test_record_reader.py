@@ -1,0 +1,194 @@
+"""A step's records: read wherever they lie, and never past damage without a word."""
+
+import gzip
+import os
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from trainer_utils import CorruptShardError, DatasetError
+from trainer_utils.format import Feature
+from trainer_utils.format.tensors import encode_tensor
+
+IDS = list(range(30))
+
+
+@pytest.fixture
+def ours(tmp_path, write_dataset):
+    shards = [[{"id": [n]} for n in IDS[i::3]] for i in range(3)]
+    return write_dataset(tmp_path / "ours", {"train": shards}, {"id": Feature(type="int")})
+
+
+def ids(place, **settings):
+    batches = trainer_utils.iterate(place, batch_size=4, features="id", **settings)
+    return sorted(int(value) for batch in batches for value in batch)
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_gzip_and_object_stores_are_read(ours, tmp_path, in_memory, shuffle):
+    assert ids(ours, shuffle=shuffle) == IDS
+    path = tmp_path / "train.tfrecord.gz"
+    with tf.io.TFRecordWriter(str(path), options="GZIP") as writer:
+        for name in sorted((tmp_path / "ours/Split-train").iterdir()):
+            for record in tf.data.TFRecordDataset(str(name)):
+                writer.write(record.numpy())
+    assert ids(str(path), shuffle=shuffle) == IDS
+    remote = in_memory(tmp_path / "ours", f"arrays{shuffle}")
+    assert ids(remote, shuffle=shuffle, cache=str(tmp_path / "copies")) == IDS
+    (tmp_path / "cut.tfrecord.gz").write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(CorruptShardError, match=r"cut\.tfrecord\.gz"):
+        ids(str(tmp_path / "cut.tfrecord.gz"))
+
+
+CUT = """
+import os, sys
+import trainer_utils
+uri, size, shuffle = sys.argv[1], int(sys.argv[2]), sys.argv[3] or False
+with trainer_utils.DatasetWriter(uri, num_shards=2) as writer:
+    for number in range(6_000_000 // size):
+        writer.write("train", {"text": "x" * size})
+batches = iter(trainer_utils.iterate(uri, batch_size=4, shuffle=shuffle))
+next(batches)
+for shard in os.scandir(f"{uri}/Split-train"):
+    os.truncate(shard.path, 5000)
+try:
+    list(batches)
+except trainer_utils.CorruptShardError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("size", [1_000, 100_000])
+@pytest.mark.parametrize("shuffle", ["", "global"])
+def test_a_shard_that_is_cut_short_while_it_is_read_is_an_error(tmp_path, size, shuffle):
+    """In a process of its own, since a look behind the end of a mapped file ends it."""
+    arguments = [sys.executable, "-c", CUT, str(tmp_path / "d"), str(size), shuffle]
+    run = subprocess.run(arguments, capture_output=True, text=True, check=False)
+    assert (run.returncode, run.stderr) == (0, "")
+    assert "got one of 5000" in run.stdout
+
+
+@pytest.mark.parametrize("place", [2, 9, 14, -2])
+def test_each_checksum_is_checked(ours, place):
+    path = f"{ours}/Split-train/data_tfrecord-00001-of-00003"
+    with open(path, "r+b") as file:
+        data = bytearray(file.read())
+        data[place] ^= 1
+        file.seek(0)
+        file.write(data)
+    with pytest.raises(CorruptShardError, match="data_tfrecord-00001-of-00003"):
+        ids(ours)
+
+
+def test_a_shard_of_another_run_is_found_by_its_records_lengths(tmp_path):
+    """It has the same number of records and of bytes, and whole records."""
+    for uri, sizes in (("one", [10, 20, 30]), ("other", [30, 10, 20])):
+        with trainer_utils.DatasetWriter(tmp_path / uri, num_shards=1) as writer:
+            for size in sizes:
+                writer.write("train", {"text": "x" * size})
+    name = "Split-train/data_tfrecord-00000-of-00001"
+    shutil.copy(tmp_path / "other" / name, tmp_path / "one" / name)
+    with pytest.raises(CorruptShardError, match="00000-of-00001"):
+        list(trainer_utils.iterate(str(tmp_path / "one")))
+
+
+def test_an_empty_file_has_no_records(tmp_path, serialize):
+    (tmp_path / "a.tfrecord").write_bytes(b"")
+    with tf.io.TFRecordWriter(f"{tmp_path}/b.tfrecord") as writer:
+        writer.write(serialize(id=[1]))
+    assert ids(str(tmp_path)) == [1]
+    (tmp_path / "b.tfrecord.gz").write_bytes(gzip.compress(b""))
+    assert ids(str(tmp_path)) == [1]
+
+
+# --- What cannot be read ---
+
+
+@pytest.fixture
+def flip(ours):
+    """Damages a record: its shard and its number there."""
+
+    def flip(shard, record):
+        path = f"{ours}/Split-train/data_tfrecord-{shard:05d}-of-00003"
+        with open(path, "r+b") as file:
+            data = bytearray(file.read())
+            data[record * len(data) // 10 + 14] ^= 1  # all records are of one size
+            file.seek(0)
+            file.write(data)
+        return path, record
+
+    return flip
+
+
+@pytest.mark.parametrize("shuffle", [True, False, "global"])
+@pytest.mark.parametrize("remainder", [None, "pad", "drop"])
+def test_the_next_record_stands_in_for_one_that_cannot_be_read(
+    ours, flip, our_messages, shuffle, remainder
+):
+    settings = {"batch_size": 4, "features": ["id"], "shuffle": shuffle, "remainder": remainder}
+    whole = list(trainer_utils.iterate(ours, **settings))
+    bad = [flip(1, record) for record in (3, 4)]  # ids 10 and 13
+    with pytest.raises(CorruptShardError, match="00001-of-00003") as caught:
+        list(trainer_utils.iterate(ours, **settings))
+    assert (caught.value.path, caught.value.record) in bad
+    for workers in (1, 2):
+        left = {}
+        for worker in range(workers):
+            found = trainer_utils.iterate(
+                ours, worker=worker, num_workers=workers, on_corrupt="skip", **settings
+            )
+            for _ in range(2):
+                epoch = list(found)
+                assert len(epoch) == len(whole)
+            assert all(reason for reason in found.unreadable.values())
+            left |= found.unreadable
+        if remainder != "drop":
+            assert sorted(left) == sorted(bad)
+    told = [line for line in our_messages() if "stand in" in line]
+    assert told
+    skipping = trainer_utils.iterate(ours, on_corrupt="skip", **settings)
+    stand_in = {10: 16, 13: 16}
+    for mine, other in zip(skipping, whole, strict=True):
+        assert mine["id"].tolist() == [stand_in.get(n, n) for n in other["id"].tolist()]
+
+
+@pytest.mark.parametrize("harm", ["gone", "cut", "garbage"])
+def test_what_is_left_of_a_shard_is_read(ours, harm):
+    path = f"{ours}/Split-train/data_tfrecord-00001-of-00003"
+    with open(path, "rb") as file:
+        data = file.read()
+    found = trainer_utils.iterate(ours, batch_size=4, on_corrupt="skip")
+    os.unlink(path)
+    if harm != "gone":
+        with open(path, "wb") as file:
+            file.write(data[: len(data) // 2] + b"x" * (len(data) // 2 if harm == "garbage" else 0))
+    read = [int(n) for batch in found for n in batch["id"]]
+    assert len(read) == 30
+    kept = IDS[1::3][: 0 if harm == "gone" else 5]
+    assert set(read) == {*IDS[0::3], *kept, *IDS[2::3]}
+    assert len(found.unreadable) == 10 - len(kept)
+
+
+def test_a_record_that_cannot_be_decoded_is_one_that_cannot_be_read(tmp_path, write_dataset):
+    tensor = Feature(type="string", extra={"tensor": {"dtype": "int8", "shape": [None]}})
+    rows = [{"x": [b"no tensor" if n == 3 else encode_tensor(np.int8([n]))]} for n in range(6)]
+    uri = write_dataset(tmp_path, {"train": [rows]}, {"x": tensor})
+    settings = {"batch_size": 6, "features": "x", "shuffle": False}
+    with pytest.raises(DatasetError, match="record 3") as caught:
+        list(trainer_utils.iterate(uri, **settings))
+    assert caught.value.record == 3
+    (batch,) = trainer_utils.iterate(uri, on_corrupt="skip", **settings)
+    assert batch[:, 0].tolist() == [0, 1, 2, 4, 4, 5]
+
+
+def test_nothing_that_can_be_read_is_an_error(ours, flip):
+    for shard in range(3):
+        for record in range(10):
+            flip(shard, record)
+    with pytest.raises(CorruptShardError, match="one at least"):
+        ids(ours, on_corrupt="skip")

@@ -1,0 +1,43 @@
+"""A script that ends with an iterator that it has not finished: it says its own error alone."""
+
+import subprocess
+import sys
+
+import pytest
+
+import trainer_utils
+from tests.trainer_utils.reading.jpegs import cuts, encode
+
+PROGRAM = """
+import os
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "1"  # errors and warnings of TensorFlow's
+import sys
+import trainer_utils
+uri, cache, shuffle = sys.argv[1], sys.argv[2] or None, sys.argv[3]
+settings = {"batch_size": 8, "image_size": (96, 96), "repeat": True, "cache": cache}
+shuffle = shuffle if shuffle == "global" else bool(shuffle)
+iterator = iter(trainer_utils.input_fn(uri, "train", shuffle=shuffle, **settings))
+next(iterator)
+raise SystemError("the user's own")
+"""
+
+
+@pytest.fixture(scope="module")
+def uri(tmp_path_factory) -> str:
+    folder = str(tmp_path_factory.mktemp("live") / "set")
+    images = [encode(part) for part in cuts([(333, 400)] * 4)]
+    with trainer_utils.DatasetWriter(folder, images=["image"]) as writer:
+        for number in range(64):
+            writer.write("train", {"image": images[number % 4], "label": number})
+    return folder
+
+
+@pytest.mark.parametrize(("is_cached", "shuffle"), [(False, ""), (True, "global")])
+def test_an_iterator_that_is_left_says_nothing(uri, tmp_path, is_cached, shuffle):
+    cache = str(tmp_path / "cache") if is_cached else ""
+    command = [sys.executable, "-c", PROGRAM, uri, cache, shuffle]
+    run = subprocess.run(command, capture_output=True, text=True, check=False)
+    told = run.stderr[run.stderr.index("Traceback") :]
+    assert told.splitlines()[-1] == "SystemError: the user's own"
+    assert told.count("Traceback") == 1
+    assert run.returncode == 1

@@ -1,0 +1,137 @@
+"""Records that are whole and that a decoder refuses: an error with their name, or skipped."""
+
+import io
+import itertools
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+import trainer_utils
+from tests.trainer_utils.reading.jpegs import cuts, encode
+from trainer_utils import CorruptShardError, input_fn, iterate
+from trainer_utils.format import Feature
+
+PARTS = cuts([(32, 32)] * 12)
+GOOD = [encode(part, subsampling=0) for part in PARTS]
+
+
+def _441(pixels: np.ndarray) -> bytes:
+    """A JPEG of four rows of luma for each of colour, made of 4:1:1 of an image as wide as high."""
+    import simplejpeg
+
+    data = bytearray(simplejpeg.encode_jpeg(pixels, colorsubsampling="411"))
+    frame = data.index(b"\xff\xc0")
+    assert data[frame + 11] == 0x41
+    data[frame + 11] = 0x14
+    return bytes(data)
+
+
+def _of_no_image(data: bytes) -> list[bytes]:
+    huge = bytearray(data)
+    frame = huge.index(b"\xff\xc0")
+    huge[frame + 5 : frame + 9] = b"\xff\xff\xff\xff"
+    return [b"", b"no image", data[: len(data) // 2], bytes(huge), b"GIF89a" + bytes(20)]
+
+
+BAD = _of_no_image(GOOD[0])
+IMAGE = {
+    "image": Feature(type="string", shape=(32, 32, 3)),
+    "id": Feature(type="int"),
+}
+
+
+def _write(write_dataset, folder: Path, images: list[bytes], features=None) -> str:
+    rows = [{"image": [image], "id": [number]} for number, image in enumerate(images)]
+    return write_dataset(folder, {"train": [rows[:6], rows[6:]]}, features or IMAGE)
+
+
+def _ids(read: Any, uri: str, **settings: Any) -> list[int]:
+    batches = read(uri, "train", batch_size=4, **settings)
+    rows = batches.as_numpy_iterator() if isinstance(batches, tf.data.Dataset) else batches
+    return [int(number) for batch in rows for number in batch["id"]]
+
+
+@pytest.mark.parametrize("read", [input_fn, iterate])
+@pytest.mark.parametrize("image_size", [None, (20, 24)])
+def test_a_jpeg_of_an_unusual_subsampling_is_read(write_dataset, tmp_path, read, image_size):
+    pytest.importorskip("simplejpeg")
+    uri = _write(write_dataset, tmp_path, [_441(part) for part in PARTS])
+    assert sorted(_ids(read, uri, image_size=image_size)) == list(range(12))
+
+
+@pytest.mark.parametrize("bad", BAD)
+def test_an_error_names_the_record_whatever_its_decoder_raises(write_dataset, tmp_path, bad):
+    uri = _write(write_dataset, tmp_path, [*GOOD[:8], bad, *GOOD[9:]])
+    for shuffle in (True, False):
+        with pytest.raises(CorruptShardError, match="00001-of-00002") as caught:
+            _ids(iterate, uri, shuffle=shuffle)
+        assert caught.value.record == 2
+
+
+@pytest.mark.parametrize("read", [input_fn, iterate])
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {},
+        {"image_size": (16, 16)},
+        {"shuffle": "global"},
+        {"shuffle": False, "remainder": "pad"},
+        {"pre_batching_callback": dict},
+    ],
+)
+def test_others_stand_in_for_what_cannot_be_decoded(write_dataset, tmp_path, read, settings):
+    images = list(GOOD)
+    images[1:6] = BAD
+    uri = _write(write_dataset, tmp_path, images)
+    batches = read(uri, "train", batch_size=4, on_corrupt="skip", **settings)
+    for _ in range(2):
+        rows = batches.as_numpy_iterator() if read is input_fn else batches
+        found = [
+            int(number)
+            for batch in rows
+            for number, weight in zip(
+                batch["id"], batch.get("mask", itertools.repeat(1)), strict=False
+            )
+            if weight
+        ]
+        assert (len(found), {*found}) == (12, {0, *range(6, 12)})
+    assert {number for _, number in batches.unreadable} == {1, 2, 3, 4, 5}
+
+
+def test_single_examples_are_skipped_too(write_dataset, tmp_path):
+    uri = _write(write_dataset, tmp_path, [*GOOD[:3], BAD[1]])
+    for read in (input_fn, iterate):
+        examples = read(uri, "train", batch_size=None, on_corrupt="skip")
+        found = [int(example["id"]) for example in examples]
+        assert (len(found), {*found}) == (4, {0, 1, 2})
+
+
+@pytest.mark.parametrize("read", [input_fn, iterate])
+def test_sounds_and_values_that_do_not_fit_are_skipped_too(
+    write_dataset, tmp_path, read, our_messages
+):
+    import wave
+
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as sound:
+        sound.setnchannels(1)
+        sound.setsampwidth(2)
+        sound.setframerate(8000)
+        sound.writeframes(bytes(1600))
+    extra = {"encoding": "wav", "sample_rate": 8000, "channels": 1}
+    features = {
+        "audio": Feature(type="string", extra=extra),
+        "id": Feature(type="int"),
+        "pair": Feature(type="float", shape=(2,)),
+    }
+    rows = [{"audio": [stream.getvalue()], "id": [n], "pair": [0.5, 1.5]} for n in range(8)]
+    rows[2]["audio"] = [b"no sound"]
+    rows[5]["pair"] = [0.5]
+    uri = write_dataset(tmp_path, {"train": [rows]}, features)
+    found = _ids(read, uri, on_corrupt="skip")
+    assert (len(found), {*found}) == (8, {0, 1, 3, 4, 6, 7})
+    assert any("2 of 8 records" in line for line in our_messages())
+    assert trainer_utils.plan(uri, "train", batch_size=4).steps == 2

@@ -1,0 +1,143 @@
+"""`jax_batches`: the batches of a dataset as global arrays of JAX.
+
+    sharding = NamedSharding(mesh, PartitionSpec("data"))
+    for batch in jax_batches(uri, "train", batch_size=256, sharding=sharding, repeat=True):
+        state = train_step(state, batch)
+
+Every process reads the rows that its own devices hold, and no others. JAX is imported when this is
+called, and TensorFlow never.
+"""
+
+import itertools
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from trainer_utils.dataset.location import Artifacts
+from trainer_utils.format import ConfigError
+from trainer_utils.frameworks.numpy import NumpyInput
+from trainer_utils.options import InputOptions, choose_options, shows_settings
+
+__all__ = ["JaxBatches", "jax_batches"]
+
+
+@shows_settings
+def jax_batches(
+    artifact_uri: Artifacts,
+    split: str | None = None,
+    *,
+    sharding: Any = None,
+    options: InputOptions | None = None,
+    **settings: Any,
+) -> "JaxBatches":
+    """Reads a dataset as batches for JAX, on one process or, after `jax.distributed`, on many.
+
+    Args:
+        artifact_uri, split, options, settings: as `iterate` takes them. `batch_size` is the GLOBAL
+            batch. What fills no whole batch is dropped, but with `remainder="pad"`, since all
+            batches have to have one shape.
+        sharding: a `jax.sharding.Sharding` of the batches, whose first dimension are the rows; of
+            features with fewer dimensions, its first ones. None: the rows are divided evenly among
+            all devices of all processes.
+
+    Returns:
+        What can be iterated over, as what `iterate` gives: `jax.Array` of the whole batch in place
+        of each array of numbers (64 bits become 32, unless `jax_enable_x64` is set); arrays of
+        bytes stay those of this process's rows. Its `state(step)` is the token to go on from, with
+        any number of processes.
+
+    Raises:
+        DatasetError, ConfigError: as `iterate`; or a process has rows that are no equal part of
+            the batch, or JAX is not installed.
+    """
+    chosen = choose_options(options, settings, of="jax_batches", arguments=("split", "sharding"))
+    if chosen.remainder is None:
+        chosen = chosen.replace(remainder="drop")
+    return JaxBatches(artifact_uri, split, chosen, sharding)
+
+
+class JaxBatches(NumpyInput):
+    """The global batches of all processes: see `jax_batches`."""
+
+    def __init__(
+        self, artifact_uri: Artifacts, split: str | None, options: InputOptions, sharding: Any
+    ) -> None:
+        try:
+            import jax  # type: ignore[import-not-found]
+        except ImportError as error:
+            raise ConfigError(
+                "jax_batches: expected JAX, found none. Install it: pip install jax. "
+                "trainer_utils.iterate gives the same batches without it."
+            ) from error
+        size = options.batch_size
+        if size is None or options.remainder == "balance" or options.ragged:
+            name = "batch_size" if size is None else "ragged" if options.ragged else "remainder"
+            rule = "batches of one shape, as JAX compiles for"
+            raise ConfigError.of(name, getattr(options, name), allowed=rule)
+        if sharding is None:
+            mesh = jax.sharding.Mesh(np.array(jax.devices()), ("data",))
+            sharding = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("data"))
+        self._jax, self._sharding = jax, sharding
+        first, last = _own_rows(self._of_rank(1), size)
+        rows = last - first
+        if size % rows or first % rows:
+            raise ConfigError(
+                f"sharding: expected an equal part of the {size} rows of a batch for each process, "
+                f"got rows {first} to {last} here",
+                setting="sharding",
+            )
+        workers = size // rows
+        super().__init__(artifact_uri, split, options, worker=first // rows, num_workers=workers)
+        mixed = [
+            name
+            for name, spec in self.batches.structure.items()
+            if None in spec.shape and spec.dtype != "bytes"
+        ]
+        if workers > 1 and mixed:
+            raise ConfigError(
+                f"features: expected fixed shapes, since each process pads to the longest of its "
+                f"own rows, got {', '.join(mixed)} of variable length",
+                setting="features",
+            )
+
+    def __iter__(self) -> Iterator[Any]:
+        for batch in super().__iter__():
+            yield self._jax.tree_util.tree_map(self._global, batch)
+
+    def _global(self, values: Any) -> Any:
+        if values.dtype == object:
+            return values
+        shape = (self.options.batch_size, *values.shape[1:])
+        make = self._jax.make_array_from_process_local_data
+        return make(self._of_rank(values.ndim), values, shape)
+
+    def _of_rank(self, rank: int) -> Any:
+        """The sharding, of so many dimensions at the most."""
+        given, sharding = self._sharding, self._jax.sharding
+        if not isinstance(given, sharding.NamedSharding) or len(given.spec) <= rank:
+            return given
+        return sharding.NamedSharding(given.mesh, sharding.PartitionSpec(*given.spec[:rank]))
+
+
+def _own_rows(sharding: Any, size: int) -> tuple[int, int]:
+    """The first row that a device of this process holds, and the one after the last.
+
+    Raises:
+        ConfigError: there are rows of other processes between them, or they cannot be divided.
+    """
+    try:
+        places = sharding.addressable_devices_indices_map((size,)).values()
+    except ValueError as error:
+        raise ConfigError.of(
+            "batch_size", size, allowed=f"one that the sharding divides ({error})"
+        ) from error
+    parts = sorted({index[0].indices(size)[:2] for index in places})
+    if any(stop != start for (_, stop), (start, _) in itertools.pairwise(parts)):
+        raise ConfigError(
+            "sharding: expected neighbouring rows on the devices of a process, got "
+            f"{', '.join(f'{start} to {stop}' for start, stop in parts)}. Order the devices of "
+            "the mesh by process.",
+            setting="sharding",
+        )
+    return parts[0][0], parts[-1][1]

@@ -1,0 +1,115 @@
+"""`keras_dataset`: the batches of a dataset for `model.fit` of Keras 3, whichever its backend.
+
+    train = keras_dataset(uri, "train", batch_size=64, features="image", label="label")
+    model.fit(train, epochs=3, shuffle=False)
+
+Without `shuffle=False` Keras takes an epoch's steps in an order of its own, each once.
+TensorFlow is imported only where it is Keras's backend.
+"""
+
+import functools
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from trainer_utils.dataset.location import Artifacts
+from trainer_utils.format import ConfigError
+from trainer_utils.frameworks.base import Input
+from trainer_utils.options import InputOptions, choose_options, shows_settings
+from trainer_utils.order import InputState
+
+__all__ = ["keras_dataset"]
+
+
+@shows_settings
+def keras_dataset(
+    artifact_uri: Artifacts,
+    split: str | None = None,
+    *,
+    worker: int = 0,
+    num_workers: int = 1,
+    options: InputOptions | None = None,
+    **settings: Any,
+) -> Any:
+    """Reads a dataset as a `keras.utils.PyDataset`.
+
+    Args:
+        artifact_uri, split, options, settings: as `iterate` takes them, but for `repeat`: `fit`
+            says how many epochs there are.
+        worker: which of the processes that train together this is, from 0.
+        num_workers: how many of these there are.
+
+    Returns:
+        The batches that `iterate` yields, made in threads. Each of Keras's epochs has
+        `input_steps` steps and begins where the one before ended, the first at `state`. Its
+        `state(step)` is the token to go on from, here or in any other framework, where `fit` was
+        given `shuffle=False`, so that it takes the steps in their order.
+
+    Raises:
+        DatasetError, ConfigError: as `iterate`; or Keras 3 is not installed.
+    """
+    own = ("split", "worker", "num_workers", "options")
+    chosen = choose_options(options, settings, of="keras_dataset", arguments=own)
+    if chosen.repeat is not False:
+        raise ConfigError.of("repeat", chosen.repeat, allowed="False: fit takes epochs=")
+    if chosen.batch_size is None:
+        raise ConfigError.of("batch_size", None, allowed="a number, since Keras takes batches")
+    source = Input(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+    return _keras_class()(source)
+
+
+@functools.cache
+def _keras_class() -> Any:
+    """The class of Keras's kind."""
+    try:
+        from keras.utils import PyDataset
+    except ImportError as error:
+        raise ConfigError(
+            "keras_dataset: expected Keras 3, found none. Install it: pip install keras."
+        ) from error
+
+    class KerasDataset(PyDataset):  # type: ignore[misc]
+        """The batches of one worker by their step in Keras's epoch."""
+
+        def __init__(self, source: Input) -> None:
+            # Keras's own threads would not begin anew after the batch that it builds a model by.
+            super().__init__(workers=1)
+            self._pool = ThreadPoolExecutor(2, thread_name_prefix="tfx-shards-keras")
+            self._ahead: dict[int, Future[Any]] = {}
+            self._taken = 0
+            self._source, start = source, source.input_start
+            self._first = start.epoch * source.input_steps + start.step  # of Keras's epoch
+            self.input_start, self.input_steps = start, source.input_steps
+            self.unreadable, self.features = source.unreadable, source.features
+            self.class_names, self.num_classes = source.class_names, source.num_classes
+
+        def __len__(self) -> int:
+            return self.input_steps
+
+        def __getitem__(self, index: int) -> Any:
+            self._taken += 1
+            number = self._first + index
+            is_next = number in self._ahead or not index
+            window = range(number, number + 1 + self._source.options.prefetch * is_next)
+            self._ahead = {
+                n: self._ahead.get(n) or self._pool.submit(self._make, n) for n in window
+            }
+            return self._ahead.pop(number).result()
+
+        def _make(self, number: int) -> Any:
+            batches = self._source.batches
+            epoch, step = divmod(number, self.input_steps)
+            batches.upcoming(epoch, step)
+            return batches.arranged(batches.batch(epoch, step))
+
+        def on_epoch_end(self) -> None:
+            """Keras calls it, also after one batch that it only builds a model by."""
+            if self._taken >= self.input_steps:
+                self._source.batches.report_unreadable(self._first // self.input_steps)
+                self._first += self.input_steps
+            self._taken = 0
+
+        def state(self, step: int) -> InputState:
+            """The token to go on from after so many steps of all epochs."""
+            return self._source.state(step)
+
+    return KerasDataset

@@ -1,0 +1,102 @@
+"""Counts the seconds that whoever takes batches waits for them, for all inputs of this process.
+
+    dataset = add_read_timer(dataset)       # last of all, after prefetch
+    before = time_in_reads()
+    …                                       # take batches
+    (time_in_reads() - before).seconds      # spent in waiting for them
+
+The count lies in a resource of TensorFlow's that is found by its name, so that no Python runs in
+the pipeline, nothing is captured, and the pipeline may be sharded and copied to devices. On several
+devices, or where batches are copied to a device ahead, what waits is the thread that copies.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import tensorflow as tf
+
+__all__ = ["ReadTime", "add_read_timer", "time_in_reads"]
+
+_CPU = "/CPU:0"
+
+
+class ReadTime(NamedTuple):
+    """Batches taken, and the seconds spent in waiting for them."""
+
+    batches: float
+    seconds: float
+
+    def __sub__(self, other: "ReadTime") -> "ReadTime":
+        return ReadTime(self.batches - other.batches, self.seconds - other.seconds)
+
+
+def add_read_timer(
+    dataset: tf.data.Dataset,
+    change: Callable[..., Any] = lambda *element: element if len(element) > 1 else element[0],
+) -> tf.data.Dataset:
+    """The same dataset, with the time that its consumer waits counted, at some 0.1 ms each.
+
+    Args:
+        dataset: whichever.
+        change: what becomes of each element beside.
+    """
+
+    def count(started: tf.Tensor, element: Any) -> Any:
+        _total.add(tf.stack([tf.ones((), tf.float64), tf.timestamp() - started]))
+        return change(*element) if isinstance(element, tuple) else change(element)
+
+    time_in_reads()  # makes the counter, before a thread of tf.data's needs it
+    # zip asks its parts one after the other: first the clock, then for the batch.
+    clock = tf.data.Dataset.range(tf.int64.max).map(lambda _: tf.timestamp())
+    options = tf.data.Options()
+    options.experimental_optimization.inject_prefetch = False  # it would do the waiting
+    return tf.data.Dataset.zip(clock, dataset).map(count).with_options(options)
+
+
+def time_in_reads() -> ReadTime:
+    """What was counted since the process began."""
+    with tf.init_scope():
+        if not _total.is_assigned():
+            _total.assign(tf.zeros(2, tf.float64))
+        batches, seconds = _total.read().numpy()
+    return ReadTime(float(batches), float(seconds))
+
+
+class _Counter:
+    """Numbers that graphs read and change, in a resource of this process's CPU.
+
+    Args:
+        name: by which functions that are traced elsewhere find it.
+        dtype, shape: of its value.
+    """
+
+    def __init__(self, name: str, dtype: tf.DType, shape: tuple[int, ...] = ()) -> None:
+        self._name, self._dtype, self._shape = name, dtype, shape
+
+    def assign(self, value: tf.Tensor | int) -> tf.Operation:
+        """Sets it."""
+        with tf.device(_CPU):
+            value = tf.cast(value, self._dtype)
+            return tf.raw_ops.AssignVariableOp(resource=self._handle(), value=value)
+
+    def add(self, value: tf.Tensor) -> tf.Operation:
+        """Adds to it, as one step."""
+        with tf.device(_CPU):
+            return tf.raw_ops.AssignAddVariableOp(resource=self._handle(), value=value)
+
+    def read(self) -> tf.Tensor:
+        """Its value."""
+        with tf.device(_CPU):
+            value = tf.raw_ops.ReadVariableOp(resource=self._handle(), dtype=self._dtype)
+            return tf.ensure_shape(value, self._shape)
+
+    def is_assigned(self) -> bool:
+        """Whether it has a value; not in a graph."""
+        with tf.device(_CPU):
+            return bool(tf.raw_ops.VarIsInitializedOp(resource=self._handle()))
+
+    def _handle(self) -> tf.Tensor:
+        return tf.raw_ops.VarHandleOp(dtype=self._dtype, shape=self._shape, shared_name=self._name)
+
+
+_total = _Counter("tfx_shards_waiting", tf.float64, (2,))

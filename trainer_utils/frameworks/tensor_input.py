@@ -1,0 +1,506 @@
+"""`TensorInput`: the graph of an input pipeline, from the numbers of steps to batches of tensors.
+
+    dataset = TensorInput(uri, "train", options, context).dataset()
+
+A step's number goes through `tf.numpy_function`, and its batch comes out. TensorFlow keeps each
+function that it was ever given, with all that this holds, so these are functions of this module,
+which find their input by a number.
+"""
+
+import atexit
+import functools
+import itertools
+import threading
+import time
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+import tensorflow as tf
+
+from trainer_utils.dataset.location import Artifacts
+from trainer_utils.frameworks.base import Input
+from trainer_utils.frameworks.read_timer import add_read_timer
+from trainer_utils.machine import usable_cores
+from trainer_utils.options import InputOptions
+from trainer_utils.order import InputState
+from trainer_utils.reading.arrangement import call_hook
+from trainer_utils.reading.batches import ArraySpec, Ragged
+
+__all__ = ["TensorInput"]
+
+_EXIT_SECONDS, _TURN_SECONDS, _STILL_TURNS = 10, 0.01, 3  # see `_wait_for_calls_at_exit`
+
+Element: TypeAlias = Any  # of a dataset: a nest of tensors
+
+_inputs: "weakref.WeakValueDictionary[int, TensorInput]" = weakref.WeakValueDictionary()
+_numbers = itertools.count()
+_SINGLES_AT_ONCE = 64  # examples that are read together without a batch size
+_NO_STEP = tf.int64.min
+_NEXT = -1  # epoch: the one that comes next where each iterator is one
+
+
+class TensorInput(Input):
+    """What one input pipeline reads, and the dataset of it.
+
+    Args:
+        artifact_uri, split, options, context: as of `input_fn`.
+    """
+
+    def __init__(
+        self,
+        artifact_uri: Artifacts,
+        split: str | None,
+        options: InputOptions,
+        context: tf.distribute.InputContext | None,
+    ) -> None:
+        super().__init__(
+            artifact_uri,
+            split,
+            options,
+            worker=context.input_pipeline_id if context else 0,
+            num_workers=context.num_input_pipelines if context else 1,
+            num_replicas=context.num_replicas_in_sync if context else None,
+            callbacks=False,
+        )
+        self._is_shared = context is not None
+        self.report_empty(self.order.layout.empty_replicas, self.order.layout.num_replicas)
+        self._before, self._after = map(_in_a_graph, (self.batches.before, self.batches.after))
+        number = next(_numbers)
+        _inputs[number] = self
+        self._number = tf.constant(number, tf.int64)
+
+    def attach_to(self, dataset: Any, resumed_at: Callable[[InputState], Any]) -> Any:
+        """A dataset with what `input_fn` promises beside a `tf.data.Dataset`."""
+        dataset.input_pipeline = self
+        for name in ("state", "input_start", "input_epoch", "input_steps", "unreadable",
+                     "features", "class_names", "num_classes"):  # fmt: skip
+            setattr(dataset, name, getattr(self, name))
+        dataset.resumed_at = resumed_at
+        return dataset
+
+    def dataset(self) -> tf.data.Dataset:
+        """All steps, as `repeat` says, of which each gives an element for each replica."""
+        # Our own functions are graphs as they stand; looking through them would take a second.
+        return tf.autograph.experimental.do_not_convert(self._dataset)()
+
+    def _dataset(self) -> tf.data.Dataset:
+        start, steps, repeat = self.input_start, self.input_steps, self.options.repeat
+        if repeat is False:
+            epochs = tf.data.Dataset.from_tensors(tf.constant(_NEXT, tf.int64))
+            count = tf.data.UNKNOWN_CARDINALITY if start.step else steps * self._parts
+        else:
+            last = tf.int64.max if repeat is True else max(int(repeat), start.epoch)
+            epochs = tf.data.Dataset.range(start.epoch, last)
+            count = ((last - start.epoch) * steps - start.step) * self._parts
+            count = tf.data.INFINITE_CARDINALITY if repeat is True else max(count, 0)
+        numbers = epochs.flat_map(
+            lambda epoch: tf.data.Dataset.from_tensor_slices(
+                tf.ensure_shape(_call(_groups, [self._number, epoch], [tf.int64])[0], [None, 2])
+            )
+        )
+        is_single = self._before is not None or self.options.batch_size is None
+        dataset = self._examples(numbers) if is_single else self._batches(numbers)
+        if self._after is not None:
+            dataset = dataset.map(
+                lambda step, element: (step, self._arranged(self._changed(element))),
+                num_parallel_calls=usable_cores(),
+                deterministic=True,
+            )
+        dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
+        if count != tf.data.UNKNOWN_CARDINALITY:
+            dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
+        return dataset.with_options(_tf_options(is_shared=self._is_shared))
+
+    @property
+    def _parts(self) -> int:
+        """Elements of a step: one for each replica."""
+        return self.order.layout.replicas_per_worker if self.options.batch_size is not None else 1
+
+    @property
+    def _static_rows(self) -> int | None:
+        return self.order.layout.rows_per_replica if self.options.keeps_rows else None
+
+    def _counted(self, step: tf.Tensor, element: Element) -> Element:
+        """The element alone; with the last of an epoch, the next epoch's turn comes."""
+        done = tf.cond(
+            tf.equal((step + 1) % max(self.input_steps, 1), 0),
+            lambda: _call(_finish, [self._number, step], [tf.int64])[0],
+            lambda: step,
+        )
+        with tf.control_dependencies([done]):
+            return tf.nest.map_structure(tf.identity, element, expand_composites=True)
+
+    @functools.cached_property
+    def _at_once(self) -> int:
+        """How many steps one call makes; where rows are small, a call costs more than they do."""
+        if self.options.batch_size is None:
+            return _SINGLES_AT_ONCE
+        specs = self.batches.structure.values()
+        is_alike = not any(spec.is_ragged or None in spec.shape[1:] for spec in specs)
+        is_simple = is_alike and self._parts == 1 and self._before is None
+        return self.batches.steps_at_once if is_simple else 1
+
+    def groups(self, epoch: int) -> npt.NDArray[np.int64]:
+        """Which steps are made together, by all steps of all epochs: the first, one after the last.
+
+        Those of a group have equally many rows.
+        """
+        epoch = self._next_epoch if epoch == _NEXT else epoch
+        start, steps = self.input_start, self.input_steps
+        first = start.step if epoch == start.epoch else 0
+        full = steps
+        if self.options.batch_size is not None and not self.options.keeps_rows:
+            full = self.order.layout.full_steps * self.options.echoing
+        begins, step, size = [], first, 1  # small ones first, so that the first batch comes soon
+        while step < full and size < self._at_once:
+            begins.append(step)
+            step, size = step + size, 2 * size
+        begins += [*range(step, full, self._at_once), *range(max(first, full), steps)]
+        groups = np.array([begins, [*begins[1:], steps][: len(begins)]], np.int64)
+        return np.ascontiguousarray(groups.T) + epoch * steps
+
+    def _batches(self, numbers: tf.data.Dataset) -> tf.data.Dataset:
+        """Pairs of a step and a dict of its tensors: of a replica's part, if there are several."""
+        structure = self.batches.structure
+        kinds = [kind for spec in structure.values() for kind in _kinds(spec)]
+        finish = self._arranged if self._after is None else _unchanged
+
+        def read_group(place: tf.Tensor) -> Element:
+            values = _call(_make_group, [self._number, place[0], place[1]], kinds)
+            tensors = {
+                name: tf.ensure_shape(value, [None, *spec.shape])
+                for (name, spec), value in zip(structure.items(), values, strict=True)
+            }
+            return tf.range(place[0], place[1]), finish(tensors)
+
+        def read(place: tf.Tensor) -> Element:
+            *values, bounds = _call(_make, [self._number, place[0]], [*kinds, tf.int64])
+            left = iter(values)
+            tensors = {name: _tensor(left, spec) for name, spec in structure.items()}
+            is_whole = self._parts == 1
+            return (place[0], finish(tensors)) if is_whole else (place[0], tensors, bounds)
+
+        is_group = self._at_once > 1
+        parallel = {"num_parallel_calls": usable_cores(), "deterministic": True}
+        dataset = numbers.map(read_group if is_group else read, **parallel)
+        if is_group:
+            return dataset.flat_map(lambda *group: tf.data.Dataset.from_tensor_slices(group))
+        return dataset if self._parts == 1 else dataset.flat_map(self._divided)
+
+    def _divided(
+        self, step: tf.Tensor, tensors: dict[str, Any], bounds: tf.Tensor
+    ) -> tf.data.Dataset:
+        """Each replica's part of a step. Only the last has its number, which may end an epoch."""
+        finish = self._arranged if self._after is None else _unchanged
+
+        def part(number: tf.Tensor) -> Element:
+            begin, end = bounds[number], bounds[number + 1]
+            cut = {name: _with_rows(v[begin:end], self._static_rows) for name, v in tensors.items()}
+            return tf.where(tf.equal(number, self._parts - 1), step, _NO_STEP), finish(cut)
+
+        return tf.data.Dataset.range(self._parts).map(part)
+
+    def _examples(self, numbers: tf.data.Dataset) -> tf.data.Dataset:
+        """The same of examples that go through a callback one by one, then batched if at all."""
+        options, parts, rows = self.options, self._parts, self._static_rows
+        is_batched = options.batch_size is not None
+        pads = options.remainder == "pad"
+        specs = {
+            name: ArraySpec(spec.shape[1:] if is_batched else spec.shape, spec.dtype)
+            for name, spec in self.batches.structure.items()
+            if not (pads and name == options.mask)
+        }
+        encoding = self.batches.encoding
+        if encoding is not None and encoding.label in specs:  # a callback has ids
+            specs[encoding.label] = ArraySpec(specs[encoding.label].shape[:-1], "int64")
+        kinds = [kind for spec in specs.values() for kind in (_kinds(spec)[0], tf.int64)]
+
+        arrange = self._arranged if self._after is None else _unchanged
+
+        def finish(element: Element) -> Element:
+            return arrange(self._encoded(element))
+
+        def read(place: tf.Tensor) -> tf.data.Dataset:
+            begin, end = place[0], place[1]
+            *values, mask, bounds = _call(
+                _make_examples, [self._number, begin, end], [*kinds, tf.float32, tf.int64]
+            )
+
+            def example(row: tf.Tensor) -> Element:
+                left = iter(values)
+                made: Element = {name: _row(row, left, spec) for name, spec in specs.items()}
+                made = call_hook(self._before, made)
+                return {**made, options.mask: tf.ensure_shape(mask, [None])[row]} if pads else made
+
+            def batch(number: tf.Tensor) -> tf.data.Dataset:
+                size = bounds[number + 1] - bounds[number]  # of none, any row is made, and cut off
+                first = tf.maximum(tf.minimum(bounds[number], bounds[parts] - 1), 0)
+                examples = tf.data.Dataset.range(first, first + tf.maximum(size, 1)).map(
+                    example, num_parallel_calls=usable_cores(), deterministic=True
+                )
+                last = tf.where(tf.equal(number, parts - 1), begin, _NO_STEP)
+
+                def cut(whole: Element) -> Element:
+                    some = tf.nest.map_structure(lambda v: _with_rows(v[:size], rows), whole)
+                    return last, finish(some)
+
+                return _batched(examples, tf.maximum(size, 1), ragged=options.ragged).map(cut)
+
+            if is_batched:
+                return tf.data.Dataset.range(parts).flat_map(batch)
+            return tf.data.Dataset.range(end - begin).map(
+                lambda row: (begin + row, finish(example(row))),
+                num_parallel_calls=usable_cores(),
+                deterministic=True,
+            )
+
+        return numbers.interleave(
+            read,
+            cycle_length=2,
+            block_length=parts if is_batched else _SINGLES_AT_ONCE,
+            num_parallel_calls=2,
+            deterministic=True,
+        )
+
+    def _encoded(self, element: Element) -> Element:
+        """With the label one-hot, where a callback had it before."""
+        encoding = self.batches.encoding
+        if encoding is None:
+            return element
+        ids = element[encoding.label_in(element)]
+        (encoded,) = _call(_encode, [self._number, ids], [tf.float32])
+        shape = ids.shape.concatenate(encoding.num_classes)
+        return {**element, encoding.label: tf.ensure_shape(encoded, shape)}
+
+    def _changed(self, element: Element) -> Element:
+        kept = [self.options.mask] if self.options.remainder == "pad" else ()
+        return call_hook(self._after, element, keep=kept)
+
+    def _arranged(self, element: Element) -> Element:
+        """What the trainer gets."""
+        weight = self.options.labels.sample_weight
+        if weight in element:
+            element = {**element, weight: tf.cast(element[weight], tf.float32)}
+        return self.batches.arranged(element)
+
+    def bounds(self, step: int) -> npt.NDArray[np.int64]:
+        """Where each replica's rows of a step begin among this worker's, and where they end."""
+        layout, count = self.order.layout, self._parts
+        size = layout.batch_size
+        if self.options.remainder != "pad":
+            size = layout.size(step // self.options.echoing)
+        ends = (self.worker * count + np.arange(count + 1)) * size // layout.num_replicas
+        ends -= ends[0]
+        return ends
+
+    def examples(self, begin: int, end: int) -> list[dict[str, Any]]:
+        """The rows of a step, or the single examples of some, by all steps of all epochs."""
+        places = [divmod(step, self.input_steps) for step in range(begin, end)]
+        return [
+            example
+            for epoch, some in itertools.groupby(places, lambda place: place[0])
+            for example in self.batches.examples(epoch, *[step for _, step in some])
+        ]
+
+
+# What the graphs call, with the number of an input.
+
+_lock, _calls = threading.Lock(), {"begun": 0, "ended": 0}
+
+
+def _counted(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        with _lock:
+            _calls["begun"] += 1
+        try:
+            return function(*arguments)
+        finally:
+            with _lock:
+                _calls["ended"] += 1
+
+    return call
+
+
+def _find(number: Any) -> TensorInput:
+    found = _inputs.get(int(number))
+    if found is None:
+        raise RuntimeError(
+            "input_fn: expected the dataset that it returned, or one made of it, to be held as "
+            "long as it is read, but Python has let it go."
+        )
+    return found
+
+
+@_counted
+def _groups(number: Any, epoch: Any) -> Any:
+    return _find(number).groups(int(epoch))
+
+
+def _finish(number: Any, step: Any) -> Any:
+    _find(number).end(int(step))
+    return np.int64(step)
+
+
+@_counted
+def _make(number: Any, step: Any) -> list[Any]:
+    found = _find(number)
+    epoch, within = divmod(int(step), found.input_steps)
+    found.batches.upcoming(epoch, within)
+    batch = found.batches.batch(epoch, within)
+    flat = [array for name in found.batches.structure for array in _flat(batch[name])]
+    return [*flat, found.bounds(within)]
+
+
+@_counted
+def _make_group(number: Any, begin: Any, end: Any) -> list[Any]:
+    """Each feature of some steps of an epoch, which have equally many rows, as one array."""
+    found = _find(number)
+    epoch, first = divmod(int(begin), found.input_steps)
+    found.batches.upcoming(epoch, first)
+    made = found.batches.batches(epoch, range(first, first + int(end - begin)))
+    return [np.stack([batch[name] for batch in made]) for name in found.batches.structure]
+
+
+def _make_examples(number: Any, begin: Any, end: Any) -> list[Any]:
+    """Each feature's values in one vector; where in it each row's begin and end; its shape."""
+    found = _find(number)
+    rows = found.examples(int(begin), int(end))
+    flat: list[Any] = []
+    for name, spec in found.batches.structure.items():
+        if name not in rows[0]:
+            continue  # the mask
+        kind = object if spec.dtype == "bytes" else None
+        arrays = [np.asarray(row[name], kind) for row in rows]
+        ends = np.cumsum([array.size for array in arrays])
+        shapes = [
+            [stop - one.size, stop, *one.shape] for one, stop in zip(arrays, ends, strict=True)
+        ]
+        flat += [
+            np.concatenate([array.reshape(-1) for array in arrays]),
+            np.array(shapes, np.int64),
+        ]
+    bounds = np.zeros(0, np.int64)
+    mask = np.zeros(0, np.float32)
+    if found.options.batch_size is not None:
+        step = int(begin) % found.input_steps
+        bounds = found.bounds(step)
+        begun, ended = found.order.layout.rows(found.worker, step=step // found.options.echoing)
+        mask = (np.arange(len(rows)) < ended - begun).astype(np.float32)
+    return [*flat, mask, bounds]
+
+
+def _encode(number: Any, ids: Any) -> Any:
+    encoding = _find(number).batches.encoding
+    assert encoding is not None
+    return encoding.encode(ids)
+
+
+@functools.cache
+def _wait_for_calls_at_exit() -> None:
+    """Has Python wait at its end until nothing is made any more, which nobody takes.
+
+    A thread of TensorFlow's that comes for a Python that is ending never comes back, and an
+    iterator that is dropped then would wait for it for ever.
+    """
+
+    def wait() -> None:
+        still, deadline = 0, time.monotonic() + _EXIT_SECONDS
+        while still < _STILL_TURNS and time.monotonic() < deadline:
+            begun = _calls["begun"]
+            time.sleep(_TURN_SECONDS)
+            still = still + 1 if begun == _calls["begun"] == _calls["ended"] else 0
+
+    atexit.register(wait)
+
+
+def _call(function: Callable[..., Any], arguments: Sequence[Any], kinds: Sequence[Any]) -> Any:
+    _wait_for_calls_at_exit()
+    return tf.numpy_function(function, [tf.cast(one, tf.int64) for one in arguments], list(kinds))
+
+
+def _unchanged(element: Element) -> Element:
+    return element
+
+
+def _kinds(spec: ArraySpec) -> list[tf.DType]:
+    kind = tf.string if spec.dtype == "bytes" else tf.as_dtype(spec.dtype)
+    return [kind, *[tf.int64] * _ragged_rank(spec)]
+
+
+def _ragged_rank(spec: ArraySpec) -> int:
+    """How many vectors of row splits come after its values."""
+    return int(spec.is_ragged) + (spec.is_ragged and None in spec.shape[2:])
+
+
+def _flat(array: Any) -> list[Any]:
+    """An array; of a ragged one its values and its row splits, the innermost first."""
+    return [*_flat(array.values), array.row_splits] if isinstance(array, Ragged) else [array]
+
+
+def _tensor(left: Any, spec: ArraySpec) -> Any:
+    """The next of some tensors, with the shape that it has; a ragged one takes more."""
+    values = next(left)
+    if not spec.is_ragged:
+        return tf.ensure_shape(values, spec.shape)
+    rank = _ragged_rank(spec)
+    splits = [next(left) for _ in range(rank)]
+    rows = None if spec.shape[0] is None else spec.shape[0] + 1
+    tensor = tf.ensure_shape(values, [None, *spec.shape[1 + rank :]])
+    for inner in splits[:-1]:
+        inner = tf.ensure_shape(inner, [None])
+        tensor = tf.RaggedTensor.from_row_splits(tensor, inner, validate=False)
+    last = tf.ensure_shape(splits[-1], [rows])
+    return tf.RaggedTensor.from_row_splits(tensor, last, validate=False)
+
+
+def _row(row: tf.Tensor, left: Any, spec: ArraySpec) -> tf.Tensor:
+    """One of the rows of `_make_examples`."""
+    values, places = next(left), tf.ensure_shape(next(left), [None, 2 + len(spec.shape)])
+    place = places[row]
+    return tf.ensure_shape(tf.reshape(values[place[0] : place[1]], place[2:]), spec.shape)
+
+
+def _with_rows(values: Any, rows: int | None) -> Any:
+    """With what is known of its shape; a ragged tensor's row splits say that of theirs."""
+    if rows is None or isinstance(values, tf.RaggedTensor):
+        return values
+    return tf.ensure_shape(values, [rows, *values.shape[1:]])
+
+
+def _batched(examples: tf.data.Dataset, size: tf.Tensor, *, ragged: bool) -> tf.data.Dataset:
+    if ragged:
+        return examples.ragged_batch(size)
+    shapes = [spec.shape for spec in tf.nest.flatten(examples.element_spec)]
+    # Padding is for lists, not for images of different sizes.
+    pads = any(shape.rank != 3 and not shape.is_fully_defined() for shape in shapes)
+    return examples.padded_batch(size) if pads else examples.batch(size)
+
+
+def _in_a_graph(callback: Any) -> Any:
+    """A callback as AutoGraph makes it; it may change the dict that it is given."""
+    if callback is None:
+        return None
+    return tf.function(lambda *element: callback(*tf.nest.map_structure(tf.identity, element)))
+
+
+def _tf_options(*, is_shared: bool) -> tf.data.Options:
+    """How TensorFlow runs an input.
+
+    Args:
+        is_shared: whether it is one worker's share already.
+    """
+    options = tf.data.Options()
+    options.threading.private_threadpool_size = usable_cores() + 1
+    options.threading.max_intra_op_parallelism = 1
+    # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
+    options.autotune.enabled = False
+    options.deterministic = True
+    # Rewriting the graph would take as long as all the rest of an iterator's start.
+    options.experimental_optimization.apply_default_optimizations = False
+    policy = tf.data.experimental.AutoShardPolicy
+    options.experimental_distribute.auto_shard_policy = policy.OFF if is_shared else policy.DATA
+    return options

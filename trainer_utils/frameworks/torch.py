@@ -1,0 +1,159 @@
+"""`torch_dataset`: the batches of a dataset as a map-style `Dataset` of PyTorch.
+
+    dataset = torch_dataset(uri, "train", batch_size=256, num_workers=world_size, worker=rank)
+    loader = DataLoader(dataset, batch_size=None, num_workers=4)
+    for epoch in range(3):
+        dataset.set_epoch(epoch)
+        for batch in loader: ...
+
+The index is the step, so that the processes of a DataLoader share the steps and batches come in
+their order however many there are. PyTorch is imported when this is called, and TensorFlow never.
+"""
+
+import functools
+import sys
+from collections.abc import Mapping
+from typing import Any
+
+from trainer_utils.dataset.location import Artifacts
+from trainer_utils.format import ConfigError
+from trainer_utils.frameworks.base import Input
+from trainer_utils.options import InputOptions, choose_options, shows_settings
+from trainer_utils.order import InputState
+
+__all__ = ["torch_dataset"]
+
+
+@shows_settings
+def torch_dataset(
+    artifact_uri: Artifacts,
+    split: str | None = None,
+    *,
+    worker: int = 0,
+    num_workers: int = 1,
+    options: InputOptions | None = None,
+    **settings: Any,
+) -> Any:
+    """Reads a dataset as batches for PyTorch.
+
+    Args:
+        artifact_uri, split, options, settings: as `iterate` takes them.
+        worker: the rank of this process among those that train together, from 0.
+        num_workers: how many of these there are. The processes of a DataLoader do not count here.
+
+    Returns:
+        A `Dataset` of whole batches, for `DataLoader(dataset, batch_size=None)` without `shuffle`:
+        what `iterate` yields, as tensors; bytes stay arrays of objects. It has one epoch, that of
+        `set_epoch(…)`, or those of `repeat`. `state(step)` is the token to go on from; torchdata's
+        `StatefulDataLoader` goes on by itself.
+
+    Raises:
+        DatasetError, ConfigError: as `iterate`; or PyTorch is not installed.
+    """
+    own = ("split", "worker", "num_workers", "options")
+    chosen = choose_options(options, settings, of="torch_dataset", arguments=own)
+    return _torch_class()(artifact_uri, split, chosen, worker=worker, num_workers=num_workers)
+
+
+class StepDataset:
+    """Batches by their step: what a torch dataset is but for its base class.
+
+    Args:
+        artifact_uri, split, options, worker, num_workers: as of `torch_dataset`.
+    """
+
+    def __init__(
+        self,
+        artifact_uri: Artifacts,
+        split: str | None,
+        options: InputOptions,
+        *,
+        worker: int,
+        num_workers: int,
+    ) -> None:
+        import torch  # type: ignore[import-not-found]
+
+        self._arguments = (artifact_uri, split, options, worker, num_workers)
+        self._open()
+        # Processes that a loader keeps from epoch to epoch see it too.
+        self._epoch = torch.tensor(self._input.input_start.epoch).share_memory_()
+
+    def _open(self) -> None:
+        uri, split, options, worker, num_workers = self._arguments
+        self._input = Input(uri, split, options, worker=worker, num_workers=num_workers)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A DataLoader's processes open the files anew: mappings are not for sending."""
+        return {name: value for name, value in vars(self).items() if name != "_input"}
+
+    def __setstate__(self, state: Mapping[str, Any]) -> None:
+        vars(self).update(state)
+        self._open()
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("input_start", "input_steps", "unreadable", "features", "class_names",
+                    "num_classes", "order"):  # fmt: skip
+            return getattr(self._input, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __len__(self) -> int:
+        """Steps that come: of the epoch, or of all epochs of `repeat`."""
+        repeat, steps = self._input.options.repeat, self._input.input_steps
+        if repeat is True:
+            return sys.maxsize if steps else 0
+        epoch = int(self._epoch)
+        return max((epoch + 1 if repeat is False else int(repeat)) * steps - self._first, 0)
+
+    def __getitem__(self, index: int) -> Any:
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        epoch, step = divmod(self._first + index, self._input.input_steps)
+        batches = self._input.batches
+        batches.upcoming(epoch, step)
+        return batches.arranged(batches.batch(epoch, step))
+
+    @property
+    def _first(self) -> int:
+        """The step, of all epochs, that index 0 stands for."""
+        epoch, start = int(self._epoch), self._input.input_start
+        return epoch * self._input.input_steps + (start.step if epoch == start.epoch else 0)
+
+    def set_epoch(self, epoch: int) -> None:
+        """Begins the next iterator with an epoch, from 0, as PyTorch's samplers do."""
+        if isinstance(epoch, bool) or not isinstance(epoch, int) or epoch < 0:
+            raise ConfigError.of("epoch", epoch, allowed="an int of at least 0")
+        self._epoch.fill_(epoch)
+
+    def state(self, step: int) -> InputState:
+        """The token to go on from after so many steps of all epochs, in any framework."""
+        return self._input.state(step)
+
+    def state_dict(self) -> dict[str, Any]:
+        """The epoch; which of its steps comes next, a loader knows."""
+        return {"epoch": int(self._epoch)}
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Goes on in the epoch of a `state_dict()`."""
+        self.set_epoch(state["epoch"])
+
+
+@functools.cache
+def _torch_class() -> type[StepDataset]:
+    """The same as a class of PyTorch's, which its DataLoader looks for."""
+    try:
+        from torch.utils.data import Dataset  # type: ignore[import-not-found]
+    except ImportError as error:
+        raise ConfigError(
+            "torch_dataset: expected PyTorch, found none. Install it: pip install torch. "
+            "trainer_utils.iterate gives the same batches without it."
+        ) from error
+    bases = (StepDataset, Dataset)
+    made = type("TorchDataset", bases, {"__module__": __name__, "__qualname__": "TorchDataset"})
+    globals()["TorchDataset"] = made  # by which it is pickled
+    return made
+
+
+def __getattr__(name: str) -> Any:
+    if name == "TorchDataset":
+        return _torch_class()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,0 +1,247 @@
+"""Which record is in which row of which global batch: pure functions of seed, epoch and step.
+
+    order = BlockShuffle(layout, seed=7, block_records=10_000)
+    order.batch(epoch=2, step=5, first=0, stop=8)     # positions of rows 0 to 7 of that batch
+    order.step_of(epoch=2, position=123)              # 5
+
+A position is a record's place in the list of all records of an epoch. docs/order.md specifies all
+three orders, with test vectors. Any step of any epoch is worked out alone, for any worker; nothing
+depends on how many workers there are.
+"""
+
+import abc
+import functools
+from typing import NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format.planning import keyed_hash, permute, splitmix64, unpermute
+from trainer_utils.order.layout import BatchLayout
+
+__all__ = ["BlockShuffle", "FileOrder", "GlobalShuffle", "Order", "Positions", "epoch_key"]
+
+Positions = npt.NDArray[np.int64]
+"""`(records,) int64`: places in the list of all records of an epoch, from 0."""
+
+_CHUNKS_PER_BLOCK = 256  # neighbours that stay together are 1 MiB of a block of 256 MiB
+_BLOCKS_KEPT = 3  # the one in use, the next one, and that of a validation in between
+
+
+class Order(abc.ABC):
+    """One order of the records of each epoch."""
+
+    @abc.abstractmethod
+    def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
+        """The records in the rows `first` to `stop` of a global batch, the latter not included."""
+
+    @abc.abstractmethod
+    def step_of(self, epoch: int, position: int) -> int | None:
+        """The step whose batch has a record; None: the epoch drops it."""
+
+
+class FileOrder(Order):
+    """`shuffle=False`: the order of the files.
+
+    Args:
+        layout: of an epoch. With `remainder="drop"` each epoch begins later by as many records as
+            one drops, so that others are dropped.
+    """
+
+    def __init__(self, layout: BatchLayout) -> None:
+        self._layout = layout
+
+    def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
+        """As of `Order`."""
+        begin = self._layout.begin(step) + self._first(epoch)
+        return np.arange(begin + first, begin + stop) % max(self._layout.num_records, 1)
+
+    def step_of(self, epoch: int, position: int) -> int | None:
+        """As of `Order`."""
+        return _step_at(self._layout, (position - self._first(epoch)) % self._layout.num_records)
+
+    def _first(self, epoch: int) -> int:
+        return epoch * self._layout.num_dropped % max(self._layout.num_records, 1)
+
+
+class GlobalShuffle(Order):
+    """`shuffle="global"`: a true permutation of all records, another one each epoch.
+
+    Args:
+        layout: of an epoch.
+        seed: of all epochs.
+    """
+
+    def __init__(self, layout: BatchLayout, *, seed: int) -> None:
+        self._layout, self._seed = layout, seed
+        self._table = functools.lru_cache(maxsize=2)(self._small_table)
+
+    def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
+        """As of `Order`."""
+        begin = self._layout.begin(step)
+        places = np.arange(begin + first, begin + stop)
+        if self._layout.num_records <= 1 << 16:  # `permute` would make a table each time
+            found: Positions = self._table(epoch)[places]
+            return found
+        records = self._layout.num_records
+        return permute(places, num_records=records, seed=self._epoch_seed(epoch))
+
+    def step_of(self, epoch: int, position: int) -> int | None:
+        """As of `Order`."""
+        (place,) = unpermute(
+            np.array([position], np.int64),
+            num_records=self._layout.num_records,
+            seed=self._epoch_seed(epoch),
+        ).tolist()
+        return _step_at(self._layout, place)
+
+    def _epoch_seed(self, epoch: int) -> int:
+        return epoch_key(self._seed, epoch, "global") >> 1
+
+    def _small_table(self, epoch: int) -> Positions:
+        places = np.arange(self._layout.num_records)
+        return permute(places, num_records=len(places), seed=self._epoch_seed(epoch))
+
+
+class _Block(NamedTuple):
+    """Consecutive steps whose records are shuffled together.
+
+    Attributes:
+        steps: its full batches.
+        first_place: of its records, in the epoch's sequence of chunks.
+        left: `(records,) int64`, places within the block that its full batches leave over, evenly
+            spread: they are the batches that are not full, or are dropped.
+        chunks: `(chunks,) int64`, the position at which each of its chunks begins.
+    """
+
+    steps: int
+    first_place: int
+    left: Positions
+    chunks: Positions
+
+
+class BlockShuffle(Order):
+    """`shuffle=True` or a number: chunks of neighbours in a random order, shuffled within blocks.
+
+    An epoch begins anywhere, and takes the chunks, each of 1/256 of a block, in a random order.
+    Blocks of consecutive chunks hold `block_records` records at least. The records of a block are
+    divided into as many strata as a batch has rows; row r of each batch is a record of stratum r,
+    and a stratum's records come in a random order. So whoever has neighbouring rows of the batches,
+    as a worker has, reads neighbouring chunks, however many workers there are.
+
+    Args:
+        layout: of an epoch.
+        seed: of all epochs.
+        block_records: to be shuffled together.
+    """
+
+    def __init__(self, layout: BatchLayout, *, seed: int, block_records: int) -> None:
+        self._layout, self._seed = layout, seed
+        self._num_blocks = max(1, layout.full_steps // -(-block_records // layout.batch_size))
+        block_steps = layout.full_steps // self._num_blocks
+        self._chunk = max(1, block_steps * layout.batch_size // _CHUNKS_PER_BLOCK)
+        self._chunks = layout.num_records // self._chunk  # the rest, fewer records, comes last
+        self._block = functools.lru_cache(maxsize=_BLOCKS_KEPT)(self._make_block)
+        self._rows = functools.lru_cache(maxsize=_BLOCKS_KEPT)(self._row_order)
+
+    def batch(self, epoch: int, step: int, first: int, stop: int) -> Positions:
+        """As of `Order`; a block's rows are worked out once."""
+        layout, number = self._layout, self._block_at(step)
+        block = self._block(epoch, number)
+        if step < layout.full_steps:
+            order = self._rows(epoch, number, first, stop)[:, step - self._first_step(number)]
+            within = _places(block, np.arange(first, stop) * block.steps + order)
+        else:
+            within = block.left[step - layout.full_steps :: len(layout.rest)][first:stop]
+        chunk, place = np.divmod(within + block.first_place, self._chunk)
+        positions: Positions = block.chunks[chunk - block.first_place // self._chunk] + place
+        positions %= layout.num_records
+        return positions
+
+    def step_of(self, epoch: int, position: int) -> int | None:
+        """As of `Order`; at the cost of one stratum's records."""
+        layout = self._layout
+        begin = self._begin(epoch)
+        chunk, place = divmod((position - begin) % layout.num_records, self._chunk)
+        if chunk < self._chunks:
+            seed = self._chunk_seed(epoch)
+            (chunk,) = unpermute(np.array([chunk]), num_records=self._chunks, seed=seed).tolist()
+        place += chunk * self._chunk
+        number = self._block_at(place // layout.batch_size)
+        block: _Block = self._block(epoch, number)
+        within = place - block.first_place
+        before = int(np.searchsorted(block.left, within))
+        if before < len(block.left) and block.left[before] == within:
+            rest = len(layout.rest)
+            return layout.full_steps + before % rest if rest else None
+        row, column = divmod(within - before, block.steps)
+        order: list[int] = self._row_order(epoch, number, row, row + 1)[0].tolist()
+        return self._first_step(number) + order.index(column)
+
+    def _block_at(self, step: int) -> int:
+        """The block of a step; the last has those whose batch is not full as well."""
+        full, blocks = self._layout.full_steps, self._num_blocks
+        return ((step + 1) * blocks - 1) // full if step < full else blocks - 1
+
+    def _first_step(self, number: int) -> int:
+        return number * self._layout.full_steps // self._num_blocks
+
+    def _make_block(self, epoch: int, number: int) -> _Block:
+        layout = self._layout
+        first_step, stop_step = self._first_step(number), self._first_step(number + 1)
+        steps, first_place = stop_step - first_step, first_step * layout.batch_size
+        is_last = number == self._num_blocks - 1
+        stop_place = layout.num_records if is_last else stop_step * layout.batch_size
+        places = stop_place - first_place
+        left = places - steps * layout.batch_size
+        chunks = np.arange(first_place // self._chunk, -(-stop_place // self._chunk))
+        full = chunks < self._chunks
+        seed = self._chunk_seed(epoch)
+        chunks[full] = permute(chunks[full], num_records=self._chunks, seed=seed)
+        return _Block(
+            steps=steps,
+            first_place=first_place,
+            left=(2 * np.arange(left) + 1) * places // max(2 * left, 1),
+            chunks=chunks * self._chunk + self._begin(epoch),
+        )
+
+    def _row_order(self, epoch: int, number: int, first: int, stop: int) -> npt.NDArray[np.int32]:
+        """`(rows, steps)`: which record of its stratum each row of each of a block's steps is."""
+        steps = self._block(epoch, number).steps
+        index = np.arange(first * steps, stop * steps, dtype=np.uint64)
+        start = np.uint64(epoch_key(self._seed, epoch, "block", number))
+        numbers = splitmix64(start, index + np.uint64(1)).reshape(stop - first, steps)
+        return np.argsort(numbers, axis=1).astype(np.int32)
+
+    def _begin(self, epoch: int) -> int:
+        """The position that an epoch begins at."""
+        return epoch_key(self._seed, epoch, "begin") % max(self._layout.num_records, 1)
+
+    def _chunk_seed(self, epoch: int) -> int:
+        return epoch_key(self._seed, epoch, "chunks") >> 1
+
+
+def epoch_key(seed: int, epoch: int, purpose: str, number: int = 0) -> int:
+    """A number of 64 bits for each seed, epoch, use and number.
+
+    Source: BLAKE2b (RFC 7693), with the seed as its key and the use as its personalisation.
+    """
+    signed = (seed + (1 << 63)) % (1 << 64) - (1 << 63)
+    identity = epoch.to_bytes(8, "little", signed=True) + number.to_bytes(8, "little")
+    return keyed_hash(identity, seed=signed, purpose=purpose) % (1 << 64)
+
+
+def _places(block: _Block, indices: Positions) -> Positions:
+    """Places within a block of some of those that are in its full batches, by their index."""
+    if not len(block.left):
+        return indices
+    # The k-th place that is left over comes after `left[k] - k` that are not.
+    return indices + np.searchsorted(block.left - np.arange(len(block.left)), indices, side="right")
+
+
+def _step_at(layout: BatchLayout, place: int) -> int | None:
+    """The step whose batch has the `place`-th record of an epoch; None: it is dropped."""
+    if place < layout.full_steps * layout.batch_size:
+        return place // layout.batch_size
+    rest = range(layout.full_steps, layout.steps)
+    return next((step for step in rest if place < layout.begin(step + 1)), None)

@@ -1,0 +1,370 @@
+"""`Batches`: a batch of a dataset as a function of epoch, step and worker. numpy alone.
+
+    batches = Batches(sources, options, worker=0, num_workers=4)
+    batches.batch(epoch=0, step=17)          # {'label': (64,) int64, 'image': (64, 224, 224, 3)}
+    batches.arranged(batches.batch(0, 17))   # what a trainer gets: dict, array, pair or triple
+
+Every framework reads by this class, so that all of them get the same batches.
+"""
+
+import contextlib
+import itertools
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.dataset.selection import Source, mean_bytes, merged_features
+from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
+from trainer_utils.format.planning import splitmix64
+from trainer_utils.options import InputOptions, callback_of
+from trainer_utils.order import InputState
+from trainer_utils.planning import check_has_records, order_of
+from trainer_utils.reading.arrangement import Arrangement, call_hook
+from trainer_utils.reading.arrays import ArraySpec, Ragged, stack
+from trainer_utils.reading.features import FeatureArrays
+from trainer_utils.reading.labels import LabelEncoding
+from trainer_utils.reading.record_reader import RecordReader, Rows
+
+__all__ = ["ArraySpec", "Batches", "Ragged"]
+
+_logger = logging.getLogger(__name__)
+# So much is parsed together, since an operation of numpy has a price of its own.
+_ROWS_AT_ONCE, _BYTES_AT_ONCE = 4096, 4 << 20
+_STEPS_AHEAD = 8  # of which it is said what will be read
+_MOST_ECHOED = 4  # batches that are kept to come again
+
+Batch = dict[str, Any]
+Keys = npt.NDArray[np.uint64]
+
+
+class Batches:
+    """The batches of one worker; for any number of threads, and for processes that are forked.
+
+    Args:
+        sources: what is read.
+        options: all settings.
+        worker: which of the workers this is, from 0; its batches are its part of the global ones.
+        num_workers: how many there are.
+        num_replicas: of all workers together, a multiple of the workers. None: one each.
+        callbacks: whether the callbacks of the options take and return arrays, and are called
+            here; else whoever reads calls them.
+
+    Attributes:
+        sources, options, worker: as given.
+        order: which record comes at which step.
+        features: those that are read, by name.
+        structure: shape and dtype of each array of `batch`, known without reading.
+        unreadable: why each record that was left out could not be read, by path and number.
+        start: the token of where the input begins.
+        steps_per_epoch: so many; without a batch size, examples of each worker.
+        before, after: the callbacks of the splits that are read, where there are any.
+
+    Raises:
+        DatasetError: features are not there, or not alike.
+        ConfigError: a setting is not allowed, or the plan is impossible.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[Source],
+        options: InputOptions,
+        *,
+        worker: int = 0,
+        num_workers: int = 1,
+        num_replicas: int | None = None,
+        callbacks: bool = True,
+    ) -> None:
+        self.sources, self.options, self.worker = sources, options, worker
+        self.order = order_of(sources, options, num_workers=num_workers, num_replicas=num_replicas)
+        if not 0 <= worker < num_workers:
+            raise ConfigError.of("worker", worker, allowed=f"one of {num_workers}, from 0")
+        if worker == 0 or options.repeat is True:
+            check_has_records(sources, options)
+        required = options.label, options.labels.sample_weight
+        self.features = merged_features(
+            sources,
+            options.features,
+            required,
+            has_callback=options.has_callback,
+            default_values=options.default_values,
+        )
+        self.start, self.steps_per_epoch = self.order.start, self.order.steps_per_epoch
+        self._arrange = Arrangement.of(options, self.features).arrange
+        self._decoder = FeatureArrays(self.features, options)
+        self.encoding = LabelEncoding.of(options, self.features, sources)
+        self._mixer = self._decoder.mixer(options.label)
+        self._reader = RecordReader(sources, options, self.order.ranges)
+        self.unreadable = self._reader.unreadable
+        self._mean_bytes = mean_bytes(sources)
+        splits = [name for source in sources for name in source.split_names]
+        self.before, self.after = (
+            callback_of(name, getattr(options, name), splits)
+            for name in ("pre_batching_callback", "post_batching_callback")
+        )
+        self._before, self._after = (self.before, self.after) if callbacks else (None, None)
+        if self.before is not None and self._mixer is not None:
+            raise ConfigError.of(
+                "pre_batching_callback",
+                self.before,
+                allowed=f"None with augment={options.augmentation.mixing[0].name!r}, which mixes "
+                "rows as they were read",
+                advice="Change batches in a post_batching_callback",
+            )
+        self._arguments = num_workers, num_replicas, callbacks
+        self._lock = threading.Lock()
+        self._echoed: dict[tuple[int, int], Future[Batch]] = {}
+        self.structure = self._structure()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """For another process, which opens the files anew."""
+        return _made_anew, (self.sources, self.options, self.worker, *self._arguments)
+
+    def state(self, step: int) -> InputState:
+        """The token to go on from after so many steps of all epochs, by the trainer's count."""
+        return self.order.state(step)
+
+    def batch(self, epoch: int, step: int) -> Batch:
+        """The arrays of a step by name, or of one example without a batch size.
+
+        Args:
+            epoch: counted from 0.
+            step: in that epoch, counted from 0.
+
+        Raises:
+            CorruptShardError: a record is damaged, or a shard is not the manifest's.
+            DatasetError: a value is not what the dataset says of it.
+        """
+        echoing = self.options.echoing
+        if echoing == 1:
+            return self.batches(epoch, [step])[0]
+        key = epoch, step // echoing
+        with self._lock:
+            found = self._echoed.get(key)
+            is_own = found is None
+            if found is None:
+                found = self._echoed[key] = Future()
+                while len(self._echoed) > _MOST_ECHOED:
+                    del self._echoed[next(iter(self._echoed))]
+        if is_own:
+            try:
+                found.set_result(self.batches(epoch, [step])[0])
+            except BaseException as error:
+                found.set_exception(error)
+                self._echoed.pop(key, None)  # a store may answer the next time
+        return dict(found.result())
+
+    def batches(self, epoch: int, steps: Sequence[int]) -> list[Batch]:
+        """The batches of some steps, in the order given; of small records faster than one by one.
+
+        Args:
+            epoch, steps: as of `batch`.
+        """
+        reads = list(dict.fromkeys(step // self.options.echoing for step in steps))
+        made = dict(zip(reads, self._made(epoch, reads), strict=True))
+        return [dict(made[step // self.options.echoing]) for step in steps]
+
+    def examples(self, epoch: int, *steps: int) -> list[Batch]:
+        """The rows of steps one by one, each of its own lengths and sizes; labels as they are.
+
+        Rows that fill a batch up stand behind those of its records; where there is none, one.
+        """
+        reads = [step // self.options.echoing for step in steps]
+        positions = [self._with_fillers(self._positions(epoch, read)) for read in reads]
+        return self._decoded(epoch, np.concatenate(positions), None)[0]
+
+    def encoded(self, batch: Batch) -> Batch:
+        """A batch, or an example, with its label as the options have it: one-hot, smoothed."""
+        if self.encoding is None:
+            return batch
+        label = self.encoding.label_in(batch)
+        return {**batch, label: self.encoding.encode(np.asarray(batch[label]))}
+
+    def records(self, epoch: int, step: int) -> Rows:
+        """The records of a step, read and checked, and no more."""
+        return self._reader.read(self._positions(epoch, step // self.options.echoing))
+
+    def arranged(self, batch: Batch) -> Any:
+        """A batch or an example as the trainer gets it: dict, array, (x, y) or (x, y, weight)."""
+        return self._arrange(dict(batch))
+
+    def upcoming(self, epoch: int, step: int) -> None:
+        """Has records at hand that are needed some steps later; errors come when they are."""
+        if not self._reader.reads_ahead or not self.steps_per_epoch:
+            return
+        epochs, step = divmod(step + _STEPS_AHEAD * self.options.echoing, self.steps_per_epoch)
+        if self.options.repeat is not True and epochs:
+            return
+        with contextlib.suppress(DatasetError, OSError):
+            self._reader.read_ahead(self.order.positions(epoch + epochs, step, self.worker))
+
+    @property
+    def steps_at_once(self) -> int:
+        """How many steps `batches` takes with profit."""
+        if self._decoder.decodes or self.before is not None:
+            return 1
+        rows = min(_ROWS_AT_ONCE, int(_BYTES_AT_ONCE / max(self._mean_bytes, 1)))
+        return max(1, rows // max(self._rows, 1)) * self.options.echoing
+
+    def report_unreadable(self, epoch: int) -> None:
+        """Says in a warning which records could not be read, where there are any."""
+        if not self.unreadable:
+            return
+        first = "; ".join(reason for _, reason in sorted(self.unreadable.items())[:3])
+        _logger.warning(
+            "epoch %d: %d of %d records could not be read, and others stand in for them: %s",
+            epoch,
+            len(self.unreadable),
+            self.order.layout.num_records,
+            first,
+        )
+
+    @property
+    def _rows(self) -> int:
+        return self.order.layout.rows_per_worker if self.options.batch_size is not None else 1
+
+    def _positions(self, epoch: int, read: int) -> npt.NDArray[np.int64]:
+        return self.order.positions(epoch, read * self.options.echoing, self.worker)
+
+    def _made(self, epoch: int, reads: Sequence[int]) -> list[Batch]:
+        positions = [self._positions(epoch, read) for read in reads]
+        wanted = [self._with_fillers(rows) for rows in positions]
+        if self.options.batch_size is None:
+            examples, _ = self._decoded(epoch, np.concatenate(wanted), None)
+            return [self._called(self.encoded(one)) for one in self._changed(examples)]
+        sizes = [len(some) for some in wanted]
+        if self._before is not None:
+            examples, keys = self._decoded(epoch, np.concatenate(wanted), None)
+            bounds = np.cumsum([0, *sizes]).tolist()
+            examples = self._changed(examples)
+            made = [_stacked(examples[a:b], "") for a, b in itertools.pairwise(bounds)]
+        else:
+            made, keys = self._decoded(epoch, np.concatenate(wanted), sizes)
+        parts = [None] * len(sizes) if keys is None else np.split(keys, np.cumsum(sizes)[:-1])
+        return [
+            self._finished(batch, read, len(own), part)
+            for batch, read, own, part in zip(made, reads, positions, parts, strict=True)
+        ]
+
+    def _decoded(
+        self, epoch: int, positions: npt.NDArray[np.int64], sizes: Sequence[int] | None
+    ) -> tuple[list[Batch], Keys | None]:
+        """Batches of these sizes, or examples, of some records; and the records' keys."""
+        while True:
+            rows = self._reader.read(positions)
+            keys = self._keys(epoch, rows) if self._decoder.is_random else None
+            try:
+                if sizes is None:
+                    return self._decoder.examples(rows, keys), keys
+                return self._decoder.batches(rows, sizes, keys), keys
+            except (ConfigError, MemoryError):
+                raise
+            except Exception as error:
+                self._reader.leave_out(self._error_of_record(error, rows, keys))
+
+    def _error_of_record(self, error: Exception, rows: Rows, keys: Keys | None) -> Exception:
+        """That of the first record that cannot be decoded by itself, whatever a decoder raises."""
+        if isinstance(error, DatasetError) and error.record is not None:
+            return error
+        for row in range(len(rows)):
+            path, record = rows.name(row)
+            try:
+                self._decoder.examples(
+                    rows.part(row, row + 1), None if keys is None else keys[row : row + 1]
+                )
+            except Exception as own:
+                if isinstance(own, DatasetError) and own.record is not None:
+                    return own
+                message = f"{path!r}: {own} (record {record})"
+                found = CorruptShardError(message, path=path, record=record)
+                found.__cause__ = own
+                return found
+        return error
+
+    def _keys(self, epoch: int, rows: Rows) -> Keys:
+        """Of all that is random: of a record's bytes and the epoch, wherever it comes in it."""
+        seed = np.array([self.options.seed % (1 << 64), epoch], np.uint64)
+        return splitmix64(splitmix64(seed[:1], seed[1:]) ^ rows.checksums.astype(np.uint64))
+
+    def _with_fillers(self, positions: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+        """Positions with as many more as a batch must have; one where there is none at all."""
+        missing = (self._rows if self.options.keeps_rows else 1) - len(positions)
+        return np.pad(positions, (0, missing)) if missing > 0 else positions
+
+    def _finished(self, batch: Batch, read: int, rows: int, keys: Keys | None) -> Batch:
+        """A batch of which the first rows are records of the step."""
+        batch = self.encoded(batch)
+        # Where others' rows begin in the rest of an epoch, and so which are pairs, follows from the
+        # number of workers.
+        if self._mixer is not None and keys is not None and read < self.order.layout.full_steps:
+            batch = self._mixer.mix(batch, keys)
+        if self.options.remainder == "pad":
+            batch[self.options.mask] = (np.arange(self._rows) < rows).astype(np.float32)
+        elif not rows:
+            batch = _without_rows(batch)
+        return self._called(batch)
+
+    def _changed(self, examples: list[Batch]) -> list[Batch]:
+        return [call_hook(self._before, one) for one in examples]
+
+    def _called(self, batch: Batch) -> Batch:
+        return call_hook(
+            self._after, batch, keep=[self.options.mask] if self.options.remainder == "pad" else ()
+        )
+
+    def _structure(self) -> dict[str, ArraySpec]:
+        structure = self._decoder.structure
+        if self.encoding is not None and self.encoding.label in structure:
+            shape = structure[self.encoding.label].shape
+            spec = ArraySpec((*shape, self.encoding.num_classes), "float32")
+            structure[self.encoding.label] = spec
+        if self.options.batch_size is None:
+            return structure
+        rows = self._rows if self.options.keeps_rows else None
+        if self.options.remainder == "pad":
+            structure = {**structure, self.options.mask: ArraySpec((), "float32")}
+        return {
+            name: ArraySpec((rows, *shape), dtype, is_ragged)
+            for name, (shape, dtype, is_ragged) in structure.items()
+        }
+
+
+def _made_anew(
+    sources: Sequence[Source],
+    options: InputOptions,
+    worker: int,
+    num_workers: int,
+    num_replicas: int | None,
+    callbacks: bool,
+) -> Batches:
+    return Batches(
+        sources,
+        options,
+        worker=worker,
+        num_workers=num_workers,
+        num_replicas=num_replicas,
+        callbacks=callbacks,
+    )
+
+
+def _stacked(examples: Sequence[Any], name: str) -> Any:
+    """Examples as one: dicts, tuples or arrays."""
+    first = examples[0]
+    if isinstance(first, Mapping):
+        return {own: _stacked([one[own] for one in examples], own) for own in first}
+    if isinstance(first, tuple):
+        return tuple(_stacked(part, name) for part in zip(*examples, strict=True))
+    is_list = np.ndim(first) != 3  # padding is for lists, not for images of different sizes
+    return stack(examples, name, pads=is_list)
+
+
+def _without_rows(batch: Any) -> Any:
+    if isinstance(batch, Mapping):
+        return {name: _without_rows(values) for name, values in batch.items()}
+    if isinstance(batch, Ragged):
+        return Ragged(batch.values[:0], batch.row_splits[:1])
+    return tuple(map(_without_rows, batch)) if isinstance(batch, tuple) else batch[:0]

@@ -1,0 +1,403 @@
+"""What the values of examples become: arrays, padded lists, pixels, samples, tensors.
+
+    arrays = FeatureArrays(features, options)
+    arrays.batches(rows, [256, 256])     # two of {'label': (256,) int64, 'text': (256,) object}
+
+Shapes and types are those of `tf.io.parse_example`, with bytes in arrays of objects.
+"""
+
+import itertools
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.base64_pixels import BASE64_SIZES, decode_base64_pixels
+from trainer_utils.format.tensors import decode_tensor, item_bytes, numpy_dtype, tensor_header
+from trainer_utils.reading.arrays import (
+    ArraySpec,
+    Ragged,
+    array_of,
+    end_to_end,
+    padded,
+    ragged,
+    splits_of,
+    stack,
+)
+from trainer_utils.reading.audio import decode_wav, is_audio
+from trainer_utils.reading.augmentation.mixing import Mixer
+from trainer_utils.reading.boxes import boxes_of, check_followers, mirror_boxes
+from trainer_utils.reading.crops import Keys, are_mirrored
+from trainer_utils.reading.examples import Column, parse_examples, parse_feature_lists
+from trainer_utils.reading.images import ImageDecoder
+from trainer_utils.reading.record_reader import Rows
+
+if TYPE_CHECKING:
+    from trainer_utils.options import InputOptions
+
+__all__ = ["FeatureArrays"]
+
+_DTYPES: Mapping[str, Any] = {"int": np.int64, "float": np.float32, "string": object}
+_COMPANION = "_shape"  # of a sparse feature of rank 2 or more, as Datum writes it
+
+Array = npt.NDArray[Any]
+
+
+class FeatureArrays:
+    """Parses and decodes the features of `features`, and no others.
+
+    Args:
+        features: by name.
+        options: of the input.
+
+    Raises:
+        ConfigError: a setting does not go with a feature.
+    """
+
+    def __init__(self, features: Mapping[str, Feature], options: "InputOptions") -> None:
+        self._features, self._options = features, options
+        self._decoders = {
+            name: ImageDecoder(
+                options.images,
+                channels=self._channels(feature),
+                label_map=bool(feature.extra.get("label_map")),
+            )
+            for name, feature in features.items()
+            if feature.has_pixels
+        }
+        self.decodes = bool(self._decoders)
+        """Whether there is more to do than parsing."""
+        if self.decodes:
+            check_followers(features, options.images)
+        self.is_random = self.decodes and options.images.is_random
+        """Whether the keys of records are needed."""
+        mirrors = self.decodes and options.images.augmentation.flips
+        self._mirrors_boxes = mirrors and "xmin" in boxes_of(features)
+        self._lists = [name for name, feature in features.items() if feature.is_sequence]
+        self._names = [name for name, feature in features.items() if not feature.is_sequence]
+        for name, feature in features.items():
+            if _has_companion(feature):
+                self._names.append(name + _COMPANION)
+            if feature.is_base64_image and "image_shape" not in feature.extra:
+                self._names += [name + part for part in BASE64_SIZES]
+        self._views = {n for n, one in features.items() if one.is_image or one.is_raw_image}
+
+    @property
+    def structure(self) -> dict[str, ArraySpec]:
+        """Of one example."""
+        return {name: self._spec_of(name, one) for name, one in self._features.items()}
+
+    def mixer(self, label: str | None) -> Mixer | None:
+        """What mixes rows of a batch and that label with them, where the options say so."""
+        operations = self._options.images.augmentation.mixing
+        if not (operations and self._decoders):
+            return None
+        assert label is not None
+        return Mixer(operations, list(self._decoders), label)
+
+    def examples(self, rows: Rows, keys: Keys | None = None) -> list[dict[str, Any]]:
+        """Each record's features by themselves, of their own lengths and sizes.
+
+        Args:
+            rows: the records.
+            keys: `(rows,)`, from which follows what is random; None: nothing is.
+        """
+        columns = self._parsed(rows, keys)
+        values = {}
+        for name in self._features:
+            try:
+                values[name] = list(self._values(name, rows, columns, keys))
+            except (DatasetError, MemoryError):
+                raise
+            except Exception as error:  # whatever a decoder raises
+                raise DatasetError(f"feature {name!r}: {error}") from error
+        return [{name: own[n] for name, own in values.items()} for n in range(len(rows))]
+
+    def batches(
+        self, rows: Rows, sizes: Sequence[int], keys: Keys | None = None
+    ) -> list[dict[str, Any]]:
+        """Arrays of so many records each; lists are padded with zeros or `b""`.
+
+        Args:
+            rows, keys: as of `examples`.
+            sizes: of the batches, in order.
+
+        Raises:
+            DatasetError: a value is not what the dataset says of it; it has path and record.
+        """
+        parts = list(itertools.pairwise(itertools.accumulate(sizes, initial=0)))
+        columns = self._parsed(rows, keys)
+        arrays = {name: self._arrays(name, rows, columns, parts, keys) for name in self._features}
+        return [{name: own[n] for name, own in arrays.items()} for n in range(len(parts))]
+
+    def _channels(self, feature: Feature) -> int:
+        stored = 1 if len(feature.shape) == 2 else 3
+        if "image_shape" in feature.extra:
+            stored = feature.extra["image_shape"][-1]
+        elif feature.is_base64_image:
+            stored = max(feature.extra["channels"])
+        asked = self._options.images.channels
+        return stored if asked is None or feature.extra.get("label_map") else asked
+
+    def _spec_of(self, name: str, feature: Feature) -> ArraySpec:
+        shape, dtype = self._shape_of(name, feature)
+        is_list = shape[:1] == (None,) and name not in self._decoders
+        is_nested = feature.is_sequence and feature.extra["sequence"] == "ragged"
+        is_ragged = self._options.ragged and self._options.batch_size is not None
+        return ArraySpec(
+            shape, dtype, is_ragged and is_list and (None not in shape[1:] or is_nested)
+        )
+
+    def _shape_of(self, name: str, feature: Feature) -> tuple[tuple[int | None, ...], str]:
+        """Of one example, and its dtype."""
+        if (decoder := self._decoders.get(name)) is not None:
+            height, width, channels = decoder.shape
+            if self._options.image_size is None and "image_shape" in feature.extra:
+                height, width = feature.extra["image_shape"][:2]
+            elif self._options.image_size is None and feature.is_fixed_size:
+                height, width = feature.shape[:2]
+            return (height, width, channels), decoder.dtype.name
+        if feature.tensor is not None:
+            dtype = feature.tensor.dtype
+            return feature.tensor.shape, "bytes" if dtype == "string" else dtype
+        if is_audio(feature):
+            length, rate = feature.extra.get("num_frames"), feature.extra.get("sample_rate")
+            if (seconds := self._options.audio.seconds) is not None:
+                length = None if rate is None else round(rate * seconds)
+            return (length, feature.extra.get("channels")), "float32"
+        dtype = {"int": "int64", "float": "float32", "string": "bytes"}[feature.type]
+        if feature.is_sequence:
+            inner = (None,) if feature.extra["sequence"] == "ragged" else feature.shape
+            return (None, *inner), dtype
+        if feature.dense:
+            return feature.shape, dtype
+        return (None,) * max(len(feature.shape), 1), dtype
+
+    def _parsed(self, rows: Rows, keys: Keys | None) -> dict[str, Any]:
+        """The columns of all features; their kinds are as the dataset says."""
+        columns: dict[str, Any] = parse_examples(rows, self._names, views=self._views)
+        if self._lists:
+            columns |= parse_feature_lists(rows, self._lists)
+        for name, feature in self._features.items():
+            kind = columns[name].kind
+            if kind not in ("", feature.type):
+                raise rows.error(
+                    0,
+                    expected=f"feature {name!r} of {feature.type} values as the dataset says",
+                    got=kind,
+                    advice="The dataset was changed: write it again.",
+                )
+            if "default" in feature.extra:
+                columns[name] = _filled(columns[name], feature)
+        if self._mirrors_boxes and keys is not None:
+            left, right = columns["xmin"], columns["xmax"]
+            flips = np.repeat(are_mirrored(keys), left.counts)
+            values = mirror_boxes(left.values, right.values, flips)
+            columns["xmin"] = left._replace(values=values[0])
+            columns["xmax"] = right._replace(values=values[1])
+        return columns
+
+    def _arrays(
+        self,
+        name: str,
+        rows: Rows,
+        columns: Mapping[str, Any],
+        parts: Sequence[tuple[int, int]],
+        keys: Keys | None,
+    ) -> list[Any]:
+        """The feature of the records of each part."""
+        feature, column = self._features[name], columns[name]
+        if name in self._decoders:
+            images = self._encoded(name, rows, columns)
+            return [self._decoded(name, rows, images, part, keys) for part in parts]
+        if feature.dense and not feature.is_sequence:
+            if _is_plain(feature):
+                _check_dense(name, column, feature.shape, rows)
+                values = column.values.astype(_DTYPES[feature.type], copy=False)
+                values = values.reshape(len(rows), *feature.shape)
+                return [values[start:stop] for start, stop in parts]
+            if feature.tensor is not None and feature.tensor.is_fixed:
+                values = self._equal_tensors(name, column, rows)
+                if values is not None:
+                    return [values[start:stop] for start, stop in parts]
+        elif _is_plain(feature) and not _has_companion(feature):
+            part = ragged if self._options.ragged else padded
+            return [part(column, _DTYPES[feature.type], start, stop) for start, stop in parts]
+        if feature.is_sequence and self._options.ragged:
+            return [self._ragged_steps(feature, column.values[a:b]) for a, b in parts]
+        each = list(self._values(name, rows, columns, keys))
+        if self._spec_of(name, feature).is_ragged:
+            return [end_to_end(each[start:stop]) for start, stop in parts]
+        return [stack(each[start:stop], name) for start, stop in parts]
+
+    def _decoded(
+        self,
+        name: str,
+        rows: Rows,
+        images: Sequence[Any],
+        part: tuple[int, int],
+        keys: Keys | None,
+    ) -> Array:
+        """The pixels of some images; the first that cannot be decoded is its record's error."""
+        start, stop = part
+
+        def name_of(row: int) -> str:
+            path, record = rows.name(start + row)
+            return f"{path!r}, record {record}, feature {name!r}"
+
+        own = None if keys is None else keys[start:stop]
+        decoder = self._decoders[name]
+        failed: dict[int, DatasetError] = {}
+        found = decoder.decode(images[start:stop], own, name_of=name_of, failed=failed)
+        for row, error in sorted(failed.items())[:1]:
+            error.path, error.record = rows.name(start + row)
+            raise error
+        size = self._spec_of(name, self._features[name]).shape
+        if any(n not in (None, own) for n, own in zip(size, found.shape[1:], strict=True)):
+            raise ValueError(f"expected pixels {size} as the dataset says, got {found.shape[1:]}")
+        return found
+
+    def _encoded(self, name: str, rows: Rows, columns: Mapping[str, Column]) -> list[Any]:
+        """The images of all records: encoded, or as pixels where they are stored so."""
+        feature, column = self._features[name], columns[name]
+        _check_dense(name, column, (), rows)
+        values: list[Any] = column.values.tolist()
+        if feature.is_image:
+            return values
+        sizes = [columns[name + part].values for part in BASE64_SIZES if name + part in columns]
+        pixels = []
+        for row, value in enumerate(values):
+            shape = feature.extra.get("image_shape") or [int(size[row]) for size in sizes]
+            data = decode_base64_pixels(value) if feature.is_base64_image else value
+            try:
+                image = np.frombuffer(data, np.uint8).reshape(shape)
+            except ValueError:
+                raise rows.error(
+                    row,
+                    expected=f"feature {name!r} of pixels {shape} as the dataset says",
+                    got=f"{len(data)} bytes",
+                    advice="The dataset was changed: write it again.",
+                ) from None
+            stored = max(feature.extra["channels"]) if "channels" in feature.extra else shape[-1]
+            pixels.append(np.repeat(image, stored // shape[-1], axis=-1))
+        return pixels
+
+    def _equal_tensors(self, name: str, column: Column, rows: Rows) -> Array | None:
+        """Tensors of one shape at once; None where that is not so simple."""
+        spec = self._features[name].tensor
+        assert spec is not None
+        if spec.dtype == "string" or not spec.num_elements:
+            return None
+        _check_dense(name, column, (), rows)
+        header = tensor_header(spec.dtype, tuple(size or 0 for size in spec.shape))
+        size = len(header) + spec.num_elements * item_bytes(spec.dtype)
+        values = column.values.tolist()
+        for row, value in enumerate(values):
+            if len(value) != size or not value.startswith(header):
+                raise rows.error(
+                    row,
+                    expected=f"feature {name!r} of tensors {spec} as the dataset says",
+                    got="another",
+                )
+        content = b"".join([value[len(header) :] for value in values])
+        return np.frombuffer(content, numpy_dtype(spec.dtype)).reshape(len(values), *spec.shape)
+
+    def _values(
+        self, name: str, rows: Rows, columns: Mapping[str, Any], keys: Keys | None
+    ) -> Iterator[Any]:
+        """The feature of each record."""
+        feature, column = self._features[name], columns[name]
+        if name in self._decoders:
+            images = self._encoded(name, rows, columns)
+            for row in range(len(rows)):  # each by itself, so that an error is its own
+                yield self._decoded(name, rows, images, (row, row + 1), keys)[0]
+        elif feature.is_sequence:
+            yield from (self._steps(feature, one) for one in column.values)
+        elif feature.tensor is not None:
+            sizes = [size or 0 for size in feature.tensor.shape]
+            nothing = np.zeros(sizes, numpy_dtype(feature.tensor.dtype))
+            if feature.dense:
+                _check_dense(name, column, (), rows)
+            found = iter(column.values)
+            for count in column.counts:
+                yield decode_tensor(next(found)) if count else nothing
+        elif is_audio(feature):
+            _check_dense(name, column, (), rows)
+            for value in column.values:
+                yield decode_wav(value, feature, self._options.audio)
+        else:
+            if feature.dense:
+                _check_dense(name, column, feature.shape, rows)
+            yield from self._own_values(feature, column, columns.get(name + _COMPANION))
+
+    def _own_values(
+        self, feature: Feature, column: Column, companion: Column | None
+    ) -> Iterator[Any]:
+        """Of each record, in its own shape."""
+        values = column.values.astype(_DTYPES[feature.type], copy=False)
+        rows = itertools.pairwise(splits_of(column.counts).tolist())
+        shapes: Iterator[Any] = itertools.repeat(feature.shape if feature.dense else (-1,))
+        if companion is not None:
+            bounds = itertools.pairwise(splits_of(companion.counts).tolist())
+            shapes = (companion.values[a:b].tolist() or feature.shape for a, b in bounds)
+        for (start, stop), shape in zip(rows, shapes, strict=False):
+            own = values[start:stop]
+            yield own.reshape(shape) if len(shape) else own[0]
+
+    def _steps(self, feature: Feature, steps: Sequence[Sequence[Any]]) -> Array:
+        """One record's feature list: `(steps, *shape)`, or `(steps, longest)` of unequal ones."""
+        dtype, lengths = _DTYPES[feature.type], [len(step) for step in steps]
+        values = array_of([value for step in steps for value in step], dtype)
+        if feature.extra["sequence"] == "ragged":
+            column = Column("", np.array(lengths, np.int64), values)
+            return padded(column, dtype, 0, len(steps))
+        size = int(np.prod(feature.shape, dtype=np.int64))
+        if any(length != size for length in lengths):
+            raise ValueError(f"steps of {sorted(set(lengths))} values")
+        return values.reshape(len(steps), *feature.shape)
+
+    def _ragged_steps(self, feature: Feature, records: Sequence[Sequence[Any]]) -> Ragged:
+        """Feature lists: rows of steps, which are rows again where they differ in length."""
+        splits = splits_of(np.array([len(steps) for steps in records], np.int64))
+        steps = [step for steps in records for step in steps]
+        if feature.extra["sequence"] != "ragged":
+            return Ragged(self._steps(feature, steps), splits)
+        values = array_of([value for step in steps for value in step], _DTYPES[feature.type])
+        inner = splits_of(np.array([len(step) for step in steps], np.int64))
+        return Ragged(Ragged(values, inner), splits)
+
+
+def _is_plain(feature: Feature) -> bool:
+    """Whether its values are the arrays' as they are."""
+    is_bytes_of_one = feature.has_pixels or feature.tensor is not None or is_audio(feature)
+    return not is_bytes_of_one and not feature.is_sequence
+
+
+def _has_companion(feature: Feature) -> bool:
+    return not feature.dense and len(feature.shape) > 1 and not feature.is_image
+
+
+def _filled(column: Column, feature: Feature) -> Column:
+    """With the default of a feature where a record has no value."""
+    default = feature.extra["default"]
+    default = default.encode() if isinstance(default, str) else default
+    size, lacks = math.prod(feature.shape), column.counts == 0
+    places = np.repeat(np.cumsum(column.counts)[lacks], size)
+    values = column.values.astype(_DTYPES[feature.type], copy=False)
+    counts = np.where(lacks, size, column.counts)
+    return Column(feature.type, counts, np.insert(values, places, default))
+
+
+def _check_dense(name: str, column: Column, shape: Sequence[int], rows: Rows) -> None:
+    size = int(np.prod(shape, dtype=np.int64))
+    if (column.counts != size).any():
+        row = int((column.counts != size).argmax())
+        raise rows.error(
+            row,
+            expected=f"feature {name!r} of {size} values as the dataset says",
+            got=str(column.counts[row]),
+            advice="The dataset was changed: write it again.",
+        )

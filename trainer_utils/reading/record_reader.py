@@ -1,0 +1,287 @@
+"""Records by their positions: read wherever they lie, and every checksum checked.
+
+    records = RecordReader(sources, options, ranges)
+    rows = records.read(np.array([17, 3]))
+    rows.data, rows.begins, rows.ends        # payloads, row by row
+
+With `on_corrupt="skip"` another record stands in the place of each that cannot be read: the next
+one that can, so that every batch has its size and every step is there.
+"""
+
+import contextlib
+import copy
+import os
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from trainer_utils.dataset.record_digests import payload_crcs_of, read_record_digests
+from trainer_utils.dataset.selection import Source, mean_bytes
+from trainer_utils.format import CorruptShardError, DatasetError
+from trainer_utils.format.crc32c import Buffer
+from trainer_utils.format.file_ranges import FileRange, RecordName
+from trainer_utils.format.framing import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    bad_headers,
+    footers_of,
+    headers_of,
+    lengths_in,
+    payload_crcs,
+    unframe,
+)
+from trainer_utils.reading.decoding_threads import run_in_threads
+from trainer_utils.reading.shard_files import ShardFiles
+
+if TYPE_CHECKING:
+    from trainer_utils.options import InputOptions
+
+__all__ = ["RecordReader", "Rows"]
+
+_COMPARED = 3  # records of a shard, with what its dataset wrote of them
+
+Positions = npt.NDArray[np.int64]
+
+
+class Rows:
+    """Records, one after the other.
+
+    Args:
+        data: framed records, in any order, and some zeros.
+        begins, ends: `(rows,) int64`, of the payloads in it, in bytes.
+        name: the record of a row, by its number.
+
+    Attributes:
+        data, begins, ends, name: as given.
+    """
+
+    def __init__(
+        self, data: Buffer, begins: Positions, ends: Positions, name: Callable[[int], RecordName]
+    ) -> None:
+        self.data, self.begins, self.ends, self.name = data, begins, ends, name
+
+    def __len__(self) -> int:
+        return len(self.begins)
+
+    def part(self, begin: int, end: int) -> "Rows":
+        """Some of them."""
+        name = lambda row: self.name(begin + row)  # noqa: E731
+        return Rows(self.data, self.begins[begin:end], self.ends[begin:end], name)
+
+    @property
+    def checksums(self) -> npt.NDArray[np.uint32]:
+        """`(rows,) uint32`, masked, of the payloads."""
+        return footers_of(self.data, self.ends + FOOTER_BYTES)
+
+    def error(self, row: int, *, expected: str, got: str, advice: str = "") -> DatasetError:
+        """The error of a record that is not what its dataset says."""
+        path, record = self.name(row)
+        return DatasetError.at(path, expected=expected, got=got, record=record, advice=advice)
+
+
+class RecordReader:
+    """Reads records; for any number of threads, and in processes that are forked.
+
+    Args:
+        sources: what is read.
+        options: of the input.
+        ranges: the parts of files that positions are places in, one after the other.
+
+    Attributes:
+        unreadable: why each record that another stands in for could not be read, by path and
+            number.
+    """
+
+    def __init__(
+        self, sources: Sequence[Source], options: "InputOptions", ranges: Sequence[FileRange]
+    ) -> None:
+        self._shards = [shard for source in sources for shard in source.dataset.shard_files]
+        self._options, self._mean_bytes = options, mean_bytes(sources)
+        self._skips = options.on_corrupt == "skip"
+        self.unreadable: dict[RecordName, str] = {}
+        self._bad: set[tuple[int, int]] = set()  # shard's index and record's number
+        self._ends: dict[int, int] = {}  # of shards that have no record from there on
+        self._seen_bad: set[tuple[int, int, int]] = set()  # shard's index and bytes, once
+        self._known: set[int] = set()  # shards that are the dataset's own
+        self._indices = {shard.path: index for index, shard in enumerate(self._shards)}
+        takes = np.array([part.take for part in ranges], np.int64)
+        self._stops = np.cumsum(takes)
+        self._num_records = int(takes.sum())
+        skips = np.array([part.skip for part in ranges], np.int64)
+        self._shifts = skips - (self._stops - takes)
+        self._range_shards = np.array([self._indices[part.path] for part in ranges], np.int64)
+        self._open()
+
+    def _open_here(self) -> None:
+        if self._process != os.getpid():  # forked: threads and locks are its parent's
+            self._open()
+
+    def _open(self) -> None:
+        self._files = ShardFiles(self._shards, self._options, mean_bytes=self._mean_bytes)
+        self._process = os.getpid()
+
+    def read(self, positions: Positions) -> Rows:
+        """The records of some positions, in their order.
+
+        Raises:
+            CorruptShardError: a record is damaged, or a shard is not the manifest's.
+        """
+        self._open_here()
+        while True:
+            shards, numbers = self._locate(positions)
+            if self._bad:
+                shards, numbers = self._with_substitutes(positions, shards, numbers)
+            rows = self._read(shards, numbers)
+            if rows is not None:
+                return rows
+
+    def read_ahead(self, positions: Positions) -> None:
+        """Has records at hand soon."""
+        self._open_here()
+        self._files.read_ahead(*self._locate(positions))
+
+    @property
+    def reads_ahead(self) -> bool:
+        """Whether it is worth while to say what is read soon."""
+        return self._files.reads_ahead
+
+    def leave_out(self, error: Exception) -> None:
+        """Has another record stand in for the one that an error names from now on.
+
+        Raises:
+            Exception: the error, where it names none, or nothing is to be skipped.
+        """
+        if not isinstance(error, DatasetError) or error.record is None:
+            raise error
+        self._note(self._indices[error.path or ""], error.record, error)
+
+    def _note(self, index: int, number: int, error: DatasetError) -> None:
+        if not self._skips:
+            raise error
+        self.unreadable[RecordName(self._shards[index].path, number)] = str(error)
+        self._bad.add((index, number))
+
+    def _locate(self, positions: Positions) -> tuple[Positions, Positions]:
+        """Which shard, and which record in it, positions are."""
+        indices = np.searchsorted(self._stops, positions, side="right")
+        return self._range_shards[indices], positions + self._shifts[indices]
+
+    def _with_substitutes(
+        self, positions: Positions, shards: Positions, numbers: Positions
+    ) -> tuple[Positions, Positions]:
+        """The same but for those that cannot be read: the next that can stand in for these."""
+        for row, record in enumerate(zip(shards.tolist(), numbers.tolist(), strict=True)):
+            place, tried = int(positions[row]), 0
+            while (is_behind := record[1] >= self._ends.get(record[0], record[1] + 1)) or (
+                record in self._bad
+            ):
+                if is_behind and not tried:
+                    self._note(*record, self._missing(*record))
+                tried += 1
+                if tried > self._num_records:
+                    raise CorruptShardError(
+                        "records: expected one at least that can be read, got "
+                        f"{next(iter(self.unreadable.values()))}"
+                    )
+                part = int(np.searchsorted(self._stops, place, side="right"))
+                place = (int(self._stops[part]) if is_behind else place + 1) % self._num_records
+                found = self._locate(np.array([place]))
+                record = int(found[0][0]), int(found[1][0])
+            shards[row], numbers[row] = record
+        return shards, numbers
+
+    def _read(self, shards: Positions, numbers: Positions) -> Rows | None:
+        """The records; None where some cannot be read, which is noted."""
+
+        def name(row: int) -> RecordName:
+            return RecordName(self._shards[shards[row]].path, int(numbers[row]))
+
+        begins, ends = self._files.bounds(shards, numbers)
+        if len(begins) and begins.min() < 0:
+            for row in np.flatnonzero(begins < 0).tolist():
+                index, number = int(shards[row]), int(numbers[row])
+                self._note(index, number, self._missing(index, number))
+                self._ends[index] = min(number, self._ends.get(index, number))
+            return None
+        gathered = self._files.gather(shards, begins, ends)
+        if gathered is None:
+            return None
+        data, starts = gathered
+        stops = starts + (ends - begins)
+        is_bad = self._are_others(shards, numbers, footers_of(data, stops))
+        is_bad |= ~_are_whole(data, starts, stops)
+        bad = np.flatnonzero(is_bad).tolist()
+        if not bad:
+            return Rows(data, starts + HEADER_BYTES, stops - FOOTER_BYTES, name)
+        rows = [(int(shards[n]), int(begins[n]), int(ends[n])) for n in bad]
+        dropped = [self._files.forget(*row) for row in rows if row not in self._seen_bad]
+        self._seen_bad.update(rows)
+        if any(dropped):  # it is a copy that is damaged, or what it is a copy of
+            return None
+        for row in bad:
+            frame = bytes(data[starts[row] : stops[row]])
+            path, number = name(row)
+            try:
+                unframe(frame, path=path, record=number, offset=int(begins[row]))
+            except CorruptShardError as error:
+                self._note(int(shards[row]), number, error)
+            else:
+                raise CorruptShardError.at(
+                    path,
+                    expected="the record that its dataset says",
+                    got="another, which is whole",
+                    record=number,
+                    advice="The file is of another dataset or run: put the right one back, or "
+                    "write the dataset again.",
+                )
+        return None
+
+    def _are_others(
+        self, shards: Positions, numbers: Positions, footers: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.bool_]:
+        """Which records are not those of their dataset: some of each shard are compared, once.
+
+        A shard of another run may be of the same size, and its records whole.
+        """
+        found = np.zeros(len(shards), bool)
+        if len(self._known) == len(self._shards):
+            return found
+        new = sorted({*shards.tolist()} - self._known)
+
+        def compare(place: int) -> None:
+            rows = np.flatnonzero(shards == new[place])[:_COMPARED]
+            shard, own = self._shards[new[place]], numbers[rows]
+            with contextlib.suppress(OSError):  # what is not there says nothing
+                said = payload_crcs_of(shard, own.tolist())
+                if said is not None and (said != footers[rows]).any():
+                    digests = read_record_digests(shard)  # which is compared with the manifest
+                    if digests is not None:
+                        found[rows] = digests.payload_crcs[own] != footers[rows]
+
+        run_in_threads(compare, len(new))
+        self._known.update({*new} - {*shards[found].tolist()})
+        return found
+
+    def _missing(self, index: int, number: int) -> CorruptShardError:
+        """What is wrong where a shard has no such record."""
+        damage = self._files.damage.get(index)
+        if damage is not None:
+            return copy.copy(damage)  # each time that it is raised, an error's traceback grows
+        path = self._shards[index].path
+        return CorruptShardError.at(
+            path, expected="more records", got="the end of the file", record=number
+        )
+
+
+def _are_whole(data: Any, starts: Positions, stops: Positions) -> npt.NDArray[np.bool_]:
+    """Which frames have the lengths and the checksums that they say."""
+    headers = headers_of(data, starts)
+    good: npt.NDArray[np.bool_] = lengths_in(headers) == stops - starts - RECORD_OVERHEAD_BYTES
+    good &= ~bad_headers(headers)
+    good &= payload_crcs(data, starts + HEADER_BYTES, stops - FOOTER_BYTES) == footers_of(
+        data, stops
+    )
+    return good
