@@ -18,11 +18,10 @@ from components.common.summaries import (
     working_folder,
 )
 from components.common.worker_errors import raising_reported
-from components.example_gen.conversion import Conversion, MakePipeline
+from components.example_gen.conversion import Conversion, MakePipeline, check_outcome
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
-from components.example_gen.outcome import check_outcome
 from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.row_encoding import EncodePieces, EncodingReport
 from components.example_gen.row_inspection import InspectPieces, PieceReport

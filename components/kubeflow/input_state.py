@@ -60,7 +60,7 @@ def _of_kubeflow(parameters: Mapping[str, Json]) -> JsonObject:
 
 def _of_tfx(parameters: Mapping[str, Json]) -> JsonObject:
     kind = parameters[COMPONENT]
-    module = importlib.import_module(f"components.{kind}_example_gen.settings")
+    module = importlib.import_module("components.example_gen.settings")
     declared: type[ComponentSettings] = getattr(module, f"{kind.title()}Settings")
     settings: Any = declared.from_properties(parameters)
     config = json.loads(parameters.get("input_config") or "{}")

@@ -18,16 +18,12 @@ from kfp import dsl
 from kfp.dsl import pipeline_context
 from kfp.dsl.container_component_class import ContainerComponent
 
-from components.audio_example_gen.settings import AudioSettings
 from components.common.settings import ComponentSettings, add_settings
-from components.dataset_audit.settings import AuditSettings
-from components.dataset_report.settings import DatasetReportSettings
-from components.image_example_gen.settings import ImageSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.kubeflow.dataset_records import VERSION_KEY
 from components.kubeflow.images import COMMAND, default_image
-from components.schema_export.settings import SchemaExportSettings
+from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import Setting
 

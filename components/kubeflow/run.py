@@ -75,9 +75,9 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _example_gen(kind: str, step: ExecutorInput) -> dict[str, JsonObject]:
-    package = f"components.{kind}_example_gen"
-    executor = importlib.import_module(f"{package}.executor").Executor
-    settings = getattr(importlib.import_module(f"{package}.settings"), f"{kind.title()}Settings")
+    executor = importlib.import_module(f"components.{kind}_example_gen.component").Executor
+    module = importlib.import_module("components.example_gen.settings")
+    settings = getattr(module, f"{kind.title()}Settings")
     given = {**step.parameters}
     located = {
         "input_base": _input_base(step, given.pop("input_base", None) or ""),
@@ -191,8 +191,8 @@ def _schema_export(step: ExecutorInput) -> dict[str, JsonObject]:
     from tfx.types import standard_artifacts
     from tfx.types.experimental import simple_artifacts
 
-    from components.schema_export.executor import Executor
-    from components.schema_export.settings import SchemaExportSettings
+    from components.schema_export.component import Executor
+    from components.settings import SchemaExportSettings
 
     inputs = _tfx_inputs(step)
     if "statistics" in inputs:  # TFX lists its splits in the metadata
@@ -212,8 +212,8 @@ def _schema_export(step: ExecutorInput) -> dict[str, JsonObject]:
 def _dataset_audit(step: ExecutorInput) -> dict[str, JsonObject]:
     from tfx.types import standard_artifacts
 
-    from components.dataset_audit.executor import Executor
-    from components.dataset_audit.settings import AuditSettings
+    from components.dataset_audit.component import Executor
+    from components.settings import AuditSettings
 
     properties = _properties(AuditSettings, step.parameters)
     artifact = _artifact_at(standard_artifacts.ExampleAnomalies, step.outputs["anomalies"].path)
@@ -226,8 +226,8 @@ def _dataset_audit(step: ExecutorInput) -> dict[str, JsonObject]:
 def _dataset_report(step: ExecutorInput) -> dict[str, JsonObject]:
     from tfx.types.experimental import simple_artifacts
 
-    from components.dataset_report.executor import Executor
-    from components.dataset_report.settings import DatasetReportSettings
+    from components.dataset_report.component import Executor
+    from components.settings import DatasetReportSettings
 
     inputs = _tfx_inputs(step)
     properties = _properties(DatasetReportSettings, step.parameters)

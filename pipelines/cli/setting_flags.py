@@ -40,17 +40,19 @@ Sections = Mapping[str, Mapping[str, Any]]
 
 def _sections() -> Sections:
     """The declared settings by name, by the component that they are of."""
-    from components.audio_example_gen.settings import AudioSettings
-    from components.example_gen.settings import ExampleGenSettings
-    from components.image_example_gen.settings import ImageSettings
+    from components.example_gen.settings import (
+        AudioSettings,
+        ExampleGenSettings,
+        ImageSettings,
+        TextSettings,
+    )
     from components.shard_balancer.settings import BalancerSettings
-    from components.text_example_gen.settings import TextSettings
     from trainer_utils.format.settings import settings_of
 
-    shared = settings_of(ExampleGenSettings)
-    balancer = settings_of(BalancerSettings)
+    images, balancer = ImageSettings.described(), BalancerSettings.described()
+    shared = {name: images[name] for name in settings_of(ExampleGenSettings)}
     kinds = {"Image": ImageSettings, "Text": TextSettings, "Audio": AudioSettings}
-    own = {f"{kind}ExampleGen": _own(settings_of(s), shared) for kind, s in kinds.items()}
+    own = {f"{kind}ExampleGen": _own(s.described(), shared) for kind, s in kinds.items()}
     return {
         "all ExampleGens": _without(shared, ["target_shard_bytes"]),
         **own,
@@ -61,9 +63,8 @@ def _sections() -> Sections:
 def balancer_section() -> Sections:
     """The settings of ShardBalancer alone."""
     from components.shard_balancer.settings import BalancerSettings
-    from trainer_utils.format.settings import settings_of
 
-    return {"ShardBalancer": settings_of(BalancerSettings)}
+    return {"ShardBalancer": BalancerSettings.described()}
 
 
 def _own(settings: Mapping[str, Any], shared: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,7 +27,7 @@ __all__ = ["MODES", "add_environments", "add_input_fingerprints", "cached_tasks"
 MODES = ("listing", "contents", "none")
 """What a fingerprint is of: names, sizes and times; names and bytes; there is none."""
 
-_EXAMPLE_GEN = re.compile(r"components\.(image|text|audio)_example_gen\.executor\.Executor")
+_EXAMPLE_GEN = re.compile(r"components\.(image|text|audio)_example_gen\.component\.Executor")
 _OUTPUT = "fingerprint"
 
 

@@ -10,11 +10,11 @@ from tfx import v1 as tfx
 from tfx.orchestration.data_types import RuntimeParameter
 
 from components import ImageExampleGen, TextExampleGen
+from components.common.settings import ComponentSettings
 from components.example_gen.settings import ExampleGenSettings
 from components.shard_balancer.settings import BalancerSettings
 from pipelines.examples import image_trainer, text_trainer
 from pipelines.examples.training_pipeline import BEAM_ARGUMENTS, training_components
-from trainer_utils.format.settings import Settings, settings_of
 
 __all__ = ["create_kubeflow_pipeline"]
 
@@ -71,9 +71,9 @@ def _parameter(name: str, kind: type, default: Any = None) -> RuntimeParameter:
     return RuntimeParameter(name=name, ptype=kind, default=default, description=_DESCRIPTIONS[name])
 
 
-def _setting(settings: type[Settings], name: str) -> RuntimeParameter:
+def _setting(settings: type[ComponentSettings], name: str) -> RuntimeParameter:
     """A setting as a parameter of the run, with its own kind, default and sentence."""
-    one = settings_of(settings)[name]
+    one = settings.described()[name]
     return RuntimeParameter(
         name=name, ptype=one.kinds[0], default=one.default, description=one.sentence
     )

@@ -19,8 +19,8 @@ from typing import Any
 
 from absl import logging
 
-from components.audio_example_gen.conversion import AudioConversion
 from components.common.rejects import Reject
+from components.conversions import AudioConversion, ImageConversion, TextConversion
 from components.example_gen.conversion import Conversion as Steps
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.image_roots import OUTSIDE, command_for, suggest_roots
@@ -32,10 +32,8 @@ from components.example_gen.inputs import (
 from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
 from components.example_gen.simple_layouts import name_simple
-from components.image_example_gen.conversion import ImageConversion
 from components.image_example_gen.layouts import name_layout
 from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.conversion import TextConversion
 from pipelines.tools.conversion.settings import Conversion, prepare, settings_class
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.json_text import JsonObject

@@ -14,8 +14,8 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
+from components.example_gen.settings import LayoutNames
 from components.image_example_gen.layouts.webdataset import is_archive
-from components.image_example_gen.settings import LayoutNames
 from components.tables.reading import SUFFIXES
 from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split

@@ -5,14 +5,10 @@ import json
 
 import pytest
 
-from components.audio_example_gen.settings import AudioSettings
 from components.common.settings import add_settings, without_empty
-from components.dataset_audit.settings import AuditSettings
-from components.dataset_report.settings import DatasetReportSettings
-from components.image_example_gen.settings import ImageSettings
-from components.schema_export.settings import SchemaExportSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 

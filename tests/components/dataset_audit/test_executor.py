@@ -7,8 +7,8 @@ import pytest
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 from tfx.types import artifact_utils, standard_artifacts
 
-from components.dataset_audit.executor import FINDINGS_FILE, Executor
-from components.dataset_audit.settings import AuditSettings
+from components.dataset_audit.component import FINDINGS_FILE, Executor
+from components.settings import AuditSettings
 from trainer_utils.format import ConfigError, DatasetError, Feature
 
 

@@ -8,7 +8,7 @@ from tfx.orchestration.data_types import RuntimeParameter
 from tfx.proto import example_gen_pb2
 
 from components import ImageExampleGen
-from components.image_example_gen.settings import ImageSettings
+from components.example_gen.settings import ImageSettings
 from trainer_utils.format import ConfigError
 
 OPTIONS = {

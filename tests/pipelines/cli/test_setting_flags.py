@@ -11,10 +11,8 @@ pytest.importorskip("tfx", reason="convert needs TFX")
 from click.testing import CliRunner
 
 import pipelines.tools.conversion.settings
-from components.audio_example_gen.settings import AudioSettings
-from components.image_example_gen.settings import ImageSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
 from pipelines.cli.app import app
 from pipelines.cli.convert_command import convert
 from tests.pipelines.cli.test_wrong_settings import invoke_all

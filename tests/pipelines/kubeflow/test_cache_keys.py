@@ -14,7 +14,7 @@ from components.kubeflow.tfx_step import main as run_tfx
 from pipelines.kubeflow.cache_keys import add_environments, add_input_fingerprints, cached_tasks
 from trainer_utils.format import ConfigError
 
-GEN = "components.image_example_gen.executor.Executor"
+GEN = "components.image_example_gen.component.Executor"
 
 
 def package(executor: str = GEN) -> list[dict[str, Any]]:
