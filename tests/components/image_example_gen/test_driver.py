@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from tfx import types
 from tfx.components.example_gen import utils
-from tfx.components.example_gen.component import FileBasedDriver
+from tfx.components.example_gen.driver import FileBasedDriver
 from tfx.orchestration import data_types
 from tfx.orchestration.portable import data_types as portable_data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
@@ -414,6 +414,7 @@ def run_in_notebook(driver_class: type, properties: dict, root: Path) -> types.A
     assert not made
     assert examples.mlmd_artifact.custom_properties.pop(utils.FINGERPRINT_PROPERTY_NAME)
     assert Path(examples.uri).is_dir()
+    examples.mlmd_artifact.ClearField("name")  # TFX sets one for all components but its ExampleGens
     return examples.mlmd_artifact
 
 

@@ -1,49 +1,8 @@
-"""Settings of TextExampleGen that are wrong, or do not fit the inputs."""
+"""Settings of TextExampleGen that do not fit the inputs."""
 
 import pytest
 
-from components import TextExampleGen
 from trainer_utils.format import ConfigError, InputError
-
-
-@pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"layout": "xml"}, "layout: expected one of auto, .*got 'xml'"),
-        ({"columns": {"a": "integer"}}, r"columns\['a'\]: expected one of .*got 'integer'"),
-        ({"columns": ["a"]}, "columns: expected kinds by column"),
-        ({"column_names": ["a", "a"]}, "column_names: expected each once"),
-        ({"column_names": "ab"}, "column_names: expected a list of texts"),
-        ({"column_names": ["a", ""]}, "column_names: expected a list of texts"),
-        ({"delimiter": "::"}, "delimiter: expected one ASCII character.*'::'"),
-        ({"delimiter": ""}, "delimiter: expected one ASCII character"),
-        ({"delimiter": '"'}, "delimiter: expected one ASCII character"),
-        ({"delimiter": "\n"}, "delimiter: expected one ASCII character"),
-        ({"delimiter": "§"}, "delimiter: expected one ASCII character.*'§'"),
-        ({"encoding": "klingon"}, "encoding: expected one that Python knows.*'klingon'"),
-        ({"encoding": "base64"}, "encoding: expected one that Python knows.*'base64'"),
-        ({"encoding": "rot13"}, "encoding: expected one that Python knows.*'rot13'"),
-        ({"normalize": "nfc"}, "normalize: expected one of .*'nfc'"),
-        ({"lowercase": "yes"}, "lowercase: expected one of .*'yes'"),
-        ({"deduplicate": 2}, "deduplicate: expected one of .*2"),
-        ({"min_chars": -1}, "min_chars: expected int at least 0, got -1"),
-        ({"max_chars": 0}, "max_chars: expected int at least 1, got 0"),
-        ({"min_chars": 5, "max_chars": 4}, "max_chars: expected int at least 5, got 4"),
-        ({"min_chars": 1.5}, "min_chars: expected int"),
-        ({"stratify": "yes"}, "stratify: expected one of"),
-        ({"group_by": ""}, "group_by: expected the name of a column"),
-        ({"seed": 2**63}, "seed: expected int from"),
-        ({"target_shard_bytes": 0}, "target_shard_bytes: expected int at least 1"),
-        ({"compression": "zip"}, "compression: expected one of none, gzip, got 'zip'"),
-        ({"max_reject_fraction": 1.5}, "max_reject_fraction: expected float from 0 to 1"),
-        ({"vocabulary": ["a", "a"]}, "vocabulary.*'a' twice"),
-        ({"vocabulary": {"label": []}}, r"vocabulary\['label'\]: expected labels, got \[\]"),
-    ],
-    ids=str,
-)
-def test_a_bad_setting_is_named_with_its_value_where_the_component_is_made(settings, message):
-    with pytest.raises(ConfigError, match=message):
-        TextExampleGen(input_base="texts/", **settings)
 
 
 @pytest.mark.parametrize(

@@ -116,8 +116,9 @@ def test_flags_of_beam_are_handed_on(monkeypatch):
 def test_the_help_has_each_sentence_and_default(kind):
     told = " ".join(CliRunner().invoke(app, ["convert", "--help"]).output.split())
     elsewhere = {"seed"} if kind == "any" else {"layout", "target_shard_bytes"}  # once for all
-    for name in settings_of(SETTINGS[kind]).keys() - elsewhere:
-        one = settings_of(SETTINGS[kind])[name]
+    described = SETTINGS[kind].described()
+    for name in described.keys() - elsewhere:
+        one = described[name]
         sentence = " ".join(one.sentence.replace("`", "").split())[1:]
         assert sentence in told, name
         if one.default:

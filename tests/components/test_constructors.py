@@ -1,5 +1,6 @@
-"""Every setting as a parameter that only a run fills in: constructed, compiled, run."""
+"""The constructors, and every setting as a parameter that only a run fills in."""
 
+import inspect
 import pathlib
 
 import pytest
@@ -7,15 +8,29 @@ import yaml
 
 pytest.importorskip("tfx", reason="components needs TFX")
 from google.protobuf import message
+from tfx.components.example_gen.component import FileBasedExampleGen
 from tfx.dsl.placeholder import placeholder
 from tfx.orchestration.data_types import RuntimeParameter
 from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import example_gen_pb2
 from tfx.types import Channel, standard_artifacts
 
 import components
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.format import ConfigError, Manifest
+from trainer_utils.format.settings import settings_of
 
+SETTINGS = {
+    "ImageExampleGen": ImageSettings,
+    "TextExampleGen": TextSettings,
+    "AudioExampleGen": AudioSettings,
+    "ShardBalancer": BalancerSettings,
+    "SchemaExport": SchemaExportSettings,
+    "DatasetAudit": AuditSettings,
+    "DatasetReport": DatasetReportSettings,
+}
 EXAMPLE_GENS = ["ImageExampleGen", "TextExampleGen", "AudioExampleGen"]
 KUBEFLOW = {int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
 DEFAULTS = {int: 1, float: 0.5, str: "x"}
@@ -33,6 +48,49 @@ def make(component, settings):
         return getattr(components, component)(**{"input_base": "x", **settings})
     examples = Channel(type=standard_artifacts.Examples)
     return getattr(components, component)(examples=examples, **settings)
+
+
+@pytest.mark.parametrize("component", components.__all__)
+def test_a_constructor_is_written_out(component):
+    """Every setting is a keyword with the default of the dataclass, and has its entry for help."""
+    constructor = getattr(components, component).__init__
+    parameters = inspect.signature(constructor).parameters
+    for name, one in settings_of(SETTINGS[component]).items():
+        assert parameters[name].kind is parameters[name].KEYWORD_ONLY
+        assert parameters[name].default == (None if one.is_collection else one.default), name
+    for name in parameters.keys() - {"self"}:
+        assert f"\n    {name}: " in inspect.getdoc(constructor), name
+
+
+def test_what_is_not_given_has_its_default_and_what_is_given_comes_back():
+    for component, settings in SETTINGS.items():
+        assert settings.from_properties(make(component, {}).exec_properties) == settings()
+    options = {"layout": "csv", "columns": {"grade": "label"}, "quality": 80, "stratify": True}
+    properties = make("ImageExampleGen", options).exec_properties
+    assert all(type(properties[name]) in (int, float, str) for name in options)
+    given = ImageSettings.from_properties(properties)
+    assert given == ImageSettings.from_arguments(options) != ImageSettings()
+    for component in components.__all__:
+        with pytest.raises(TypeError, match="sed"):
+            make(component, {"sed": 7})
+    with pytest.raises(ConfigError, match="quality"):
+        make("ImageExampleGen", {"quality": 1000})
+
+
+def test_the_formats_and_the_config_of_tfx_are_as_tfx_has_them():
+    config = example_gen_pb2.CustomConfig()
+    config.custom_config.Pack(example_gen_pb2.Input())
+    given = {
+        "output_data_format": example_gen_pb2.FORMAT_TF_EXAMPLE,
+        "output_file_format": example_gen_pb2.FORMAT_TFRECORDS_GZIP,
+    }
+    properties = make("ImageExampleGen", {"custom_config": config, **given}).exec_properties
+    stock = FileBasedExampleGen("x", custom_config=config).exec_properties
+    assert properties["custom_config"] == stock["custom_config"]
+    assert ImageSettings.from_properties(properties).gzip
+    for name in given:
+        with pytest.raises(ConfigError, match=f"{name}.*16"):
+            make("ImageExampleGen", {name: example_gen_pb2.FILE_FORMAT_PARQUET})
 
 
 ALL = [
@@ -70,7 +128,7 @@ def test_all_of_them_compile_for_kubeflow_with_their_types(tmp_path):
     from pipelines.kubeflow import compile_pipeline
 
     (tmp_path / "mine.py").write_text(
-        "from tests.components.test_runtime_parameters import everything\n"
+        "from tests.components.test_constructors import everything\n"
         "def make(pipeline_root):\n    return everything(pipeline_root)\n"
     )
     output = tmp_path / "pipeline.yaml"
@@ -150,9 +208,3 @@ def run(steps, root):
         metadata_connection_config=sqlite_metadata_connection_config(metadata),
     )
     return run_here(pipeline, metadata)[0]
-
-
-@pytest.mark.parametrize("value", [-1, 0.0, "eight", "[8]", '{"train": 0}'])
-def test_a_runs_wrong_value_is_refused_by_the_executor(value):
-    with pytest.raises(ConfigError, match="num_shards"):
-        BalancerSettings.from_properties({"num_shards": value})
