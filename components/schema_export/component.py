@@ -10,9 +10,10 @@ import itertools
 import os
 import posixpath
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from absl import logging
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.dsl.components.base import base_component, base_executor, executor_spec
 from tfx.types import artifact_utils, standard_artifacts
@@ -27,7 +28,7 @@ from components.common.component import (
 )
 from components.common.publish import write_artifact
 from components.common.settings import Artifacts, ExecProperties
-from components.common.statistics import read_statistics
+from components.common.statistics import check_facts, check_statistics, read_statistics
 from components.common.tfmd import (
     adopt_shapes,
     check_agreement,
@@ -37,12 +38,11 @@ from components.common.tfmd import (
     render_schema,
     schema_from_features,
 )
-from components.schema_export.agreement import check_facts, check_statistics
-from components.schema_export.limits import datum_limits
 from components.settings import SchemaExportSettings
 from trainer_utils.dataset import Dataset, open_dataset, read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.format import DatasetError, Feature
+from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
 from trainer_utils.format.json_schema import render_example_schema
 from trainer_utils.format.naming import EXAMPLE_SCHEMA_FILE, SCHEMA_FILE
 from trainer_utils.format.tfds import (
@@ -55,7 +55,7 @@ from trainer_utils.format.tfds import (
 from trainer_utils.storage import is_remote, join, read_text
 from trainer_utils.writing.publishing import describing_texts
 
-__all__ = ["Executor", "SchemaExport"]
+__all__ = ["Executor", "SchemaExport", "datum_limits"]
 
 _TFDS_NAME = "dataset"
 _NUMBERED = re.compile(r"(?P<head>.*-)\d{5,}-of-\d{5,}$")
@@ -81,46 +81,69 @@ class Executor(base_executor.BaseExecutor):
             DatasetError: the examples are no dataset, or disagree with the schema or statistics.
         """
         self._log_startup(input_dict, output_dict, exec_properties)
-        examples = artifact_utils.get_single_instance(input_dict["examples"])
-        artifact = artifact_utils.get_single_instance(output_dict["datum_schema"])
-        given_place = output_dict.get("datum_dataset")
-        dataset = artifact_utils.get_single_instance(given_place) if given_place else artifact
-        source, facts, is_whole = _look(open_dataset(examples.uri, inspect=False))
-        features = dict(source.features)
-        schema = schema_from_features(features, vocabularies=source.vocabularies, texts=facts.texts)
-        if input_dict.get("schema"):
-            path = join(artifact_utils.get_single_uri(input_dict["schema"]), SCHEMA_FILE)
-            given = parse_schema(read_text(path), path=path)
-            check_agreement(given, features, source=examples.uri)
-            if is_whole:
-                check_facts(given, facts, source=examples.uri)
-            features = adopt_shapes(given, features)
-            schema = merge_schema(given, features, schema)
-            features = _with_schema(features, features_from_schema(schema))
-        if input_dict.get("statistics"):
-            statistics = read_statistics(artifact_utils.get_single_uri(input_dict["statistics"]))
-            check_statistics(statistics, features, source.records, source=examples.uri)
-        others = {
-            EXAMPLE_SCHEMA_FILE: render_example_schema(features, vocabularies=source.vocabularies)
-        }
+        uris = {n: artifact_utils.get_single_uri(one) for n, one in input_dict.items() if one}
+        made = {n: artifact_utils.get_single_instance(one) for n, one in output_dict.items() if one}
+        artifact = made["datum_schema"]
+        dataset = made.get("datum_dataset", artifact)
+        source, features, schema = _describe_features(uris["examples"], uris.get("schema"))
+        if "statistics" in uris:
+            statistics = read_statistics(uris["statistics"])
+            check_statistics(statistics, features, source.records, source=uris["examples"])
+        files = _render_files(source, features, schema, dataset.uri)
         if SchemaExportSettings.from_properties(exec_properties).tfds:
-            others |= _tfds_files(source, features, dataset.uri)
-        texts = describing_texts(
-            features,
-            _records_seen_from(dataset.uri, source),
-            vocabularies=source.vocabularies,
-            schema=render_schema(schema),
-        )
-        files = {path: text.encode() for path, text in (texts | others).items()}
-        write_artifact(dataset.uri, files)
-        notes = datum_limits(features, [shard.path for shard in source.shard_files])
-        _describe(artifact, features, notes)
+            files |= _tfds_files(source, features, dataset.uri)
+        write_artifact(dataset.uri, {path: text.encode() for path, text in files.items()})
         if dataset is not artifact:
-            write_artifact(artifact.uri, {SCHEMA_FILE: files[SCHEMA_FILE]})
-            _describe(dataset, features, notes)
+            write_artifact(artifact.uri, {SCHEMA_FILE: files[SCHEMA_FILE].encode()})
+        notes = datum_limits(features, [shard.path for shard in source.shard_files])
+        for described in (artifact, dataset):
+            described.set_int_custom_property("num_features", len(features))
+            if notes:
+                described.set_string_custom_property("datum_limits", "\n".join(notes))
         for note in notes:
             logging.warning("SchemaExport: %s", note)
         logging.info("SchemaExport: %d features (%s)", len(features), dataset.uri)
+
+
+def _describe_features(
+    uri: str, schema_uri: str | None
+) -> tuple[Dataset, dict[str, Feature], schema_pb2.Schema]:
+    """What the examples hold, and what a given schema adds to it.
+
+    Raises:
+        DatasetError: the two disagree.
+    """
+    source, facts, is_whole = _look(open_dataset(uri, inspect=False))
+    features = dict(source.features)
+    schema = schema_from_features(features, vocabularies=source.vocabularies, texts=facts.texts)
+    if schema_uri is None:
+        return source, features, schema
+    path = join(schema_uri, SCHEMA_FILE)
+    given = parse_schema(read_text(path), path=path)
+    check_agreement(given, features, source=uri)
+    if is_whole:
+        check_facts(given, facts, source=uri)
+    features = adopt_shapes(given, features)
+    schema = merge_schema(given, features, schema)
+    for name, said in features_from_schema(schema).items():
+        if "tfmd" in said.extra:  # what only TFMD can say of it
+            extra = {**features[name].extra, "tfmd": said.extra["tfmd"]}
+            features[name] = dataclasses.replace(features[name], extra=extra)
+    return source, features, schema
+
+
+def _render_files(
+    source: Dataset, features: Mapping[str, Feature], schema: schema_pb2.Schema, uri: str
+) -> dict[str, str]:
+    """The texts that describe the dataset to others, by path."""
+    texts = describing_texts(
+        features,
+        _records_seen_from(uri, source),
+        vocabularies=source.vocabularies,
+        schema=render_schema(schema),
+    )
+    rendered = render_example_schema(features, vocabularies=source.vocabularies)
+    return {**texts, EXAMPLE_SCHEMA_FILE: rendered}
 
 
 def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
@@ -136,22 +159,6 @@ def _look(source: Dataset) -> tuple[Dataset, DatasetFacts, bool]:
         for block in itertools.islice(read_shard_blocks(shard.path), 1):
             facts.add(block, path=shard.path, takes_lists=False)
     return source, facts, False
-
-
-def _with_schema(
-    features: Mapping[str, Feature], described: Mapping[str, Feature]
-) -> dict[str, Feature]:
-    """The features, each with what only TFMD can say of it."""
-    return {
-        name: dataclasses.replace(
-            feature,
-            extra={
-                **feature.extra,
-                **{k: v for k, v in described[name].extra.items() if k == "tfmd"},
-            },
-        )
-        for name, feature in features.items()
-    }
 
 
 def _records_seen_from(uri: str, source: Dataset) -> Mapping[str, Mapping[str, int]]:
@@ -203,10 +210,45 @@ def _tfds_files(source: Dataset, features: Mapping[str, Feature], uri: str) -> d
     }
 
 
-def _describe(artifact: types.Artifact, features: Mapping[str, Feature], notes: list[str]) -> None:
-    artifact.set_int_custom_property("num_features", len(features))
-    if notes:
-        artifact.set_string_custom_property("datum_limits", "\n".join(notes))
+def datum_limits(features: Mapping[str, Feature], paths: Iterable[str]) -> list[str]:
+    """One sentence for each thing that Datum's reader (1.13) would not read as it is."""
+    paths = list(paths)
+    notes = []
+    if any(path.endswith(".gz") for path in paths):
+        notes.append("shards: Datum reads no gzip. Write them with compression='none'.")
+    if any(is_remote(path) for path in paths):
+        notes.append(
+            "shards: Datum joins a shard's path to the folder of its JSON, so that it opens remote "
+            "shards only there. Give Datum the uri of the examples."
+        )
+    for name, feature in sorted(features.items()):
+        notes += [f"feature {name!r}: {note}" for note in _notes(name, feature, features)]
+    return notes
+
+
+def _notes(name: str, feature: Feature, features: Mapping[str, Feature]) -> list[str]:
+    if feature.is_raw_image:
+        return ["Datum has no raw pixels and reads bytes. Keep the images encoded."]
+    if feature.is_base64_image:
+        return ["Datum has no pixels in base64 and reads text. Convert the images anew."]
+    if feature.is_image:
+        notes = []
+        others = sorted(set(feature.extra.get("formats", ())) - DATUM_IMAGE_FORMATS)
+        if others:
+            notes.append(f"Datum decodes no {', '.join(others)}. Convert these to JPEG or PNG.")
+        if not feature.dense:
+            notes.append(
+                "Datum needs an image in every example. Leave out the examples without one."
+            )
+        return notes
+    if feature.type == "string" and not feature.dense and feature.shape == (1,):
+        return ["Datum reads a missing value as an empty list. Write an empty text instead."]
+    if not feature.dense and len(feature.shape) > 1 and f"{name}_shape" not in features:
+        return [
+            "Datum reads matrices of any size only with each one's shape beside it. Write a "
+            f"feature '{name}_shape' of {len(feature.shape)} integers."
+        ]
+    return []
 
 
 class SchemaExportSpec(types.ComponentSpec):

@@ -400,8 +400,8 @@ def run_as_pipeline(driver_class: type, properties: dict) -> driver_output_pb2.D
     return output
 
 
-def run_in_notebook(driver_class: type, properties: dict, root: Path) -> types.Artifact:
-    """The artifact that TFX's interactive context gets, without the fingerprint."""
+def run_in_notebook(driver_class: type, properties: dict, root: Path) -> tuple:
+    """The uri and properties that TFX's interactive context gets, without the fingerprint."""
     pipeline_info = data_types.PipelineInfo("name", str(root))
     component_info = data_types.ComponentInfo("type", "id", pipeline_info)
     driver = driver_class(None)
@@ -414,8 +414,9 @@ def run_in_notebook(driver_class: type, properties: dict, root: Path) -> types.A
     assert not made
     assert examples.mlmd_artifact.custom_properties.pop(utils.FINGERPRINT_PROPERTY_NAME)
     assert Path(examples.uri).is_dir()
-    examples.mlmd_artifact.ClearField("name")  # TFX sets one for all components but its ExampleGens
-    return examples.mlmd_artifact
+    properties = examples.mlmd_artifact.custom_properties
+    # Beside these TFX's core sets a name and a producer, but for TFX's own ExampleGens.
+    return examples.uri, {n: properties[n] for n in ("span", "version") if n in properties}
 
 
 @pytest.mark.parametrize(
