@@ -10,19 +10,17 @@ SchemaExportSettings.from_properties({"tfds": 1})        # SchemaExportSettings(
 
 import ast
 import dataclasses
-import inspect
 import json
 import pathlib
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import (
     Setting,
     Settings,
-    add_arguments,
     groups_of,
     settings_of,
 )
@@ -35,7 +33,6 @@ __all__ = [
     "Artifacts",
     "ComponentSettings",
     "ExecProperties",
-    "add_settings",
     "are_texts",
     "is_text",
     "without_empty",
@@ -201,24 +198,3 @@ def _is_runtime_parameter(value: object) -> bool:
         getattr(sys.modules[m], kind) for m, kind in _RUNTIME_PARAMETERS.items() if m in sys.modules
     ]
     return isinstance(value, tuple(kinds))
-
-
-def add_settings(
-    function: Callable[..., object],
-    template: Callable[..., object],
-    settings: type[ComponentSettings],
-    make_parameter: Callable[[Setting], inspect.Parameter],
-) -> None:
-    """Gives a function the signature and docstring of a template and of settings.
-
-    Args:
-        function: what gets them, for `help()`, `inspect.signature` and kfp.
-        template: its parameters come first, but for `**` ones; its docstring has a section `Args`.
-        settings: each is a parameter more, and an entry of that section.
-    """
-    signature = inspect.signature(template)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    declared = settings.described().values()
-    added = [make_parameter(one) for one in declared]
-    function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    function.__doc__ = add_arguments(inspect.getdoc(template) or "", declared)

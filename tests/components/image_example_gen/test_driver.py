@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from tfx import types
 from tfx.components.example_gen import utils
-from tfx.components.example_gen.driver import FileBasedDriver
+from tfx.components.example_gen.component import FileBasedDriver
 from tfx.orchestration import data_types
 from tfx.orchestration.portable import data_types as portable_data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
