@@ -275,9 +275,9 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)
     root = out.rstrip("/") if is_remote(out) else os.path.abspath(out)
-    _make_folder("metadata", os.path.dirname(store))
     if not is_remote(root):
         _make_folder("out", root)
+    _make_folder("metadata", os.path.dirname(store))
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
     place = os.fsencode(root if is_remote(root) else os.path.realpath(root))
     name = "tfx-shards-convert"
