@@ -17,7 +17,7 @@ from pipelines.tools.conversion import python_tables
 from pipelines.tools.conversion.convert import prepare_all
 from pipelines.tools.conversion.dry_run import plan_conversion, plan_prepared
 from pipelines.tools.conversion.python_tables import as_table
-from trainer_utils.format import ConfigError, DatasetError, InputError
+from trainer_utils.format import ConfigError, DatasetError
 from trainer_utils.format.png import encode_png
 
 
