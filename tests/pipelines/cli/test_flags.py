@@ -10,12 +10,12 @@ import pytest
 pytest.importorskip("tfx", reason="convert needs TFX")
 from click.testing import CliRunner
 
-import pipelines.tools.conversion.settings
+import pipelines.tools.conversion.convert
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.shard_balancer.settings import BalancerSettings
 from pipelines.cli.app import app
-from pipelines.cli.convert_command import convert
-from tests.pipelines.cli.test_wrong_settings import invoke_all
+from pipelines.cli.commands import convert
+from pipelines.cli.flags import height_and_width, number_of_bytes
 from trainer_utils.format.settings import settings_of
 
 SETTINGS = {
@@ -72,81 +72,53 @@ FLAGS = {  # words of the command line, and what `prepare` gets for them
     "add": ("--add more/ --add a,b", ["more/", "a,b"]),
     "keep_shards": ("--keep-shards", True),
 }
+OTHERS = {
+    "splits": ("--splits train=0.8,eval=.2", {"train": 0.8, "eval": 0.2}),
+    "beam_pipeline_args": ("--beam-arg=--runner=X --beam-arg --y=2", ["--runner=X", "--y=2"]),
+    "vocabulary": ('--set vocabulary={"a":["b"]}', {"a": ["b"]}),
+    "layout": ("--set layout=csv", "csv"),
+}
 
 
 def test_each_setting_has_a_flag():
     declared = {name for settings in SETTINGS.values() for name in settings_of(settings)}
-    flags = {one.name for one in convert.params if isinstance(one, click.Option)}
+    params = convert.get_params(click.Context(convert))
+    flags = {one.name for one in params if isinstance(one, click.Option) and "help" not in one.name}
     assert declared == {*FLAGS}
     others = {"kind", "splits", "others", "beam_args", "metadata", "dry_run", "as_json"}
     assert flags - {"verbose"} == declared | others
 
 
-@pytest.mark.parametrize("name", FLAGS)
-def test_a_flag_gives_what_python_would(monkeypatch, name):
+@pytest.mark.parametrize(
+    ("name", "given"), [*FLAGS.items(), *OTHERS.items()], ids=lambda value: str(value)[:30]
+)
+def test_a_flag_gives_what_python_would(monkeypatch, name, given):
     taken = {}
 
     def prepare(source, **options):
         taken.update(options)
         raise click.Abort
 
-    monkeypatch.setattr(pipelines.tools.conversion.settings, "prepare", prepare)
-    words, value = FLAGS[name]
+    monkeypatch.setattr(pipelines.tools.conversion.convert, "prepare", prepare)
+    words, value = given
     words = words.replace('"a, b"', '"a|b"').split()
     words = [word.replace("a|b", "a, b") for word in words]
     CliRunner().invoke(app, ["convert", "photos", "out", *words])
-    assert taken == {"kind": None, name: value}
+    assert taken == {"kind": None, "splits": None, name: value}
     assert type(taken[name]) is type(value)
-
-
-def test_flags_of_beam_are_handed_on(monkeypatch):
-    taken = {}
-
-    def prepare(source, **options):
-        taken.update(options)
-        raise click.Abort
-
-    monkeypatch.setattr(pipelines.tools.conversion.settings, "prepare", prepare)
-    words = ["--beam-arg=--runner=FlinkRunner", "--beam-arg", "--parallelism=2"]
-    CliRunner().invoke(app, ["convert", "photos", "out", *words])
-    assert taken["beam_pipeline_args"] == ["--runner=FlinkRunner", "--parallelism=2"]
 
 
 @pytest.mark.parametrize("kind", SETTINGS)
 def test_the_help_has_each_sentence_and_default(kind):
     told = " ".join(CliRunner().invoke(app, ["convert", "--help"]).output.split())
     elsewhere = {"seed"} if kind == "any" else {"layout", "target_shard_bytes"}  # once for all
-    described = SETTINGS[kind].described()
-    for name in described.keys() - elsewhere:
-        one = described[name]
+    for name, one in SETTINGS[kind].described().items():
+        if name in elsewhere:
+            continue
         sentence = " ".join(one.sentence.replace("`", "").split())[1:]
         assert sentence in told, name
         if one.default:
             assert f"{sentence} Default: {one.shown_default}." in told, name
-
-
-def test_a_flags_wrong_value_is_refused_as_everywhere_before_tfx_is_imported(tmp_path):
-    (tmp_path / "photos").mkdir()
-    (tmp_path / "photos/1.jpg").touch()
-    wrong = {
-        "--quality 0": "quality: expected int from 1 to 100, got 0",
-        "--compression zip": "compression: expected one of none, gzip, got 'zip'",
-        "--max-reject-fraction 2": "max_reject_fraction: expected float from 0 to 1, got 2.0",
-        "--frames lst": "frames: expected one of first, reject, got 'lst'",
-        "--no-header": "header: expected True or None without column_names, got False",
-        "--column a=integer": "columns['a']: expected one of int, float",
-        "--memory-bytes 4": "memory_bytes: expected int at least 1048576, got 4",
-        "--lowercase": "option 'lowercase': expected one of ImageExampleGen",
-        "--column a": "Invalid value for '--column': expected NAME=KIND, got 'a'",
-        "--quality x": "Invalid value for '--quality': 'x' is not a valid integer.",
-        "--seed 3 --set seed=4": "Invalid value for --set: seed is given twice",
-    }
-    calls = [["convert", "photos", "out", "--kind", "image", *words.split()] for words in wrong]
-    for (status, stderr, stdout, heavy), said in zip(
-        invoke_all(calls, tmp_path), wrong.values(), strict=True
-    ):
-        assert (status, stdout, heavy) == (2, "", []), stderr
-        assert said in stderr
 
 
 def test_without_tfx_any_flag_says_what_is_missing(tmp_path):
@@ -169,3 +141,16 @@ def test_without_tfx_any_flag_says_what_is_missing(tmp_path):
     assert "--dry-run" in text
     assert "--quality" not in text
     assert "convert" in names
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("7", 7), ("1 kB", 1000), ("1KiB", 1024), ("128MiB", 1 << 27), ("1.5g", 3 << 29)],
+)
+def test_bytes_have_units(text, number):
+    assert number_of_bytes(text) == number
+
+
+def test_sizes_are_height_and_width():
+    assert height_and_width("224") == (224, 224)
+    assert height_and_width("224X256") == (224, 256)

@@ -14,8 +14,8 @@ warnings.warn("of a package", FutureWarning)
 """
 PROGRAM = """
 import sys
-from pipelines.tools.conversion.import_noise import suppress_import_noise
-with suppress_import_noise():
+from pipelines.noise import quiet_import
+with quiet_import():
     import noisy
 print("after", file=sys.stderr)
 """
