@@ -518,20 +518,15 @@ def _digest_of(data: bytes) -> str:
     return hashlib.blake2b(data, digest_size=16).hexdigest()
 
 
-def store_edits(edits: Edits, folder: str) -> str | None:
+def store_edits(edits: Edits, folder: str) -> str:
     """Keeps edits where workers find them; returns the key that `load_edits` takes."""
-    if not edits:
-        return None
     text = json.dumps(dataclasses.asdict(edits))
     write_text(join(folder, "edits.json"), text, temporary_folder=folder)
     return _digest_of(text.encode())
 
 
 @functools.lru_cache(maxsize=1)
-def load_edits(folder: str, key: str | None) -> Edits:
-    """What `store_edits` kept, read once by each process.
-
-    Args:
-        key: what `store_edits` returned; None: nothing is changed.
-    """
-    return Edits() if key is None else Edits(**json.loads(read_text(join(folder, "edits.json"))))
+def load_edits(folder: str, key: str) -> Edits:
+    """What `store_edits` kept, read once by each process; `key` is what it returned."""
+    assert key
+    return Edits(**json.loads(read_text(join(folder, "edits.json"))))

@@ -5,7 +5,7 @@
     shuffle.gather(3)                               # then, for each task, by any worker: its shards
 
 A run is a file of Arrow's in the working folder: a batch for each cut of each task. What fits into
-memory needs no file: `batches_of` and `gather(…, held=…)` are the same within one worker.
+memory needs no file: `gather(0, held=[run_of(frames, positions)])` is the same within one worker.
 """
 
 import dataclasses
@@ -50,14 +50,15 @@ __all__ = [
     "Lot",
     "checked_crcs",
     "frames_of",
-    "open_batches",
+    "read_batch",
+    "run_of",
     "write_batches",
     "write_shards",
 ]
 
 Ints = npt.NDArray[np.int64]
 
-HELD_TIMES = 3
+HELD_TIMES = 2
 """How often records are held in memory while they are put in order: as they came, and joined."""
 
 _LOT_BYTES = 1 << 20  # what a core's cache holds, and few calls of the system
@@ -92,60 +93,38 @@ class ExternalShuffle:
     def _folder(self) -> str:
         return join(working_folder(self.uri), f"runs/{self.layout.split}")
 
-    def scatter(
-        self,
-        run: str,
-        frames: Sequence[pa.Array],
-        positions: Ints,
-        names: pa.Array | None = None,
-    ) -> None:
+    def scatter(self, run: str, records: pa.RecordBatch) -> None:
         """Writes records as a run.
 
         Args:
             run: its name, of which a retry writes the same again.
-            frames: binary arrays.
-            positions: `(records,) int64`, their output positions.
-            names: what the records are called; null where that is to be looked for in them.
+            records: as `run_of` gives them.
         """
-        batches = self.batches_of(frames, positions, names)
-        write_batches(join(self._folder, run), working_folder(self.uri), batches)
-
-    def batches_of(
-        self, frames: Sequence[pa.Array], positions: Ints, names: pa.Array | None = None
-    ) -> list[pa.RecordBatch]:
-        """The batches of a run, sorted by position, one for each cut of each task."""
+        positions = records.column(0).to_numpy()
         order = np.argsort(positions, kind="stable")
         inner = [cut for task in self.tasks for cut in task.cuts[1:-1]]
         cuts = np.unique([*(task.cuts[0] for task in self.tasks), *inner, self.layout.num_records])
-        bounds = np.searchsorted(positions[order], cuts)
-        whole = pa.RecordBatch.from_arrays(
-            [
-                pa.array(positions[order], pa.int64()),
-                _joined(frames).take(pa.array(order)),
-                pa.nulls(len(order), pa.binary()) if names is None else names.take(pa.array(order)),
-            ],
-            ["position", "frame", "name"],
-        )
-        return [whole.slice(a, b - a) for a, b in itertools.pairwise(bounds.tolist())]
+        bounds = np.searchsorted(positions[order], cuts).tolist()
+        records = records.take(pa.array(order))
+        batches = [records.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
+        write_batches(join(self._folder, run), working_folder(self.uri), batches)
 
-    def gather(
-        self, number: int, *, held: Sequence[Sequence[pa.RecordBatch]] | None = None
-    ) -> list[Shard]:
+    def gather(self, number: int, *, held: list[pa.RecordBatch] | None = None) -> list[Shard]:
         """Writes the shards of a task, and reads them back.
 
         Args:
-            held: runs that were never written; None: those that lie there.
+            held: all of its records, as `run_of` gives them; emptied. None: those of all runs.
 
         Raises:
             CorruptShardError: a run or a new shard is damaged.
             DatasetError: not every position gets exactly one record.
         """
         task, layout = self.tasks[number], self.layout
-        first = sum(max(len(one.cuts) - 1, 1) for one in self.tasks[:number])
+        first = sum(len(one.cuts) - 1 for one in self.tasks[:number])
         bounds = layout.bounds[task.first_shard : task.stop_shard + 1]
         lots = itertools.chain.from_iterable(
-            self._lots(self._batches(first + n, held), start, stop, bounds, held is None)
-            for n, (start, stop) in enumerate(itertools.pairwise(task.cuts))
+            self._lots(held if held is not None else self._runs(cell), span, bounds, held is None)
+            for cell, span in enumerate(itertools.pairwise(task.cuts), first)
         )
         shards = range(task.first_shard, task.stop_shard)
         sizes = np.diff(bounds).tolist()
@@ -156,24 +135,20 @@ class ExternalShuffle:
             block_bytes=self.block_bytes,
         )
 
-    def _batches(
-        self, cell: int, held: Sequence[Sequence[pa.RecordBatch]] | None
-    ) -> list[pa.RecordBatch]:
+    def _runs(self, cell: int) -> list[pa.RecordBatch]:
         """What all runs have of a cell."""
-        if held is not None:
-            return [run[cell] for run in held]
         paths = [join(self._folder, name) for name in sorted(list_names(self._folder))]
         return [read_batch(path, cell) for path in paths]
 
     def _lots(
         self,
         batches: list[pa.RecordBatch],
-        start: int,
-        stop: int,
+        span: tuple[int, int],
         bounds: Sequence[int],
         are_files: bool,
     ) -> Iterator[Lot]:
         """The records of a cell in order, in lots of which none reaches across a shard's end."""
+        start, stop = span
         positions = np.concatenate(
             [np.zeros(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)]
         )
@@ -249,6 +224,26 @@ def write_shards(
     return written
 
 
+def run_of(
+    frames: list[pa.Array], positions: Sequence[Ints], names: pa.Array | None = None
+) -> pa.RecordBatch:
+    """Framed records as `ExternalShuffle` takes them.
+
+    Args:
+        frames: binary arrays; emptied.
+        positions: of the records of each, `(records,) int64`, their output positions.
+        names: what the records are called; null where that is to be looked for in them.
+    """
+    joined = _joined(frames)
+    frames.clear()
+    columns = [
+        pa.array(np.concatenate([np.zeros(0, np.int64), *positions])),
+        joined,
+        pa.nulls(len(joined), pa.binary()) if names is None else names,
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["position", "frame", "name"])
+
+
 def frames_of(block: RecordBlock) -> pa.Array:
     """The frames of a block, not copied."""
     offsets = np.append(block.starts, len(block.data))
@@ -270,8 +265,7 @@ def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> 
 def read_batch(path: str, number: int) -> pa.RecordBatch:
     """One of the batches that `write_batches` kept."""
     if not is_remote(path):
-        with pa.memory_map(path) as mapped:
-            return pa.ipc.open_file(mapped).get_batch(number)
+        return pa.ipc.open_file(pa.memory_map(path)).get_batch(number)
     with open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
         return pa.ipc.open_file(source).get_batch(number)
 
@@ -281,6 +275,8 @@ def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
     large = [
         array.cast(pa.large_binary()) for array in arrays
     ]  # offsets of 32 bits might not reach
+    if len(large) == 1:
+        return large[0]
     return pa.concat_arrays(large) if large else pa.array([], pa.large_binary())
 
 

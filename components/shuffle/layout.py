@@ -132,7 +132,6 @@ def plan_tasks(layout: SplitLayout, cells: Cells, *, memory_bytes: int) -> tuple
             fitting = _fitting(ends, cuts[-1], memory_bytes)
             cuts.append(min(max(fitting, cuts[-1] + 1), shard_cells[stop]))
         bounds = cells.bounds[cuts].tolist()
-        bounds = bounds if len(bounds) > 1 else bounds * 2  # of a shard without a record
         tasks.append(ShardTask(first_shard=shard, stop_shard=stop, cuts=tuple(bounds)))
         shard = stop
     return tuple(tasks)

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from components.shuffle.external import Lot, checked_crcs
 from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.format import DatasetError, ShardName
-from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths
 from trainer_utils.storage import file_size, naming_file, open_for_reading
 
 __all__ = ["LOT_BYTES", "GatherIndices", "picked_lots", "read_ahead"]
@@ -37,15 +37,15 @@ class GatherIndices:
     """A new shard, and where its records lie, in order.
 
     Args:
-        files: `(records,) int64`, the number of each record's file.
+        files: `(records,)`, the number of each record's file.
         offsets: `(records,) int64`, where its frame begins there, in bytes.
-        lengths: `(records,) int64`, of its payload, in bytes.
+        lengths: `(records,)`, of its payload, in bytes.
     """
 
     shard: ShardName
-    files: Ints = dataclasses.field(repr=False)
+    files: Lengths = dataclasses.field(repr=False)
     offsets: Ints = dataclasses.field(repr=False)
-    lengths: Ints = dataclasses.field(repr=False)
+    lengths: Lengths = dataclasses.field(repr=False)
 
 
 def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[Ints, Lot]]:
@@ -58,7 +58,8 @@ def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[I
         CorruptShardError: a file is damaged, named as by reading it in order.
         DatasetError: it was changed meanwhile.
     """
-    ends = np.cumsum(gather.lengths + RECORD_OVERHEAD_BYTES)
+    lengths = gather.lengths.astype(np.int64)
+    ends = np.cumsum(lengths + RECORD_OVERHEAD_BYTES)
     start = done = 0
     memory = np.empty(LOT_BYTES, np.uint8)
     with ExitStack() as opened:
@@ -81,14 +82,14 @@ def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[I
                     ]
                     if not _read(descriptors[file], place, int(offsets[first])):
                         _raise_damage(paths[file])
-            crcs, bad = checked_crcs(frames, gather.lengths[start:stop])
+            crcs, bad = checked_crcs(frames, lengths[start:stop])
             if bad is not None:
                 _raise_damage(paths[int(files[bad])])
-            yield files, Lot(frames.data, gather.lengths[start:stop], crcs)
+            yield files, Lot(frames.data, lengths[start:stop], crcs)
             start, done = stop, int(ends[stop - 1])
 
 
-def _neighbours(files: Ints, offsets: Ints, sizes: Ints) -> list[tuple[int, int]]:
+def _neighbours(files: Lengths, offsets: Ints, sizes: Ints) -> list[tuple[int, int]]:
     """Records that lie end to end in one file, as one: first and stop of each run."""
     follows = (files[1:] == files[:-1]) & (np.diff(offsets) == np.diff(sizes, prepend=0)[:-1])
     cuts = np.flatnonzero(~follows) + 1
