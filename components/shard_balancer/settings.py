@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
-from components.shard_balancer.condition import parse_condition
+from components.shuffle.condition import parse_condition
 from trainer_utils.format import ConfigError, num_shards_for
 from trainer_utils.format.settings import number, one_of, setting, where
 from trainer_utils.format.spelling import did_you_mean
