@@ -66,14 +66,14 @@ def run_example_gen(kind: str, given: _Given) -> None:
     properties["input_base"] = base or source.path
     properties["input_config"] = _input_config(patterns)
     properties["output_config"] = _output_config(_whole(splits), split_by)
-    executor = importlib.import_module(f"components.{kind}_example_gen.component").Executor
+    executor = importlib.import_module(f"components.{kind}_example_gen").Executor
     _write_dataset(output, root, lambda made: executor().Do({}, {"examples": [made]}, properties))
 
 
 def run_shard_balancer(given: _Given) -> None:
     """Writes one or two datasets anew, as one."""
-    from components.shard_balancer.executor import Executor
-    from components.shard_balancer.settings import BalancerSettings
+    from components.balancing.settings import BalancerSettings
+    from components.shard_balancer import Executor
 
     inputs = _inputs(given, "examples", "more_examples")
     examples = [artifact for artifacts in inputs.values() for artifact in artifacts]
@@ -90,7 +90,7 @@ def run_shard_balancer(given: _Given) -> None:
 
 def run_schema_export(given: _Given) -> None:
     """Describes a dataset in two artifacts."""
-    from components.schema_export.component import Executor
+    from components.schema_export import Executor
     from components.settings import SchemaExportSettings
 
     statistics = given["statistics"]
@@ -107,7 +107,7 @@ def run_schema_export(given: _Given) -> None:
 
 def run_dataset_audit(given: _Given) -> int:
     """Audits a dataset; returns how much was found."""
-    from components.dataset_audit.component import Executor
+    from components.dataset_audit import Executor
     from components.settings import AuditSettings
 
     inputs, output = _inputs(given, "examples", "against"), given.pop("anomalies")
@@ -119,7 +119,7 @@ def run_dataset_audit(given: _Given) -> int:
 
 def run_dataset_report(given: _Given) -> None:
     """Writes a dataset's page, as a file."""
-    from components.dataset_report.component import Executor
+    from components.dataset_report import Executor
     from components.settings import DatasetReportSettings
 
     inputs = _inputs(given, "examples", "statistics", "schema")

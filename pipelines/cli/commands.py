@@ -46,7 +46,7 @@ def _require_out(out: str | None, dry_run: bool) -> None:
 
 
 def _settings_of_balancer() -> dict[str, Mapping[str, Any]]:
-    from components.shard_balancer.settings import BalancerSettings
+    from components.balancing.settings import BalancerSettings
 
     return {"ShardBalancer": BalancerSettings.described()}
 
@@ -62,11 +62,13 @@ def _settings() -> dict[str, Mapping[str, Any]]:
     from trainer_utils.format.settings import settings_of
 
     images = ImageSettings.described()
-    sections: dict[str, Mapping[str, Any]] = {"all ExampleGens": {name: images[name] for name in settings_of(ExampleGenSettings)}}
+    sections: dict[str, Mapping[str, Any]] = {
+        "all ExampleGens": {name: images[name] for name in settings_of(ExampleGenSettings)}
+    }
     sections["ImageExampleGen"] = images
     sections["TextExampleGen"] = TextSettings.described()
     sections["AudioExampleGen"] = AudioSettings.described()
-    told = {"target_shard_bytes": sections["all ExampleGens"].pop("target_shard_bytes").sentence}
+    told = {"target_shard_bytes": shared.pop("target_shard_bytes").sentence}
     for title, settings in {**sections, **_settings_of_balancer()}.items():
         sections[title] = {
             name: one
@@ -169,7 +171,7 @@ def balance(
     conversion.check_balancing(out or ".", settings)
     if dry_run:
         with show_progress("Planning"):
-            from components.shard_balancer import plan
+            from components.balancing.planning import plan
             from trainer_utils.dataset.location import newest_dataset
 
             return plan(newest_dataset(uri), **settings)

@@ -20,7 +20,7 @@ from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
 from components import ImageExampleGen
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 from trainer_utils.format import InputError
 
 

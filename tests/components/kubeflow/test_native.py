@@ -12,6 +12,7 @@ import yaml
 from kfp import compiler, components, dsl
 
 from components import kubeflow
+from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.kubeflow import (
     dataset_audit,
@@ -23,7 +24,6 @@ from components.kubeflow import (
 )
 from components.kubeflow.input_state import fingerprint_inputs
 from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
-from components.shard_balancer.settings import BalancerSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 
