@@ -184,7 +184,7 @@ MUTATIONS = [
     ),
     # Records that are picked, and runs at once.
     *_of(
-        "components/balancing",
+        "components/shuffle",
         "picking",
         ("(crcs != footers).any()", "False"),
         ("if not are_headers_good or", "if"),

@@ -62,9 +62,8 @@ def _settings() -> dict[str, Mapping[str, Any]]:
     from trainer_utils.format.settings import settings_of
 
     images = ImageSettings.described()
-    sections: dict[str, Mapping[str, Any]] = {
-        "all ExampleGens": {name: images[name] for name in settings_of(ExampleGenSettings)}
-    }
+    shared = {name: images[name] for name in settings_of(ExampleGenSettings)}
+    sections: dict[str, Mapping[str, Any]] = {"all ExampleGens": shared}
     sections["ImageExampleGen"] = images
     sections["TextExampleGen"] = TextSettings.described()
     sections["AudioExampleGen"] = AudioSettings.described()

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components.layouts import texts
 from components.tables import parquet, pieces
 
 NAMES = ["a", "x.y", 'say "b", c', "größe", "A", "d e"]
