@@ -16,11 +16,10 @@ from components.common.layout_inputs import LayoutInputs
 from components.common.summaries import remove_dataset, start_working, working_folder
 from components.common.tasks import Cost, Runner, Task, map_tasks
 from components.example_gen.assignment import EXCLUDED
-from components.example_gen.conversion import Conversion, MakePipeline
+from components.example_gen.conversion import Conversion, MakePipeline, check_outcome
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
-from components.example_gen.outcome import check_outcome
 from components.example_gen.plan import Written, sum_label_counts
 from components.example_gen.row_encoding import Encoding, PieceRows
 from components.example_gen.row_inspection import Inspection, PieceReport

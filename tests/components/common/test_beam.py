@@ -21,9 +21,9 @@ from tfx.utils import dependency_utils
 
 from components.common.beam import DASK_RUNNER, IN_PROCESS_RUNNER, LocalFirstBeamExecutor
 from components.common.summaries import check_finished, check_shared, start_working
-from components.image_example_gen.executor import Executor as ImageExecutor
+from components.image_example_gen.component import Executor as ImageExecutor
 from components.shard_balancer.executor import Executor as BalancerExecutor
-from components.text_example_gen.executor import Executor as TextExecutor
+from components.text_example_gen.component import Executor as TextExecutor
 from trainer_utils.format import ConfigError, DatasetError
 
 IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
