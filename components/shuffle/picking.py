@@ -11,6 +11,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -48,7 +49,7 @@ class GatherIndices:
     lengths: Lengths = dataclasses.field(repr=False)
 
 
-def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[Ints, Lot]]:
+def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[Lengths, Lot]]:
     """The records of a shard, each lot with the numbers of the files that its records are from.
 
     Args:
@@ -106,7 +107,7 @@ def _read(descriptor: int, place: memoryview, offset: int) -> bool:
     return True
 
 
-def _raise_damage(path: str) -> None:
+def _raise_damage(path: str) -> NoReturn:
     """Reads a file in order, which says what is wrong where."""
     for _ in read_shard_blocks(path):
         pass
