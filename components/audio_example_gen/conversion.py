@@ -1,6 +1,6 @@
 """The steps of AudioExampleGen: what is its own of the conversion of files.
 
-conversion = AudioConversion.of(exec_properties, InputSelection(base="clips/"), make_pipeline)
+conversion = AudioConversion.of(exec_properties, InputSelection(base="clips/"), runner)
 """
 
 from components.audio_example_gen.settings import AudioSettings

@@ -4,7 +4,6 @@ class Executor(LocalFirstBeamExecutor):
     def Do(self, input_dict, output_dict, exec_properties): …
 """
 
-import contextlib
 import copy
 from collections.abc import Sequence
 from types import TracebackType
@@ -19,7 +18,8 @@ from apache_beam.options.pipeline_options import (
 from tfx.dsl.components.base import base_beam_executor
 
 from components.common.side_by_side import InProcessPipeline
-from components.common.worker_pool import ALL, keep_processes
+from components.common.tasks import Runner
+from components.common.worker_pool import ALL
 
 __all__ = ["DASK_RUNNER", "IN_PROCESS_RUNNER", "LocalFirstBeamExecutor"]
 
@@ -54,8 +54,8 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         super().__init__(without)
         self._context, self._beam_pipeline_args = context, [*arguments]
 
-    def _keep_processes(self, module: str) -> contextlib.AbstractContextManager[None]:
-        """Has a run's processes of this machine stay, and one begin, where it may have any.
+    def _runner(self, module: str) -> Runner:
+        """Who does the work on shards: processes of this machine, or Beam where that is asked for.
 
         Args:
             module: of `components`, where what they do comes from.
@@ -63,9 +63,12 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         arguments = [str(argument) for argument in self._beam_pipeline_args or []]
         options = PipelineOptions(arguments)
         is_here = self._make_beam_pipeline_fn is None and _is_direct(options)
-        if is_here and _is_in_memory(options) and _most_processes(arguments) != 1:
-            return keep_processes(f"components.{module}")
-        return contextlib.nullcontext()
+        if is_here and _is_in_memory(options):
+            runner = Runner(processes=_most_processes(arguments), module=f"components.{module}")
+        else:
+            runner = Runner(make_pipeline=self._make_beam_pipeline)
+        runner.make_any = self._make_beam_pipeline
+        return runner
 
     def _make_beam_pipeline(self) -> beam.Pipeline:
         if self._make_beam_pipeline_fn is not None:

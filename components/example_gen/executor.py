@@ -15,7 +15,7 @@ from components.common.collector import spare_old_objects
 from components.common.lineage import make_origin
 from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import Artifacts, ExecProperties
-from components.common.summaries import removed_on_failure
+from components.common.workspace import removed_on_failure
 from components.example_gen.conversion import Conversion
 from components.example_gen.manifest import make_manifest
 from components.example_gen.outcome import check_outcome
@@ -54,9 +54,9 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict["examples"])
         conversion_class = self.conversion_class
-        with self._keep_processes(conversion_class.workers_module), spare_old_objects():
+        with self._runner(conversion_class.workers_module) as runner, spare_old_objects():
             selection = selection_of(exec_properties)
-            conversion = conversion_class.of(exec_properties, selection, self._make_beam_pipeline)
+            conversion = conversion_class.of(exec_properties, selection, runner)
             with removed_on_failure(artifact.uri):
                 self._convert(conversion, artifact, exec_properties)
 

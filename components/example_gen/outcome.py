@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
-from components.common.summaries import working_folder
+from components.common.workspace import working_folder
 from components.example_gen.conversion import Conversion
 from components.example_gen.plan import Plan
 from components.example_gen.simple_layouts import names_at_top

@@ -17,8 +17,9 @@ from components.common.summaries import (
     start_working,
     working_folder,
 )
+from components.common.tasks import Runner
 from components.common.worker_errors import raising_reported
-from components.example_gen.conversion import Conversion, MakePipeline
+from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
@@ -56,9 +57,10 @@ class RowConversion(Conversion[RowPlan]):
         self,
         settings: ExampleGenSettings,
         selection: InputSelection,
-        make_pipeline: MakePipeline | None,
+        runner: Runner | None,
     ) -> None:
-        super().__init__(settings, selection, make_pipeline)
+        super().__init__(settings, selection, runner)
+        self._make_pipeline = getattr(runner, "make_any", None)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
         self._reports: list[PieceReport] = []

@@ -5,6 +5,7 @@ write_rows(make_pipeline, encode, gather, pieces, base="reviews/")
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
@@ -17,7 +18,6 @@ from components.common.side_by_side import (
     run_elements,
 )
 from components.common.worker_pool import run_all
-from components.example_gen.conversion import MakePipeline
 from components.example_gen.row_encoding import EncodePieces
 from components.example_gen.row_inspection import InspectPieces
 from components.example_gen.row_pieces import PieceWork, group_pieces
@@ -34,9 +34,7 @@ _INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 4
 _PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
 
 
-def inspect_pieces(
-    make_pipeline: MakePipeline, inspect: InspectPieces, pieces: Sequence[Piece]
-) -> None:
+def inspect_pieces(make_pipeline: Any, inspect: InspectPieces, pieces: Sequence[Piece]) -> None:
     """Reads every piece, which `write_pieces` has kept; its rows and a report of them are left."""
     pipeline = make_pipeline()
     if isinstance(pipeline, InProcessPipeline):
@@ -63,7 +61,7 @@ def _call_here(
 
 
 def write_rows(
-    make_pipeline: MakePipeline,
+    make_pipeline: Any,
     encode: EncodePieces,
     gather: GatherBucket,
     pieces: Sequence[Piece],

@@ -1,12 +1,12 @@
 """The steps of ImageExampleGen: what is its own of the conversion of files.
 
-conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), make_pipeline)
+conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), runner)
 """
 
 import dataclasses
 
+from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.media_settings import MediaSettings
 from components.image_example_gen.layouts import LOOKED_FOR, is_source_file, read_layout
@@ -26,10 +26,10 @@ class ImageConversion(FileConversion):
     def is_source_file(self, path: str) -> bool:  # noqa: D102
         return is_source_file(path)
 
-    def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
+    def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
         return read_layout(inputs, layout=layout)
 
-    def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:
+    def suited(self, settings: MediaSettings, listing: InputTable) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.
 
         Those are drawn on a file's pixels as they lie, so these are not turned.

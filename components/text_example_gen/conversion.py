@@ -1,6 +1,6 @@
 """The steps of TextExampleGen: of texts and tables, and of tables whose rows name files.
 
-conversion = TextConversion.of(exec_properties, InputSelection(base="reviews.csv"), make_pipeline)
+conversion = TextConversion.of(exec_properties, InputSelection(base="reviews.csv"), runner)
 """
 
 from typing import Any
@@ -8,7 +8,8 @@ from typing import Any
 from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
 from components.common.settings import ExecProperties
-from components.example_gen.conversion import Conversion, MakePipeline
+from components.common.tasks import Runner
+from components.example_gen.conversion import Conversion
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import InputSelection
 from components.example_gen.media_settings import MediaSettings
@@ -33,11 +34,11 @@ class TextConversion(RowConversion):
         cls,
         properties: ExecProperties,
         selection: InputSelection,
-        make_pipeline: MakePipeline | None,
+        runner: Runner | None,
     ) -> Conversion[Any]:
         if TextSettings.from_properties(properties).names_files:
-            return ListConversion.of(properties, selection, make_pipeline)
-        return super().of(properties, selection, make_pipeline)
+            return ListConversion.of(properties, selection, runner)
+        return super().of(properties, selection, runner)
 
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of: any is."""
