@@ -11,21 +11,15 @@ import re
 import subprocess
 import sys
 import textwrap
-import typing
 from typing import Any
 
-from kfp import dsl
-from kfp.dsl import PipelineTask
-
 import components
-import components.kubeflow
 import trainer_utils
 from components.audio_example_gen.settings import AudioSettings
 from components.common.reject_codes import REJECT_CODES
 from components.dataset_audit.settings import AuditSettings
 from components.dataset_report.settings import DatasetReportSettings
 from components.image_example_gen.settings import ImageSettings
-from components.kubeflow import images
 from components.schema_export.settings import SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.settings import TextSettings
@@ -63,7 +57,6 @@ def written_files() -> dict[pathlib.Path, str]:
     return {
         **{page: with_tables(page.read_text()) for page in pages},
         REPOSITORY / "components/__init__.pyi": classes_stub(),
-        REPOSITORY / "components/kubeflow/__init__.pyi": functions_stub(),
     }
 
 
@@ -103,29 +96,6 @@ def classes_stub() -> str:
         body = textwrap.indent(f'"""{inspect.getdoc(component)}\n"""\n{constructor}', "    ")
         parts.append(f"class {name}({base.__module__}.{base.__name__}):\n{body}")
     return _stub(components.__all__, parts)
-
-
-def functions_stub() -> str:
-    """Kubeflow's components as a type checker sees them; their outputs are no arguments."""
-    parts = []
-    for name in sorted({*components.kubeflow.__all__} - {*images.__all__}):
-        function = getattr(components.kubeflow, name).pipeline_func
-        parts.append(_function(name, function, _of_a_task(inspect.signature(function))))
-    others = f"from {images.__name__} import default_image, using_image"
-    return _stub(components.kubeflow.__all__, parts, others, "from typing import Any")
-
-
-def _of_a_task(signature: inspect.Signature) -> inspect.Signature:
-    parameters = [
-        one.replace(
-            kind=one.KEYWORD_ONLY,
-            annotation=typing.Any if hasattr(one.annotation, "__metadata__") else one.annotation,
-        )
-        for one in signature.parameters.values()
-        if getattr(one.annotation, "__metadata__", None) != dsl.Output[dsl.Artifact].__metadata__
-        and not isinstance(one.annotation, dsl.OutputPath)
-    ]
-    return signature.replace(parameters=parameters, return_annotation=PipelineTask)
 
 
 def _function(name: str, function: Any, signature: inspect.Signature) -> str:

@@ -40,7 +40,7 @@ def _step_option(flag: str, metavar: str, sentence: str) -> Callable[[Any], Any]
 )
 @click.option(
     "--input-fingerprint",
-    metavar="listing|contents|none",
+    metavar="listing|none",
     help="What decides whether an ExampleGen is taken from Kubeflow's cache. Default: listing.",
 )
 @_step_option("--gpu", "[STEP=]N", "How many GPUs.")

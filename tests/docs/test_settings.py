@@ -10,7 +10,6 @@ from tests.docs.markdown import REPOSITORY
 
 pytest.importorskip("tfx", reason="the stubs have the signatures of the components")
 import components
-import components.kubeflow
 import trainer_utils
 from trainer_utils.format.settings import settings_of
 
@@ -76,15 +75,3 @@ def test_editors_see_every_argument_with_its_default_and_sentence():
         assert ast.get_docstring(node) == inspect.getdoc(constructor)
         for argument in parameters.keys() - {"self"}:
             assert f"\n    {argument}: " in inspect.getdoc(constructor), (name, argument)
-
-
-def test_editors_see_every_parameter_of_the_kubeflow_functions():
-    found = dict(stubs("components/kubeflow/__init__.pyi"))
-    assert {*found} == {*components.kubeflow.__all__} - {"default_image", "using_image"}
-    for name, node in found.items():
-        inputs = getattr(components.kubeflow, name).component_spec.inputs
-        assert [one.arg for one in node.args.kwonlyargs] == [*inputs]
-        for argument, default in defaults_of(node).items():
-            assert default == inputs[argument].default, (name, argument)
-        for argument in inputs:
-            assert f"\n    {argument}: " in ast.get_docstring(node), (name, argument)
