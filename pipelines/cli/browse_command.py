@@ -23,8 +23,8 @@ __all__ = ["browse"]
 def browse(uri: str, port: int, opens: bool) -> None:
     """Serve a dataset's records as pages, to this machine only, until Ctrl-C.
 
-    Filter by split, label and a part of the file name; look at one record whole. Nothing is
-    written. URI is any dataset that `inspect` reads.
+    By split, or by the name of a record; look at one record whole. Nothing is written. URI is any
+    dataset that `inspect` reads.
 
     \b
     tfx-shards browse out/ --open

@@ -91,8 +91,8 @@ def forget(
         with show_progress("Rewriting") as advance:
             found.carry_out(advance=advance)
         print_messages(f"Written: {found.path}")
-    print_facts(found.certificate.to_json, found.parts, as_json=as_json)
-    click.get_current_context().exit(0 if found.certificate.is_complete else 1)
+    print_facts(found.to_json, found.parts, as_json=as_json)
+    click.get_current_context().exit(0 if found.certificate["complete"] else 1)
 
 
 def is_terminal() -> bool:

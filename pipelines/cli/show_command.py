@@ -49,14 +49,19 @@ def show(
     tfx-shards show out/ --record cat/1.jpg
     tfx-shards show out/ -n 100 --export looked-at/
     """
-    from pipelines.tools.records import as_text, export_examples, read_examples, read_named
+    from pipelines.tools.records import (
+        ExampleReader,
+        as_text,
+        export_examples,
+        read_examples,
+    )
     from pipelines.tools.records.display import EXAMPLES_FILE
     from trainer_utils.text_output import quantity
 
     if split is not None and record is not None:
         raise click.UsageError("--split, --record: expected one of them")
     if record is not None:
-        found = read_named(place, record, count=count)
+        found = ExampleReader(place).named(record, count=count)
     else:
         found = read_examples(place, split, count=count)
     if folder is not None:

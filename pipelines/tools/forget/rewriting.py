@@ -4,8 +4,8 @@
     finish_swap(uri)            # of a run that was killed
 
 Order, names of shards and settings stay; shards without a change are linked. All small files are
-made of what remains. The new folder is whole, on the disk, before the old one goes, so that a run
-that is killed leaves the old dataset, the new one, or neither at the uri and the new one beside it.
+made of what remains. The new folder is whole, on the disk, before the old one goes: a run that is
+killed leaves the old dataset, the new one, or neither at the uri and the new one beside it.
 """
 
 import collections
@@ -72,7 +72,7 @@ def rewrite_dataset(
     places: Places,
     names: Names,
     *,
-    lines: Mapping[str, Sequence[int]],
+    labels: Mapping[str, Sequence[int]],
     label_counts: Mapping[str, Mapping[str, int]],
 ) -> None:
     """Takes records, and all that names them, out of a dataset of ours.
@@ -81,7 +81,7 @@ def rewrite_dataset(
         uri: of it.
         places: the records.
         names: that no small file is to have.
-        lines: ids whose labels go, by feature.
+        labels: ids whose labels go, by feature.
         label_counts: of the records that stay, as the manifest has them.
 
     Raises:
@@ -110,19 +110,20 @@ def rewrite_dataset(
     )
     vocabularies = {
         feature: [
-            forgotten_label(number) if number in lines.get(feature, ()) else value
+            forgotten_label(number) if number in labels.get(feature, ()) else value
             for number, value in enumerate(values)
         ]
         for feature, values in dataset.vocabularies.items()
     }
-    listed = [json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in rejects]
-    others = {REJECTS_FILE: "".join(f"{printable_json(line)}\n" for line in listed)}
+    lines = [json.dumps(entry, ensure_ascii=False, sort_keys=True) for entry in rejects]
     texts = texts_of_dataset(
         manifest,
         dataset.features,
         vocabularies=vocabularies,
         schema=render_schema_text(dataset.features, vocabularies=vocabularies),
-        others=others if rejects else None,
+        others={REJECTS_FILE: "".join(f"{printable_json(line)}\n" for line in lines)}
+        if rejects
+        else None,
     )
     carried = _carry(uri, new, old)
     files = write_texts(new, texts)

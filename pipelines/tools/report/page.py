@@ -142,7 +142,7 @@ def _rejects(facts: DatasetFacts, reader: ExampleReader) -> list[dict[str, objec
     if facts.manifest is None or not facts.manifest.reject_counts:
         return []
     examples: dict[str, list[dict[str, str]]] = {}
-    for line in reader.read_lines(REJECTS_FILE):
+    for line in reader.dataset.read_lines(REJECTS_FILE):
         reject = json.loads(line)
         shown = examples.setdefault(str(reject.get("code")), [])
         if len(shown) < _MOST_REJECTS:

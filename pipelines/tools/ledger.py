@@ -1,4 +1,4 @@
-"""`RunLedger`: a run's ledger beside its datasets, with records by name.
+"""Which records a run saw at which step, from the ledger that it left, with records by name.
 
     run = RunLedger("checkpoints/", datasets=["gs://bucket/examples/5"])
     run.at_step(1234).to_json()
@@ -9,11 +9,12 @@ asked, and where there is none all records are read.
 """
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from pipelines.tools.records import ExampleReader
-from pipelines.tools.records.search import find_places
-from trainer_utils.dataset import Dataset, open_dataset
+from pipelines.tools.records.lookup import find_places
+from trainer_utils.dataset import Dataset, ShardFile
 from trainer_utils.dataset.location import Place
 from trainer_utils.dataset.selection import Source, digest_of, source_of
 from trainer_utils.format import ConfigError, DatasetError
@@ -79,8 +80,13 @@ class RunStep(Shown):
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
         rows = [
-            [row.worker, row.replica, f"{row.record.split} {row.record.number:,}", row.record.name]
-            + (["stands in"] if row.stands_in else [""])
+            [
+                row.worker,
+                row.replica,
+                f"{row.record.split} {row.record.number:,}",
+                row.record.name,
+                "stands in" * row.stands_in,
+            ]
             for row in self.rows
         ]
         parts: list[Part] = [
@@ -112,10 +118,7 @@ class RunRecord(Shown):
         """Plain JSON types."""
         return {
             "records": [
-                {
-                    **dataclasses.asdict(seen.record),
-                    "steps": [step._asdict() for step in seen.steps],
-                }
+                {**vars(seen.record), "steps": [step._asdict() for step in seen.steps]}
                 for seen in self.sightings
             ]
         }
@@ -152,8 +155,14 @@ class RunSummary(Shown):
     def parts(self) -> list[Part]:
         """What a person sees, as `print_parts` takes it."""
         rows = [
-            [one.first_step, one.steps, one.num_workers, one.num_replicas, _skipped(one)]
-            for one in self.segments
+            [
+                s.first_step,
+                s.steps,
+                s.num_workers,
+                s.num_replicas,
+                sum(map(len, s.unreadable.values())),
+            ]
+            for s in self.segments
         ]
         header = ["from step", "steps", "workers", "replicas", "unreadable records"]
         return [
@@ -163,8 +172,17 @@ class RunSummary(Shown):
         ]
 
 
-def _skipped(segment: Segment) -> int:
+def _unreadable(segment: Segment) -> int:
     return sum(map(len, segment.unreadable.values()))
+
+
+class _File(NamedTuple):
+    """A shard of a dataset, and the number of its first record in its split."""
+
+    dataset: Dataset
+    split: str
+    first: int
+    shard: ShardFile
 
 
 class RunLedger:
@@ -182,9 +200,8 @@ class RunLedger:
     def __init__(self, run: str, *, datasets: Sequence[str] = ()) -> None:
         self._moved = list(datasets)
         self._history = InputHistory(read_ledger(run), self._order)
-        self._opened: dict[Place, Dataset] = {}
-        self._files: dict[str, tuple[Place, str, int, str]] = {}
         self._readers: dict[Place, ExampleReader] = {}
+        self._files: dict[str, _File] = {}
 
     def summary(self) -> RunSummary:
         """What was read, in which segments."""
@@ -208,16 +225,8 @@ class RunLedger:
         """
         batch = self._history.batch(step)
         records = self._named({*(row.record for row in batch.rows)})
-        rows = [
-            StepRow(
-                worker=row.worker,
-                replica=row.replica,
-                record=records[row.record],
-                stands_in=row.stands_in,
-            )
-            for row in batch.rows
-        ]
-        skipped = [self._unnamed(record) for record in batch.skipped]
+        rows = [StepRow(**{**row._asdict(), "record": records[row.record]}) for row in batch.rows]
+        skipped = [self._record(record) for record in batch.skipped]
         return RunStep(**batch.at._asdict(), rows=rows, skipped=skipped)
 
     def of_record(self, name: str) -> RunRecord:
@@ -231,11 +240,11 @@ class RunLedger:
         """
         self._open_all()
         found = [
-            RecordName(file.path, place.record)
-            for dataset in self._opened.values()
-            for place in find_places(dataset, name)
-            for file in dataset.shards[place.split]
-            if file.name == place.shard
+            RecordName(path, place.record)
+            for reader in self._readers.values()
+            for place in find_places(reader.dataset, name)
+            for path, file in self._files.items()
+            if file.dataset is reader.dataset and file.shard.name == place.shard
         ]
         if not found:
             raise DatasetError(
@@ -253,9 +262,9 @@ class RunLedger:
         """
         self._open_all()
         found = [
-            RecordName(path, number - first)
-            for path, (place, of, first, _) in self._files.items()
-            if of == split and 0 <= number - first < self._counts(place, split, path)
+            RecordName(path, number - file.first)
+            for path, file in self._files.items()
+            if file.split == split and 0 <= number - file.first < file.shard.num_records
         ]
         if not found:
             raise ConfigError.of(
@@ -304,49 +313,40 @@ class RunLedger:
         return [(now, split) for now, (_, split) in zip(self._moved, then, strict=True)]
 
     def _source(self, place: Place, split: str) -> Source:
-        if place not in self._opened:
-            dataset = self._opened[place] = open_dataset(place)
-            for name, shards in dataset.shards.items():
-                first = 0
-                for shard in shards:
-                    self._files[shard.path] = place, name, first, shard.name
-                    first += shard.num_records
-        return source_of(self._opened[place], split)
+        if place not in self._readers:
+            reader = self._readers[place] = ExampleReader(place)
+            for name in reader.splits:
+                for first, shard in reader.shards(name):
+                    self._files[shard.path] = _File(reader.dataset, name, first, shard)
+        return source_of(self._readers[place].dataset, split)
 
-    def _counts(self, place: Place, split: str, path: str) -> int:
-        shards = self._opened[place].shards[split]
-        return next(shard.num_records for shard in shards if shard.path == path)
+    def _record(self, record: RecordName, name: str = "") -> NamedRecord:
+        file = self._files[record.path]
+        number = file.first + record.number
+        name = name or f"{file.split} {number}"
+        return NamedRecord(name=name, split=file.split, number=number, shard=file.shard.name)
 
-    def _unnamed(self, record: RecordName, name: str = "") -> NamedRecord:
-        _, split, first, shard = self._files[record.path]
-        number = first + record.number
-        return NamedRecord(
-            name=name or f"{split} {number}", split=split, number=number, shard=shard
-        )
-
-    def _named(self, records: Iterable[RecordName]) -> dict[RecordName, NamedRecord]:
+    def _named(self, records: Collection[RecordName]) -> dict[RecordName, NamedRecord]:
         """Records with their names, as far as they can be read."""
-        wanted: dict[tuple[Place, str], dict[int, RecordName]] = {}
-        for record in records:
-            place, split, first, _ = self._files[record.path]
-            wanted.setdefault((place, split), {})[first + record.number] = record
         found = {}
-        for (place, split), numbers in wanted.items():
-            for number, name in self._names(place, split, sorted(numbers)).items():
-                found[numbers[number]] = self._unnamed(numbers[number], name)
+        for reader in self._readers.values():
+            by_split: dict[str, dict[int, RecordName]] = {}
+            for record in records:
+                file = self._files[record.path]
+                if file.dataset is reader.dataset:
+                    by_split.setdefault(file.split, {})[file.first + record.number] = record
+            for split, numbers in by_split.items():
+                names = _names(reader, split, sorted(numbers))
+                found |= {numbers[n]: self._record(numbers[n], name) for n, name in names.items()}
         return found
 
-    def _names(self, place: Place, split: str, numbers: Sequence[int]) -> dict[int, str]:
-        if place not in self._readers:
-            self._readers[place] = ExampleReader(place)
-        examples = self._readers[place].read(split, numbers)
-        try:
-            return {example.number: example.name for example in examples}
-        except DatasetError:
-            if len(numbers) == 1:
-                return {numbers[0]: ""}  # damaged since
-            half = len(numbers) // 2
-            parts = (numbers[:half], numbers[half:])
-            return {
-                n: name for part in parts for n, name in self._names(place, split, part).items()
-            }
+
+def _names(reader: ExampleReader, split: str, numbers: Sequence[int]) -> dict[int, str]:
+    """The names of some records; of one that was damaged since, none."""
+    try:
+        return {example.number: example.name for example in reader.read(split, numbers)}
+    except DatasetError:
+        if len(numbers) == 1:
+            return {numbers[0]: ""}
+        half = len(numbers) // 2
+        return _names(reader, split, numbers[:half]) | _names(reader, split, numbers[half:])
