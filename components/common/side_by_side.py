@@ -17,7 +17,7 @@ import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
 from components.common.worker_pool import count_processes, run_all
-from trainer_utils.storage.registry import is_seen_by_others
+from trainer_utils.storage import is_seen_by_others
 
 __all__ = ["ByElement", "CallFn", "Cost", "InProcessPipeline", "call_side_by_side", "run_elements"]
 

@@ -43,7 +43,7 @@ from trainer_utils import step_display
 step_display.PATIENCE_SECONDS = 0
 progress._POLL_SECONDS = {{False: 0.01, True: 0.01}}
 with show_progress({str(tmp_path)!r}, WORK, unit="images"):
-    while step_display._DISPLAY._progress is None:
+    while step_display._progress is None:
         time.sleep(0.01)
     write_half({str(tmp_path)!r})
 """
