@@ -139,7 +139,7 @@ def manifest_of(uri):
 def run(steps, root):
     from tfx.orchestration.metadata import sqlite_metadata_connection_config
 
-    from pipelines.tools.conversion.local_runs import run_here
+    from pipelines.tools.conversion.runs import run_here
 
     root.mkdir()
     metadata = str(root / "metadata.sqlite")

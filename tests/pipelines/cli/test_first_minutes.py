@@ -118,7 +118,7 @@ def test_the_cure_that_is_named_for_a_dataset_works(here):
 
     import pipelines
     from components import ShardBalancer
-    from pipelines.tools.conversion.local_runs import run_here
+    from pipelines.tools.conversion.runs import run_here
 
     pipelines.convert("texts.csv", "out")
     told = CliRunner().invoke(app, ["convert", "out", "again"]).stderr

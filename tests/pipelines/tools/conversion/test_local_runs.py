@@ -13,7 +13,7 @@ from tfx.orchestration.metadata import sqlite_metadata_connection_config
 from tfx.orchestration.pipeline import Pipeline
 
 from pipelines.lineage import list_runs
-from pipelines.tools.conversion.local_runs import run_here
+from pipelines.tools.conversion.runs import run_here
 
 
 @contextlib.contextmanager
