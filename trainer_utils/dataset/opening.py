@@ -164,7 +164,7 @@ class Dataset:
     def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
         """The parts of files that hold a range of a split's records, in order."""
         files = [
-            FileRange(s.path, 0, s.num_records, to_end=True) for s in self.shards[wanted.split]
+            FileRange(s.path, 0, s.num_records) for s in self.shards[wanted.split]
         ]
         return RecordPositions(files).cut(wanted.start, wanted.stop)
 

@@ -17,7 +17,7 @@ from trainer_utils.order.ledger import (
     settings_of_order,
 )
 
-RANGES = [FileRange(f"gs://b/{n}", 0, 50, to_end=True) for n in range(3)]
+RANGES = [FileRange(f"gs://b/{n}", 0, 50) for n in range(3)]
 
 
 def segment(**fields) -> Segment:
