@@ -66,7 +66,7 @@ class TensorInput(Input):
             callbacks=False,
         )
         self._is_shared = context is not None
-        self.report_empty(self.order.layout.empty_replicas, self.order.layout.num_replicas)
+        self.report_empty(self.order.layout.empty_replicas(), self.order.layout.num_replicas)
         self._before, self._after = map(_in_a_graph, (self.batches.before, self.batches.after))
         number = next(_numbers)
         _inputs[number] = self

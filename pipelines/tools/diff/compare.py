@@ -4,7 +4,7 @@ difference = compare_datasets("datasets/4", "datasets/5", most=100)
 difference.changes[0].name, difference.changes[0].features
 
 Records are the same where their names are (`record_id`, `filename` or `id`); those without a name,
-where their content is. Their content is the same where fold and CRC-32C are, 96 bits, which
+where their content is. Their content is the same where length and CRC-32C are, which
 datasets of ours have in `index/`, so that no shard is read; only where these differ values are
 compared. Both datasets are columns of numpy, 30 bytes a record, which are joined: by all of them
 first, then by fewer, so that of records of one name equal ones are paired first, and else in order.
@@ -20,6 +20,7 @@ import numpy as np
 from pipelines.tools.diff.digests import Digests, content_at, feature_sums, read_digests
 from pipelines.tools.records import ExampleReader
 from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import NAME_FEATURES
 from trainer_utils.text_output import Part, Shown, make_table
 
 __all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
@@ -160,6 +161,11 @@ def compare_datasets(
             olds, news = (sums[side][place] for side, place in enumerate(_places(change)))
             differ = sorted(n for n in {*olds, *news} if olds.get(n) != news.get(n))
             kind = "changed"
+            if not {*NAME_FEATURES}.isdisjoint(differ):  # of names whose sums are alike
+                counts["removed"], counts["added"] = counts["removed"] + 1, counts["added"] + 1
+                changes.append(dataclasses.replace(change, kind="removed", after=None))
+                changes.append(dataclasses.replace(change, kind="added", before=None))
+                continue
             if not differ:  # its bytes alone: writers order features as they like
                 kind = (
                     "unchanged" if len({place.split for place in _places(change)}) == 1 else "moved"

@@ -3,8 +3,8 @@
     digests = read_digests(reader, ["train", "eval"])
     digests["name"], digests["fold"], digests["crc"], digests["split"], digests["number"]
 
-A record's digest is a hash of its name, the fold of its bytes, its CRC-32C, and its place. Names
-and sums are taken from `index/` where the dataset has them there, and from its records elsewhere.
+A record's digest is the CRC-32C of its name, its length, its own CRC-32C, and its place. They are
+taken from `index/` where the dataset has them there, and from its records elsewhere.
 Where a record has no name, the sum of its values stands for both.
 """
 
@@ -17,9 +17,9 @@ import numpy.typing as npt
 
 from pipelines.tools.records import ExampleReader
 from trainer_utils.dataset import ShardFile, read_shard_blocks
-from trainer_utils.dataset.record_digests import read_record_digests
+from trainer_utils.dataset.record_index import summed_index
 from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.record_digests import DigestCollector, RecordDigests, name_of_features
+from trainer_utils.format.record_names import name_crc, name_of
 
 __all__ = ["Digests", "content_at", "feature_sums", "read_digests"]
 
@@ -49,30 +49,19 @@ def read_digests(
     found = [np.zeros(0, _DIGEST)]
     for split in reader.splits:
         for first, shard in reader.shards(split):
-            known = read_record_digests(shard) or _collected(shard)
-            digests = _unnamed(shard) if known is None else _of(known)
+            index = summed_index(shard)
+            names: Any = index.name_crcs
+            if names.all():
+                digests = np.zeros(len(index), _DIGEST)
+                digests["name"], digests["fold"] = names, index.lengths
+                digests["crc"] = index.payload_crcs
+            else:
+                digests = _unnamed(shard)
             digests["split"] = splits.index(split)
             digests["number"] = np.arange(first, first + len(digests))
             found.append(digests)
             advance(len(digests))
     return np.concatenate(found)
-
-
-def _collected(shard: ShardFile) -> RecordDigests | None:
-    """As an index would have them; None where a record has no name."""
-    collector, crcs = DigestCollector(), [np.zeros(0, np.uint32)]
-    for block in read_shard_blocks(shard.path):
-        collector.add(block.data, block.lengths)
-        crcs.append(block.payload_crcs)
-    return collector.digests(np.concatenate(crcs))
-
-
-def _of(known: RecordDigests) -> Digests:
-    digests = np.zeros(len(known), _DIGEST)
-    # Python's own hash: 64 bits of SipHash, the same for the same bytes while the process lives.
-    digests["name"] = [hash(known.name(number)) for number in range(len(known))]
-    digests["fold"], digests["crc"] = known.folds, known.payload_crcs
-    return digests
 
 
 def _unnamed(shard: ShardFile) -> Digests:
@@ -81,8 +70,8 @@ def _unnamed(shard: ShardFile) -> Digests:
     for block in read_shard_blocks(shard.path):
         for record in block.records():
             values = decode_example(record)
-            name, content = name_of_features(values), _content_of(values)
-            rows.append((hash(content if name is None else name), content, 0, 0, 0))
+            name, content = name_of(values), _content_of(values)
+            rows.append((content >> 1 if name is None else name_crc(name), content, 0, 0, 0))
     return np.array(rows, _DIGEST)
 
 

@@ -13,7 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 
 from trainer_utils.dataset import Dataset, ShardFile, open_dataset, read_index, read_shard_blocks
-from trainer_utils.dataset.record_digests import find_numbers
+from trainer_utils.dataset.record_index import find_numbers
 from trainer_utils.format import DatasetError, RecordBlock
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.json_text import JsonObject

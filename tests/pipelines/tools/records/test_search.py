@@ -13,6 +13,7 @@ import trainer_utils
 from pipelines.tools.records import search as search_module
 from pipelines.tools.records.search import search_dataset
 from trainer_utils.format import Feature
+from trainer_utils.format.sealing import seal
 
 NAMES = {"filename": Feature(type="string"), "id": Feature(type="string")}
 
@@ -95,7 +96,7 @@ def test_a_dataset_that_skipped_inputs_says_so_of_what_it_lacks(tmp_path, write_
     path = tmp_path / "manifest.json"
     manifest = json.loads(path.read_text())
     manifest["splits"]["train"] |= {"found": 4, "skipped": 3}
-    path.write_text(json.dumps(manifest))
+    path.write_text(seal(json.dumps(manifest, indent=2)))
     assert "3 inputs were skipped by a setting" in search_dataset(str(tmp_path), "b").detail
 
 
@@ -155,7 +156,7 @@ def test_names_are_looked_up_in_the_index_and_without_it_in_the_shards(tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr(search_module, "read_shard_blocks", None)
         found = [search_dataset(uri, name) for name in names]
-    for path in (tmp_path / "out/index").glob("*.names.npy"):
+    for path in (tmp_path / "out/index").glob("*.npy"):
         path.write_bytes(path.read_bytes()[:-1])
     assert [search_dataset(uri, name) for name in names] == found
     assert [len(each.places) for each in found] == [2, 2, 2, 1, 0]
