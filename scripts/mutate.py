@@ -173,14 +173,9 @@ MUTATIONS = [
     ),
     *_of(
         FORMAT,
-        "record_digests",
-        (
-            "            if found != (shard.names_bytes, shard.names_crc32c):\n",
-            "            if False:\n",
-        ),
-        ("== len(lengths) == records and", "== len(lengths) and"),
-        ("or _total(lengths) != len(names)", ""),
-        ("names.lengths.max() > _MOST_NAME_BYTES", "False"),
+        "index",
+        ("or len(array) != len(lengths)", ""),
+        ("or len(sums) == 1", ""),
     ),
     # Records that are picked, and runs at once.
     *_of(

@@ -154,6 +154,7 @@ def serialize() -> Callable[..., bytes]:
 def write_dataset(serialize) -> Callable[..., str]:
     """Writes a dataset of ours: `{split: [shard, …]}`, each shard a list of examples."""
     from trainer_utils import format as ours
+    from trainer_utils.format.sealing import FileDigest
 
     def write(
         uri: Path,
@@ -177,6 +178,10 @@ def write_dataset(serialize) -> Callable[..., str]:
                     digest = vars(writer.finish())
                 shards.append(ours.Shard(path=name.path, split=split, **digest))
         records = {s: {x.path: x.records for x in shards if x.split == s} for s in splits}
+        texts = {
+            "shard_info.json": ours.render_shard_info(records),
+            "datum_to_type_and_shape_mapping.json": ours.render_features(features),
+        }
         manifest = ours.Manifest(
             shards=tuple(shards),
             accounting={
@@ -186,10 +191,10 @@ def write_dataset(serialize) -> Callable[..., str]:
             producer="tests",
             config={},
             input_fingerprint="",
+            files={path: FileDigest.of(text.encode()) for path, text in texts.items()},
         )
-        (uri / "shard_info.json").write_text(ours.render_shard_info(records))
-        (uri / "datum_to_type_and_shape_mapping.json").write_text(ours.render_features(features))
-        (uri / "manifest.json").write_text(manifest.to_json())
+        for path, text in {**texts, "manifest.json": manifest.to_json()}.items():
+            (uri / path).write_text(text)
         return str(uri)
 
     return write

@@ -15,7 +15,7 @@ from typing import Any
 
 from trainer_utils.dataset.selection import Source, mean_bytes
 from trainer_utils.format import DatasetError
-from trainer_utils.order.ledger import InputLedger, Segment, merge_ledgers, settings_of_order
+from trainer_utils.order.ledger import InputLedger, Segment, settings_of_order
 from trainer_utils.storage import (
     exists,
     is_folder,
@@ -81,7 +81,7 @@ class InputRecorder:
         self._worker = batches.worker
         if self._folder is not None and exists(self._path):
             own = InputLedger.from_json(read_text(self._path), path=self._path)
-            self._before = merge_ledgers(self._before, [own])
+            self._before = self._before.merged([own])
         self._batches = batches
         self._segment = Segment(
             first_step=self._before.steps if self._before.segments else start,
@@ -144,7 +144,7 @@ def read_ledger(place: str) -> InputLedger:
             path=place,
         )
     first, *others = [InputLedger.from_json(read_text(path), path=path) for path in paths]
-    return merge_ledgers(first, others)
+    return first.merged(others)
 
 
 def _place_of(source: Source) -> str | tuple[str, ...]:

@@ -27,7 +27,6 @@ from trainer_utils.format.naming import (
     VOCABULARY_FOLDER,
     is_index_file,
     is_shard_file,
-    vocabulary_of,
 )
 from trainer_utils.format.printable import printable
 from trainer_utils.storage import (
@@ -165,8 +164,6 @@ def _own_files(uri: str, found: Collection[str]) -> set[str]:
         return set()
     own = {path for path in found if is_shard_file(path) or is_index_file(path)}
     own |= _announced(uri)
-    if manifest is not None and manifest.files is None:  # one that lists no files
-        return own | {path for path in found if vocabulary_of(path) is not None}
     return own | (set(manifest.published) if manifest is not None else set())
 
 

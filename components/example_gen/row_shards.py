@@ -19,7 +19,7 @@ from components.example_gen.row_pieces import summary_name
 from components.example_gen.row_plan import RowPlan
 from trainer_utils.format import ShardName, ShardWriter
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, footers_of
-from trainer_utils.format.record_digests import Names
+from trainer_utils.format.record_names import name_crc
 from trainer_utils.writing.shards import verify_shard, write_shard
 
 __all__ = ["GatherBucket"]
@@ -82,8 +82,7 @@ def _append(writer: ShardWriter, frames: pa.Array, names: pa.Array) -> None:
     lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
     known = None
     if not names.null_count:
-        name_ends, texts = _contents(names)
-        known = Names(np.diff(name_ends, prepend=0), texts.to_pybytes())
+        known = np.array([name_crc(name) for name in names.to_pylist()], np.uint32)
     writer.write_framed(data.to_pybytes(), lengths, footers_of(data, ends), known)
 
 

@@ -5,7 +5,7 @@
     difference.changes[0].name, difference.changes[0].features
 
 Records are the same where their names are (`record_id`, `filename` or `id`); those without a name,
-where their content is. Their content is the same where fold and CRC-32C are, 96 bits, which
+where their content is. Their content is the same where length and CRC-32C are, which
 datasets of ours have in `index/`, so that no shard is read; only where these differ values are
 compared. Both datasets are columns of numpy, 30 bytes a record, which are joined: by all of them
 first, then by fewer, so that of records of one name equal ones are paired first, and else in order.
@@ -22,10 +22,11 @@ import numpy.typing as npt
 
 from pipelines.tools.records import ExampleReader
 from trainer_utils.dataset import ShardFile, read_shard_blocks
-from trainer_utils.dataset.record_digests import read_record_digests
+from trainer_utils.dataset.record_index import summed_index
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.record_digests import DigestCollector, RecordDigests, name_of_features
+from trainer_utils.format.naming import NAME_FEATURES
+from trainer_utils.format.record_names import name_crc, name_of
 from trainer_utils.text_output import Part, Shown, make_table
 
 __all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
@@ -33,7 +34,7 @@ __all__ = ["KINDS", "Change", "Difference", "Place", "compare_datasets"]
 KINDS = ("added", "removed", "changed", "moved")
 _READ_AT_ONCE = 1 << 15  # records of one name, in the order in which they lie
 _DIGEST = np.dtype(
-    [("name", "<i8"), ("fold", "<u8"), ("crc", "<u4"), ("split", "<u2"), ("number", "<i8")]
+    [("name", "<i8"), ("length", "<u8"), ("crc", "<u4"), ("split", "<u2"), ("number", "<i8")]
 )
 _Digests = npt.NDArray[np.void]
 _Rows = npt.NDArray[np.int64]
@@ -131,13 +132,14 @@ def compare_datasets(
     readers = ExampleReader(before), ExampleReader(after)
     total = sum(reader.count(split) for reader in readers for split in reader.splits)
     join = _Join(readers, advance=lambda done: advance(done, total))
-    unchanged = len(join.pairs("name", "fold", "crc", "split"))
+    unchanged = len(join.pairs("name", "length", "crc", "split"))
     join.look_at_ambiguous()
-    unchanged += len(join.pairs("name", "fold", "crc", "split"))
-    moved = [join.pairs("name", "fold", "crc")]
+    unchanged += len(join.pairs("name", "length", "crc", "split"))
+    moved = [join.pairs("name", "length", "crc")]
     alike = np.concatenate([join.pairs("name", "split"), join.pairs("name")])
     features: collections.Counter[str] = collections.Counter()
     changed: list[Change] = []
+    strangers: list[_Rows] = []
     count = 0
     for some in np.array_split(alike, len(alike) // _READ_AT_ONCE + 1):
         pairs = join.in_order(some)
@@ -145,6 +147,9 @@ def compare_datasets(
         for pair in pairs:
             olds, news = sums[0][int(pair[0])], sums[1][int(pair[1])]
             differ = sorted(n for n in {*olds, *news} if olds.get(n) != news.get(n))
+            if not {*NAME_FEATURES}.isdisjoint(differ):  # the names' sums are alike, and no more
+                strangers.append(pair)
+                continue
             features.update(differ)
             if differ:
                 count += 1
@@ -153,9 +158,10 @@ def compare_datasets(
                 unchanged += 1  # but for its bytes: writers order features as they like
             else:
                 moved.append(pair[np.newaxis])
+    apart = np.array(strangers, np.int64).reshape(-1, 2)
     found = {
-        "added": join.left(side=1),
-        "removed": join.left(side=0),
+        "added": np.concatenate([join.left(side=1), np.where([True, False], -1, apart)]),
+        "removed": np.concatenate([join.left(side=0), np.where([False, True], -1, apart)]),
         "moved": np.concatenate(moved),
     }
     listed = {
@@ -228,7 +234,7 @@ class _Join:
             digest = self.rows[row]
             split, reader = self._splits[digest["split"]], self._readers[self._sides[row]]
             ((_, _, record),) = reader.payloads(split, [int(digest["number"])])
-            self.rows["fold"][row], self.rows["crc"][row] = _content_of(decode_example(record)), 0
+            self.rows["length"][row], self.rows["crc"][row] = _content_of(decode_example(record)), 0
 
     def in_order(self, pairs: _Rows) -> _Rows:
         """As they lie in the second dataset, or the first where it alone has them."""
@@ -280,32 +286,23 @@ class _Join:
 def _read_digests(
     reader: ExampleReader, splits: Sequence[str], advance: Callable[[int], None]
 ) -> _Digests:
-    """A hash of the name, the fold, the CRC and the place of each record of a dataset."""
+    """The CRC of the name, the length, the CRC and the place of each record of a dataset."""
     found = [np.zeros(0, _DIGEST)]
     for split in reader.splits:
         for first, shard in reader.shards(split):
-            known = read_record_digests(shard) or _collected(shard)
-            if known is None:
-                digests = _unnamed(shard)
+            index = summed_index(shard)
+            names: Any = index.name_crcs
+            if names.all():
+                digests = np.zeros(len(index), _DIGEST)
+                digests["name"], digests["length"] = names, index.lengths
+                digests["crc"] = index.payload_crcs
             else:
-                digests = np.zeros(len(known), _DIGEST)
-                # Python's own hash, SipHash: the same for the same bytes while the process lives.
-                digests["name"] = [hash(known.name(number)) for number in range(len(known))]
-                digests["fold"], digests["crc"] = known.folds, known.payload_crcs
+                digests = _unnamed(shard)
             digests["split"] = splits.index(split)
             digests["number"] = np.arange(first, first + len(digests))
             found.append(digests)
             advance(len(digests))
     return np.concatenate(found)
-
-
-def _collected(shard: ShardFile) -> RecordDigests | None:
-    """As an index would have them; None where a record has no name."""
-    collector, crcs = DigestCollector(), [np.zeros(0, np.uint32)]
-    for block in read_shard_blocks(shard.path):
-        collector.add(block.data, block.lengths)
-        crcs.append(block.payload_crcs)
-    return collector.digests(np.concatenate(crcs))
 
 
 def _unnamed(shard: ShardFile) -> _Digests:
@@ -314,8 +311,8 @@ def _unnamed(shard: ShardFile) -> _Digests:
     for block in read_shard_blocks(shard.path):
         for record in block.records():
             values = decode_example(record)
-            name, content = name_of_features(values), _content_of(values)
-            rows.append((hash(content if name is None else name), content, 0, 0, 0))
+            name, content = name_of(values), _content_of(values)
+            rows.append((content >> 1 if name is None else name_crc(name), content, 0, 0, 0))
     return np.array(rows, _DIGEST)
 
 

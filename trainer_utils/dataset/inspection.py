@@ -20,8 +20,8 @@ from trainer_utils.format.base64_pixels import (
     is_base64_of,
 )
 from trainer_utils.format.datum import DATUM_IMAGE_FORMATS
-from trainer_utils.format.example_decoding import decode_example
-from trainer_utils.format.example_shapes import KINDS, Column, scan_examples
+from trainer_utils.format.example_columns import Column, parse_examples, parse_feature_lists
+from trainer_utils.format.framing import HEADER_BYTES
 from trainer_utils.format.image_size import ImageSize, image_size
 from trainer_utils.format.json_text import Json, JsonObject
 
@@ -146,23 +146,29 @@ class DatasetFacts:
                 taken, or a feature has two types.
         """
         where = f"{path}, near byte {block.file_offset}"
+        begins = block.starts + HEADER_BYTES
+        bounds = block.data, begins, begins + block.lengths
         try:
-            found = scan_examples(block)
+            columns, lists = parse_examples(*bounds), parse_feature_lists(*bounds)
         except DatasetError as error:
-            raise DatasetError(f"{path!r}: {error}") from error
-        if found.lists and not takes_lists:
+            offset = block.file_offset + int(block.starts[error.record or 0])
+            raise DatasetError(f"{path!r}: {error} (byte {offset})") from error
+        if lists and not takes_lists:
             raise DatasetError(
                 "examples: expected tf.train.Example, got tf.train.SequenceExample, whose feature "
                 f"lists no schema here holds ({where})"
             )
-        features = _by_name(found.features, where)
+        features = {name: _facts(column) for name, column in columns.items() if column.kind}
         for name in features.keys() - self.features.keys():
             if name.endswith(_COMPANION) and features[name].kind == "int":
-                features[name].first = _first_values(block, name)
+                column = columns[name]
+                first = column.counts[column.counts > 0][:1].sum()
+                features[name].first = column.values[: min(first, _MOST_RANK)].tolist()
         for name, facts in features.items():
-            if images := _base64_images(block, name, features, found.features):
+            if facts.kind == "string" and (images := _base64_images(name, columns)):
                 facts.images, facts.is_text, facts.spaces = images, False, 0
-        self.merge(DatasetFacts(len(block), features, _by_name(found.lists, where)), where=where)
+        steps = {name: _facts_of_steps(column) for name, column in lists.items() if column.kind}
+        self.merge(DatasetFacts(len(block), features, steps), where=where)
 
     def merge(self, other: "DatasetFacts", *, where: str) -> None:
         """Takes another part's facts in.
@@ -256,22 +262,6 @@ def _sequence(facts: FeatureFacts) -> Feature:
     return Feature(type=facts.kind, shape=shape, dense=False, extra={"sequence": step})
 
 
-def _by_name(columns: Mapping[tuple[bytes, int], Column], where: str) -> dict[str, FeatureFacts]:
-    facts: dict[str, FeatureFacts] = {}
-    for (key, kind), column in columns.items():
-        if not column.counts:
-            continue  # what was taken back
-        try:
-            name = key.decode()
-        except UnicodeDecodeError as error:
-            raise DatasetError(
-                f"feature {key!r}: expected a name in UTF-8: {error} ({where})"
-            ) from error
-        found = _facts(KINDS[kind], column)
-        _check_kinds(name, facts.setdefault(name, found).kind, found.kind, where)
-    return facts
-
-
 def _check_kinds(name: str, known: str, found: str, where: str) -> None:
     if known != found:
         raise DatasetError(
@@ -279,40 +269,38 @@ def _check_kinds(name: str, known: str, found: str, where: str) -> None:
         )
 
 
-def _facts(kind: str, column: Column) -> FeatureFacts:
-    values = column.values
-    images = ImageFacts.of_values(values)
-    text = None if images is not None else _joined_text(values)
-    return FeatureFacts(
-        kind=kind,
-        present=len(column.counts),
-        values=sum(column.counts),
-        shortest=min(column.counts, default=_NONE_YET),
-        longest=max(column.counts, default=0),
-        images=images,
-        is_text=text is not None,
-        spaces=0 if text is None else text.count(" "),
+def _facts(column: Column) -> FeatureFacts:
+    counts = column.counts[column.counts > 0]
+    facts = FeatureFacts(
+        kind=column.kind,
+        present=len(counts),
+        values=int(counts.sum()),
+        shortest=int(counts.min(initial=_NONE_YET)),
+        longest=int(counts.max(initial=0)),
     )
+    if column.kind == "string":
+        values = column.values.tolist()
+        facts.images = ImageFacts.of_values(values)
+        text = None if facts.images is not None else _joined_text(values)
+        facts.is_text, facts.spaces = text is not None, 0 if text is None else text.count(" ")
+    return facts
 
 
-def _base64_images(
-    block: RecordBlock,
-    name: str,
-    features: Mapping[str, FeatureFacts],
-    columns: Mapping[tuple[bytes, int], Column],
-) -> ImageFacts | None:
+def _facts_of_steps(column: Column) -> FeatureFacts:
+    counts = [len(step) for steps in column.values for step in steps]
+    return FeatureFacts(column.kind, len(counts), sum(counts), min(counts), max(counts))
+
+
+def _base64_images(name: str, columns: Mapping[str, Column]) -> ImageFacts | None:
     """Of values that are all pixels in URL-safe base64, as many as the integers beside them say."""
-    sizes = [features.get(name + part) for part in BASE64_SIZES]
-    own = [features[name], *sizes]
-    if features[name].kind != "string" or features[name].images is not None:
+    sizes = [columns.get(name + part) for part in BASE64_SIZES]
+    own = [columns[name], *sizes]
+    if not all(c is not None and c.counts.size and (c.counts == 1).all() for c in own):
         return None
-    if not all(f and f.present == len(block) and f.shortest == f.longest == 1 for f in own):
-        return None
-    (values,) = (c.values for (key, _), c in columns.items() if key == name.encode() and c.counts)
     found: dict[ImageSize, None] = {}
-    names = [name + part for part in BASE64_SIZES]
-    for record, value in zip(block.records(), values, strict=True):
-        size = base64_size(name, decode_example(record, names))
+    numbers = (column.values.tolist() for column in sizes if column is not None)
+    for value, *said in zip(columns[name].values.tolist(), *numbers, strict=True):
+        size = base64_size(name, {name + p: [n] for p, n in zip(BASE64_SIZES, said, strict=True)})
         if size is None or not is_base64_of(value, size):
             return None
         found[ImageSize(BASE64, *size)] = None
@@ -325,11 +313,3 @@ def _joined_text(values: Sequence[bytes]) -> str | None:
         return b"\n".join(values).decode() if values else None
     except UnicodeDecodeError:
         return None
-
-
-def _first_values(block: RecordBlock, name: str) -> list[int]:
-    """The values of the first example that has the feature."""
-    for record in block.records():
-        if values := decode_example(record, {name}).get(name):
-            return [int(value) for value in values[:_MOST_RANK]]
-    return []

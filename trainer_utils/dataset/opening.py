@@ -30,7 +30,7 @@ from trainer_utils.format import (
 )
 from trainer_utils.format.file_ranges import FileRange, RecordPositions
 from trainer_utils.format.layouts import FoundShard
-from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file, names_file
+from trainer_utils.format.naming import DATUM_SHARDS_FILE, index_file
 from trainer_utils.storage import is_remote
 
 __all__ = ["Dataset", "ShardFile", "check_count", "open_dataset"]
@@ -59,13 +59,6 @@ class ShardFile(NamedTuple):
         if self.entry is None or self.entry.index_crc32c is None:
             return None
         return self.path.removesuffix(self.entry.path) + index_file(self.entry.path)
-
-    @property
-    def names_path(self) -> str | None:
-        """Of its records' names and content sums, in full; None where it has none."""
-        if self.entry is None or not self.entry.has_names:
-            return None
-        return self.path.removesuffix(self.entry.path) + names_file(self.entry.path)
 
     @property
     def is_gzip(self) -> bool:
@@ -163,9 +156,7 @@ class Dataset:
 
     def file_ranges(self, wanted: SplitRange) -> list[FileRange]:
         """The parts of files that hold a range of a split's records, in order."""
-        files = [
-            FileRange(s.path, 0, s.num_records, to_end=True) for s in self.shards[wanted.split]
-        ]
+        files = [FileRange(s.path, 0, s.num_records) for s in self.shards[wanted.split]]
         return RecordPositions(files).cut(wanted.start, wanted.stop)
 
     def inspected(self) -> "Dataset":

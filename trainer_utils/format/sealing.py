@@ -1,8 +1,5 @@
 """Sums of a dataset's small files, and of the manifest that holds them.
 
-    FileDigest.of(data)          # what the manifest says of vocab/label.txt
-    check_seal(text, path=…)     # of the manifest itself
-
 The manifest's `checksum` is the CRC-32C of its bytes with zeros for the eight digits of it.
 """
 

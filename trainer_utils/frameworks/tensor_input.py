@@ -70,7 +70,7 @@ class TensorInput(Input):
         if options.processes and self.batches.before is not None:
             rule = "0 with a pre_batching_callback, which TensorFlow runs"
             raise ConfigError.of("processes", options.processes, allowed=rule)
-        self.report_empty(self.order.layout.empty_replicas, self.order.layout.num_replicas)
+        self.report_empty(self.order.layout.empty_replicas(), self.order.layout.num_replicas)
         self._before, self._after = map(_in_a_graph, (self.batches.before, self.batches.after))
         number = next(_numbers)
         _inputs[number] = self

@@ -35,7 +35,7 @@ from trainer_utils.format import (
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example import encode_sequence_example
 from trainer_utils.format.naming import check_feature_names, check_split_name
-from trainer_utils.format.record_digests import name_of_features
+from trainer_utils.format.record_names import name_of
 from trainer_utils.format.schema_text import render_schema_text
 from trainer_utils.format.settings import settings_of
 from trainer_utils.format.spelling import check_names, did_you_mean
@@ -161,7 +161,7 @@ class DatasetWriter:
             raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
         shards = shards or self._open(split)
         parts = encode_sequence_example(values, lists) if lists else encode_example(values)
-        shards.append(parts, name=name_of_features(values))
+        shards.append(parts, name=name_of(values))
         self._splits[split] = shards
         self._count(split, values)
 

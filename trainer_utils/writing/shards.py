@@ -25,8 +25,7 @@ from trainer_utils.format import (
     ShardWriter,
 )
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.naming import index_file, names_file
-from trainer_utils.format.record_digests import RecordDigests
+from trainer_utils.format.naming import index_file
 from trainer_utils.format.shard_writer import ShardDigest
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import (
@@ -76,36 +75,23 @@ def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: st
 
 
 def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, uri: str) -> Shard:
-    """Writes what lies beside a shard: its index, and names and sums; returns all of it.
+    """Writes a shard's record index; returns what the manifest says of both.
 
     Args:
         name: of the shard.
         digest, writer: what the writer gave when it was finished, and it.
         uri: of the dataset.
     """
+    data, path = writer.index.to_bytes(), join(uri, index_file(name.path))
+    make_folder(path.rpartition("/")[0])
+    with _writing(path, uri) as stream:
+        stream.write(data)
     return Shard(
         path=name.path,
         split=name.split,
         **vars(digest),
-        index_crc32c=_write_index(name.path, writer.index, uri),
-        **_write_names(name.path, writer.digests, uri),
+        index_crc32c=extend_crc32c(0, data),
     )
-
-
-def _write_index(shard_path: str, index: RecordIndex, uri: str) -> int:
-    """Writes a shard's record index; returns the file's CRC-32C."""
-    data = index.to_bytes()
-    _write(join(uri, index_file(shard_path)), data, uri)
-    return extend_crc32c(0, data)
-
-
-def _write_names(shard_path: str, digests: RecordDigests | None, uri: str) -> dict[str, int]:
-    """Writes names and sums, where all records have a name; returns what a `Shard` says of it."""
-    if digests is None:
-        return {}
-    data = digests.to_bytes()
-    _write(join(uri, names_file(shard_path)), data, uri)
-    return {"names_bytes": len(data), "names_crc32c": extend_crc32c(0, data)}
 
 
 def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> None:
@@ -117,10 +103,6 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
     path, index_path = join(uri, shard.path), join(uri, index_file(shard.path))
     with naming_file(index_path), open_for_reading(index_path) as stream:
         index = RecordIndex.from_bytes(stream.read(), path=index_path, shard=shard)
-    if shard.has_names:
-        names_path = join(uri, names_file(shard.path))
-        with naming_file(names_path), open_for_reading(names_path) as stream:
-            RecordDigests.from_bytes(stream.read(), path=names_path, shard=shard)
     size = crc = 0
     # The same memory each time: new memory costs the system twice what the reading does.
     memory = np.empty(block_bytes if is_remote(path) else min(block_bytes, _READ_BYTES), np.uint8)
@@ -154,8 +136,6 @@ def files_of_shard(shard: Shard) -> list[str]:
     paths = [shard.path]
     if shard.index_crc32c is not None:
         paths.append(index_file(shard.path))
-    if shard.has_names:
-        paths.append(names_file(shard.path))
     return paths
 
 
@@ -171,12 +151,6 @@ def rename_shard(shard: Shard, name: ShardName, *, uri: str) -> Shard:
     for old, new in zip(files_of_shard(shard), files_of_shard(renamed), strict=True):
         rename(join(uri, old), join(uri, new))
     return renamed
-
-
-def _write(path: str, data: bytes, uri: str) -> None:
-    make_folder(path.rpartition("/")[0])
-    with _writing(path, uri) as stream:
-        stream.write(data)
 
 
 def _writing(path: str, uri: str) -> AbstractContextManager[BinaryIO]:

@@ -30,7 +30,7 @@ from trainer_utils.format import (
     ShardWriter,
 )
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.manifest import FORGOTTEN_KEY
+from trainer_utils.format.manifest import FORGOTTEN_KEY, FORMAT_VERSION
 from trainer_utils.format.naming import (
     DATASET_FILES,
     LINEAGE_FILE,
@@ -99,6 +99,7 @@ def rewrite_dataset(
     records = sum(map(len, places.values()))
     manifest = dataclasses.replace(
         old,
+        format_version=FORMAT_VERSION,
         shards=shards,
         accounting=_accounting(old, shards, rejects),
         config={

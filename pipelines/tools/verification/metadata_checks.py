@@ -44,7 +44,6 @@ __all__ = [
     "check_no_manifest",
     "check_small_files",
     "label_features",
-    "unchecked_files",
 ]
 
 _OWN_FOLDERS = (SPLIT_PREFIX, f"{INDEX_FOLDER}/", f"{VOCABULARY_FOLDER}/")
@@ -55,7 +54,7 @@ _KNOWN_FILES = {*DATASET_FILES, EXAMPLE_SCHEMA_FILE, TFDS_FEATURES_FILE, TFDS_IN
 def check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Problem]:
     """Compares the files of a dataset with its manifest; shards by their names alone."""
     named = {MANIFEST_FILE, LINEAGE_FILE, *(shard.path for shard in manifest.shards)}
-    named |= set(unchecked_files(files, manifest)).union(manifest.published)
+    named |= manifest.published.keys()
     for path in sorted(set(files.sizes) - named):
         if path.startswith(_OWN_FOLDERS) or path in _KNOWN_FILES:
             yield Problem(
@@ -69,17 +68,6 @@ def check_small_files(files: DatasetFiles, manifest: Manifest) -> Iterator[Probl
     ]
     yield from problems
     yield from _sums(files, manifest, known={problem.path for problem in problems})
-
-
-def unchecked_files(files: DatasetFiles, manifest: Manifest) -> list[str]:
-    """The small files of which a manifest of format version 1 has no checksum."""
-    if manifest.files is not None:
-        return []
-    return [
-        path
-        for path in sorted(files.sizes)
-        if path in _KNOWN_FILES or vocabulary_of(path) is not None
-    ]
 
 
 def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
@@ -104,7 +92,7 @@ def check_no_manifest(files: DatasetFiles) -> Iterator[Problem]:
 
 def _sums(files: DatasetFiles, manifest: Manifest, *, known: set[str]) -> Iterator[Problem]:
     """Compares the content of small files with their checksums."""
-    for path in sorted(set(manifest.files or ()) - known):
+    for path in sorted(set(manifest.files) - known):
         where = files.path(path)
         if path not in files.sizes:
             yield Problem(
@@ -229,10 +217,8 @@ def check_labels(
             for name in names
             if (path := _vocabulary(name)) is not None and path in files.sizes
         }
-    except DatasetError as error:
-        if manifest.files is None:  # else another check reports it
-            yield Problem.of(error, MANIFEST_FILE)
-        return
+    except DatasetError:
+        return  # another check reports it
     for split in manifest.splits:
         of_split = [outcome for outcome in outcomes if outcome.split == split]
         if not names or any(outcome.problems for outcome in of_split):

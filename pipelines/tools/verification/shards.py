@@ -28,8 +28,7 @@ from trainer_utils.format import (
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.example_decoding import decode_example
 from trainer_utils.format.framing import Lengths
-from trainer_utils.format.naming import index_file, names_file
-from trainer_utils.format.record_digests import RecordDigests
+from trainer_utils.format.naming import index_file
 from trainer_utils.format.tfrecord import BLOCK_BYTES, compact
 from trainer_utils.storage.files import open_for_reading
 
@@ -50,7 +49,6 @@ class ShardCheck:
         named_in: the file that names it, if there is one.
         entry: of the manifest, if there is one.
         index_path: of its record index, in full, if it should have one.
-        names_path: of its records' names and content sums, likewise.
         label_features: whose values are counted.
     """
 
@@ -61,7 +59,6 @@ class ShardCheck:
     named_in: str = ""
     entry: Shard | None = None
     index_path: str | None = None
-    names_path: str | None = None
     label_features: tuple[str, ...] = ()
 
 
@@ -132,8 +129,7 @@ def check_shard(task: ShardCheck) -> ShardOutcome:
             while summed.read(BLOCK_BYTES):
                 pass  # what may stand behind the end of a gzip stream
         problems += _file_problems(task, outcome.records, summed, content)
-        problems += _index_problems(task, content)
-        problems += _names_problems(task, content)
+        problems += _index_problems(task, content, is_whole=not problems)
     except FileNotFoundError:
         named = f", though {task.named_in} names it" if task.named_in else ""
         message = f"{task.path!r}: is missing{named}. Write the dataset again."
@@ -219,7 +215,7 @@ def _problem(task: ShardCheck, **data: Any) -> Problem:
     return Problem.of(CorruptShardError.at(task.path, **data), task.name)
 
 
-def _index_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
+def _index_problems(task: ShardCheck, content: _Content, *, is_whole: bool) -> Iterator[Problem]:
     if task.index_path is None:
         return
     name = index_file(task.name)
@@ -227,21 +223,11 @@ def _index_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
     if isinstance(index, Problem):
         yield index
         return
-    found, said = np.concatenate(content.lengths), index.lengths
-    yield from _unlike(task, task.index_path, name, found, said, "a record of {} bytes", "{}")
-
-
-def _names_problems(task: ShardCheck, content: _Content) -> Iterator[Problem]:
-    """Of the names and content sums of records; whose sums they are, their CRCs say."""
-    if task.names_path is None:
-        return
-    name = names_file(task.name)
-    digests = _read_beside(task.names_path, name, task.entry, RecordDigests.from_bytes)
-    if isinstance(digests, Problem):
-        yield digests
-        return
-    found, said = np.concatenate(content.crcs), digests.payload_crcs
-    yield from _unlike(task, task.names_path, name, found, said, "a record of sum {:08x}", "{:08x}")
+    columns = [(content.lengths, index.lengths, "a record of {} bytes", "{}")]
+    if index.payload_crcs is not None and is_whole:
+        columns.append((content.crcs, index.payload_crcs, "a record of sum {:08x}", "{:08x}"))
+    for found, said, *words in columns:
+        yield from _unlike(task, task.index_path, name, np.concatenate(found), said, *words)
 
 
 def _unlike(

@@ -7,7 +7,7 @@ import pytest
 from tests.trainer_utils.format.test_manifest import MANIFEST
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.layouts import find_layout
-from trainer_utils.format.sealing import FileDigest
+from trainer_utils.format.sealing import FileDigest, seal
 
 
 def found(*paths: str, **texts: str) -> dict[str, list[str]]:
@@ -99,14 +99,14 @@ def test_a_split_of_others_is_no_path(split):
 def test_a_manifest_names_nothing_outside(path):
     value = json.loads(MANIFEST.to_json())
     value["shards"][0]["path"] = path
-    text = json.dumps(value)
+    text = seal(json.dumps(value, indent=2))
     with pytest.raises(DatasetError, match="inside of the dataset's folder"):
         find_layout({"manifest.json": 1}, lambda _: text, uri="the-uri")
 
 
 @pytest.mark.parametrize("split", ["../../x", "a/b", "a b", ""])
 def test_a_split_of_a_manifest_is_a_word(split):
-    text = MANIFEST.to_json().replace('"eval"', json.dumps(split))
+    text = seal(MANIFEST.to_json().replace('"eval"', json.dumps(split)))
     with pytest.raises(DatasetError, match=r"the-uri/manifest\.json.*split '.*expected a name"):
         find_layout({"manifest.json": 1}, lambda _: text, uri="the-uri")
 
