@@ -47,7 +47,7 @@ class ImageOptions(Settings):
         "structure",
         one_of("structure", "decode"),
         "what is checked of each image: `structure` (markers, checksums, tables and sizes), or "
-        "`decode` (every pixel, by Pillow and by TensorFlow).",
+        "`decode` (every pixel, by Pillow).",
     )
     max_pixels: int = setting(
         MAX_PIXELS, number(1, _MOST_PIXELS), "most pixels of an image, all frames together."
