@@ -219,7 +219,7 @@ def audio_example_gen(
 
 @_component
 def input_fingerprint(
-    fingerprint: dsl.OutputPath(str),
+    fingerprint: dsl.OutputPath(str),  # type: ignore[valid-type]
     input_base: str,
     input_patterns: dict = {},
     image_roots: list = [],
@@ -322,7 +322,7 @@ def schema_export(
 def dataset_audit(
     examples: dsl.Input[dsl.Dataset],
     anomalies: dsl.Output[dsl.Artifact],
-    num_findings: dsl.OutputPath(int),
+    num_findings: dsl.OutputPath(int),  # type: ignore[valid-type]
     against: dsl.Input[dsl.Dataset] = None,
     fail_on: list = [],
     label: str = "label",

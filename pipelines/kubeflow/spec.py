@@ -141,26 +141,24 @@ def _dags(spec: Mapping[str, Json]) -> Iterator[JsonObject]:
 
 def _collapse_types(component: Mapping[str, Json]) -> dict[str, dict[str, str]]:
     """Replaces the types of artifacts; returns TFX's, by side and name."""
-    types: dict[str, dict[str, str]] = {}
-    for side in ("input", "output"):
-        artifacts = component.get(f"{side}Definitions", {}).get("artifacts", {})
-        types[f"{side}s"] = {
-            name: _collapse_type(artifact, "artifactType") for name, artifact in artifacts.items()
+    return {
+        f"{side}s": {
+            name: _collapse_type(artifact, "artifactType", name)
+            for name, artifact in definitions.get("artifacts", {}).items()
         }
-        for name, artifact in artifacts.items():
-            if (name, types[f"{side}s"][name]) == PAGE_OUTPUT:
-                artifact["artifactType"]["schemaTitle"] = _PAGE_TYPE
-    return types
+        for side in ("input", "output")
+        for definitions in [component.get(f"{side}Definitions", {})]
+    }
 
 
-def _collapse_type(holder: JsonObject, key: str) -> str:
+def _collapse_type(holder: JsonObject, key: str, name: str = "") -> str:
     schema = holder[key]
-    title = schema.get("schemaTitle") or yaml.safe_load(schema["instanceSchema"])["title"]
-    system = _SYSTEM_TYPES.get(title, _OTHER_TYPE)
-    if title.startswith("system."):
-        system = title
+    title = str(schema.get("schemaTitle") or yaml.safe_load(schema["instanceSchema"])["title"])
+    system = title if title.startswith("system.") else _SYSTEM_TYPES.get(title, _OTHER_TYPE)
+    if (name, title) == PAGE_OUTPUT:
+        system = _PAGE_TYPE
     holder[key] = {"schemaTitle": system, "schemaVersion": _SCHEMA_VERSION}
-    return str(title)
+    return title
 
 
 def _wrap(container: JsonObject, types: Mapping[str, Mapping[str, str]], dataset_root: str) -> None:
