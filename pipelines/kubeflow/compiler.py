@@ -11,7 +11,6 @@ import re
 import runpy
 import sys
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -152,7 +151,7 @@ def _load(pipeline: str) -> Any:
     return found
 
 
-def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str | None) -> Any:
+def _call(function: Any, pipeline: str, pipeline_root: str | None) -> Any:
     """The pipeline: of a component or pipeline of kfp itself, else what the function returns."""
     made = function
     if not hasattr(function, "pipeline_spec"):
@@ -161,19 +160,13 @@ def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str | None
         try:
             signature.bind(**given)
         except TypeError as error:
-            raise ConfigError(
-                f"pipeline {pipeline!r}: expected a function that needs no argument but "
-                f"pipeline_root, got one with a {error}",
-                setting="pipeline",
-            ) from None
+            rule = f"a function that needs no argument but pipeline_root ({error})"
+            raise ConfigError.of("pipeline", pipeline, allowed=rule) from None
         made = function(**given)
     is_tfx = all(hasattr(made, part) for part in ("pipeline_info", "components"))
     if not is_tfx and not hasattr(made, "pipeline_spec"):
-        raise ConfigError(
-            f"pipeline {pipeline!r}: expected a TFX pipeline or one of kfp.dsl, "
-            f"got {type(made).__name__}",
-            setting="pipeline",
-        )
+        rule = f"one that gives a TFX pipeline or one of kfp.dsl, not {type(made).__name__}"
+        raise ConfigError.of("pipeline", pipeline, allowed=rule)
     return made
 
 

@@ -107,28 +107,23 @@ def _add_fingerprint(spec: JsonObject, tasks: JsonObject, name: str) -> None:
     kind = _EXAMPLE_GEN.search(" ".join(map(str, container.get("args", ()))))
     if kind is None:
         return
-    given = task["inputs"]["parameters"]
     tasks[step] = {
         "componentRef": {"name": step},
-        "inputs": {"parameters": copy.deepcopy(given)},
+        "inputs": copy.deepcopy(task["inputs"]),
         "taskInfo": {"name": step},
     }
-    defined = component["inputDefinitions"]["parameters"]
     spec["components"][step] = {
+        **copy.deepcopy(component),
         "executorLabel": f"{step}_executor",
-        "inputDefinitions": {"parameters": copy.deepcopy(defined)},
         "outputDefinitions": {"parameters": {_FINGERPRINT: {"parameterType": "STRING"}}},
     }
-    spec["deploymentSpec"]["executors"][f"{step}_executor"] = {
-        "container": {
-            "image": container["image"],
-            "command": _FINGERPRINT_COMMAND,
-            "args": [kind[1], "{{$}}"],
-        }
+    command = {"command": _FINGERPRINT_COMMAND, "args": [kind[1], "{{$}}"]}
+    executor = {"container": {"image": container["image"], **command}}
+    spec["deploymentSpec"]["executors"][f"{step}_executor"] = executor
+    component["inputDefinitions"]["parameters"][VERSION_PARAMETER] = {"parameterType": "STRING"}
+    task["inputs"]["parameters"][VERSION_PARAMETER] = {
+        "taskOutputParameter": {"producerTask": step, "outputParameterKey": _FINGERPRINT}
     }
-    defined[VERSION_PARAMETER] = {"parameterType": "STRING"}
-    produced = {"producerTask": step, "outputParameterKey": _FINGERPRINT}
-    given[VERSION_PARAMETER] = {"taskOutputParameter": produced}
     task["dependentTasks"] = [*task.get("dependentTasks", ()), step]
     task["cachingOptions"] = {"enableCache": True}
 

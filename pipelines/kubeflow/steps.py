@@ -10,6 +10,7 @@ Source: `PipelineContainerSpec` of `pipeline_spec.proto`, and `KubernetesExecuto
 kfp-kubernetes writes the same, but of tasks of `kfp.dsl` alone.
 """
 
+import collections
 import copy
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -163,12 +164,12 @@ def _is_ours(container: JsonObject) -> bool:
 def _set_container(container: JsonObject, mine: Mapping[str, Sequence[re.Match[str]]]) -> None:
     resources = container.get("resources", {})
     for option, unit in (("cpu", 1.0), ("memory", 1e9)):
-        for match in mine.get(option, ()):
+        for match in mine[option]:
             amount = float(match["number"]) * _UNITS[match["unit"]] / unit
             resources |= {f"{option}Limit": amount, f"{option}Request": amount}
-    for match in mine["gpu"]:
+    if mine["gpu"] and mine["gpu"][-1][0] != "0":
         kind = [_GPU_TYPE, *(one[0] for one in mine["gpu_type"])][-1]
-        resources["accelerator"] = {"count": match[0], "type": kind}
+        resources["accelerator"] = {"count": mine["gpu"][-1][0], "type": kind}
     if resources:
         container["resources"] = resources
     variables = {one["name"]: one["value"] for one in container.get("env", ())}
@@ -178,26 +179,23 @@ def _set_container(container: JsonObject, mine: Mapping[str, Sequence[re.Match[s
 
 
 def _kubernetes(mine: Mapping[str, Sequence[re.Match[str]]]) -> dict[str, list[JsonObject]]:
-    config: dict[str, list[JsonObject]] = {}
+    config: dict[str, list[JsonObject]] = collections.defaultdict(list)
     # `constant` is the older of two fields; the drivers of Kubeflow 2.2 stop at the newer.
     for match in mine["volumes"]:
-        mount = {"constant": match["claim"], "mountPath": match["path"]}
-        config.setdefault("pvcMount", []).append(mount)
+        config["pvcMount"].append({"constant": match["claim"], "mountPath": match["path"]})
     for match in mine["secrets"]:
         secret = {"secretName": match["name"]}
         if match["path"]:
-            mounted = {**secret, "mountPath": match["path"]}
-            config.setdefault("secretAsVolume", []).append(mounted)
+            config["secretAsVolume"].append({**secret, "mountPath": match["path"]})
         else:
             keys = [{"secretKey": match["key"], "envVar": match["variable"]}]
-            config.setdefault("secretAsEnv", []).append({**secret, "keyToEnv": keys})
+            config["secretAsEnv"].append({**secret, "keyToEnv": keys})
     for match in mine["tolerations"]:
         parts = {name: text for name, text in match.groupdict().items() if text}
         operator = "Exists" if match["value"] is None else "Equal"
-        config.setdefault("tolerations", []).append({**parts, "operator": operator})
+        config["tolerations"].append({**parts, "operator": operator})
     sizes = {match["path"]: match["size"] for match in mine["scratch"]}
     for index, (path, size) in enumerate(sizes.items()):
         folder = {"volumeName": f"tfx-shards-scratch-{index}", "mountPath": path}
-        limit = {"sizeLimit": size} if size else {}
-        config.setdefault("emptyDirMounts", []).append({**folder, **limit})
+        config["emptyDirMounts"].append(folder | ({"sizeLimit": size} if size else {}))
     return config
