@@ -5,13 +5,12 @@ compile_pipeline("image", "pipeline.yaml", image="registry.example/tfx-shards:1"
 compile_pipeline("mine.py:make_pipeline", "pipeline.yaml", image=…, pipeline_root=…)
 """
 
-import importlib.util
 import inspect
 import os
 import re
+import runpy
 import sys
 import tempfile
-from collections.abc import Callable
 from typing import Any
 
 import yaml
@@ -58,8 +57,7 @@ def compile_pipeline(
             pipeline needs it. Default: as the pipeline or the cluster has it.
         name: the pipeline's, in lower case. Default: its own.
         dataset_root: of a TFX pipeline: a folder on a volume that all pods mount, or a bucket, to
-            keep datasets in, so that the launcher does not copy them to and from each pod. Default:
-            they lie below `pipeline_root`, as all artifacts.
+            keep datasets in, so that no pod copies them. Default: below `pipeline_root`.
         input_fingerprint: of a TFX pipeline with `enable_cache`: what a step before each of our
             ExampleGens looks at, to decide whether that is taken from Kubeflow's cache: `listing`,
             names, sizes and times; `none`, there is no such step, and an ExampleGen always runs.
@@ -138,16 +136,9 @@ def _load(pipeline: str) -> Any:
     if not path.endswith(".py") or not os.path.isfile(path):
         rule = f"{', '.join(READY)} or PATH.py:FUNCTION, of a file that there is"
         raise ConfigError.of("pipeline", pipeline, allowed=rule)
-    module_name = os.path.splitext(os.path.basename(path))[0]
-    spec = importlib.util.spec_from_file_location(module_name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    before = sys.modules.get(module_name)
-    sys.modules[module_name] = module  # dataclasses and pickle look there
     sys.path.insert(0, os.path.dirname(os.path.abspath(path)))  # as `python PATH.py` has it
     try:
-        spec.loader.exec_module(module)
+        found = runpy.run_path(path, run_name=os.path.basename(path)[:-3]).get(function)
     except Exception as error:
         raise ConfigError(
             f"pipeline {pipeline!r}: {path!r} cannot be imported: {type(error).__name__}: {error}",
@@ -155,17 +146,12 @@ def _load(pipeline: str) -> Any:
         ) from error
     finally:
         sys.path.pop(0)
-        if before is None:
-            del sys.modules[module_name]
-        else:
-            sys.modules[module_name] = before
-    found = getattr(module, function, None)
     if not callable(found):
         raise ConfigError.of("pipeline", pipeline, allowed=f"a function {function!r} in {path!r}")
     return found
 
 
-def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str | None) -> Any:
+def _call(function: Any, pipeline: str, pipeline_root: str | None) -> Any:
     """The pipeline: of a component or pipeline of kfp itself, else what the function returns."""
     made = function
     if not hasattr(function, "pipeline_spec"):
@@ -174,19 +160,13 @@ def _call(function: Callable[..., Any], pipeline: str, pipeline_root: str | None
         try:
             signature.bind(**given)
         except TypeError as error:
-            raise ConfigError(
-                f"pipeline {pipeline!r}: expected a function that needs no argument but "
-                f"pipeline_root, got one with a {error}",
-                setting="pipeline",
-            ) from None
+            rule = f"a function that needs no argument but pipeline_root ({error})"
+            raise ConfigError.of("pipeline", pipeline, allowed=rule) from None
         made = function(**given)
     is_tfx = all(hasattr(made, part) for part in ("pipeline_info", "components"))
     if not is_tfx and not hasattr(made, "pipeline_spec"):
-        raise ConfigError(
-            f"pipeline {pipeline!r}: expected a TFX pipeline or one of kfp.dsl, "
-            f"got {type(made).__name__}",
-            setting="pipeline",
-        )
+        rule = f"one that gives a TFX pipeline or one of kfp.dsl, not {type(made).__name__}"
+        raise ConfigError.of("pipeline", pipeline, allowed=rule)
     return made
 
 
