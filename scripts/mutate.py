@@ -179,7 +179,7 @@ MUTATIONS = [
     ),
     # Records that are picked, and runs at once.
     *_of(
-        "components/shard_balancer",
+        "components/shuffle",
         "picking",
         ("(crcs != footers).any()", "False"),
         ("if not are_headers_good or", "if"),

@@ -16,10 +16,19 @@ from typing import Any
 import apache_beam as beam
 from apache_beam.pvalue import PBegin, PCollection
 
+from components.common.tasks import Runner
 from components.common.worker_pool import count_processes, run_all
 from trainer_utils.storage import is_seen_by_others
 
-__all__ = ["ByElement", "CallFn", "Cost", "InProcessPipeline", "call_side_by_side", "run_elements"]
+__all__ = [
+    "ByElement",
+    "CallFn",
+    "Cost",
+    "InProcessPipeline",
+    "call_side_by_side",
+    "run_elements",
+    "runner_of",
+]
 
 Work = Callable[[Any], dict[str, int]]
 
@@ -88,6 +97,18 @@ def call_side_by_side(
         run_all(work, arguments, processes=pipeline.count_processes(cost, paths))
     else:
         run_elements(pipeline, ByElement(work, arguments))
+
+
+def runner_of(make_pipeline: Callable[[], beam.Pipeline], module: str) -> Runner:
+    """Who makes the calls of `map_tasks` where this would make a pipeline.
+
+    Args:
+        module: of `components`, where what is called comes from.
+    """
+    pipeline = make_pipeline()
+    if isinstance(pipeline, InProcessPipeline):
+        return Runner(processes=pipeline.processes, module=f"components.{module}")
+    return Runner(make_pipeline=make_pipeline)
 
 
 class ByElement(beam.PTransform[PBegin, PCollection[None]]):

@@ -19,9 +19,9 @@ from components.common.file_table import encode_path
 from components.common.listing import Listing
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
 from components.example_gen.file_tasks import ShardTask
-from components.example_gen.media_settings import MediaSettings
 from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
 from components.example_gen.plan import Plan, lay_out_shards
+from components.example_gen.settings import MediaSettings
 from components.tables.vocabularies import make_vocabularies
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests, remainders

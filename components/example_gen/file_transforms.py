@@ -11,7 +11,7 @@ from components.example_gen.conversion import MakePipeline
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.file_shards import WriteMediaShard
 from components.example_gen.file_tasks import write_task
-from components.example_gen.media_settings import MediaSettings
+from components.example_gen.settings import MediaSettings
 
 __all__ = ["write_media_shards"]
 

@@ -55,7 +55,7 @@ def fingerprint_inputs(
 
 def fingerprint_of_tfx(kind: str, properties: Mapping[str, Json]) -> str:
     """The same of an ExampleGen's execution properties: `kind` is image, text or audio."""
-    module = importlib.import_module(f"components.{kind}_example_gen.settings")
+    module = importlib.import_module("components.example_gen.settings")
     declared: type[ComponentSettings] = getattr(module, f"{kind.title()}Settings")
     settings: Any = declared.from_properties(properties)
     config = json.loads(properties.get("input_config") or "{}")

@@ -63,8 +63,8 @@ def run_step(component: str, given: _Given) -> Any:
 
 def _example_gen(kind: str, given: _Given) -> None:
     """Converts raw inputs; `kind` is image, text or audio."""
-    package = f"components.{kind}_example_gen"
-    settings = getattr(importlib.import_module(f"{package}.settings"), f"{kind.title()}Settings")
+    module = importlib.import_module("components.example_gen.settings")
+    settings = getattr(module, f"{kind.title()}Settings")
     output, root = given.pop("examples"), given.pop("dataset_root")
     source, base = given.pop("source"), given.pop("input_base")
     patterns, splits, split_by = (given.pop(n) for n in ("input_patterns", "splits", "split_by"))
@@ -74,14 +74,14 @@ def _example_gen(kind: str, given: _Given) -> None:
     properties["input_base"] = base or source.path
     properties["input_config"] = _input_config(patterns)
     properties["output_config"] = _output_config(_whole(splits), split_by)
-    executor = importlib.import_module(f"{package}.executor").Executor
+    executor = importlib.import_module(f"components.{kind}_example_gen").Executor
     _write_dataset(output, root, lambda made: executor().Do({}, {"examples": [made]}, properties))
 
 
 def _shard_balancer(given: _Given) -> None:
     """Writes one or two datasets anew, as one."""
-    from components.shard_balancer.executor import Executor
-    from components.shard_balancer.settings import BalancerSettings
+    from components.balancing.settings import BalancerSettings
+    from components.shard_balancer import Executor
 
     inputs = _inputs(given, "examples", "more_examples")
     examples = [artifact for artifacts in inputs.values() for artifact in artifacts]
@@ -98,8 +98,8 @@ def _shard_balancer(given: _Given) -> None:
 
 def _schema_export(given: _Given) -> None:
     """Describes a dataset in two artifacts."""
-    from components.schema_export.executor import Executor
-    from components.schema_export.settings import SchemaExportSettings
+    from components.schema_export import Executor
+    from components.settings import SchemaExportSettings
 
     statistics = given["statistics"]
     inputs = _inputs(given, "examples", "schema", "statistics")
@@ -115,8 +115,8 @@ def _schema_export(given: _Given) -> None:
 
 def _dataset_audit(given: _Given) -> int:
     """Audits a dataset; returns how much was found."""
-    from components.dataset_audit.executor import Executor
-    from components.dataset_audit.settings import AuditSettings
+    from components.dataset_audit import Executor
+    from components.settings import AuditSettings
 
     inputs, output = _inputs(given, "examples", "against"), given.pop("anomalies")
     anomalies = _artifact("ExampleAnomalies", output.path)
@@ -127,8 +127,8 @@ def _dataset_audit(given: _Given) -> int:
 
 def _dataset_report(given: _Given) -> None:
     """Writes a dataset's page, as a file."""
-    from components.dataset_report.executor import Executor
-    from components.dataset_report.settings import DatasetReportSettings
+    from components.dataset_report import Executor
+    from components.settings import DatasetReportSettings
 
     inputs = _inputs(given, "examples", "statistics", "schema")
     with page_folder(given.pop("report").path) as folder:

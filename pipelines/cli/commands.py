@@ -46,25 +46,28 @@ def _require_out(out: str | None, dry_run: bool) -> None:
 
 
 def _settings_of_balancer() -> dict[str, Mapping[str, Any]]:
-    from components.shard_balancer.settings import BalancerSettings
-    from trainer_utils.format.settings import settings_of
+    from components.balancing.settings import BalancerSettings
 
-    return {"ShardBalancer": settings_of(BalancerSettings)}
+    return {"ShardBalancer": BalancerSettings.described()}
 
 
 def _settings() -> dict[str, Mapping[str, Any]]:
     """The settings by name, by the component that they are of; what several have is told once."""
-    from components.audio_example_gen.settings import AudioSettings
-    from components.example_gen.settings import ExampleGenSettings
-    from components.image_example_gen.settings import ImageSettings
-    from components.text_example_gen.settings import TextSettings
+    from components.example_gen.settings import (
+        AudioSettings,
+        ExampleGenSettings,
+        ImageSettings,
+        TextSettings,
+    )
     from trainer_utils.format.settings import settings_of
 
-    sections = {"all ExampleGens": settings_of(ExampleGenSettings)}
-    sections["ImageExampleGen"] = settings_of(ImageSettings)
-    sections["TextExampleGen"] = settings_of(TextSettings)
-    sections["AudioExampleGen"] = settings_of(AudioSettings)
-    told = {"target_shard_bytes": sections["all ExampleGens"].pop("target_shard_bytes").sentence}
+    images = ImageSettings.described()
+    shared = {name: images[name] for name in settings_of(ExampleGenSettings)}
+    sections: dict[str, Mapping[str, Any]] = {"all ExampleGens": shared}
+    sections["ImageExampleGen"] = images
+    sections["TextExampleGen"] = TextSettings.described()
+    sections["AudioExampleGen"] = AudioSettings.described()
+    told = {"target_shard_bytes": shared.pop("target_shard_bytes").sentence}
     for title, settings in {**sections, **_settings_of_balancer()}.items():
         sections[title] = {
             name: one
@@ -167,7 +170,7 @@ def balance(
     conversion.check_balancing(out or ".", settings)
     if dry_run:
         with show_progress("Planning"):
-            from components.shard_balancer import plan
+            from components.balancing.planning import plan
             from trainer_utils.dataset.location import newest_dataset
 
             return plan(newest_dataset(uri), **settings)
@@ -679,7 +682,7 @@ def compile(
     pipeline_root: str | None = None,
     name: str | None = None,
     dataset_root: Annotated[str | None, "FOLDER"] = None,
-    input_fingerprint: Annotated[str | None, "listing|contents|none"] = None,
+    input_fingerprint: Annotated[str | None, "listing|none"] = None,
     **of_steps: _Texts,
 ) -> None:
     """Write a pipeline as a package for Kubeflow Pipelines v2.

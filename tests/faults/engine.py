@@ -142,11 +142,11 @@ class Engine:
 
 def _serve(shim: str) -> None:
 
-    from components.audio_example_gen.executor import Executor as Audio
+    from components.audio_example_gen import Executor as Audio
     from components.common import worker_pool
-    from components.image_example_gen.executor import Executor as Images
-    from components.shard_balancer.executor import Executor as Balancer
-    from components.text_example_gen.executor import Executor as Texts
+    from components.image_example_gen import Executor as Images
+    from components.shard_balancer import Executor as Balancer
+    from components.text_example_gen import Executor as Texts
     from trainer_utils.storage import file_system
 
     worker_pool._WORTH_SECONDS = 0.0  # so that small runs use processes too

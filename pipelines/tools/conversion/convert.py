@@ -20,8 +20,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from components.balancing.settings import BalancerSettings
 from components.common.reject_codes import REJECT_CODES
-from components.shard_balancer.settings import BalancerSettings
 from pipelines.noise import quiet_import, quiet_run
 from pipelines.tools.conversion import METADATA_FILE
 from pipelines.tools.conversion.dry_run import check_small_table
@@ -275,9 +275,9 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)
     root = out.rstrip("/") if is_remote(out) else os.path.abspath(out)
-    _make_folder("metadata", os.path.dirname(store))
     if not is_remote(root):
         _make_folder("out", root)
+    _make_folder("metadata", os.path.dirname(store))
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
     place = os.fsencode(root if is_remote(root) else os.path.realpath(root))
     name = "tfx-shards-convert"

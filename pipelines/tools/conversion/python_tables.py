@@ -23,7 +23,7 @@ from components.tables.splits import SPLIT_COLUMNS
 from pipelines.tools.conversion.python_sources import Options, Row, rows_of
 from trainer_utils.format import InputError
 from trainer_utils.format.naming import check_feature_names
-from trainer_utils.storage import is_remote
+from trainer_utils.storage import is_folder, is_remote
 from trainer_utils.writing.feature_record import FeatureRecord
 from trainer_utils.writing.values import Plain, Steps, stored_value
 
@@ -94,7 +94,7 @@ def _roots(path: Path) -> list[str]:
     ]
     whole = {os.path.dirname(name) for name in found if is_remote(name) or os.path.isabs(name)}
     is_relative = any(not is_remote(name) and not os.path.isabs(name) for name in found)
-    return sorted({os.getcwd(), *whole}) if is_relative else []
+    return sorted({os.getcwd(), *filter(is_folder, whole)}) if is_relative else []
 
 
 def _arrow_table(source: Any) -> "pa.Table | pa.RecordBatchReader | None":

@@ -21,9 +21,9 @@ from tfx.utils import dependency_utils
 
 from components.common.beam import DASK_RUNNER, IN_PROCESS_RUNNER, LocalFirstBeamExecutor
 from components.common.summaries import check_finished, check_shared, start_working
-from components.image_example_gen.executor import Executor as ImageExecutor
-from components.shard_balancer.executor import Executor as BalancerExecutor
-from components.text_example_gen.executor import Executor as TextExecutor
+from components.image_example_gen import Executor as ImageExecutor
+from components.shard_balancer import Executor as BalancerExecutor
+from components.text_example_gen import Executor as TextExecutor
 from trainer_utils.format import ConfigError, DatasetError
 
 IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
@@ -244,7 +244,7 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
         "components.example_gen.file_shards.WriteMediaShard",
         "components.example_gen.row_inspection.InspectPieces",
         "components.example_gen.row_shards.GatherBucket",
-        "components.shard_balancer.survey.keep_survey",
+        "components.balancing.survey.keep_survey",
         "components.shard_balancer.transforms._gather_parts",
         "components.shard_balancer.transforms._gather_split",
     }

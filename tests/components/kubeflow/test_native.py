@@ -12,10 +12,8 @@ import yaml
 from kfp import compiler, components, dsl
 
 from components import kubeflow
-from components.audio_example_gen.settings import AudioSettings
-from components.dataset_audit.settings import AuditSettings
-from components.dataset_report.settings import DatasetReportSettings
-from components.image_example_gen.settings import ImageSettings
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.kubeflow import (
     dataset_audit,
     image_example_gen,
@@ -25,9 +23,7 @@ from components.kubeflow import (
     text_example_gen,
 )
 from components.kubeflow.input_state import fingerprint_inputs
-from components.schema_export.settings import SchemaExportSettings
-from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
+from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 

@@ -5,7 +5,7 @@ import json
 from tfx.orchestration.portable.data_types import ExecutionInfo
 
 from components import ShardBalancer
-from components.shard_balancer.driver import FINGERPRINT
+from components.shard_balancer import FINGERPRINT
 from tests.components.shard_balancer.test_changes import rows, write
 
 

@@ -17,9 +17,8 @@ from tfx.dsl.components.base import base_beam_executor
 from tfx.types import standard_artifacts
 
 from components import ShardBalancer
-from components.shard_balancer import plan, transforms
-from components.shard_balancer.executor import Executor
-from components.shard_balancer.settings import BalancerSettings
+from components.balancing.settings import BalancerSettings
+from components.shard_balancer import Executor, plan, transforms
 from tests.record_names import check_record_names
 from trainer_utils.format import (
     ConfigError,

@@ -5,7 +5,7 @@ import pathlib
 
 import pytest
 
-from components.shard_balancer.settings import BalancerSettings
+from components.balancing.settings import BalancerSettings
 from tests.components.shard_balancer.test_changes import (
     examples_of,
     expected,
