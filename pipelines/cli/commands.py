@@ -28,7 +28,8 @@ _FILE = click.Path(dir_okay=False)
 _Output = Annotated[str | None, "-o --output", _FILE]
 _Settings = Annotated[tuple[tuple[str, Any], ...], "--set", "NAME=VALUE", With(type=json_or_text)]
 _Texts = tuple[str, ...]
-_Uri, _Name = Annotated[str | None, "URI"], Annotated[str | None, "NAME"]
+_Uri = Annotated[str | None, "URI"]
+_Name = Annotated[str | None, "NAME"]
 _0, _1 = click.IntRange(min=0), click.IntRange(min=1)
 
 
@@ -60,11 +61,12 @@ def _settings() -> dict[str, Mapping[str, Any]]:
     from components.text_example_gen.settings import TextSettings
     from trainer_utils.format.settings import settings_of
 
-    sections = {"all ExampleGens": settings_of(ExampleGenSettings)}
+    shared = settings_of(ExampleGenSettings)
+    told = {"target_shard_bytes": shared.pop("target_shard_bytes").sentence}
+    sections: dict[str, Mapping[str, Any]] = {"all ExampleGens": shared}
     sections["ImageExampleGen"] = settings_of(ImageSettings)
     sections["TextExampleGen"] = settings_of(TextSettings)
     sections["AudioExampleGen"] = settings_of(AudioSettings)
-    told = {"target_shard_bytes": sections["all ExampleGens"].pop("target_shard_bytes").sentence}
     for title, settings in {**sections, **_settings_of_balancer()}.items():
         sections[title] = {
             name: one
@@ -179,7 +181,7 @@ def balance(
     return Facts({"uri": made}, made)
 
 
-@command
+@command()
 def inspect(place: Files) -> Any:
     """Show what is in a dataset: splits, shards, features, label counts, rejects.
 
@@ -198,7 +200,7 @@ def inspect(place: Files) -> Any:
         return inspect_dataset(place)
 
 
-@command
+@command()
 def show(
     place: Files,
     *,
@@ -307,7 +309,7 @@ def browse(
             print_messages("")
 
 
-@command
+@command()
 def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
     """Read a whole dataset and check all of it; exit 1 if there is any problem.
 
@@ -331,7 +333,7 @@ def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
     return found, found.is_good
 
 
-@command
+@command()
 def diff(before: str, after: str, *, most: Annotated[int, _0] = 100, output: _Output = None) -> Any:
     """Show which records were added, removed, changed, or moved to another split.
 
@@ -365,7 +367,7 @@ def diff(before: str, after: str, *, most: Annotated[int, _0] = 100, output: _Ou
     return found
 
 
-@command
+@command()
 def forget(
     names: Annotated[_Texts, "[NAME]...", With(nargs=-1, required=False)],
     *,
@@ -416,7 +418,7 @@ def forget(
     return Facts(found.certificate.to_json, found.parts), found.certificate.is_complete
 
 
-@command
+@command()
 def audit(
     uri: Dataset,
     *,
@@ -455,7 +457,7 @@ def audit(
     return found, not failing
 
 
-@command
+@command()
 def plan(
     uri: Dataset,
     *,
@@ -493,7 +495,7 @@ def plan(
         raise trainer_utils.DatasetError(str(error)) from error
 
 
-@command
+@command()
 def ledger(
     run: str,
     *,
@@ -535,7 +537,7 @@ def ledger(
         return saw.summary() if place is None else saw.of_place(split, int(number))
 
 
-@command
+@command()
 def bench(
     uri: Dataset,
     *,
@@ -579,7 +581,7 @@ def bench(
     return measure_input(uri, split, batch_size=batch_size, seconds=seconds, **options)
 
 
-@command
+@command()
 def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
     """Say what in a dataset will hurt a training, with the cure; exit 1 if it will fail.
 
@@ -603,7 +605,7 @@ def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
 _Store = Annotated[str | None, "METADATA"]
 
 
-@command
+@command()
 def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> Any:
     """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
@@ -625,7 +627,7 @@ def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> A
         return describe_artifact(uri, metadata=metadata, record=record)
 
 
-@command
+@command()
 def runs(where: Annotated[str | None, "[METADATA]"] = None, *, metadata: _Store = None) -> Any:
     """List the pipeline runs in ML Metadata, or those that datasets tell of.
 
