@@ -27,7 +27,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import trainer_utils
-from pipelines.cli import forget_command
+from pipelines.cli import commands as forget_command
 from pipelines.cli.app import app
 from pipelines.tools.forget import Forgetting, rewriting, run
 from pipelines.tools.ledger import RunLedger
