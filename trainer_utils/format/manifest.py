@@ -327,13 +327,13 @@ class Manifest:
             size, found = expected.get(path), sizes.get(path)
             if size != found:
                 offset = None if size is None or found is None else min(size, found)
-                what = {None: "no such shard by its manifest"}
-                raise DatasetError.at(
-                    path,
-                    expected=what.get(size, f"a shard of {size} bytes"),
-                    got="none" if found is None else f"{found} bytes",
+                what = f"of another size: expected {size} bytes, got {found} (byte {offset})"
+                if offset is None:
+                    what = f"{'missing from' if found is None else 'no part of'} the dataset"
+                raise DatasetError(
+                    f"shard {path!r}: is {what} by its manifest. Write the dataset again.",
+                    path=path,
                     offset=offset,
-                    advice="The dataset is not whole, or was changed: write it again.",
                 )
 
 

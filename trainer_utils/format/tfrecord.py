@@ -4,8 +4,7 @@
         block.records()            # verified payloads
     scan_lengths(stream, path="…")     # where the payloads will be read later
 
-Every sum of every record is checked; what makes that fast is that the lengths' sums are vectorised
-over a block and that a payload is never copied to be checked. How a record is framed: `framing`.
+Every sum of every record is checked. How a record is framed: `framing`.
 """
 
 import dataclasses
@@ -99,7 +98,7 @@ def read_blocks(
     block_bytes: int = BLOCK_BYTES,
     lengths: Lengths | None = None,
 ) -> Iterator[RecordBlock]:
-    """Reads and verifies a TFRecord stream in blocks of whole records.
+    """Reads and verifies a TFRecord stream in blocks of whole records, each of at least one.
 
     Args:
         stream: yields the uncompressed bytes; read from where it stands to its end.
@@ -107,9 +106,6 @@ def read_blocks(
         block_bytes: about how much is held at a time; a longer record is held whole.
         lengths: of the payloads, as an index has them. They spare the walk from header to header,
             a third of the time where records are short, and are checked like all else.
-
-    Yields:
-        Blocks in file order, each of at least one record.
 
     Raises:
         CorruptShardError: a sum does not agree, or the stream ends inside a record. The message
@@ -136,11 +132,7 @@ def compact(lengths: Lengths, *, least_bytes: int = 2) -> Lengths:
 
 
 def count_records(stream: BinaryIO, *, path: str) -> tuple[int, int]:
-    """How many records a TFRecord stream holds, and how many bytes with their frames.
-
-    Raises:
-        CorruptShardError: as `scan_lengths`.
-    """
+    """How many records a stream holds, and how many bytes with frames; errors as `scan_lengths`."""
     lengths = scan_lengths(stream, path=path)
     return len(lengths), int(lengths.sum(dtype=np.int64)) + RECORD_OVERHEAD_BYTES * len(lengths)
 
@@ -149,10 +141,7 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
     """The payloads' lengths in bytes, in file order: `(records,)` of the smallest unsigned type.
 
     The checksums of the lengths are checked, those of the payloads are not: four times as fast as
-    `read_blocks` where the payloads will be read later anyway.
-
-    Raises:
-        CorruptShardError: as `read_blocks`.
+    `read_blocks`, whose errors it raises.
     """
     lengths, damage = scan_until_damage(stream, path=path)
     if damage is not None:
@@ -161,11 +150,7 @@ def scan_lengths(stream: BinaryIO, *, path: str) -> Lengths:
 
 
 def scan_until_damage(stream: BinaryIO, *, path: str) -> tuple[Lengths, CorruptShardError | None]:
-    """As `scan_lengths`, of the records before the first that is damaged, and what is wrong there.
-
-    Returns:
-        The payloads' lengths in bytes, and None where the whole stream is good.
-    """
+    """As `scan_lengths`, of the records before the first damaged one, and what is wrong there."""
     found: list[Lengths] = [np.zeros(0, np.uint16)]
     records = 0
     try:

@@ -11,7 +11,7 @@ from sklearn.datasets import load_sample_images
 
 from tests.components.media.variants import variants
 from trainer_utils.format.image_size import image_size
-from trainer_utils.format.jpeg import BASELINE, PROGRESSIVE, SOS, jpeg_segments, read_jpeg_frame
+from trainer_utils.format.jpeg import BASELINE, PROGRESSIVE, jpeg_segments, read_jpeg_frame
 
 
 def photo(**options) -> bytes:
@@ -29,13 +29,6 @@ def test_the_frame_of_a_photo_is_what_pillow_says(progressive):
     assert (frame.height, frame.width, frame.components, frame.precision) == (77, 123, 3, 8)
     assert frame.process == (PROGRESSIVE if progressive else BASELINE)
     assert int.from_bytes(data[frame.height_offset :][:2], "big") == 77
-
-
-def test_segments_follow_each_other_up_to_the_first_scan():
-    segments = list(jpeg_segments(photo()))
-    ends = [2, *(start + 2 + length for start, _, length in segments)]
-    assert [start for start, _, _ in segments] == ends[:-1]
-    assert [marker for _, marker, _ in segments].index(SOS) == len(segments) - 1
 
 
 @pytest.mark.parametrize("between", [b"\xff", b"\xff\xff\xff", b"\xff\x01", b"junk"])

@@ -59,15 +59,6 @@ def test_what_is_written_is_read(value):
     assert parse_json(render_json(value), path="x") == value
 
 
-@pytest.mark.parametrize("parse", PARSERS[1:], ids=lambda parse: parse.__qualname__)
-@given(value=JSON)
-def test_any_other_json_is_read_or_refused_with_its_path(value, parse):
-    try:
-        parse(json.dumps(value), path="the/file")
-    except DatasetError as error:
-        assert "the/file" in str(error)  # noqa: PT017 - most are refused, not all
-
-
 WRONG = [None, True, 3, -1, 2.5, "x", "", [], [1], {}, {"a": 1}]
 
 

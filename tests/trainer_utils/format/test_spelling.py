@@ -65,10 +65,3 @@ def test_a_letter_more_or_less_is_told(name, data):
     if wrong and wrong not in NAMES:
         with pytest.raises(ConfigError, match="Did you mean '"):
             InputOptions(**{wrong: 1})
-
-
-def test_help_still_shows_all_settings():
-    import inspect
-
-    assert "batch_size" in inspect.signature(InputOptions).parameters
-    assert "image_size" in inspect.signature(trainer_utils.input_fn).parameters

@@ -72,17 +72,6 @@ def test_input_fn_gives_back_dtypes_shapes_and_values(uri: str, photos: list[Any
         assert not tf.reduce_any(masks[len(example["masks"]) :])
 
 
-def test_unequal_tensors_are_ragged_if_asked_for(uri: str) -> None:
-    batch = next(iter(input_fn(uri, "train", batch_size=6, features="masks", ragged=True)))
-    assert isinstance(batch, tf.RaggedTensor)
-    assert batch.dtype == tf.bool
-
-
-def test_single_examples_have_their_own_shape(uri: str) -> None:
-    shapes = {tuple(e.shape) for e in input_fn(uri, "train", batch_size=None, features="masks")}
-    assert shapes == {(0, 4), (1, 4), (2, 4)}
-
-
 def test_shards_are_filled_by_turns_and_tensorflow_reads_them(uri: str) -> None:
     info = json.loads(Path(uri, "shard_info.json").read_text())
     assert list(info["train"].values()) == [5, 5, 4, 4]
@@ -136,13 +125,6 @@ def test_a_size_begins_the_next_shard(tmp_path: Path) -> None:
     assert [shard.records for shard in counts] == [4, 4, 4, 4, 4, 4, 4, 2]
 
 
-def test_more_shards_than_examples_are_as_many_as_these(tmp_path: Path) -> None:
-    with DatasetWriter(tmp_path / "d", num_shards=9) as writer:
-        writer.write("train", {"x": 1})
-        writer.write("train", {"x": 2})
-    assert len(open_dataset(str(tmp_path / "d")).shards["train"]) == 2
-
-
 def _fail(uri: str) -> None:
     with DatasetWriter(uri) as writer:
         writer.write("train", {"x": 1})
@@ -162,13 +144,6 @@ def test_no_example_is_no_dataset(tmp_path: Path) -> None:
     ):
         pass
     assert os.listdir(tmp_path) == []
-
-
-def test_a_place_that_is_taken_is_refused_before_anything_is_written(tmp_path: Path) -> None:
-    (tmp_path / "mine.txt").write_text("mine")
-    with pytest.raises(ConfigError, match="a place where nothing is"):
-        DatasetWriter(tmp_path)
-    assert os.listdir(tmp_path) == ["mine.txt"]
 
 
 def test_an_empty_folder_is_taken(tmp_path: Path) -> None:

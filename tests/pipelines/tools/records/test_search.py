@@ -121,7 +121,7 @@ def test_datasets_of_others_with_a_filename_are_searched(tmp_path, serialize):
 @pytest.mark.parametrize(
     ("damage", "detail"),
     [
-        (lambda uri: (uri / "manifest.json").write_text("{"), "expected a manifest"),
+        (lambda uri: (uri / "manifest.json").write_text("{"), "expected JSON"),
         (lambda uri: (uri / "manifest.json").write_bytes(b"\xff"), r"expected UTF-8, got b'\\xff'"),
         (lambda uri: (uri / "rejects.jsonl").write_text("{"), "expected a list of rejects"),
         (lambda uri: next(uri.rglob("data_*")).write_bytes(b"x"), "expected .* bytes, got 1"),
