@@ -23,7 +23,7 @@ from components.shard_balancer.inputs import InputShard
 from components.shard_balancer.layout import SplitLayout, Task
 from components.shard_balancer.move import Move, Moved
 from components.shard_balancer.records import Chunk, PlacedRecords
-from trainer_utils.dataset import read_index, read_shard_blocks
+from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.format import (
     DatasetError,
     RecordBlock,
@@ -90,9 +90,8 @@ def read_changed(given: InputShard, move: Move, moved: Moved) -> Iterator[Record
     """
     source, shard, changes = given.source, given.shard, move.changes()
     tally = Tally()  # the survey has counted the same
-    index = read_index(shard) if shard.index_path is not None else None
     block_bytes = move.settings.block_bytes
-    for block in read_shard_blocks(shard.path, block_bytes=block_bytes, index=index):
+    for block in read_shard_blocks(shard.path, block_bytes=block_bytes):
         kept = block
         if changes is not None:
             kept = changes.apply(block, tally, path=shard.path, source=source)

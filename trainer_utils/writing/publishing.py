@@ -116,9 +116,7 @@ def publish_manifest(
     beside: Iterable[str] = (),
     check: Callable[[], None] = lambda: None,
 ) -> None:
-    """Makes a dataset of what is at `uri`.
-
-    All of it is on the disk before the manifest gets its name, and then that name is.
+    """Makes a dataset of what is at `uri`, once all of it is on the disk.
 
     Args:
         uri: of the dataset.

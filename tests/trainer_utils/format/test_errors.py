@@ -15,7 +15,6 @@ from trainer_utils.format import (
     InputError,
 )
 from trainer_utils.format.errors import error_from_json, error_to_json
-from trainer_utils.format.sealing import ChangedManifestError
 from trainer_utils.storage import MachineError
 
 texts = st.text(max_size=30)
@@ -34,7 +33,6 @@ DATA = {
     CorruptShardError: places,
     InputError: places,
     MachineError: {"path": st.none() | texts, "errno": st.none() | st.integers(1, 100)},
-    ChangedManifestError: places,
     TrainJobError: {"job": texts, "reason": texts},
     ConfigError: places | settings,
 }

@@ -169,23 +169,6 @@ def test_the_index_lies_outside_the_splits_folders_and_is_not_called_like_a_shar
     assert index_file(PATH) == index_file(PATH + ".gz") == "index/train-00000-of-00001.npy"
 
 
-def test_reading_with_an_index_finds_the_same_records(written):
-    data, records = written
-    for block_bytes in (1, 100, 7000, 1 << 20):
-        for lengths in (index_of(data).lengths, index_of(data).lengths[:20]):
-            blocks = read_blocks(
-                io.BytesIO(data), path=PATH, block_bytes=block_bytes, lengths=lengths
-            )
-            assert [record for block in blocks for record in block.records()] == records
-
-
-def test_reading_with_the_index_of_other_records_is_refused(written):
-    lengths = index_of(written[0]).lengths.copy()
-    lengths[100] += 1
-    with pytest.raises(CorruptShardError, match="record 100, byte"):
-        list(read_blocks(io.BytesIO(written[0]), path=PATH, lengths=lengths))
-
-
 def test_a_header_that_is_not_the_indexs_is_named(written):
     data, _ = written
     index = index_of(data)
