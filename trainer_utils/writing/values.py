@@ -186,9 +186,10 @@ def _scalar(value: Any) -> Scalar | None:
             raise InputError(f"expected an integer of 64 bits, signed, got {number}")
         return number
     if isinstance(value, (float, np.floating)):
-        if _MOST_FLOAT < abs(value) < float("inf"):
-            raise InputError(f"expected a float of 32 bits, got {value}, which is too large")
-        return float(value)
+        real = float(value)
+        if _MOST_FLOAT < abs(real) < float("inf"):
+            raise InputError(f"expected a float of 32 bits, got {real}, which is too large")
+        return real
     if isinstance(value, str):
         try:
             return value.encode()

@@ -99,16 +99,6 @@ def test_what_datum_wrote_is_opened_by_its_two_json_files(datum_photos):
     assert shard.bytes == Path(shard.path).stat().st_size
 
 
-@pytest.mark.parametrize("suffix", ["", ".gz"])
-def test_a_stock_example_gens_records_are_counted_by_split(tmp_path, serialize, suffix):
-    records = [serialize(**example) for example in examples(0, 8)]
-    write_stock(tmp_path, "train", [records[:4], records[4:5]], suffix)
-    write_stock(tmp_path, "eval", [records[5:]], suffix)
-    dataset = open_dataset(str(tmp_path))
-    assert dataset.records == {"train": 5, "eval": 3}
-    assert [shard.records for shard in dataset.shards["train"]] == [4, 1]
-
-
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
@@ -197,24 +187,6 @@ def test_a_dataset_that_was_not_finished_is_refused(ours):
 def test_a_missing_shard_is_refused_by_name(ours):
     (ours / SHARD).unlink()
     assert f"shard '{SHARD}': is missing" in refusal(lambda: open_dataset(str(ours)))
-
-
-@pytest.mark.parametrize("extra", ["Split-train/data_tfrecord-00003-of-00004", "Split-new/part"])
-def test_an_extra_shard_is_refused_by_name(ours, extra):
-    (ours / extra).parent.mkdir(exist_ok=True)
-    (ours / extra).write_bytes((ours / SHARD).read_bytes())
-    assert f"shard '{extra}': is no part" in refusal(lambda: open_dataset(str(ours)))
-
-
-@pytest.mark.parametrize("change", [-1, 1])
-def test_a_shard_of_another_size_is_refused_with_both_sizes(ours, change):
-    data = (ours / SHARD).read_bytes()
-    (ours / SHARD).write_bytes((data + b"\0")[: len(data) + change])
-    assert (
-        f"shard '{SHARD}': is of another size: expected {len(data)} bytes, "
-        f"got {len(data) + change} "
-        f"(byte {min(len(data), len(data) + change)})"
-    ) in refusal(lambda: open_dataset(str(ours)))
 
 
 def test_a_shard_that_datum_names_and_that_is_gone_is_refused_by_name(datum_photos, tmp_path):
@@ -319,14 +291,6 @@ def test_a_store_is_asked_for_listings_and_never_for_a_shard(request, in_memory,
     assert open_dataset(remote).records == {"train": 10, "eval": 3}
     assert not [request for request in asked if "data_tfrecord" in request]
     assert sum(request.startswith("ls ") for request in asked) <= 1 + len(list(local.iterdir()))
-
-
-def test_a_change_in_a_store_is_seen_by_its_listing(stock, in_memory, serialize):
-    remote = in_memory(stock, f"{stock.parent.name}/changed")
-    assert open_dataset(remote).records == {"train": 10, "eval": 3}
-    write_stock(stock, "eval", [[serialize(id=[1, 2], text=[b"other"])]])
-    in_memory(stock, f"{stock.parent.name}/changed")
-    assert open_dataset(remote).records == {"train": 10, "eval": 1}
 
 
 def test_its_own_files_go_before_what_was_found_in_records(stock):

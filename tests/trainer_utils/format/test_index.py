@@ -108,11 +108,6 @@ def test_it_is_a_numpy_array_of_the_smallest_type_that_holds_the_lengths(written
         assert RecordIndex.from_bytes(made.to_bytes(), path="x").lengths.tolist() == [length, 3]
 
 
-def test_an_empty_shard_has_an_empty_index():
-    index = RecordIndex.from_bytes(index_of(b"").to_bytes(), path="x", shard=shard_of(b"", 0))
-    assert (len(index), index.offsets.tolist()) == (0, [0])
-
-
 @pytest.mark.parametrize("number", [-1, 500])
 def test_a_number_that_is_none_is_refused(written, number):
     with pytest.raises(IndexError, match=f"record {number}: expected 0 <= record < 500"):

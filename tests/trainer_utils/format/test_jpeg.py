@@ -1,9 +1,7 @@
 """The walk over a JPEG's segments, and the sizes of images, against Pillow."""
 
 import io
-import random
 
-import numpy as np
 import pytest
 import simplejpeg
 from PIL import Image
@@ -63,17 +61,3 @@ def test_sizes_of_all_kinds_of_files_are_those_that_pillow_says():
         assert (found.width, found.height) == image.size, what
         seen.add(found.format)
     assert seen == {"JPEG", "PNG", "GIF", "BMP"}
-
-
-def test_whatever_is_in_a_head_is_read_without_an_error():
-    """300 files of each kind with a few of their first bytes changed."""
-    draw = random.Random(0)
-    for kind in ("JPEG", "PNG", "GIF", "BMP"):
-        stream = io.BytesIO()
-        Image.fromarray(np.zeros((9, 7, 3), np.uint8)).save(stream, kind)
-        for _ in range(300):
-            data = bytearray(stream.getvalue())
-            for _ in range(3):
-                data[draw.randrange(3, min(len(data), 200))] = draw.randrange(256)
-            image_size(bytes(data))
-            read_jpeg_frame(bytes(data))

@@ -46,11 +46,6 @@ def test_a_gap_among_numbered_files_is_refused(names):
         found(*names)
 
 
-def test_what_is_no_dataset_is_told_what_was_looked_for():
-    with pytest.raises(DatasetError, match=r"'the-uri': expected a dataset \(manifest.json, .*"):
-        found("readme.md")
-
-
 def test_an_unfinished_dataset_is_refused():
     with pytest.raises(DatasetError, match="never finished"):
         found(".tfx-shards-tmp/", "Split-train/data_tfrecord-00000-of-00001")

@@ -146,12 +146,6 @@ def test_no_example_is_no_dataset(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_an_empty_folder_is_taken(tmp_path: Path) -> None:
-    with DatasetWriter(str(tmp_path) + "/") as writer:
-        writer.write("train", {"x": 1})
-    assert open_dataset(str(tmp_path)).records == {"train": 1}
-
-
 @pytest.mark.parametrize(
     ("first", "then", "message"),
     [
@@ -299,14 +293,6 @@ def test_any_number_of_shards_costs_no_more_than_there_are_examples(tmp_path: Pa
         writer.write("train", {"id": 1})
         writer.write("train", {"id": 2})
     assert len(list((tmp_path / "out/Split-train").iterdir())) == 2
-
-
-@pytest.mark.parametrize("split", [None, 3, b"train", ("train",), "", "a/b", "é"])
-def test_what_is_no_name_of_a_split_is_refused_by_its_value(tmp_path: Path, split: Any) -> None:
-    with DatasetWriter(tmp_path / "out") as writer:
-        with pytest.raises(ConfigError, match=f"^split {re.escape(repr(split))}: expected a name"):
-            writer.write(split, {"id": 1})
-        writer.write("train", {"id": 2})
 
 
 def test_a_full_disk_is_named_with_the_file_that_it_has_no_room_for(tmp_path):
