@@ -13,7 +13,7 @@ import posixpath
 import re
 from typing import Any
 
-from trainer_utils.dataset.selection import Source, mean_bytes
+from trainer_utils.dataset.selection import mean_bytes
 from trainer_utils.format import DatasetError
 from trainer_utils.order.ledger import InputLedger, Segment, settings_of_order
 from trainer_utils.storage import (
@@ -87,7 +87,7 @@ class InputRecorder:
             first_step=self._before.steps if self._before.segments else start,
             steps=0,
             start=start,
-            datasets=[(_place_of(source), source.split) for source in sources],
+            datasets=[(source.place, source.split) for source in sources],
             settings=settings_of_order(order.options),
             digest=order.digest,
             mean_record_bytes=mean_bytes(sources),
@@ -145,7 +145,3 @@ def read_ledger(place: str) -> InputLedger:
         )
     first, *others = [InputLedger.from_json(read_text(path), path=path) for path in paths]
     return first.merged(others)
-
-
-def _place_of(source: Source) -> str | tuple[str, ...]:
-    return source.place if isinstance(source.place, str) else tuple(source.place)

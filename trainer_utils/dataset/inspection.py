@@ -9,7 +9,7 @@ input pipeline, ShardBalancer or a command, the answer is made here.
 """
 
 import dataclasses
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from trainer_utils.format import DatasetError, Feature, RecordBlock
@@ -38,11 +38,7 @@ _NONE_YET = 1 << 62
 class ImageFacts:
     """Of a feature whose every value is an encoded image, or pixels in base64.
 
-    Args:
-        height, width: of the first, in pixels.
-        one_size: whether all have that size.
-        channels: that occur.
-        formats: that occur; `base64` of such pixels.
+    Height and width are those of the first; `base64` is a format of such pixels.
     """
 
     height: int
@@ -52,8 +48,15 @@ class ImageFacts:
     formats: list[str]
 
     @classmethod
-    def of(cls, sizes: Collection[ImageSize]) -> "ImageFacts":
-        """Of images of some sizes, that of the first one first."""
+    def of(cls, found: Iterable[ImageSize | None]) -> "ImageFacts | None":
+        """Of what values are; the first that is no image ends the search."""
+        sizes: dict[ImageSize, None] = {}
+        for size in found:
+            if size is None:
+                return None
+            sizes[size] = None
+        if not sizes:
+            return None
         first = next(iter(sizes))
         return cls(
             height=first.height,
@@ -64,15 +67,9 @@ class ImageFacts:
         )
 
     @classmethod
-    def of_values(cls, values: Sequence[Any]) -> "ImageFacts | None":
-        """Of values that are all images; the first that is none ends the search."""
-        found: dict[ImageSize, None] = {}
-        for value in values:
-            size = image_size(value) if isinstance(value, bytes) else None
-            if size is None:
-                return None
-            found[size] = None
-        return cls.of(found) if found else None
+    def of_values(cls, values: Iterable[Any]) -> "ImageFacts | None":
+        """Of values of a feature."""
+        return cls.of(image_size(value) if isinstance(value, bytes) else None for value in values)
 
     def merge(self, other: "ImageFacts") -> None:
         """Takes another part's facts in."""
@@ -108,16 +105,14 @@ class FeatureFacts:
 
     def merge(self, other: "FeatureFacts") -> None:
         """Takes another part's facts in."""
-        if not other.values:
-            mine = self.images, self.is_text
-        elif not self.values:
-            mine = other.images, other.is_text
-        else:
+        if other.values and not self.values:
+            self.images, self.is_text = other.images, other.is_text
+        elif other.values:
             if self.images is not None and other.images is not None:
                 self.images.merge(other.images)
-            both = self.images is not None and other.images is not None
-            mine = self.images if both else None, self.is_text and other.is_text
-        self.images, self.is_text = mine
+            else:
+                self.images = None
+            self.is_text &= other.is_text
         self.present += other.present
         self.values += other.values
         self.spaces += other.spaces
@@ -142,8 +137,7 @@ class DatasetFacts:
             takes_lists: whether they may have the feature lists of a `tf.train.SequenceExample`.
 
         Raises:
-            DatasetError: a record is no `tf.train.Example`, or has feature lists that are not
-                taken, or a feature has two types.
+            DatasetError: a record is no such example, or a feature has two types.
         """
         where = f"{path}, near byte {block.file_offset}"
         begins = block.starts + HEADER_BYTES
@@ -201,13 +195,16 @@ class DatasetFacts:
     @classmethod
     def from_json(cls, value: Mapping[str, Json]) -> "DatasetFacts":
         """From what `dataclasses.asdict` and JSON made of one."""
-        parts: list[dict[str, FeatureFacts]] = []
-        for key in ("features", "lists"):
-            parts.append({})
-            for name, entry in value[key].items():
-                images = None if entry["images"] is None else ImageFacts(**entry["images"])
-                parts[-1][name] = FeatureFacts(**{**entry, "images": images})
-        return cls(value["records"], *parts)
+
+        def facts(entry: Mapping[str, Json]) -> FeatureFacts:
+            images = None if entry["images"] is None else ImageFacts(**entry["images"])
+            return FeatureFacts(**{**entry, "images": images})
+
+        features, lists = (
+            {name: facts(entry) for name, entry in value[key].items()}
+            for key in ("features", "lists")
+        )
+        return cls(value["records"], features, lists)
 
 
 def features_of_facts(facts: DatasetFacts) -> dict[str, Feature]:
@@ -297,14 +294,16 @@ def _base64_images(name: str, columns: Mapping[str, Column]) -> ImageFacts | Non
     own = [columns[name], *sizes]
     if not all(c is not None and c.counts.size and (c.counts == 1).all() for c in own):
         return None
-    found: dict[ImageSize, None] = {}
     numbers = (column.values.tolist() for column in sizes if column is not None)
-    for value, *said in zip(columns[name].values.tolist(), *numbers, strict=True):
-        size = base64_size(name, {name + p: [n] for p, n in zip(BASE64_SIZES, said, strict=True)})
-        if size is None or not is_base64_of(value, size):
-            return None
-        found[ImageSize(BASE64, *size)] = None
-    return ImageFacts.of(found)
+
+    def found() -> Iterator[ImageSize | None]:
+        for value, *said in zip(columns[name].values.tolist(), *numbers, strict=True):
+            known = zip(BASE64_SIZES, said, strict=True)
+            size = base64_size(name, {name + part: [number] for part, number in known})
+            is_such = size is not None and is_base64_of(value, size)
+            yield ImageSize(BASE64, *size) if is_such and size else None
+
+    return ImageFacts.of(found())
 
 
 def _joined_text(values: Sequence[bytes]) -> str | None:

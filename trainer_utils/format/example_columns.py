@@ -217,7 +217,7 @@ def _strings(
         for number, wire, first, last in _fields(payload, begin, end)
     ]
     if rest:
-        rounds.append(tuple(np.array(rest).T))  # type: ignore[arg-type]
+        rounds.append(tuple(np.array(rest).T))
     if not rounds:
         return rows, _objects([])
     if len(rounds) > 1:

@@ -47,7 +47,8 @@ def name_crcs(data: Buffer, begins: Positions, ends: Positions) -> npt.NDArray[n
     """The same of the records `[begins, ends)` in some bytes: `(records,) uint32`."""
     found = np.zeros(len(begins), np.uint32)
     if len(begins) < _FEW or not _found_together(data, begins, ends, found):
-        view, bounds = memoryview(data), zip(begins.tolist(), ends.tolist(), strict=True)
+        view = memoryview(data)  # type: ignore[arg-type]
+        bounds = zip(begins.tolist(), ends.tolist(), strict=True)
         found[:] = [name_crc(name_in(view[begin:end])) for begin, end in bounds]
     return found
 

@@ -109,10 +109,10 @@ class ShardWriter:
                 names are looked for in them.
         """
         self._flush()
-        is_whole = isinstance(frames, bytes | memoryview)
+        blocks: Any = [frames] if isinstance(frames, bytes | memoryview) else frames
         if names is None:
-            names = _name_crcs([frames] if is_whole else frames, lengths)
-        for block in [frames] if is_whole else frames:
+            names = _name_crcs(blocks, lengths)
+        for block in blocks:
             self._emit(block)
         self._lengths.frombytes(lengths.astype(np.uint64).tobytes())
         self._payload_crcs.frombytes(payload_crcs.astype(np.uint32).tobytes())

@@ -121,10 +121,14 @@ class BatchLayout:
         full = min(step, self.full_steps)
         return full * self.batch_size + sum(self.rest[: step - full])
 
+    def size(self, step: int) -> int:
+        """How many records the batch of a step holds; it may be filled up with others."""
+        return self.batch_size if step < self.full_steps else self.rest[step - self.full_steps]
+
     def rows(self, worker: int, *, step: int) -> tuple[int, int]:
         """The first of a worker's rows of the batch of a step, and the one after its last."""
-        size = self.batch_size if step < self.full_steps else self.rest[step - self.full_steps]
-        return worker * size // self.num_workers, (worker + 1) * size // self.num_workers
+        size, workers = self.size(step), self.num_workers
+        return worker * size // workers, (worker + 1) * size // workers
 
     def records_of(self, worker: int) -> int:
         """How many records a worker gets in an epoch."""

@@ -97,7 +97,8 @@ class ShardFiles:
         with self._loading:
             self._load(indices)
             said = self._crcs[self._first[indices] + numbers]
-            return self._has_crcs[indices] & (said != footers)
+            are_others: npt.NDArray[np.bool_] = self._has_crcs[indices] & (said != footers)
+        return are_others
 
     def bounds(self, indices: Positions, numbers: Positions) -> tuple[Positions, Positions]:
         """Where records' frames begin and end in their shards; -1 where there are not so many.

@@ -54,15 +54,9 @@ _READ_BYTES = 1 << 20  # of a local file: what a core's cache holds, and few sys
 
 
 def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: str) -> Shard:
-    """Writes one shard and its index under their final names. It is not read back yet.
+    """Writes a shard, whose records `fill` appends, and its index under their final names.
 
-    Args:
-        name: of the shard.
-        fill: appends the records.
-        uri: of the dataset.
-
-    Returns:
-        What the manifest says of it.
+    Returns what the manifest says of it; it is not read back yet.
     """
     path = join(uri, name.path)
     make_folder(path.rpartition("/")[0])
@@ -75,13 +69,7 @@ def write_shard(name: ShardName, fill: Callable[[ShardWriter], None], *, uri: st
 
 
 def finish_shard(name: ShardName, digest: ShardDigest, writer: ShardWriter, *, uri: str) -> Shard:
-    """Writes a shard's record index; returns what the manifest says of both.
-
-    Args:
-        name: of the shard.
-        digest, writer: what the writer gave when it was finished, and it.
-        uri: of the dataset.
-    """
+    """Writes the index of a shard that is finished; returns what the manifest says of both."""
     data, path = writer.index.to_bytes(), join(uri, index_file(name.path))
     make_folder(path.rpartition("/")[0])
     with _writing(path, uri) as stream:
@@ -113,30 +101,25 @@ def verify_shard(shard: Shard, *, uri: str, block_bytes: int = BLOCK_BYTES) -> N
                 index.check_headers(chunk, offset=size, path=path)
             size, crc = size + len(chunk), extend_crc32c(crc, chunk)
     if (size, crc) != (shard.bytes, shard.crc32c):
-        raise CorruptShardError(
-            f"{path!r}: expected the {shard.bytes} bytes with checksum {shard.crc32c:08x} that "
-            f"were written, read back {size} with {crc:08x} (byte {min(size, shard.bytes)}). "
-            "The disk or file system lost data: run it again elsewhere.",
-            path=path,
+        raise CorruptShardError.at(
+            path,
+            expected=f"the {shard.bytes} bytes with checksum {shard.crc32c:08x} that were written",
+            got=f"{size} with {crc:08x}",
             offset=min(size, shard.bytes),
+            advice="The disk or file system lost data: run it again elsewhere.",
         )
     if shard.path.endswith(".gz"):
         from trainer_utils.dataset import read_shard_blocks  # 60 ms, which workers need not take
 
         records = sum(map(len, read_shard_blocks(path, block_bytes=block_bytes)))
         if records != shard.records:
-            raise CorruptShardError(
-                f"{path!r}: expected {shard.records} records as were written, read back {records}",
-                path=path,
-            )
+            said = f"{shard.records} records as were written"
+            raise CorruptShardError.at(path, expected=said, got=str(records))
 
 
 def files_of_shard(shard: Shard) -> list[str]:
     """A shard and what belongs to it, by paths relative to the dataset; the shard comes first."""
-    paths = [shard.path]
-    if shard.index_crc32c is not None:
-        paths.append(index_file(shard.path))
-    return paths
+    return [shard.path] + [index_file(shard.path)] * (shard.index_crc32c is not None)
 
 
 def remove_shard(shard: Shard, *, uri: str) -> None:

@@ -223,7 +223,7 @@ def _index_problems(task: ShardCheck, content: _Content, *, is_whole: bool) -> I
     if isinstance(index, Problem):
         yield index
         return
-    columns = [(content.lengths, index.lengths, "a record of {} bytes", "{}")]
+    columns: list[Any] = [(content.lengths, index.lengths, "a record of {} bytes", "{}")]
     if index.payload_crcs is not None and is_whole:
         columns.append((content.crcs, index.payload_crcs, "a record of sum {:08x}", "{:08x}"))
     for found, said, *words in columns:

@@ -54,13 +54,6 @@ def test_every_record_is_reached_by_its_number(written):
     assert [index.read(stream, i, path=PATH) for i in order] == [records[i] for i in order]
 
 
-def test_offsets_lead_from_frame_to_frame_to_the_end(written):
-    data, records = written
-    sizes = [len(record) + 16 for record in records]
-    assert index_of(data).offsets.tolist() == [0, *np.cumsum(sizes).tolist()]
-    assert index_of(data).offsets[-1] == len(data)
-
-
 def test_the_writer_keeps_the_index_of_what_it_wrote(written):
     data, records = written
     stream = io.BytesIO()
@@ -113,11 +106,6 @@ def test_it_is_a_numpy_array_of_the_smallest_type_that_holds_the_lengths(written
         made = RecordIndex(np.array([length, 3], np.int64))
         assert np.load(io.BytesIO(made.to_bytes())).dtype == dtype
         assert RecordIndex.from_bytes(made.to_bytes(), path="x").lengths.tolist() == [length, 3]
-
-
-def test_an_empty_shard_has_an_empty_index():
-    index = RecordIndex.from_bytes(index_of(b"").to_bytes(), path="x", shard=shard_of(b"", 0))
-    assert (len(index), index.offsets.tolist()) == (0, [0])
 
 
 @pytest.mark.parametrize("number", [-1, 500])
@@ -176,23 +164,6 @@ def test_the_index_lies_outside_the_splits_folders_and_is_not_called_like_a_shar
     assert index_file(PATH) == index_file(PATH + ".gz") == "index/train-00000-of-00001.npy"
 
 
-def test_reading_with_an_index_finds_the_same_records(written):
-    data, records = written
-    for block_bytes in (1, 100, 7000, 1 << 20):
-        for lengths in (index_of(data).lengths, index_of(data).lengths[:20]):
-            blocks = read_blocks(
-                io.BytesIO(data), path=PATH, block_bytes=block_bytes, lengths=lengths
-            )
-            assert [record for block in blocks for record in block.records()] == records
-
-
-def test_reading_with_the_index_of_other_records_is_refused(written):
-    lengths = index_of(written[0]).lengths.copy()
-    lengths[100] += 1
-    with pytest.raises(CorruptShardError, match="record 100, byte"):
-        list(read_blocks(io.BytesIO(written[0]), path=PATH, lengths=lengths))
-
-
 def test_a_header_that_is_not_the_indexs_is_named(written):
     data, _ = written
     index = index_of(data)
@@ -205,10 +176,3 @@ def test_a_header_that_is_not_the_indexs_is_named(written):
             with pytest.raises(CorruptShardError, match=PATH) as caught:
                 index.check_headers(bytes(bad), offset=0, path=PATH)
             assert (caught.value.record, caught.value.offset) == (number, start)
-
-
-def test_an_index_that_is_longer_or_shorter_than_it_says_is_refused(written):
-    good = index_of(written[0]).to_bytes()
-    for bad in (good + b"\0\0", good[:-1]):
-        with pytest.raises(CorruptShardError):
-            RecordIndex.from_bytes(bad, path="x")

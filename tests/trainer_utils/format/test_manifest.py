@@ -75,7 +75,10 @@ SIZES = {shard.path: shard.bytes for shard in SHARDS}
 @pytest.mark.parametrize(
     ("sizes", "sentence"),
     [
-        ({**SIZES, "Split-train/0": 99}, "'Split-train/0': expected 100 bytes, got 99"),
+        (
+            {**SIZES, "Split-train/0": 99},
+            "'Split-train/0': .* expected 100 bytes, got 99",
+        ),
         ({"Split-train/1": 101}, "'Split-train/0': is missing"),
         ({**SIZES, "Split-train/9": 1}, "'Split-train/9': is no part"),
     ],
@@ -92,7 +95,7 @@ def hostile() -> list[str]:
     for key in sorted(good.keys() - {"total", "checksum"}):  # which the splits tell
         texts.append(json.dumps({name: value for name, value in good.items() if name != key}))
     for key in ("shards", "splits", "split_order", "format_version"):
-        texts += [json.dumps({**good, key: wrong}) for wrong in (None, 3, "x", [1], {"a": 1})]
+        texts += [json.dumps({**good, key: wrong}) for wrong in (None, 7, "x", [1], {"a": 1})]
     shard = good["shards"][0]
     for wrong in ({"records": 1}, {**shard, "crc32c": 5}, {**shard, "crc32c": "xyz"}):
         texts.append(json.dumps({**good, "shards": [wrong]}))
