@@ -11,10 +11,7 @@ from pipelines.tools.conversion.outputs import METADATA_FILE
 
 __all__ = ["lineage", "runs"]
 
-_FORMS = (
-    "A sqlite file, mysql://user:password@host:port/database, grpc://host:port, or a folder with "
-    "such a file or with datasets."
-)
+_FORMS = "A sqlite file, grpc://host:port, or a folder with such a file or with datasets."
 
 
 @click.command()
@@ -50,8 +47,7 @@ def lineage(uri: str, metadata: str | None, record: str | None, as_json: bool) -
 def runs(where: str | None, metadata: str | None, as_json: bool) -> None:
     """List the pipeline runs in ML Metadata, or those that datasets tell of.
 
-    METADATA is a sqlite file, mysql://user:password@host:port/database, grpc://host:port,
-    or a folder with such a file or with datasets.
+    METADATA is a sqlite file, grpc://host:port, or a folder with such a file or with datasets.
     [default: this folder]
 
     \b

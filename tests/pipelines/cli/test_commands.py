@@ -297,9 +297,9 @@ def test_runs_lists_those_of_a_file_or_folder(invoke, monkeypatch, tmp_path):
     fake = types.SimpleNamespace(list_runs=lambda where: calls.append(where) or FakeFacts())
     monkeypatch.setitem(sys.modules, "pipelines.lineage", fake)
     assert invoke("runs", tmp_path).stdout == "facts as text\n"
-    assert json_of(invoke("runs", "mysql://u:p@h:1/d", "--json")) == {"name": "facts"}
+    assert json_of(invoke("runs", "grpc://h:1", "--json")) == {"name": "facts"}
     assert invoke("runs").stdout == "facts as text\n"
-    assert calls == [str(tmp_path), "mysql://u:p@h:1/d", "."]
+    assert calls == [str(tmp_path), "grpc://h:1", "."]
 
 
 def test_compile_hands_over_what_was_asked(invoke, monkeypatch):
