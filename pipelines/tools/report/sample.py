@@ -108,7 +108,7 @@ class FeatureSample:
             self._add_texts(split, value.texts)
         if value.format:
             self.formats[value.format] += 1
-        if value.num_bytes:
+        if value.num_bytes and value.kind != "text":
             self._count("bytes", split, [value.num_bytes])
 
     def add_sound(self, split: str, sound: Sound) -> None:
