@@ -19,7 +19,7 @@ import os
 import posixpath
 from collections.abc import Iterable, Iterator, Mapping
 
-from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Graph
+from pipelines.lineage.graph import DATASET_TYPE, MISSING_PREFIX, Artifact, Execution, Graph, Id
 from pipelines.lineage.places import alike
 from trainer_utils.dataset.files import read_manifest, read_origin
 from trainer_utils.format import InputError
@@ -46,7 +46,7 @@ class KnownDatasets:
     """
 
     graph: Graph
-    summaries: Mapping[str, DatasetSummary]
+    summaries: Mapping[Id, DatasetSummary]
     artifact: str = ""
 
 

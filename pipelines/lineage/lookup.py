@@ -178,7 +178,7 @@ def _among_datasets(uri: str, *, root: str | None = None) -> Found:
         metadata="manifests" if root is None else f"manifests in {root}",
         artifact_id=found.artifact,
         graph=found.graph,
-        summaries=dict(found.summaries),
+        summaries=found.summaries,
         knows_runs=False,
     )
 

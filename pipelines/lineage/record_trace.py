@@ -61,8 +61,8 @@ class RecordStep:
 
     def to_json(self) -> JsonObject:
         """Plain JSON types."""
-        lists = {name: [*getattr(self, name)] for name in ("places", "rejects")}
-        return dataclasses.asdict(dataclasses.replace(self, **lists))
+        places, rejects = [*self.places], [*self.rejects]
+        return dataclasses.asdict(dataclasses.replace(self, places=places, rejects=rejects))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -89,9 +89,11 @@ def trace_record(record: str, found: Found, *, datasets: Sequence[Id]) -> Record
     uris = {place: found.graph.artifacts[place].uri for place in datasets}
     steps = []
     for place, uri in uris.items():
-        tried = (_search(place, found.path_of(uri), name) for name in names)
-        steps.append(next((step for step in tried if step.outcome in _KNOWN), None))
-        steps[-1] = steps[-1] or _search(place, found.path_of(uri), names[-1])
+        for name in names:
+            step = _search(place, found.path_of(uri), name)
+            if step.outcome in _KNOWN:
+                break
+        steps.append(step)
     if not steps:
         raise InputError(
             f"record {record!r}: expected a dataset among what "

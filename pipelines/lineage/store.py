@@ -126,9 +126,9 @@ def load_graph(store: MetadataStore, artifact: int) -> Graph:
         frontier, visited = {artifact}, set[int]()
         while frontier:
             events = _all(store.get_events_by_artifact_ids, frontier)
-            found = {e.execution_id for e in events if e.type in towards} - visited
-            visited |= found
-            events = _all(store.get_events_by_execution_ids, found)
+            new = {e.execution_id for e in events if e.type in towards} - visited
+            visited |= new
+            events = _all(store.get_events_by_execution_ids, new)
             frontier = {e.artifact_id for e in events if e.type in back} - artifacts
             artifacts |= frontier
         executions |= visited

@@ -128,7 +128,8 @@ class _Summed:
 def check_shard(task: ShardCheck) -> ShardOutcome:
     """Reads a shard to its end, or to the first record that is damaged; raises nothing."""
     outcome, entry = ShardOutcome(split=task.split), task.entry
-    lengths, crcs, content = [np.zeros(0, np.uint16)], [np.zeros(0, np.uint32)], 0
+    lengths: list[Lengths] = [np.zeros(0, np.uint16)]
+    crcs, content = [np.zeros(0, np.uint32)], 0
     with _reporting(task, outcome), open_for_reading(task.path) as stream:
         summed: Any = _Summed(stream)
         with unpacked(summed, path=task.path) as records:
