@@ -215,7 +215,7 @@ class _Join:
         _, first, second = np.intersect1d(
             keys[olds], keys[news], assume_unique=True, return_indices=True
         )
-        paired = self._left[np.stack([order[olds[first]], order[news[second]]], axis=1)]
+        paired: _Rows = self._left[np.stack([order[olds[first]], order[news[second]]], axis=1)]
         self._left = np.setdiff1d(self._left, paired, assume_unique=True)
         return paired
 
@@ -239,7 +239,9 @@ class _Join:
     def in_order(self, pairs: _Rows) -> _Rows:
         """As they lie in the second dataset, or the first where it alone has them."""
         rows = self.rows[np.where(pairs[:, 1] < 0, pairs[:, 0], pairs[:, 1])]
-        return pairs[np.lexsort([rows["number"], rows["split"]])]
+        order = np.lexsort([rows["number"], rows["split"]])
+        found: _Rows = pairs[order]
+        return found
 
     def change(self, kind: str, pair: _Rows, features: Sequence[str] = ()) -> Change:
         """What became of a pair, without its name."""

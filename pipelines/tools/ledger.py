@@ -328,7 +328,7 @@ class RunLedger:
 
     def _named(self, records: Collection[RecordName]) -> dict[RecordName, NamedRecord]:
         """Records with their names, as far as they can be read."""
-        found = {}
+        found: dict[RecordName, NamedRecord] = {}
         for reader in self._readers.values():
             by_split: dict[str, dict[int, RecordName]] = {}
             for record in records:

@@ -36,8 +36,10 @@ __all__ = [
 JOURNAL_FOLDER = ".tfx-shards-forget"
 """Where a run writes down what it is about to do, until its certificate is written."""
 _BLOCK_BYTES = 8 << 20
-_PACKED = (b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\3\4", b"7z\xbc\xaf")
-_PACKED += (b"PAR1", b"ARROW1", b"ORC", b"\x89HDF", b"%PDF")
+_PACKED = (
+    *(b"\x1f\x8b", b"BZh", b"\xfd7zXZ", b"\x28\xb5\x2f\xfd", b"PK\3\4", b"7z\xbc\xaf"),
+    *(b"PAR1", b"ARROW1", b"ORC", b"\x89HDF", b"%PDF"),
+)
 
 _Counts = dict[str, dict[str, "collections.Counter[str]"]]  # of labels, by feature and split
 _NONE = collections.Counter[str]()
@@ -156,8 +158,9 @@ def search_dataset(uri: str, names: Names) -> FoundDataset:
                     of_split = by_split.setdefault(shard.split, collections.Counter())
                     labels = dataset.vocabularies.get(feature, ())
                     for value in values.get(feature, ()):
-                        is_known = isinstance(value, int) and 0 <= value < len(labels)
-                        of_split[labels[value] if is_known else str(value)] += 1
+                        if isinstance(value, int):
+                            has_name = 0 <= value < len(labels)
+                            of_split[labels[value] if has_name else str(value)] += 1
                 number += 1
     _, found.rejects, found.is_told = rejects_without(dataset, names)
     origin = read_origin(uri, manifest)

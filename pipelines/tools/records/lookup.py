@@ -69,7 +69,7 @@ def find_places(dataset: Dataset, name: str) -> list[Place]:
     Raises:
         CorruptShardError: a record of a shard without names in an index is damaged.
     """
-    found = []
+    found: list[Place] = []
     for split, shards in dataset.shards.items():
         for shard in shards:
             numbers = find_numbers(dataset, shard, [encode_name(name)])
