@@ -126,7 +126,8 @@ def _runs(
             held += len(block.data)
             if most_bytes is not None and held >= most_bytes:
                 yield run_of(frames, positions)
-                held = positions.clear() or 0
+                positions.clear()
+                held = 0
         if number != stop:
             raise DatasetError(
                 f"shard {given.shard.path!r}: expected {records} records as the dataset says, got "

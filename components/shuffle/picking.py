@@ -48,7 +48,7 @@ class GatherIndices:
     lengths: Lengths = dataclasses.field(repr=False)
 
 
-def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[Ints, Lot]]:
+def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[Lengths, Lot]]:
     """The records of a shard, each lot with the numbers of the files that its records are from.
 
     Args:

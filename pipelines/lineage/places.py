@@ -14,7 +14,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from pipelines.tools.conversion.outputs import METADATA_FILE
+from pipelines.tools.conversion import METADATA_FILE
 from trainer_utils.storage import is_remote
 
 __all__ = [

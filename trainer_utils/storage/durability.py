@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from trainer_utils.storage.file_system import naming_file
 from trainer_utils.storage.paths import is_remote, join
@@ -34,13 +35,13 @@ def begin_sync(path: str) -> None:
     """
     call = None if is_remote(path) else getattr(ctypes.CDLL(None), "sync_file_range", None)
 
-    def begin() -> None:
+    def begin(call: Any) -> None:
         with contextlib.suppress(OSError), open(path, "rb") as stream:
             size = ctypes.c_int64
             call(stream.fileno(), size(0), size(0), 2)  # SYNC_FILE_RANGE_WRITE
 
     if call is not None:
-        threading.Thread(target=begin, daemon=True).start()
+        threading.Thread(target=begin, args=[call], daemon=True).start()
 
 
 def sync_files(uri: str, paths: Iterable[str]) -> None:

@@ -176,7 +176,7 @@ def _reporting(task: ShardCheck, outcome: ShardOutcome) -> Iterator[None]:
 
 def _name(task: ShardCheck, path: str) -> str:
     """What the dataset calls the shard, or the file that belongs to it."""
-    beside = (index_file(task.name), names_file(task.name)) if task.entry else ()
+    beside = (index_file(task.name),) if task.entry else ()
     return next((name for name in beside if task.beside(name) == path), task.name)
 
 

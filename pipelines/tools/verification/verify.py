@@ -43,7 +43,6 @@ class Verification:
         records: that are whole, by split.
         bytes: that were read.
         problems: all that were found, in the order of the files.
-        unchecked: small files of which the manifest has no checksum, being of format version 1.
     """
 
     uri: str
@@ -52,7 +51,6 @@ class Verification:
     records: dict[str, int]
     bytes: int
     problems: Sequence[Problem]
-    unchecked: Sequence[str] = ()
 
     @property
     def is_good(self) -> bool:
@@ -69,7 +67,6 @@ class Verification:
             "records": self.records,
             "bytes": self.bytes,
             "problems": [problem.to_json() for problem in self.problems],
-            "unchecked": list(self.unchecked),
         }
 
     def __str__(self) -> str:
@@ -83,11 +80,6 @@ class Verification:
         )
         if self.is_good and not self.has_manifest:
             lines.append("It has no manifest, so that missing records cannot be found.")
-        if self.unchecked:
-            lines.append(
-                "Its manifest is of format version 1, without sums of itself and of "
-                f"{', '.join(self.unchecked)}: not every change of them can be found."
-            )
         return "\n".join(map(printable, lines))
 
 
@@ -127,7 +119,6 @@ def verify_dataset(
         records=records,
         bytes=sum(sizes),
         problems=problems,
-        unchecked=[] if manifest is None else unchecked_files(files, manifest),
     )
 
 
