@@ -21,7 +21,7 @@ from trainer_utils.machine import cpu_seconds
 _WAIT_SECONDS = 0.004
 
 
-def wait(image, rng):  # noqa: ANN001, ANN201
+def wait(image, rng):
     """Stands for the work on an image; other processes go on in the meantime."""
     time.sleep(_WAIT_SECONDS)
     return image
