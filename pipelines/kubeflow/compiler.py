@@ -25,9 +25,18 @@ from trainer_utils.storage import write_text
 __all__ = ["compile_pipeline"]
 
 READY = ("image", "text")  # of pipelines.kubeflow.ready, which brings TFX
-_NAME = re.compile(r"[a-z0-9][a-z0-9-]{0,127}")
-_ROOT = re.compile(r"(gs|minio|s3)://[^/\s]+(/\S*)?")
-_SUFFIXES = (".yaml", ".yml")
+_TEXTS = {
+    "output": (r".+\.ya?ml", "the path of a .yaml file"),
+    "image": (r"\S+", "a container image"),
+    "pipeline_root": (
+        r"(gs|minio|s3)://[^/\s]+(/\S*)?",
+        "gs://, minio:// or s3:// and a bucket, to which Kubeflow copies artifacts",
+    ),
+    "name": (
+        r"[a-z0-9][a-z0-9-]{0,127}",
+        "lower-case letters, digits and hyphens, 128 at the most",
+    ),
+}
 _FINGERPRINTS = ("listing", "none")
 _LINE_WIDTH = 100
 
@@ -70,7 +79,8 @@ def compile_pipeline(
             returns is no pipeline, or one that Kubeflow cannot run.
         ImportError: a ready pipeline is wanted, and TFX is not installed.
     """
-    _check(output, image, pipeline_root, name)
+    given = {"image": image, "pipeline_root": pipeline_root, "name": name}
+    _check(output=output, **{n: text for n, text in given.items() if text is not None})
     check_dataset_root(dataset_root or "")
     one_of(*_FINGERPRINTS)("input_fingerprint", input_fingerprint)
     for option in step_options:
@@ -103,18 +113,11 @@ def compile_pipeline(
     write_text(output, text, temporary_folder=os.path.dirname(output))
 
 
-def _check(output: str, image: str | None, pipeline_root: str | None, name: str | None) -> None:
-    if not isinstance(output, str) or not output.endswith(_SUFFIXES):
-        raise ConfigError.of("output", output, allowed="the path of a .yaml file")
-    if image is not None and not (isinstance(image, str) and re.fullmatch(r"\S+", image)):
-        raise ConfigError.of("image", image, allowed="a container image")
-    if pipeline_root is not None and not (
-        isinstance(pipeline_root, str) and _ROOT.fullmatch(pipeline_root)
-    ):
-        rule = "gs://, minio:// or s3:// and a bucket, to which Kubeflow copies artifacts"
-        raise ConfigError.of("pipeline_root", pipeline_root, allowed=rule)
-    if name is not None:
-        _check_name(name)
+def _check(**given: object) -> None:
+    for setting, value in given.items():
+        form, allowed = _TEXTS[setting]
+        if not isinstance(value, str) or not re.fullmatch(form, value):
+            raise ConfigError.of(setting, value, allowed=allowed)
 
 
 def _needed_by_tfx(pipeline: str, image: str | None, root: str | None) -> tuple[str, str]:
@@ -122,12 +125,6 @@ def _needed_by_tfx(pipeline: str, image: str | None, root: str | None) -> tuple[
         if value is None:
             raise ConfigError.of(name, None, allowed=f"one, since {pipeline!r} is a TFX pipeline")
     return str(image), str(root)
-
-
-def _check_name(name: object) -> None:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
-        rule = "lower-case letters, digits and hyphens, 128 at the most"
-        raise ConfigError.of("name", name, allowed=rule)
 
 
 def _load(pipeline: str) -> Any:
@@ -176,7 +173,7 @@ def _compile_tfx(made: Any, name: str | None, *, image: str, pipeline_root: str)
 
     if name is not None:
         made.pipeline_info.pipeline_name = name
-    _check_name(made.pipeline_info.pipeline_name)
+    _check(name=made.pipeline_info.pipeline_name)
     made.pipeline_info.pipeline_root = pipeline_root
     for component in made.components:
         for setting in ("module_file", "module_path"):
