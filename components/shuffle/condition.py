@@ -159,8 +159,8 @@ class _Evaluation:
             left, right = self.value(node.left), self.value(node.right)
             return self._arithmetic(_ARITHMETIC[type(node.op)], left, right)
         if isinstance(node, ast.Compare):
-            sides = [node.left, *node.comparators]
-            steps = zip(sides, node.ops, sides[1:], strict=False)
+            parts = [node.left, *node.comparators]
+            steps = zip(parts, node.ops, parts[1:], strict=False)
             return functools.reduce(np.logical_and, [self._compare(*step) for step in steps])
         if isinstance(node, ast.Call):
             return self._call(node)

@@ -11,6 +11,7 @@ import dataclasses
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
+from typing import NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -106,7 +107,7 @@ def _read(descriptor: int, place: memoryview, offset: int) -> bool:
     return True
 
 
-def _raise_damage(path: str) -> None:
+def _raise_damage(path: str) -> NoReturn:
     """Reads a file in order, which says what is wrong where."""
     for _ in read_shard_blocks(path):
         pass
