@@ -102,7 +102,7 @@ def conversion(size: int) -> None:
         (inputs,) = layout_inputs(located, columns={})
         listing = read_layout(inputs, layout="auto")
         plan = plan_shards(listing, partition=None, settings=settings)
-        assert sum(len(task.entries) for task in plan.tasks) == listing.found >= size
+        assert sum(len(task.argument.entries) for task in plan.tasks) == listing.found >= size
 
 
 # By name, a function of a size; and the sizes to run it with.

@@ -27,8 +27,7 @@ from components.common.driver import PropertiesDriver
 from components.common.lineage import make_origin
 from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import Artifacts, ExecProperties
-from components.common.side_by_side import runner_of
-from components.common.summaries import removed_on_failure
+from components.common.workspace import removed_on_failure
 from components.shuffle.edits import fingerprint_of_files
 from trainer_utils.dataset import open_dataset
 
@@ -70,7 +69,7 @@ class Executor(LocalFirstBeamExecutor):
         )
         settings.check_splits(list(inputs.shards))
         with spare_old_objects(), removed_on_failure(artifact.uri):
-            with runner_of(self._make_beam_pipeline, "balancing.parts") as runner:
+            with self._runner("balancing.parts") as runner:
                 manifest, features, vocabularies = balance(
                     inputs, settings, num_given=len(given), uri=artifact.uri, runner=runner
                 )

@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
 
 from components.balancing.inputs import InputShard
-from components.common.summaries import working_folder
+from components.common.workspace import working_folder
 from components.shuffle.edits import EditCounts, Edits, load_edits
 from components.shuffle.external import ExternalShuffle
 from trainer_utils.dataset import read_shard_blocks

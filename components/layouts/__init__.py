@@ -1,12 +1,12 @@
-"""What a folder of images means: one module a layout, each from files to a `Listing`.
+"""What a folder of images means: one module a layout, each from files to a `InputTable`.
 
 listing = read_layout(inputs, layout="auto")
 """
 
 from types import ModuleType
 
+from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing
 from components.example_gen import lists
 from components.example_gen.settings import LISTS
 from components.example_gen.simple_layouts import (
@@ -40,7 +40,7 @@ def is_source_file(path: str) -> bool:
     return lists.is_list(path) or webdataset.is_archive(path)
 
 
-def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
+def read_layout(inputs: LayoutInputs, *, layout: str) -> InputTable:
     """Works out split, features and bytes of each input.
 
     Args:
@@ -54,7 +54,7 @@ def read_layout(inputs: LayoutInputs, *, layout: str) -> Listing:
         if layout == name or (layout == "auto" and module.is_here(inputs)):
             if name != "tar":
                 check_no_columns(inputs, name)
-            listing: Listing = module.read(inputs)
+            listing: InputTable = module.read(inputs)
             if not listing.found:
                 refuse_layout(inputs, layout, module.LOOKED_FOR)
             # An annotation's height and width are compared with its image's.

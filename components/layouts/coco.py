@@ -13,8 +13,8 @@ from collections.abc import Iterator, Sequence
 from absl import logging
 
 from components.common.entry import Blob, Entry, ExcludedInput
+from components.common.input_table import InputTable, join_inputs, with_excluded
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.common.listing import Listing, join_listings, with_excluded
 from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen.folder import is_clutter
 from components.layouts.coco_instances import COLUMNS, KEYS, parse_instances
@@ -57,7 +57,7 @@ def _head(inputs: LayoutInputs, path: str) -> bytes:
         return b""
 
 
-def read(inputs: LayoutInputs) -> Listing:
+def read(inputs: LayoutInputs) -> InputTable:
     """Reads every file of instances; captions, keypoints and the like are passed by.
 
     Files of keypoints have boxes as well: where no file holds instances alone, they are taken.
@@ -67,7 +67,7 @@ def read(inputs: LayoutInputs) -> Listing:
     """
     paths, excluded = select_readable(inputs, _candidates(inputs), "a JSON file")
     if not paths:
-        return Listing.of(())
+        return InputTable.of(())
     others = [path for path in paths if posixpath.basename(path).startswith(_OTHER_TASKS)]
     named_by: dict[str, tuple[str, int]] = {}
     listings = []
@@ -85,7 +85,7 @@ def read(inputs: LayoutInputs) -> Listing:
             f"input_base {inputs.base!r}: expected a JSON file with {', '.join(KEYS)}, found none",
             path=inputs.base,
         )
-    return with_excluded(join_listings(listings), excluded)
+    return with_excluded(join_inputs(listings), excluded)
 
 
 def _candidates(inputs: LayoutInputs) -> list[str]:
@@ -107,7 +107,7 @@ def _read_file(
     named_by: dict[str, tuple[str, int]],
     *,
     keypoints: bool = False,
-) -> Listing | None:
+) -> InputTable | None:
     """A file's instances; None where it holds something else.
 
     Args:
@@ -132,7 +132,7 @@ def _read_file(
             entries.append(Entry(name, split, (blob,), values))
         except RejectedInputError as error:
             excluded.append(ExcludedInput(name, split, error.code, error.detail))
-    return Listing.of(entries, excluded, COLUMNS)
+    return InputTable.of(entries, excluded, COLUMNS)
 
 
 def _check_once(name: str, path: str, image_id: int, named_by: dict[str, tuple[str, int]]) -> None:

@@ -6,8 +6,8 @@ Source: `datum/generator/image.py` (SegDatumGenerator); the VOC2012 development 
 """
 
 from components.common.entry import Blob, BlobColumn, Entry, ExcludedInput
+from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing
 from components.layouts.image_sets import (
     by_stem,
     has_folders,
@@ -32,7 +32,7 @@ def _folders(inputs: LayoutInputs) -> tuple[str, str]:
     return names.get("image_dir", "JPEGImages"), names.get("label_dir", "SegmentationClass")
 
 
-def read(inputs: LayoutInputs) -> Listing:
+def read(inputs: LayoutInputs) -> InputTable:
     """Pairs images and label maps by name; `SegmentationObject` is not read.
 
     Raises:
@@ -57,7 +57,7 @@ def read(inputs: LayoutInputs) -> Listing:
         else:
             blobs = (Blob(file.path, file.size), Blob(label_map.path, label_map.size))
             entries.append(Entry(file.path, split, blobs))
-    return Listing.of(
+    return InputTable.of(
         entries,
         excluded,
         blobs=(BlobColumn("image", "image"), BlobColumn("label", "label_map")),

@@ -14,8 +14,8 @@ from typing import Any
 from absl import logging
 
 from components.common.entry import ExcludedInput
+from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.common.listing import Listing
 from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter
 from components.example_gen.settings import TextSettings
@@ -196,7 +196,7 @@ def _split_word(path: str) -> str | None:
     return canonical_split(re.split(r"[.\-_ ]", posixpath.basename(path))[0])
 
 
-def _grouped(listing: Listing) -> Iterator[Piece]:
+def _grouped(listing: InputTable) -> Iterator[Piece]:
     """Groups of files of one split."""
     by_split: dict[str | None, list[tuple[str, int, Any]]] = {}
     for entry in listing.entries:

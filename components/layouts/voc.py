@@ -16,8 +16,8 @@ from defusedxml import DefusedXmlException
 from defusedxml import ElementTree as SafeElementTree
 
 from components.common.entry import Blob, Column, Entry, ExcludedInput, Value
+from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing
 from components.common.rejects import RejectedInputError, reject_errors
 from components.example_gen import boxes
 from components.example_gen.boxes import BOX_COLUMNS, SIZE_COLUMNS, claimed_size, relative_box
@@ -56,7 +56,7 @@ def _folders(inputs: LayoutInputs) -> tuple[str, str]:
     return names.get("image_dir", "JPEGImages"), names.get("annotation_dir", "Annotations")
 
 
-def read(inputs: LayoutInputs) -> Listing:
+def read(inputs: LayoutInputs) -> InputTable:
     """Reads every annotation. Images of the split `test` may do without one.
 
     Ids are in the order of the lines of `classes.names`, where there is one, as Datum has it.
@@ -93,7 +93,7 @@ def read(inputs: LayoutInputs) -> Listing:
         if not sets and stem not in images:
             detail = f"an annotation without its image in {image_dir}"
             excluded.append(ExcludedInput(file.path, inputs.split, "FILE_NOT_FOUND", detail))
-    listing = Listing.of(entries, excluded, _COLUMNS)
+    listing = InputTable.of(entries, excluded, _COLUMNS)
     return dataclasses.replace(listing, vocabularies=_classes(inputs))
 
 

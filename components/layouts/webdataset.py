@@ -19,8 +19,8 @@ from typing import BinaryIO, cast
 from absl import logging
 
 from components.common.entry import Blob, Entry, ExcludedInput
+from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.common.listing import Listing
 from components.example_gen.folder import is_clutter
 from components.layouts.sidecars import SIDECARS, make_columns, read_sidecar
 from components.layouts.tar_headers import holes, read_headers
@@ -95,7 +95,7 @@ def is_archive(path: str) -> bool:
     return path.lower().endswith(_ARCHIVES)
 
 
-def read(inputs: LayoutInputs) -> Listing:
+def read(inputs: LayoutInputs) -> InputTable:
     """Reads the headers of every archive.
 
     Raises:
@@ -130,7 +130,7 @@ def read(inputs: LayoutInputs) -> Listing:
         for sample, row in zip(samples, rows, strict=True)
         if sample.image is not None
     )
-    return Listing.of(entries, excluded, columns)
+    return InputTable.of(entries, excluded, columns)
 
 
 def _archives(inputs: LayoutInputs) -> list[str]:

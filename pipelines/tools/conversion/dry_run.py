@@ -151,8 +151,8 @@ def plan_prepared(conversion: Conversion) -> ConversionPlan:
         name = name_layout if conversion.kind == "image" else name_simple
         layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
         sizes = dict.fromkeys(plan.splits, 0)
-        for task, records, files_bytes in files.sizes():
-            sizes[task.split] += files_bytes + _MESSAGE_BYTES * records
+        for task in files.tasks:
+            sizes[task.argument.split] += task.bytes + _MESSAGE_BYTES * task.records
         kinds = {blob.name: blob.kind for blob in files.blobs}
     else:
         with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:

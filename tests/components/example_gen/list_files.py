@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
+from components.common.input_table import InputTable
 from components.common.layout_inputs import ImageRoot, LayoutInputs
-from components.common.listing import Listing
 from components.layouts import read_layout
 from trainer_utils.storage import list_files
 
@@ -37,5 +37,5 @@ def folder(base: Path, images: tuple[str, ...] = IMAGES, **texts: str) -> Path:
     return base
 
 
-def found(listing: Listing) -> dict[str, Any]:
+def found(listing: InputTable) -> dict[str, Any]:
     return {entry.name: (entry.split, *entry.values) for entry in listing.entries}

@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
+from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing
 from components.layouts import read_layout
 from trainer_utils.storage import list_files
 
@@ -14,7 +14,7 @@ from trainer_utils.storage import list_files
 def read():
     """Reads the files of a folder; the images may be stand-ins, since no layout opens them."""
 
-    def read(base: Path, layout: str = "auto", root: str = "", **names: str) -> Listing:
+    def read(base: Path, layout: str = "auto", root: str = "", **names: str) -> InputTable:
         files = {file.path: file for file in list_files(str(base))}
         inputs = LayoutInputs(base=str(base), root=root, files=files, names=names)
         return read_layout(inputs, layout=layout)

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from components.common.publish import publish_dataset
-from components.common.summaries import removed_on_failure, start_working, working_folder
+from components.common.workspace import removed_on_failure, start_working, working_folder
 from pipelines.tools.verification import verify_dataset
 from trainer_utils import iterate
 from trainer_utils.format import (
@@ -38,7 +38,7 @@ SECONDS = 60  # after which the other process counts as hanging
 REPOSITORY = Path(__file__).parents[3]
 OTHER = """
 import sys
-from components.common.summaries import removed_on_failure, start_working
+from components.common.workspace import removed_on_failure, start_working
 with removed_on_failure(sys.argv[1]):
     start_working(sys.argv[1])
     print("begun", flush=True)
@@ -108,7 +108,7 @@ def unlocked(request, tmp_path, monkeypatch) -> str:
         raise OSError(errno.ENOTSUP, os.strerror(errno.ENOTSUP))
 
     without = types.SimpleNamespace(**{**vars(fcntl), "flock": refuse})
-    monkeypatch.setattr("components.common.claims.fcntl", without)
+    monkeypatch.setattr("components.common.workspace.fcntl", without)
     return f"memory://{uuid.uuid4().hex}/out" if request.param == "store" else str(tmp_path / "out")
 
 
