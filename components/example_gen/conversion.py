@@ -4,21 +4,29 @@ conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"),
 plan = conversion.plan(uri)              # splits, features, shards; as little as can be is read
 conversion.check(plan, uri)
 written = conversion.write(plan, uri)    # the shards, and what became of each input
+check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
 """
 
 import abc
 import dataclasses
 import hashlib
 import json
+from collections.abc import Sequence
 from typing import Any, ClassVar, Generic, TypeVar
 
+from components.common.lineage import package_versions
+from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.settings import ExecProperties
 from components.common.tasks import Runner
+from components.common.workspace import working_folder
 from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
+from components.example_gen.simple_layouts import names_at_top
+from trainer_utils.format import InputError
+from trainer_utils.storage.files import list_names, write_text
 
-__all__ = ["Conversion"]
+__all__ = ["Conversion", "check_outcome"]
 
 _Plan = TypeVar("_Plan", bound=Plan)
 
@@ -54,7 +62,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         self.settings, self.selection = settings, selection
-        self._runner = runner
+        self._runner = runner or Runner(processes=1)
         self.located = locate(
             selection.base,
             selection.patterns,
@@ -81,14 +89,12 @@ class Conversion(abc.ABC, Generic[_Plan]):
 
     def key(self) -> str:
         """A digest of all that shards depend on: a run of the same goes on where one was killed."""
-        from components.common.publish import package_versions  # TFX: a plan has none
-
         known = [
             type(self).__name__,
             fingerprint(self.located),
             dataclasses.asdict(self.settings),
             self.selection.partition and dataclasses.asdict(self.selection.partition),
-            package_versions(),
+            *(f"{name} {version}" for name, version in package_versions().items()),
         ]
         return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
 
@@ -116,3 +122,47 @@ class Conversion(abc.ABC, Generic[_Plan]):
     @abc.abstractmethod
     def write(self, plan: _Plan, uri: str) -> Written:
         """Writes every shard of what `plan` gave, and reads it back."""
+
+
+def check_outcome(
+    conversion: Conversion[Any],
+    plan: Plan,
+    rejects: Sequence[Reject],
+    *,
+    written: int,
+    uri: str,
+) -> None:
+    """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
+
+    Raises:
+        InputError: there are too many, or no example is left.
+    """
+    listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
+    base, settings = conversion.located.base, conversion.settings
+    try:
+        check_reject_fraction(
+            rejects,
+            found=plan.found,
+            max_reject_fraction=settings.max_reject_fraction,
+            listed_in=listed_in,
+        )
+        if not written:
+            raise InputError(
+                f"input_base {base!r}: expected {conversion.unit}, found none that can be read"
+                f"{_why_none(plan, rejects)}.",
+                path=base,
+            )
+    except InputError as error:
+        write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
+        if settings.layout == "auto" and not written:
+            top = names_at_top(list_names(base))
+            searched = f"Looked for {conversion.looked_for}; at its top: {top}."
+            raise InputError(f"{error} {searched}") from None
+        raise
+
+
+def _why_none(plan: Plan, rejects: Sequence[Reject]) -> str:
+    if rejects:
+        first = rejects[0]
+        return f" ({len(rejects)} rejected, first {first.source!r}: {first.code}, {first.detail})"
+    return "" if plan.found else " (a table that has a header alone has none)"

@@ -25,10 +25,9 @@ from components.example_gen.fingerprint import fingerprint_of_files
 from components.example_gen.image_roots import check_image_roots, roots_of
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
 from components.example_gen.media import DESCRIPTIONS
-from components.example_gen.media_settings import MediaSettings
 from components.example_gen.near_duplicates import find_near_duplicates
 from components.example_gen.plan import Written, sum_label_counts
-from components.example_gen.settings import LISTS, MEDIA
+from components.example_gen.settings import LISTS, MEDIA, MediaSettings
 from components.example_gen.simple_layouts import read_simple, without_reserved
 from components.example_gen.unnamed_files import warn_of_unnamed
 from trainer_utils.format import ConfigError, InputError, Shard, ShardName
@@ -155,7 +154,6 @@ class FileConversion(Conversion[FilePlan]):
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
-        assert self._runner is not None
         start_working(uri, key=self.key())
         settings, tasks = self.settings, plan.tasks
         write = WriteMediaShard(plan.columns, plan.blobs, self.located.base, uri, settings)

@@ -25,9 +25,9 @@ from components.common.input_table import (
 )
 from components.common.tasks import Task
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
-from components.example_gen.media_settings import MediaSettings
 from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
 from components.example_gen.plan import Plan, lay_out_shards
+from components.example_gen.settings import MediaSettings
 from components.tables.vocabularies import make_vocabularies
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests, remainders

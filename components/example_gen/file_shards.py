@@ -23,7 +23,7 @@ from components.example_gen.boxes import SIZE_COLUMNS
 from components.example_gen.file_plan import ShardTask
 from components.example_gen.file_reports import ShardSummary, Stored
 from components.example_gen.media import check_annotation, describe_media, store_media
-from components.example_gen.media_settings import MediaSettings
+from components.example_gen.settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
 from trainer_utils.format.record_digests import name_of_features

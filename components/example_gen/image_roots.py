@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping
 
 from components.common.input_table import InputTable
 from components.common.layout_inputs import ImageRoot
-from components.example_gen.media_settings import MediaSettings
+from components.example_gen.settings import MediaSettings
 from trainer_utils.format import InputError
 from trainer_utils.storage import InputFile, is_remote
 

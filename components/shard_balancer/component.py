@@ -4,14 +4,19 @@ balanced = ShardBalancer(examples=images.outputs["examples"], target_shard_bytes
 balanced.outputs["balanced_examples"]
 """
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 from tfx import types
 from tfx.dsl.components.base import base_beam_component, executor_spec
 from tfx.types import channel_utils, standard_artifacts
 
-from components.common.component import channel, examples_channel, parameters_of, takes_settings
+from components.common.component import (
+    Runtime,
+    channel,
+    checked_properties,
+    examples_channel,
+    parameters_of,
+)
 from components.shard_balancer.driver import ChangesDriver
 from components.shard_balancer.executor import Executor
 from components.shard_balancer.settings import BalancerSettings
@@ -47,9 +52,24 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)
     DRIVER_CLASS = ChangesDriver  # it is both kinds that TFX has
 
-    @takes_settings(BalancerSettings)
     def __init__(
-        self, examples: types.BaseChannel | Sequence[types.BaseChannel], **properties: Any
+        self,
+        examples: types.BaseChannel | Sequence[types.BaseChannel],
+        *,
+        num_shards: int | Mapping[str, int] | Runtime | None = None,
+        target_shard_bytes: int | Runtime = BalancerSettings.target_shard_bytes,
+        shard_multiple: int | Runtime = BalancerSettings.shard_multiple,
+        shuffle: bool | Runtime = BalancerSettings.shuffle,
+        balance: str | Runtime = BalancerSettings.balance,
+        stratify_by: str | Runtime | None = None,
+        seed: int | Runtime = BalancerSettings.seed,
+        compression: str | Runtime = BalancerSettings.compression,
+        memory_bytes: int | Runtime = BalancerSettings.memory_bytes,
+        exclude: str | Sequence[str] | Runtime | None = None,
+        relabel: str | Mapping[str, str | int | float] | Runtime | None = None,
+        where: str | Runtime | None = None,
+        add: Sequence[str] | Runtime | None = None,
+        keep_shards: bool | Runtime = BalancerSettings.keep_shards,
     ) -> None:
         """Makes the component.
 
@@ -59,10 +79,39 @@ class ShardBalancer(base_beam_component.BaseBeamComponent):
                 split gets what all of them have of it. Those of a Transform keep the vocabularies
                 of its own input, for features of ids that it passes on, and take the ones that it
                 makes itself under a feature's name (`vocab_filename="label"`).
+            num_shards: shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where
+                there are fewer records. Default: the number that comes closest to
+                `target_shard_bytes`.
+            target_shard_bytes: target size of a shard in bytes; 100 to 200 MB is the usual advice.
+                At least 1.
+            shard_multiple: the number of shards is a multiple of this, such as the number of
+                workers. At least 1.
+            shuffle: a permutation of all records of a split: each is equally likely in every place.
+                False keeps their order (with `stratify_by`: within each shard).
+            balance: `records`: shards differ by at most one record; `bytes`: by at most the bytes
+                of the largest record (before compression).
+            stratify_by: a feature, such as `label`: each shard holds each value's share to within
+                one record. Each example has one value of it, or none, which counts as a value.
+            seed: seed of the permutation. 64 bits, signed.
+            compression: `none`, or `gzip` (slower to read, and Datum cannot read it).
+            memory_bytes: memory that a worker may use (below 64 MiB it takes some more than that);
+                a split that is larger goes through temporary files beside the output. Planning by
+                bytes or by class takes some 40 bytes a record of its own. At least 1 MiB.
+            exclude: records to leave out: a list of names (`filename`, `id` or `record_id`), or the
+                path of a file with one a line. Records of `add` stay, so that one can be replaced
+                by another of its name. A million names take some 300 MB in each worker.
+            relabel: new labels: values by name, or the path of a CSV that begins with `name,label`.
+                Another feature's name in place of `label` changes that feature.
+            where: a condition on features that a record must meet to stay, such as `label !=
+                'unknown' and height >= 64`.
+            add: further datasets, by their uris, whose records come after those of `examples`.
+            keep_shards: True: shards stay as they are, as hard links or copies; only those with a
+                changed record are written again, and nothing is balanced or shuffled.
 
         Raises:
             ConfigError: a setting is not allowed.
         """
+        properties = checked_properties(BalancerSettings, locals())
         if not isinstance(examples, types.BaseChannel):
             examples = channel_utils.union(examples)
         spec = ShardBalancerSpec(

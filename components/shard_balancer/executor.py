@@ -3,7 +3,7 @@
 import dataclasses
 import functools
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from tfx import types
 from tfx.types import artifact_utils
@@ -11,54 +11,52 @@ from tfx.types import artifact_utils
 from components.common.beam import LocalFirstBeamExecutor
 from components.common.collector import spare_old_objects
 from components.common.fingerprint import combine_facts
-from components.common.lineage import make_origin
-from components.common.progress import show_progress
-from components.common.publish import describe_artifact, package_versions, publish_dataset
+from components.common.lineage import make_origin, package_versions
+from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import Artifacts, ExecProperties
-from components.common.side_by_side import ByElement, InProcessPipeline, run_elements
-from components.common.summaries import (
-    check_finished,
-    read_summaries,
+from components.common.tasks import Cost, Runner, Task, map_tasks
+from components.common.workspace import (
     remove_dataset,
     removed_on_failure,
     start_working,
     working_folder,
 )
-from components.common.worker_errors import raising_reported
-from components.shard_balancer.changes import (
-    Changes,
-    Tally,
-    check_changes,
-    describe_changes,
-    store_changes,
-)
+from components.shard_balancer.context import JobContext, TaskResult
 from components.shard_balancer.inputs import Inputs, check_apart, open_inputs
-from components.shard_balancer.kept_shards import KeptSplit, plan_kept_split
-from components.shard_balancer.move import Move
-from components.shard_balancer.picked_splits import (
-    PickedSplit,
-    Plan,
-    choose_picked,
-    write_picked,
-)
+from components.shard_balancer.parts import run_part
 from components.shard_balancer.planning import (
     SplitPlan,
-    changes_of,
+    edits_of,
     needs_survey,
+    pick_split,
     plan_split,
-    total_tally,
 )
 from components.shard_balancer.settings import BalancerSettings
-from components.shard_balancer.survey import ShardSurvey, StoredSurveys, keep_survey
-from components.shard_balancer.transforms import balance_splits, keep_shards
+from components.shard_balancer.survey import ShardSurvey, survey_shard
+from components.shuffle.edits import (
+    EditCounts,
+    check_edits,
+    describe_edits,
+    store_edits,
+    total_counts,
+)
+from components.shuffle.external import HELD_TIMES
+from components.shuffle.layout import Ints
+from components.shuffle.picking import read_ahead
 from trainer_utils.dataset.inspection import DatasetFacts
-from trainer_utils.format import Accounting, DatasetError, Manifest, Shard, combine_checksums
-from trainer_utils.format.json_text import Json, JsonObject
+from trainer_utils.format import Accounting, DatasetError, Manifest, combine_checksums
+from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import join, write_atomically
 
 __all__ = ["Executor"]
 
 _KEPT_PROPERTIES = ("span", "version")
+# What one core takes for a byte: of records that are moved, compressed, parsed, or whose lengths
+# alone are read.
+_MOVE_SECONDS, _GZIP_SECONDS, _PARSE_SECONDS, _SCAN_SECONDS = 1 / 300e6, 1 / 30e6, 1 / 50e6, 1 / 2e9
+_PICK_BYTES = 128 << 20  # of memory that a process needs that holds nothing
+
+_Surveys = Mapping[str, Sequence[ShardSurvey]]
 
 
 class Executor(LocalFirstBeamExecutor):
@@ -103,27 +101,30 @@ class Executor(LocalFirstBeamExecutor):
         settings: BalancerSettings,
         exec_properties: ExecProperties,
     ) -> None:
-        changes = changes_of(inputs, settings)
+        edits, working = edits_of(inputs, settings), working_folder(artifact.uri)
         start_working(artifact.uri, keeps_dataset=True)  # a setting may be for other records
-        move = Move(
+        context = JobContext(
             uri=artifact.uri,
-            settings=dataclasses.replace(settings, exclude=None, relabel=None),
+            block_bytes=settings.block_bytes,
+            run_bytes=settings.held_bytes // HELD_TIMES,
             infer=inputs.without_features,
-            changes_key=store_changes(changes, working_folder(artifact.uri)),
+            edits=store_edits(edits, working) if edits else edits,
         )
-        surveys = self._survey(inputs, settings, move)
-        tallies = {split: total_tally(surveys.get(split, ())) for split in inputs.shards}
-        check_changes(changes, tallies)
-        plans: Sequence[Plan] = [
-            _plan(inputs, split, surveys, settings, artifact.uri) for split in inputs.shards
-        ]
-        remove_dataset(artifact.uri)
-        plans = self._write(inputs, plans, surveys, move)
-        summaries = read_summaries(working_folder(artifact.uri))
-        check_finished(artifact.uri, [name for plan in plans for name in plan.work])
-        config = _config(inputs, num_given, settings, changes, Tally.total(tallies.values()))
-        manifest = _manifest(inputs, plans, summaries, tallies, config)
-        features = inputs.features(_facts(inputs, summaries))
+        with self._runner("shard_balancer.parts") as runner:
+            surveys = _survey(inputs, settings, context, runner)
+            counts = {
+                split: total_counts([one.counts for one in surveys.get(split, ())])
+                for split in inputs.shards
+            }
+            check_edits(edits, counts)
+            plans = _plan(inputs, surveys, settings, context, runner)
+            remove_dataset(artifact.uri)
+            results = _write(plans, settings, context, runner)
+        total = total_counts([*counts.values()])
+        config = _config(inputs, num_given, settings) | describe_edits(edits, total)
+        manifest = _manifest(inputs, results, counts, config)
+        _check_records(inputs, plans, manifest, results)
+        features = inputs.features(_facts(inputs, results))
         vocabularies = {
             name: values
             for name, values in inputs.vocabularies.items()
@@ -139,75 +140,97 @@ class Executor(LocalFirstBeamExecutor):
         )
         publish_dataset(artifact.uri, manifest, features, vocabularies=vocabularies, origin=origin)
 
-    def _survey(
-        self, inputs: Inputs, settings: BalancerSettings, move: Move
-    ) -> dict[str, Sequence[ShardSurvey]]:
-        """Surveys of the shards of those splits that need them."""
-        splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
-        shards = [item for split in splits for item in inputs.shards[split]]
-        if not shards:
-            return {}
-        survey = functools.partial(keep_survey, move)
-        with raising_reported(move.uri):
-            run_elements(self._make_beam_pipeline(), ByElement(survey, enumerate(shards)))
-        firsts = itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)
-        return {
-            split: StoredSurveys(move.uri, range(first, first + len(inputs.shards[split])))
-            for split, first in zip(splits, firsts, strict=False)
-        }
 
-    def _write(
-        self,
-        inputs: Inputs,
-        plans: Sequence[Plan],
-        surveys: Mapping[str, Sequence[ShardSurvey]],
-        move: Move,
-    ) -> Sequence[Plan]:
-        """Writes the shards; returns the plans, with those that were better picked here."""
-        pipeline = self._make_beam_pipeline()
-        if isinstance(pipeline, InProcessPipeline) and move.changes_key is None:
-            plans = choose_picked(pipeline, plans, inputs, surveys, move)
-        work = {name: part for plan in plans for name, part in plan.work.items()}
-        with raising_reported(move.uri), show_progress(move.uri, work, unit="records"):
-            if picked := [plan for plan in plans if isinstance(plan, PickedSplit)]:
-                assert isinstance(pipeline, InProcessPipeline)
-                write_picked(pipeline, picked, move)
-            if move.settings.keep_shards:
-                kept = [plan for plan in plans if isinstance(plan, KeptSplit)]
-                run_elements(pipeline, keep_shards(kept, move))
-            else:
-                others = [plan for plan in plans if type(plan) is SplitPlan]
-                run_elements(pipeline, balance_splits(others, move))
-        return plans
+def _survey(
+    inputs: Inputs, settings: BalancerSettings, context: JobContext, runner: Runner
+) -> dict[str, Sequence[ShardSurvey]]:
+    """Surveys of the shards of those splits that need them."""
+    splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
+    shards = [given for split in splits for given in inputs.shards[split]]
+    parses = bool(context.edits) or settings.stratify_by is not None
+    seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
+    found = map_tasks(
+        functools.partial(survey_shard, context, settings.stratify_by),
+        [Task(f"survey-{n:06d}", given, 0, given.shard.bytes) for n, given in enumerate(shards)],
+        workspace=working_folder(context.uri),
+        runner=runner,
+        cost=Cost(seconds * sum(given.shard.bytes for given in shards)),
+        paths=[given.shard.path for given in shards[:1]],
+    )
+    ends = [*itertools.accumulate((len(inputs.shards[split]) for split in splits), initial=0)]
+    return {
+        split: found[start:stop]
+        for split, (start, stop) in zip(splits, itertools.pairwise(ends), strict=True)
+    }
 
 
 def _plan(
     inputs: Inputs,
-    split: str,
-    surveys: Mapping[str, Sequence[ShardSurvey]],
+    surveys: _Surveys,
     settings: BalancerSettings,
-    uri: str,
-) -> Plan:
-    """A split's plan, the table of places laid down where workers find it."""
-    if settings.keep_shards:
-        return plan_kept_split(split, inputs.shards[split], surveys.get(split), settings)
-    path = join(working_folder(uri), f"places-{split}")
-    plan = plan_split(split, inputs.shards[split], surveys.get(split), settings, places_path=path)
-    if plan.table is None:
-        return plan
-    with write_atomically(path, temporary_folder=working_folder(uri)) as stream:
-        stream.write(plan.table.tobytes())
-    return dataclasses.replace(plan, table=None)
+    context: JobContext,
+    runner: Runner,
+) -> list[SplitPlan]:
+    """Every split's plan: records are picked where they may be, and that gains."""
+    working, plans = working_folder(context.uri), []
+
+    def keep(split: str, table: Ints) -> str:
+        path = join(working, f"positions-{split}")
+        with write_atomically(path, temporary_folder=working) as stream:
+            stream.write(table.tobytes())
+        return path
+
+    for split, shards in inputs.shards.items():
+        found, kept = surveys.get(split), functools.partial(keep, split)
+        made = plan_split(split, shards, found, settings, uri=context.uri, keep=kept)
+        picked = None if context.edits else pick_split(made, inputs, found)
+        if picked is not None:
+            processes = runner.count(len(picked.tasks), _cost([picked], settings), [context.uri])
+            if processes > 1 or (processes == 1 and made.scatters):
+                made = picked
+        plans.append(made)
+    return plans
 
 
-def _config(
-    inputs: Inputs,
-    num_given: int,
-    settings: BalancerSettings,
-    changes: Changes | None,
-    tally: Tally,
-) -> JsonObject:
-    """The settings that shaped the outcome: of files and datasets, digests; of changes, any."""
+def _write(
+    plans: Sequence[SplitPlan], settings: BalancerSettings, context: JobContext, runner: Runner
+) -> list[TaskResult]:
+    """Writes all shards."""
+    picked = {
+        plan.split: [(given.shard.path, given.source) for given in plan.shards]
+        for plan in plans
+        if plan.picks
+    }
+    for files in picked.values():
+        for path, _ in files:
+            read_ahead(path)
+    shuffles = {plan.split: plan.shuffle for plan in plans if plan.shuffle is not None}
+    context = dataclasses.replace(context, shuffles=shuffles, picked=picked)
+    results: list[TaskResult] = []
+    for tasks in ([t for p in plans for t in p.scatters], [t for p in plans for t in p.tasks]):
+        results += map_tasks(
+            functools.partial(run_part, context),
+            tasks,
+            workspace=working_folder(context.uri),
+            runner=runner,
+            cost=_cost(plans, settings),
+            paths=[given.shard.path for plan in plans for given in plan.shards[:1]],
+            unit="records",
+        )
+    return results
+
+
+def _cost(plans: Sequence[SplitPlan], settings: BalancerSettings) -> Cost:
+    seconds = _GZIP_SECONDS if settings.gzip else _MOVE_SECONDS
+    holds = any(not plan.picks for plan in plans)
+    return Cost(
+        seconds * sum(plan.num_bytes for plan in plans),
+        settings.memory_bytes if holds else _PICK_BYTES,
+    )
+
+
+def _config(inputs: Inputs, num_given: int, settings: BalancerSettings) -> JsonObject:
+    """The settings that shaped the outcome, but for edits; of added datasets, digests."""
     config = dataclasses.asdict(settings)
     del config["memory_bytes"]  # it changes the way, not the outcome
     for name in ("exclude", "relabel", "where", "add"):
@@ -216,126 +239,124 @@ def _config(
         del config["keep_shards"]
     if settings.add:
         config["add"] = [source.digest for source in inputs.sources[num_given:]]
-    return config if changes is None else config | describe_changes(changes, tally)
+    return config
 
 
 def _manifest(
     inputs: Inputs,
-    plans: Sequence[Plan],
-    summaries: Sequence[Mapping[str, Json]],
-    tallies: Mapping[str, Tally],
-    config: Mapping[str, Json],
+    results: Sequence[TaskResult],
+    counts: Mapping[str, EditCounts],
+    config: JsonObject,
 ) -> Manifest:
-    order = {plan.split: place for place, plan in enumerate(plans)}
-    entries = [entry for summary in summaries for entry in summary.get("shards", ())]
-    shards = sorted(map(Shard.from_entry, entries), key=lambda s: (order[s.split], s.path))
-    planned = {plan.split: plan.num_records for plan in plans}
+    order = {split: place for place, split in enumerate(inputs.shards)}
+    found = (shard for result in results for shard in result.shards)
+    shards = sorted(found, key=lambda shard: (order[shard.split], shard.path))
     written = {split: sum(s.records for s in shards if s.split == split) for split in order}
-    if written != planned:
-        raise DatasetError(f"records: expected {planned} as in {inputs.name}, wrote {written}")
-    relabelled = sum(tally.relabelled for tally in tallies.values())
-    manifest = Manifest(
+    relabelled = sum(one.relabelled for one in counts.values())
+    return Manifest(
         shards=tuple(shards),
         accounting={
             split: Accounting(
-                found=n + tallies[split].skipped, written=n, skipped=tallies[split].skipped
+                found=n + counts[split].skipped, written=n, skipped=counts[split].skipped
             )
             for split, n in written.items()
         },
         producer="ShardBalancer",
         config=config,
-        input_fingerprint=_fingerprint(inputs, summaries),
-        label_counts=_label_counts(inputs, tallies),
+        input_fingerprint=_fingerprint(inputs, results),
+        label_counts=_label_counts(inputs, counts),
         conversions={"RELABELLED": relabelled} if relabelled else {},
         versions=package_versions(),
     )
-    _check_content(inputs, manifest, summaries)
-    return manifest
 
 
-def _fingerprint(inputs: Inputs, summaries: Sequence[Mapping[str, Json]]) -> str:
+def _fingerprint(inputs: Inputs, results: Sequence[TaskResult]) -> str:
     """Of the records of each split, in no order, and of what their labels are called.
 
     The same however the inputs are sharded and ordered, and whatever the settings.
     """
-    read = _read(summaries)
     facts: list[tuple[tuple[object, ...], object]] = [
-        (("split", split), combine_checksums(c for (s, _), c in read.items() if s == split))
+        (
+            ("split", split),
+            combine_checksums(c for r in results if r.split == split for c in r.content.values()),
+        )
         for split in inputs.shards
     ]
     facts += [(("vocabulary", n), list(values)) for n, values in inputs.vocabularies.items()]
     return combine_facts(facts)
 
 
-def _label_counts(inputs: Inputs, tallies: Mapping[str, Tally]) -> Mapping[str, Mapping[str, int]]:
+def _label_counts(
+    inputs: Inputs, counts: Mapping[str, EditCounts]
+) -> Mapping[str, Mapping[str, int]]:
     """How often each label occurs now: of the feature that the inputs have counted before."""
-    before = inputs.label_counts
-    if all(tally.is_unchanged for tally in tallies.values()):
-        return before
-    counts: dict[str, dict[str, int]] = {}
-    for split, tally in tallies.items():
+    said = inputs.label_counts
+    if all(one.changes_nothing for one in counts.values()):
+        return said
+    found: dict[str, dict[str, int]] = {}
+    for split, one in counts.items():
+        before = said.get(split, {})
         names = inputs.vocabularies
-        said = before.get(split, {})
-        features = [f for f, found in tally.before.items() if _named(found, names.get(f)) == said]
-        if not features and said:
+        features = [f for f in one.of("before") if _named(one, "before", f, names) == before]
+        if not features and before:
             return {}
         if features:
-            counts[split] = _named(tally.after.get(features[0], {}), names.get(features[0]))
-    return {split: of for split, of in counts.items() if of}
+            found[split] = _named(one, "after", features[0], names)
+    return {split: of for split, of in found.items() if of}
 
 
-def _named(counts: Mapping[int, int], names: Sequence[str] | None) -> dict[str, int]:
-    known = range(len(names or ()))
+def _named(
+    counts: EditCounts, when: str, feature: str, vocabularies: Mapping[str, Sequence[str]]
+) -> dict[str, int]:
+    names = vocabularies.get(feature, ())
     return {
-        names[value] if names and value in known else str(value): count
-        for value, count in counts.items()
+        names[value] if 0 <= value < len(names) else str(value): count
+        for value, count in counts.of(when, feature).items()
     }
 
 
-def _read(
-    summaries: Sequence[Mapping[str, Json]], kind: str = "content"
-) -> dict[tuple[str, int], int]:
-    """The checksum of what was read, or `kept` of it, by split and number of the input."""
-    sums: dict[tuple[str, int], int] = {}
-    for summary in summaries:
-        for source, content in summary.get(kind, {}).items():
-            key = summary["split"], int(source)
-            sums[key] = combine_checksums([sums.get(key, 0), content])
-    return sums
-
-
-def _check_content(
-    inputs: Inputs, manifest: Manifest, summaries: Sequence[Mapping[str, Json]]
+def _check_records(
+    inputs: Inputs,
+    plans: Sequence[SplitPlan],
+    manifest: Manifest,
+    results: Iterable[TaskResult],
 ) -> None:
     """Compares what was read with what inputs' manifests say, and what was written with both."""
-    read = _read(summaries)
+    planned = {plan.split: sum(plan.counts) for plan in plans}
+    written = {split: account.written for split, account in manifest.accounting.items()}
+    if written != planned:
+        raise DatasetError(f"records: expected {planned} as in {inputs.name}, wrote {written}")
+    read: dict[tuple[str, int], int] = {}
+    kept: dict[str, int] = {}
+    for result in results:
+        for number, content in result.content.items():
+            key = result.split, number
+            read[key] = combine_checksums([read.get(key, 0), content])
+        own = [kept.get(result.split, 0), *result.kept.values()]
+        kept[result.split] = combine_checksums(own)
     for number, source in enumerate(inputs.sources):
-        if source.manifest is None:
-            continue
-        for split in source.shards:
+        for split in source.shards if source.manifest is not None else ():
+            assert source.manifest is not None
             said, got = source.manifest.content_of(split), read.get((split, number), 0)
             if said not in (None, got):
                 raise DatasetError(
                     f"split {split!r}: expected records with checksum {said:016x} as its manifest "
                     f"says, got {got:016x} ({source.uri}). It was changed: write it again."
                 )
-    kept = _read(summaries, "kept")
     for split in manifest.splits:
-        wanted = combine_checksums(c for (s, _), c in kept.items() if s == split)
-        if manifest.content_of(split) != wanted:
+        if manifest.content_of(split) != kept.get(split, 0):
             raise DatasetError(
-                f"split {split!r}: expected the records that were read ({wanted:016x}), "
-                f"wrote others ({manifest.content_of(split)}). Report this as a defect."
+                f"split {split!r}: expected the records that were read ({kept.get(split, 0):016x}),"
+                f" wrote others ({manifest.content_of(split)}). Report this as a defect."
             )
 
 
-def _facts(inputs: Inputs, summaries: Sequence[Mapping[str, Json]]) -> dict[int, DatasetFacts]:
+def _facts(inputs: Inputs, results: Sequence[TaskResult]) -> dict[int, DatasetFacts]:
     """What was found out of the features of inputs that do not say."""
     facts = {number: DatasetFacts() for number in inputs.without_features}
-    for summary in summaries:
-        for number, found in summary.get("facts", {}).items():
-            where = inputs.sources[int(number)].uri
-            facts[int(number)].merge(DatasetFacts.from_json(found), where=where)
+    for result in results:
+        for number, found in result.facts.items():
+            facts[number].merge(found, where=inputs.sources[number].uri)
     return facts
 
 

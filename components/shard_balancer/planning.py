@@ -5,117 +5,100 @@ from components.shard_balancer import plan
 print(plan("examples/", num_shards=8))        # reads lengths alone and writes nothing
 
 split  records      bytes  shards  records/shard      bytes/shard  passes
-train     3000   41234567       8        375-375  5150000-5160000       1
+train     3000  41234567       8        375-375  5150000-5160000       1
 """
 
 import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 from absl import logging
 
-from components.common.progress import Work
-from components.shard_balancer.changes import (
-    Changes,
-    Tally,
-    check_changes,
-    check_feature,
-    read_changes,
-)
+from components.common.tasks import Task
+from components.shard_balancer.context import JobContext
 from components.shard_balancer.inputs import Inputs, InputShard, open_inputs
-from components.shard_balancer.kept_shards import plan_kept_split
-from components.shard_balancer.layout import (
-    Cells,
-    SplitLayout,
-    Task,
-    plan_tasks,
-)
 from components.shard_balancer.partition import assign_places_by_class, equal_byte_bounds
-from components.shard_balancer.records import OBJECT_BYTES
-from components.shard_balancer.scatter_gather import ShardGroup
+from components.shard_balancer.parts import (
+    GatherPart,
+    KeepPart,
+    NumberedShard,
+    PickPart,
+    ScatterPart,
+    WholePart,
+)
 from components.shard_balancer.settings import BalancerSettings
-from components.shard_balancer.survey import ShardSurvey, survey_shard
-from trainer_utils.format import shard_bounds
+from components.shard_balancer.survey import ShardSurvey, classes_of, survey_shard
+from components.shuffle.edits import Edits, check_edits, check_feature, read_edits, total_counts
+from components.shuffle.external import HELD_TIMES, ExternalShuffle
+from components.shuffle.layout import Cells, SplitLayout, plan_tasks, shuffle_seed
+from components.shuffle.picking import GatherIndices
+from trainer_utils.dataset import read_index
+from trainer_utils.format import ShardName, shard_bounds
 from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.spelling import check_names
+from trainer_utils.format.tfrecord import compact
+from trainer_utils.machine import free_memory
+from trainer_utils.storage import file_size, is_remote
 from trainer_utils.text_output import Part, Shown, make_table
 
 __all__ = [
     "BalancePlan",
-    "PlannedSplit",
     "SplitPlan",
-    "changes_of",
+    "edits_of",
     "needs_survey",
+    "pick_split",
     "plan",
     "plan_split",
-    "total_tally",
 ]
 
 Ints = npt.NDArray[np.int64]
 
 _AT_A_TIME = 1 << 16  # records, so that planning takes little memory
+_OBJECT_BYTES = 96  # that a record takes beside its frame: offset, position, name, its place anew
+
+# What is picked record by record: the system keeps the input in so much of the free memory
+# meanwhile; each process opens all files; a read for each shorter record costs more than copying.
+_MEMORY_SHARE = 0.5
+_MOST_FILES = 200
+_LEAST_BYTES = 4 << 10
 
 _COLUMNS = ("split", "records", "bytes", "shards", "records/shard", "bytes/shard", "passes")
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SplitPlan:
-    """How one split is balanced.
+    """How one split is written.
 
     Args:
-        layout: where records go.
-        groups: what is read by one worker at a time.
-        tasks: what is written by one worker at a time.
-        table: of all places, where they do not follow from the seed; it is kept as a file.
+        counts: of the records of each new shard.
+        tasks: what is done; with two passes, what is done when `scatters` are.
+        scatters: what writes the runs.
+        shuffle: where records go; None where shards stay.
+        shards: the input shards, in order.
     """
 
-    layout: SplitLayout
-    groups: tuple[ShardGroup, ...]
+    split: str
+    counts: tuple[int, ...]
     tasks: tuple[Task, ...]
-    table: Ints | None = dataclasses.field(default=None, repr=False)
+    scatters: tuple[Task, ...] = ()
+    shuffle: ExternalShuffle | None = None
+    shards: tuple[InputShard, ...]
 
     @property
-    def split(self) -> str:
-        """The split's name."""
-        return self.layout.split
-
-    @property
-    def num_records(self) -> int:
-        """Records that are written."""
-        return self.layout.num_records
-
-    @property
-    def items(self) -> list[InputShard]:
-        """The input shards, in order."""
-        return [item for group in self.groups for _, _, item in group.shards]
+    def picks(self) -> bool:
+        """Whether records are picked where they lie."""
+        return any(isinstance(task.argument, PickPart) for task in self.tasks)
 
     @property
     def num_bytes(self) -> int:
         """Of the input shards."""
-        return sum(item.shard.bytes for item in self.items)
-
-    @property
-    def work(self) -> dict[str, Work]:
-        """What each summary stands for; bytes are counted where they are read from the inputs."""
-        work: dict[str, Work] = {}
-        if not self.is_one_pass:
-            for group in self.groups:
-                size = sum(item.shard.bytes for _, _, item in group.shards)
-                work[f"scatter-{group.key}"] = Work(0, size)
-        read = self.num_bytes if self.is_one_pass else 0
-        for task in self.tasks:
-            work[f"gather-{task.key}"] = Work(task.bounds[-1] - task.bounds[0], read)
-        return work
-
-    @property
-    def is_one_pass(self) -> bool:
-        """Whether the split fits into memory, so that it needs no temporary files."""
-        return len(self.tasks) == 1 and len(self.tasks[0].bounds) == 2
+        return sum(given.shard.bytes for given in self.shards)
 
 
 def needs_survey(inputs: Inputs, split: str, settings: BalancerSettings) -> bool:
@@ -129,8 +112,8 @@ def needs_survey(inputs: Inputs, split: str, settings: BalancerSettings) -> bool
         return True
     if any(shard.records is None or shard.is_gzip for shard in shards):
         return True
-    held = sum(shard.bytes + OBJECT_BYTES * (shard.records or 0) for shard in shards)
-    return held > settings.held_bytes
+    held = sum(shard.bytes + _OBJECT_BYTES * (shard.records or 0) for shard in shards)
+    return held > settings.held_bytes // HELD_TIMES
 
 
 def plan_split(
@@ -139,117 +122,203 @@ def plan_split(
     surveys: Sequence[ShardSurvey] | None,
     settings: BalancerSettings,
     *,
-    places_path: str = "",
+    uri: str,
+    keep: Callable[[Ints], Ints | str] = lambda table: table,
 ) -> SplitPlan:
     """Plans one split.
 
     Args:
-        surveys: of each of them; None where what the dataset says is enough.
-        places_path: where the table of places, if there is one, will be kept.
+        surveys: of each shard; None where what the datasets say is enough.
+        uri: of the dataset that is written.
+        keep: puts a table of output positions where workers find it.
     """
-    counts, sizes = _sizes(shards, surveys)
-    num_records = sum(counts)
-    num_shards = settings.shards_of(split, num_records=num_records, num_bytes=sum(sizes))
+    if settings.keep_shards:
+        return _plan_kept(split, shards, surveys, settings)
+    if surveys is not None:
+        counts = [len(survey.index) for survey in surveys]
+        sizes = [survey.index.framed_bytes for survey in surveys]
+    else:
+        counts, sizes = [s.shard.records or 0 for s in shards], [s.shard.bytes for s in shards]
+    layout = _layout_of(split, sum(counts), sum(sizes), surveys, settings)
+    cells = Cells(layout)
+    firsts = [*itertools.accumulate(counts, initial=0)]
+    if surveys is None:
+        cells = Cells(layout, sum(sizes) + _OBJECT_BYTES * layout.num_records)
+    for first, survey in zip(firsts, surveys or (), strict=False):
+        lengths = survey.index.lengths
+        for start in range(0, len(lengths), _AT_A_TIME):
+            held = lengths[start : start + _AT_A_TIME].astype(np.int64)
+            positions = layout.positions(first + start, first + start + len(held))
+            cells.add(positions, held + (RECORD_OVERHEAD_BYTES + _OBJECT_BYTES))
+    run_bytes = settings.held_bytes // HELD_TIMES
+    shard_tasks = plan_tasks(layout, cells, memory_bytes=run_bytes)
+    if isinstance(layout.table, np.ndarray):
+        layout = dataclasses.replace(layout, table=keep(layout.table))
+    numbered = [*zip(firsts, counts, shards, strict=False)]
+    scatters: list[Task] = []
+    if len(shard_tasks) == 1 and len(shard_tasks[0].cuts) <= 2:
+        whole = WholePart(split, tuple(numbered))
+        tasks = [Task(f"whole-{split}", whole, layout.num_records, sum(sizes))]
+    else:
+        for number, group in enumerate(_groups(numbered, sizes, run_bytes)):
+            size = sum(given.shard.bytes for *_, given in group)
+            name = f"scatter-{split}-{number:06d}"
+            scatters.append(Task(name, ScatterPart(split, number, tuple(group)), 0, size))
+        tasks = [
+            Task(f"gather-{split}-{n:06d}", GatherPart(split, n), one.cuts[-1] - one.cuts[0])
+            for n, one in enumerate(shard_tasks)
+        ]
+    return SplitPlan(
+        split=split,
+        counts=tuple(np.diff(layout.bounds).tolist()),
+        tasks=tuple(tasks),
+        scatters=tuple(scatters),
+        shuffle=ExternalShuffle(
+            uri=uri, layout=layout, tasks=shard_tasks, block_bytes=settings.block_bytes
+        ),
+        shards=tuple(shards),
+    )
+
+
+def _layout_of(
+    split: str,
+    num_records: int,
+    num_bytes: int,
+    surveys: Sequence[ShardSurvey] | None,
+    settings: BalancerSettings,
+) -> SplitLayout:
+    num_shards = settings.shards_of(split, num_records=num_records, num_bytes=num_bytes)
     asked = settings.asked_shards(split)
     if asked is not None and num_shards < asked:
         logging.warning(
             "split %r: %d shards, not %d: no more than one a record", split, num_shards, asked
         )
-    bounds = shard_bounds(num_records=num_records, num_shards=num_shards)
     layout = SplitLayout(
         split=split,
-        num_records=num_records,
-        bounds=tuple(bounds.tolist()),
-        seed=settings.seed,
-        shuffle=settings.shuffle,
+        bounds=tuple(shard_bounds(num_records=num_records, num_shards=num_shards).tolist()),
+        seed=shuffle_seed(split, settings.seed) if settings.shuffle else None,
+        gzip=settings.gzip,
     )
-    table = None
-    by_record = settings.stratify_by is None and settings.balance == "records"
-    if surveys is not None and num_records and not by_record:
-        layout, table = _arranged(layout, surveys, settings, places_path)
-    firsts = list(itertools.accumulate(counts, initial=0))
-    cells = Cells.of_layout(layout)
-    if surveys is None:
-        cells.fill(sum(sizes) + OBJECT_BYTES * num_records)
-    else:
-        for first, survey in zip(firsts, surveys, strict=False):
-            _add_shard(cells, layout, table, first, survey)
-    tasks = tuple(plan_tasks(layout, cells, memory_bytes=settings.held_bytes))
-    items = list(zip(firsts, counts, shards, strict=False))
-    groups = tuple(_groups(layout, items, sizes, settings.held_bytes))
-    return SplitPlan(layout=layout, groups=groups, tasks=tasks, table=table)
-
-
-def _add_shard(
-    cells: Cells, layout: SplitLayout, table: Ints | None, first: int, survey: ShardSurvey
-) -> None:
-    lengths = survey.index.lengths
-    for start in range(0, len(lengths), _AT_A_TIME):
-        held = lengths[start : start + _AT_A_TIME].astype(np.int64)
-        begin, end = first + start, first + start + len(held)
-        places = layout.places(begin, end) if table is None else table[begin:end]
-        cells.add(places, held + (RECORD_OVERHEAD_BYTES + OBJECT_BYTES))
-
-
-def _sizes(
-    shards: Sequence[InputShard], surveys: Sequence[ShardSurvey] | None
-) -> tuple[list[int], list[int]]:
-    """Records and framed bytes of each shard."""
-    if surveys is not None:
-        counts = [(len(survey.index), survey.index.framed_bytes) for survey in surveys]
-        return [records for records, _ in counts], [size for _, size in counts]
-    return [item.shard.records or 0 for item in shards], [item.shard.bytes for item in shards]
-
-
-def _arranged(
-    layout: SplitLayout,
-    surveys: Sequence[ShardSurvey],
-    settings: BalancerSettings,
-    places_path: str,
-) -> tuple[SplitLayout, Ints | None]:
-    """The layout by class or by bytes, and the table of places that does not follow from it."""
-    num_shards, order = layout.num_shards, layout.places(0, layout.num_records)
+    if not num_records or not surveys:
+        return layout
     if settings.stratify_by is not None:
-        places, bounds = assign_places_by_class(
-            _classes(surveys), num_shards=num_shards, order=order, seed=settings.seed
+        table, bounds = assign_places_by_class(
+            classes_of(surveys),
+            num_shards=num_shards,
+            order=layout.positions(0, num_records),
+            seed=settings.seed,
         )
-        bounds_of_shards = tuple(bounds.tolist())
-        layout = dataclasses.replace(layout, bounds=bounds_of_shards, places_path=places_path)
-        return layout, places
-    sizes = np.empty(layout.num_records, np.int64)
-    sizes[order] = np.concatenate([survey.index.lengths for survey in surveys])
-    bounds = equal_byte_bounds(sizes + RECORD_OVERHEAD_BYTES, num_shards=num_shards)
-    return dataclasses.replace(layout, bounds=tuple(bounds.tolist())), None
-
-
-def _classes(surveys: Sequence[ShardSurvey]) -> Ints:
-    """The class of every record, numbered alike in all shards."""
-    codes: dict[str, int] = {}
-    found = []
-    for survey in surveys:
-        assert survey.classes is not None
-        own = [codes.setdefault(value, len(codes)) for value in survey.values]
-        found.append(np.array(own, np.int64)[survey.classes] if own else survey.classes)
-    return np.concatenate(found)
+        return dataclasses.replace(layout, bounds=tuple(bounds.tolist()), table=table)
+    if settings.balance == "bytes":
+        sizes = np.empty(num_records, np.int64)
+        order = layout.positions(0, num_records)
+        sizes[order] = np.concatenate([survey.index.lengths for survey in surveys])
+        bounds = equal_byte_bounds(sizes + RECORD_OVERHEAD_BYTES, num_shards=num_shards)
+        return dataclasses.replace(layout, bounds=tuple(bounds.tolist()))
+    return layout
 
 
 def _groups(
-    layout: SplitLayout,
-    items: Sequence[tuple[int, int, InputShard]],
-    sizes: Sequence[int],
-    memory_bytes: int,
-) -> list[ShardGroup]:
+    shards: Sequence[NumberedShard], sizes: Sequence[int], run_bytes: int
+) -> list[list[NumberedShard]]:
     """Neighbouring shards, as many as fill one run, so that small files make no small runs."""
-    groups: list[list[tuple[int, int, InputShard]]] = []
-    held = memory_bytes + 1
-    for item, size in zip(items, sizes, strict=True):
-        size += OBJECT_BYTES * item[1]
-        if held + size > memory_bytes:
+    groups: list[list[NumberedShard]] = []
+    held = run_bytes + 1
+    for numbered, size in zip(shards, sizes, strict=True):
+        if held + size > run_bytes:
             groups.append([])
             held = 0
-        groups[-1].append(item)
+        groups[-1].append(numbered)
         held += size
-    return [ShardGroup(layout, tuple(group)) for group in groups]
+    return groups
+
+
+def _plan_kept(
+    split: str,
+    shards: Sequence[InputShard],
+    surveys: Sequence[ShardSurvey] | None,
+    settings: BalancerSettings,
+) -> SplitPlan:
+    """Shards that stay, in the order of the inputs, but for those that lose all records."""
+    if surveys is None:
+        counts = [given.shard.num_records for given in shards]
+    else:
+        counts = [len(survey.index) for survey in surveys]
+    staying = [number for number, count in enumerate(counts) if count] or [0]
+    names = {
+        number: ShardName(
+            split=split, shard_index=index, num_shards=len(staying), gzip=settings.gzip
+        )
+        for index, number in enumerate(staying)
+    }
+    parts = [
+        KeepPart(
+            split,
+            given,
+            names.get(number),
+            bool(counts[number])
+            and (surveys is None or surveys[number].counts.changes_nothing)
+            and given.shard.entry is not None
+            and None not in (given.shard.entry.content, given.shard.entry.index_crc32c)
+            and given.shard.is_gzip == settings.gzip,
+        )
+        for number, given in enumerate(shards)
+    ]
+    tasks = [
+        Task(f"keep-{split}-{n:06d}", part, count, part.given.shard.bytes if part.given else 0)
+        for n, (part, count) in enumerate(
+            zip(parts or [KeepPart(split, None, names[0], False)], counts or [0], strict=True)
+        )
+    ]
+    left = tuple(counts[number] for number in staying) if counts else (0,)
+    return SplitPlan(split=split, counts=left, tasks=tuple(tasks), shards=tuple(shards))
+
+
+def pick_split(
+    plan: SplitPlan, inputs: Inputs, surveys: Sequence[ShardSurvey] | None
+) -> SplitPlan | None:
+    """The plan that writes each shard by picking its records where they lie; None: it cannot.
+
+    Its records are large, lie in a few files on this machine that are not compressed, and it is
+    known what their features are. The input is a run as it is: nothing is held or written beside.
+    """
+    num_records = sum(plan.counts)
+    if (
+        plan.shuffle is None
+        or not hasattr(os, "preadv")
+        or not 0 < len(plan.shards) <= _MOST_FILES
+        or any(item.source in inputs.without_features for item in plan.shards)
+        or any(is_remote(item.shard.path) or item.shard.is_gzip for item in plan.shards)
+        or not num_records * _LEAST_BYTES <= plan.num_bytes <= _MEMORY_SHARE * free_memory()
+    ):
+        return None
+    indices = [survey.index for survey in surveys or ()]
+    indices = indices or [read_index(given.shard) for given in plan.shards]
+    sizes = [file_size(given.shard.path) for given in plan.shards]
+    if sizes != [index.framed_bytes for index in indices]:  # whoever reads it in order says why
+        return None
+    layout = plan.shuffle.layout
+    order = np.argsort(layout.positions(0, num_records), kind="stable")
+    files = np.repeat(np.arange(len(indices)), [*map(len, indices)])
+    offsets = _joined([index.offsets[:-1] for index in indices])
+    lengths = _joined([index.lengths for index in indices])
+    tasks = []
+    for number, (start, stop) in enumerate(itertools.pairwise(layout.bounds)):
+        own = order[start:stop]
+        gather = GatherIndices(
+            shard=layout.shard_name(number),
+            files=compact(files[own]),
+            offsets=offsets[own],
+            lengths=compact(lengths[own]),
+        )
+        size = int(lengths[own].sum())
+        name = f"pick-{plan.split}-{number:06d}"
+        tasks.append(Task(name, PickPart(plan.split, gather), stop - start, size))
+    return dataclasses.replace(plan, tasks=tuple(tasks), scatters=())
+
+
+def _joined(arrays: Sequence[npt.NDArray[Any]]) -> Ints:
+    return np.concatenate([np.zeros(0, np.int64), *arrays])
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -263,8 +332,7 @@ class PlannedSplit:
         shard_records: of each new shard.
         shard_bytes: of each new shard, not compressed.
         passes: 1: the split is read once and held in memory; 2: by way of temporary files, unless
-            its records can be picked on this machine (see `picked_splits`).
-        temporary_bytes: of those files.
+            its records can be picked on this machine.
     """
 
     split: str
@@ -273,12 +341,6 @@ class PlannedSplit:
     shard_records: tuple[int, ...]
     shard_bytes: tuple[int, ...]
     passes: int
-    temporary_bytes: int
-
-    @property
-    def num_shards(self) -> int:
-        """How many shards there would be."""
-        return len(self.shard_records)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -303,7 +365,7 @@ class BalancePlan(Shown):
                 f"{min(values)}-{max(values)}"
                 for values in (split.shard_records, split.shard_bytes)
             ]
-            numbers = (split.records, split.bytes, split.num_shards, *ranges, split.passes)
+            numbers = (split.records, split.bytes, len(split.shard_bytes), *ranges, split.passes)
             rows.append([split.split, *map(str, numbers)])
         return [make_table(_COLUMNS, rows, right=_COLUMNS[1:])]
 
@@ -324,14 +386,14 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
     uris = [examples] if isinstance(examples, str) else examples
     inputs = open_inputs([*uris, *made.add])
     made.check_splits(list(inputs.shards))
-    changes = changes_of(inputs, made)
+    edits = edits_of(inputs, made)
+    context = JobContext(uri="", block_bytes=made.block_bytes, run_bytes=0, edits=edits)
     surveys = {
-        split: [
-            survey_shard(item, stratify_by=made.stratify_by, changes=changes) for item in shards
-        ]
+        split: [survey_shard(context, made.stratify_by, item) for item in shards]
         for split, shards in inputs.shards.items()
     }
-    check_changes(changes, {split: total_tally(found) for split, found in surveys.items()})
+    counts = {s: total_counts([one.counts for one in found]) for s, found in surveys.items()}
+    check_edits(edits, counts)
     planned = (_planned(inputs, split, surveys[split], made) for split in inputs.shards)
     return BalancePlan(splits=tuple(planned))
 
@@ -339,35 +401,27 @@ def plan(examples: str | Sequence[str], **settings: Any) -> BalancePlan:
 def _planned(
     inputs: Inputs, split: str, surveys: Sequence[ShardSurvey], settings: BalancerSettings
 ) -> PlannedSplit:
-    shards, passes = inputs.shards[split], 1
-    if settings.keep_shards:
-        steps = plan_kept_split(split, shards, surveys, settings).steps
-        written = [step for step in steps if step.name is not None]
-        records = [step.records for step in written]
-        sizes = [surveys[step.number].index.framed_bytes if shards else 0 for step in written]
-    else:
-        needed = surveys if needs_survey(inputs, split, settings) else None
-        made = plan_split(split, shards, needed, settings)
-        layout, passes = made.layout, 1 if made.is_one_pass else 2
-        framed = np.concatenate([np.zeros(0, np.int64), *(s.index.lengths for s in surveys)])
-        framed = framed.astype(np.int64) + RECORD_OVERHEAD_BYTES
-        places = layout.places(0, len(framed)) if made.table is None else made.table
-        owners = np.searchsorted(layout.bounds, places, side="right") - 1
-        shard_bytes = np.bincount(owners, weights=framed, minlength=layout.num_shards)
-        records, sizes = np.diff(layout.bounds).tolist(), shard_bytes.astype(np.int64).tolist()
+    needed = surveys if needs_survey(inputs, split, settings) else None
+    made = plan_split(split, inputs.shards[split], needed, settings, uri="")
+    framed = _joined([survey.index.lengths for survey in surveys]) + RECORD_OVERHEAD_BYTES
+    positions = np.arange(len(framed))
+    if made.shuffle is not None:
+        positions = made.shuffle.layout.positions(0, len(framed))
+    bounds = np.cumsum([0, *made.counts])
+    owners = np.searchsorted(bounds, positions, side="right") - 1
+    sizes = np.bincount(owners, weights=framed, minlength=len(made.counts)).astype(np.int64)
     return PlannedSplit(
         split=split,
-        records=sum(records),
-        bytes=sum(sizes),
-        shard_records=tuple(records),
-        shard_bytes=tuple(sizes),
-        passes=passes,
-        temporary_bytes=0 if passes == 1 else sum(sizes) + 8 * sum(records),
+        records=sum(made.counts),
+        bytes=int(framed.sum()),
+        shard_records=made.counts,
+        shard_bytes=tuple(sizes.tolist()),
+        passes=2 if made.scatters else 1,
     )
 
 
-def changes_of(inputs: Inputs, settings: BalancerSettings) -> Changes | None:
-    """What the settings change of these inputs' records; None: nothing.
+def edits_of(inputs: Inputs, settings: BalancerSettings) -> Edits:
+    """What the settings change of these inputs' records.
 
     Raises:
         ConfigError: a file that they name cannot be read or is malformed, or names what the inputs
@@ -376,16 +430,13 @@ def changes_of(inputs: Inputs, settings: BalancerSettings) -> Changes | None:
     features, knows_all = inputs.known_features, not inputs.without_features
     if settings.stratify_by is not None:
         check_feature("stratify_by", settings.stratify_by, features, knows_all)
-    return read_changes(
-        settings,
+    return read_edits(
+        exclude=settings.exclude,
+        relabel=settings.relabel,
+        where=settings.where,
         features=features,
         knows_all=knows_all,
         vocabularies=inputs.vocabularies,
         counts_labels=bool(inputs.label_counts),
         first_added=len(inputs.sources) - len(settings.add),
     )
-
-
-def total_tally(surveys: Iterable[ShardSurvey]) -> Tally:
-    """What becomes of the records of all shards that were surveyed."""
-    return Tally.total(survey.tally for survey in surveys if survey.tally is not None)

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
-from components.shard_balancer.condition import parse_condition
+from components.shuffle.condition import parse_condition
 from trainer_utils.format import ConfigError, num_shards_for
 from trainer_utils.format.settings import number, one_of, setting, where
 from trainer_utils.format.spelling import did_you_mean
@@ -51,81 +51,24 @@ def _condition(name: str, value: Any) -> str:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class BalancerSettings(ComponentSettings):
-    """What shapes the output."""
+    """The settings of ShardBalancer; what each does stands in its constructor's docstring."""
 
-    num_shards: int | Mapping[str, int] | None = setting(
-        None,
-        _shards,
-        'shards of every split, or by split: `{"train": 8, "eval": 2}`. Fewer where there are '
-        "fewer records. Default: the number that comes closest to `target_shard_bytes`.",
-    )
-    target_shard_bytes: int = setting(
-        128 << 20, number(1), "target size of a shard in bytes; 100 to 200 MB is the usual advice."
-    )
-    shard_multiple: int = setting(
-        1, number(1), "the number of shards is a multiple of this, such as the number of workers."
-    )
-    shuffle: bool = setting(
-        True,
-        one_of(False, True),
-        "a permutation of all records of a split: each is equally likely in every place. False "
-        "keeps their order (with `stratify_by`: within each shard).",
-    )
-    balance: str = setting(
-        "records",
-        one_of("records", "bytes"),
-        "`records`: shards differ by at most one record; `bytes`: by at most the bytes of "
-        "the largest record (before compression).",
-    )
-    stratify_by: str | None = setting(
-        None,
-        _feature,
-        "a feature, such as `label`: each shard holds each value's share to within one record. "
-        "Each example has one value of it, or none, which counts as a value.",
-    )
-    seed: int = setting(0, number(-(2**63), 2**63 - 1), "seed of the permutation.")
-    compression: str = setting(
-        "none",
-        one_of(*COMPRESSIONS),
-        "`none`, or `gzip` (slower to read, and Datum cannot read it).",
-    )
-    memory_bytes: int = setting(
-        1 << 30,
-        number(1 << 20),
-        "memory that a worker may use (below 64 MiB it takes some more than that); a split that is "
-        "larger goes through temporary files beside the output. Planning by bytes or by class "
-        "takes some 40 bytes a record of its own.",
-    )
-    exclude: str | Sequence[str] | None = setting(
-        None,
-        _names,
-        "records to leave out: a list of names (`filename`, `id` or `record_id`), or the path of a "
-        "file with one a line. Records of `add` stay, so that one can be replaced by another of "
-        "its name. A million names take some 300 MB in each worker.",
-    )
-    relabel: str | Mapping[str, str | int | float] | None = setting(
-        None,
-        _new_values,
-        "new labels: values by name, or the path of a CSV that begins with `name,label`. Another "
-        "feature's name in place of `label` changes that feature.",
-    )
-    where: str | None = setting(
-        None,
-        _condition,
-        "a condition on features that a record must meet to stay, such as "
-        "`label != 'unknown' and height >= 64`.",
-    )
-    add: Sequence[str] = setting(
-        (),
-        _uris,
-        "further datasets, by their uris, whose records come after those of `examples`.",
-    )
-    keep_shards: bool = setting(
-        False,
-        one_of(False, True),
-        "True: shards stay as they are, as hard links or copies; only those with a changed record "
-        "are written again, and nothing is balanced or shuffled.",
-    )
+    module = "shard_balancer/component"
+
+    num_shards: int | Mapping[str, int] | None = setting(None, _shards)
+    target_shard_bytes: int = setting(128 << 20, number(1))
+    shard_multiple: int = setting(1, number(1))
+    shuffle: bool = setting(True, one_of(False, True))
+    balance: str = setting("records", one_of("records", "bytes"))
+    stratify_by: str | None = setting(None, _feature)
+    seed: int = setting(0, number(-(2**63), 2**63 - 1))
+    compression: str = setting("none", one_of(*COMPRESSIONS))
+    memory_bytes: int = setting(1 << 30, number(1 << 20))
+    exclude: str | Sequence[str] | None = setting(None, _names)
+    relabel: str | Mapping[str, str | int | float] | None = setting(None, _new_values)
+    where: str | None = setting(None, _condition)
+    add: Sequence[str] = setting((), _uris)
+    keep_shards: bool = setting(False, one_of(False, True))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -137,20 +80,9 @@ class BalancerSettings(ComponentSettings):
                 setting="stratify_by",
                 value=self.stratify_by,
             )
-
-        self._check_kept()
-
-    def _check_kept(self) -> None:
-        """Refuses what shards that stay as they are cannot be."""
-        others = {
-            "num_shards": None,
-            "shard_multiple": 1,
-            "balance": "records",
-            "stratify_by": None,
-        }
-        for name, default in others.items():
+        for name in ("num_shards", "shard_multiple", "balance", "stratify_by"):
             value = getattr(self, name)
-            if self.keep_shards and value != default:
+            if self.keep_shards and value != getattr(BalancerSettings, name):
                 raise ConfigError(
                     f"keep_shards: expected False with {name}={value!r}, since shards that stay "
                     "cannot be divided anew, got True",

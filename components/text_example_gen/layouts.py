@@ -18,11 +18,11 @@ from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs, select_readable
 from components.example_gen import folder as class_folders
 from components.example_gen.folder import is_clutter
+from components.example_gen.settings import TextSettings
 from components.example_gen.simple_layouts import names_at_top
 from components.tables.options import TableOptions, select_settings
 from components.tables.pieces import PIECE_BYTES, Piece
 from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
-from components.text_example_gen.settings import TextSettings
 from trainer_utils.format import ConfigError, InputError, canonical_split
 from trainer_utils.storage import display_path, problem_of
 

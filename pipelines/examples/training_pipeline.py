@@ -14,7 +14,7 @@ from tfx.orchestration.data_types import RuntimeParameter
 
 from components import SchemaExport, ShardBalancer
 from components.common.beam import IN_PROCESS_RUNNER
-from pipelines.tools.conversion.outputs import METADATA_FILE
+from pipelines.tools.conversion import METADATA_FILE
 from pipelines.trainer_component import Trainer
 
 __all__ = [

@@ -18,7 +18,7 @@ from pipelines.lineage.manifests import load_datasets
 from pipelines.lineage.metadata_address import METADATA_FORMS, without_password
 from pipelines.lineage.metadata_files import stores_above, stores_in
 from pipelines.lineage.run_list import Runs
-from pipelines.tools.conversion.outputs import METADATA_FILE
+from pipelines.tools.conversion import METADATA_FILE
 from trainer_utils.dataset.files import read_manifest
 from trainer_utils.extras import HOW_TO_GET_TFX
 from trainer_utils.format import ConfigError, InputError

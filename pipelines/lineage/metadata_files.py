@@ -13,7 +13,7 @@ import sqlite3
 from collections.abc import Iterator
 from pathlib import Path
 
-from pipelines.tools.conversion.outputs import METADATA_FILE
+from pipelines.tools.conversion import METADATA_FILE
 from trainer_utils.storage import is_remote
 
 __all__ = ["METADATA_TABLE", "sqlite_tables", "stores_above", "stores_in"]

@@ -14,7 +14,7 @@ from tfx import v1 as tfx
 
 import trainer_utils
 from components import SchemaExport, ShardBalancer, TextExampleGen
-from pipelines.tools.conversion.local_runs import run_here
+from pipelines.tools.conversion.runs import run_here
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 FUNCTIONS = "tests.e2e.stock_functions"

@@ -9,7 +9,7 @@ from components.common.entry import Column, Entry
 from components.common.input_table import InputTable
 from components.example_gen.assignment import SplitRules
 from components.example_gen.partition import Partition
-from components.image_example_gen.settings import ImageSettings
+from components.example_gen.settings import ImageSettings
 from tests.components.example_gen.listings import listing, plan
 
 NAMES = [f"{number}.jpg" for number in range(200)]

@@ -13,7 +13,7 @@ from components.common.entry import Blob, ExcludedInput
 from components.common.input_table import InputTable
 from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
 from components.example_gen.image_roots import check_image_roots, roots_of, suggest_roots
-from components.image_example_gen.settings import ImageSettings
+from components.example_gen.settings import ImageSettings
 from trainer_utils.format import InputError
 from trainer_utils.storage import InputFile, file_system_of
 

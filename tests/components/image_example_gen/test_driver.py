@@ -11,7 +11,7 @@ from PIL import Image
 from sklearn.datasets import load_sample_images
 from tfx import types
 from tfx.components.example_gen import utils
-from tfx.components.example_gen.driver import FileBasedDriver
+from tfx.components.example_gen.component import FileBasedDriver
 from tfx.orchestration import data_types
 from tfx.orchestration.portable import data_types as portable_data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
@@ -20,7 +20,7 @@ from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
 from components import ImageExampleGen
-from components.image_example_gen.executor import Executor
+from components.image_example_gen.component import Executor
 from trainer_utils.format import InputError
 
 
@@ -400,8 +400,8 @@ def run_as_pipeline(driver_class: type, properties: dict) -> driver_output_pb2.D
     return output
 
 
-def run_in_notebook(driver_class: type, properties: dict, root: Path) -> types.Artifact:
-    """The artifact that TFX's interactive context gets, without the fingerprint."""
+def run_in_notebook(driver_class: type, properties: dict, root: Path) -> tuple:
+    """The uri and properties that TFX's interactive context gets, without the fingerprint."""
     pipeline_info = data_types.PipelineInfo("name", str(root))
     component_info = data_types.ComponentInfo("type", "id", pipeline_info)
     driver = driver_class(None)
@@ -414,7 +414,9 @@ def run_in_notebook(driver_class: type, properties: dict, root: Path) -> types.A
     assert not made
     assert examples.mlmd_artifact.custom_properties.pop(utils.FINGERPRINT_PROPERTY_NAME)
     assert Path(examples.uri).is_dir()
-    return examples.mlmd_artifact
+    properties = examples.mlmd_artifact.custom_properties
+    # Beside these TFX's core sets a name and a producer, but for TFX's own ExampleGens.
+    return examples.uri, {n: properties[n] for n in ("span", "version") if n in properties}
 
 
 @pytest.mark.parametrize(

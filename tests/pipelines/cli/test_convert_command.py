@@ -17,7 +17,7 @@ from tfx.orchestration.metadata import sqlite_metadata_connection_config
 
 import pipelines
 from pipelines.cli.app import app
-from pipelines.tools.conversion.local_runs import latest_artifacts
+from pipelines.tools.conversion.runs import latest_artifacts
 
 COMMAND = """
 import sys

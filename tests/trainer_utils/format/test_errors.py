@@ -12,7 +12,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.kubeflow.training_job import TrainJobError
 from trainer_utils.format import (
     ConfigError,
     CorruptShardError,
@@ -42,7 +41,6 @@ DATA = {
     InputError: places,
     MachineError: {"path": st.none() | texts, "errno": st.none() | st.integers(1, 100)},
     ChangedManifestError: places,
-    TrainJobError: {"job": texts, "reason": texts},
     ConfigError: places | settings,
 }
 

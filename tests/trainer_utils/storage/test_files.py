@@ -318,7 +318,7 @@ from components.common.layout_inputs import LayoutInputs
 from components.image_example_gen.layouts import read_layout
 from components.media.images import store_image
 from components.text_example_gen.layouts import find_pieces
-from components.text_example_gen.settings import TextSettings
+from components.example_gen.settings import TextSettings
 from components.common.blobs import BlobReader
 from components.common.entry import Blob
 from components.common.rejects import RejectedInputError, reject_errors

@@ -3,8 +3,8 @@
 import pytest
 
 from components.common.layout_inputs import LayoutInputs
+from components.example_gen.settings import ImageSettings
 from components.image_example_gen.layouts import LOOKED_FOR, read_layout
-from components.image_example_gen.settings import ImageSettings
 from trainer_utils.format import ConfigError, InputError
 from trainer_utils.format.settings import settings_of
 
