@@ -8,6 +8,7 @@ Every framework reads by this class, so that all of them get the same batches.
 """
 
 import contextlib
+import functools
 import itertools
 import logging
 import threading
@@ -115,14 +116,19 @@ class Batches:
                 "rows as they were read",
                 advice="Change batches in a post_batching_callback",
             )
-        self._arguments = num_workers, num_replicas, callbacks
+        self._arguments: dict[str, Any] = {
+            "worker": worker,
+            "num_workers": num_workers,
+            "num_replicas": num_replicas,
+            "callbacks": callbacks,
+        }
         self._lock = threading.Lock()
         self._echoed: dict[tuple[int, int], Future[Batch]] = {}
         self.structure = self._structure()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the files anew."""
-        return _made_anew, (self.sources, self.options, self.worker, *self._arguments)
+        return functools.partial(Batches, **self._arguments), (self.sources, self.options)
 
     def state(self, step: int) -> InputState:
         """The token to go on from after so many steps of all epochs, by the trainer's count."""
@@ -331,24 +337,6 @@ class Batches:
             name: ArraySpec((rows, *shape), dtype, is_ragged)
             for name, (shape, dtype, is_ragged) in structure.items()
         }
-
-
-def _made_anew(
-    sources: Sequence[Source],
-    options: InputOptions,
-    worker: int,
-    num_workers: int,
-    num_replicas: int | None,
-    callbacks: bool,
-) -> Batches:
-    return Batches(
-        sources,
-        options,
-        worker=worker,
-        num_workers=num_workers,
-        num_replicas=num_replicas,
-        callbacks=callbacks,
-    )
 
 
 def _stacked(examples: Sequence[Any], name: str) -> Any:

@@ -18,6 +18,7 @@ import os
 import threading
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 from trainer_utils.storage.file_system import naming_file
 from trainer_utils.storage.paths import is_remote, join
@@ -32,7 +33,7 @@ def begin_sync(path: str) -> None:
     """Has Linux begin to write a file to the disk, so that `sync_files` waits less. An fsync here
     would take an error of the disk from the one that is to report it. Source: sync_file_range(2).
     """
-    call = None if is_remote(path) else getattr(ctypes.CDLL(None), "sync_file_range", None)
+    call: Any = None if is_remote(path) else getattr(ctypes.CDLL(None), "sync_file_range", None)
 
     def begin() -> None:
         with contextlib.suppress(OSError), open(path, "rb") as stream:
