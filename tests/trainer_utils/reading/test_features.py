@@ -1,5 +1,7 @@
 """What becomes of features: sounds, tensors, lists, labels, against TensorFlow's own readers."""
 
+import io
+import wave
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +38,16 @@ def test_what_others_wrote(name):
     batch, raw = one_batch(str(GOLDEN / name), batch_size=2, image_size=(8, 9))
     assert batch["image"].shape == (2, 8, 9, 3)
     assert_equal(batch["label"], parse(raw, "label", tf.int64).numpy())
+
+
+def sound(rate, samples):
+    stream = io.BytesIO()
+    with wave.open(stream, "wb") as file:
+        file.setnchannels(1)
+        file.setsampwidth(2)
+        file.setframerate(rate)
+        file.writeframes(samples.astype("<i2").tobytes())
+    return stream.getvalue()
 
 
 @pytest.mark.parametrize("batch_size", [4, None])
