@@ -132,7 +132,7 @@ class Batches:
     def __reduce__(self) -> tuple[Any, ...]:
         """For another process, which opens the files anew, and has no processes of its own."""
         options = self.options.replace(processes=0)
-        if not self._arguments["callbacks"]:  # some framework's functions, which need not be picklable
+        if not self._arguments["callbacks"]:  # a framework's own, which need not be picklable
             for name in ("pre_batching_callback", "post_batching_callback"):
                 if getattr(options, name) is not None:
                     options = options.replace(**{name: _called_elsewhere})
