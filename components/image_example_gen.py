@@ -156,7 +156,7 @@ class ImageExampleGen(FilesExampleGen):
                 middle square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side;
                 smaller images are enlarged.
             verify: what is checked of each image: `structure` (markers, checksums, tables and
-                sizes), or `decode` (every pixel, by Pillow and by TensorFlow).
+                sizes), or `decode` (every pixel, by Pillow).
             max_pixels: most pixels of an image, all frames together. From 1 to 178,956,970.
             sample_rate: rate in Hz that sounds are resampled to. From 1 to 768,000. Default: each
                 keeps its own.

@@ -13,7 +13,7 @@ from components.balancing.inputs import InputShard
 from components.common.workspace import working_folder
 from components.shuffle.edits import EditCounts, Edits, load_edits
 from components.shuffle.external import ExternalShuffle
-from trainer_utils.dataset import read_index, read_shard_blocks
+from trainer_utils.dataset import read_shard_blocks
 from trainer_utils.dataset.inspection import DatasetFacts
 from trainer_utils.dataset.opening import check_count
 from trainer_utils.format import RecordBlock, Shard, combine_checksums, multiset_checksum
@@ -85,8 +85,7 @@ class JobContext:
         edits = self.edits
         if isinstance(edits, str):
             edits = load_edits(working_folder(self.uri), edits)
-        index = read_index(shard) if shard.index_path is not None else None
-        for block in read_shard_blocks(shard.path, block_bytes=self.block_bytes, index=index):
+        for block in read_shard_blocks(shard.path, block_bytes=self.block_bytes):
             records += len(block)
             kept = edits.apply(block, result.counts, path=shard.path, source=source)
             read = multiset_checksum(block.lengths, block.payload_crcs)

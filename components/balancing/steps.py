@@ -21,13 +21,9 @@ from components.balancing.planning import (
 from components.balancing.settings import BalancerSettings
 from components.balancing.survey import ShardSurvey, survey_shard
 from components.common.fingerprint import combine_facts
-from components.common.publish import package_versions
+from components.common.lineage import package_versions
 from components.common.tasks import Cost, Runner, Task, map_tasks
-from components.common.workspace import (
-    remove_dataset,
-    start_working,
-    working_folder,
-)
+from components.common.workspace import remove_dataset, start_working, working_folder
 from components.shuffle.edits import (
     EditCounts,
     check_edits,
@@ -106,8 +102,6 @@ def _survey(
     """Surveys of the shards of those splits that need them."""
     splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
     shards = [given for split in splits for given in inputs.shards[split]]
-    if not shards:
-        return {}
     parses = bool(context.edits) or settings.stratify_by is not None
     seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
     found = map_tasks(
@@ -169,8 +163,6 @@ def _write(
     context = dataclasses.replace(context, shuffles=shuffles, picked=picked)
     results: list[TaskResult] = []
     for tasks in ([t for p in plans for t in p.scatters], [t for p in plans for t in p.tasks]):
-        if not tasks:
-            continue
         results += map_tasks(
             functools.partial(run_part, context),
             tasks,

@@ -38,7 +38,7 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
     Beam's own default gives 128 of them, and so as many shards, to one worker.
 
     That runner has one thread. What it is given to write goes to processes of this machine, one a
-    core, or as many as `--direct_num_workers` says; see `tasks`.
+    core, or as many as `--direct_num_workers` says; see `processes`.
     """
 
     def __init__(self, context: base_beam_executor.BaseBeamExecutor.Context | None = None) -> None:

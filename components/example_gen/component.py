@@ -211,9 +211,9 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict[EXAMPLES])
-        with self._runner(self.conversion_class.workers_module) as runner, spare_old_objects():
-            selection = selection_of(exec_properties)
-            conversion = self.conversion_class.of(exec_properties, selection, runner)
+        kind = self.conversion_class
+        with self._runner(kind.workers_module) as runner, spare_old_objects():
+            conversion = kind.of(exec_properties, selection_of(exec_properties), runner)
             with removed_on_failure(artifact.uri):
                 self._convert(conversion, artifact, exec_properties)
 

@@ -20,7 +20,7 @@ from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
 from components.example_gen.plan import Written, sum_label_counts
-from components.example_gen.row_encoding import Encoding, Gathering, PieceRows
+from components.example_gen.row_encoding import Encoding, PieceRows
 from components.example_gen.row_inspection import Inspection, PieceReport
 from components.example_gen.row_plan import BUCKET_BYTES, RowPlan, plan_rows
 from components.example_gen.settings import ExampleGenSettings
@@ -71,7 +71,7 @@ class RowConversion(Conversion[RowPlan]):
 
     def plan(self, uri: str) -> RowPlan:
         """Reads every row once, and lays out the shards."""
-        # A setting may be for other columns.
+        # A setting may be for other columns: what is there stays.
         start_working(uri, key=self.key(), keeps_dataset=True)
         self.pieces, excluded = self._find_all_pieces(uri)
         self._reports = self._inspect(uri)
@@ -117,7 +117,7 @@ class RowConversion(Conversion[RowPlan]):
             inspection,
             tasks,
             workspace=working_folder(uri),
-            runner=self._runner or Runner(processes=1),
+            runner=self._runner,
             cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
             paths=[self.located.base],
             unit="pieces",
@@ -142,7 +142,6 @@ class RowConversion(Conversion[RowPlan]):
         light = dataclasses.replace(plan, rejects=(), excluded=(), assigned=())
         encoding = Encoding(folder=working_folder(uri), plan=light, shuffles=tuple(shuffles))
         buckets = [(split, n) for split, one in enumerate(shuffles) for n in range(len(one.tasks))]
-        assert self._runner is not None
         encoded = map_tasks(
             encoding,
             self._encoding_tasks(plan),
@@ -152,7 +151,7 @@ class RowConversion(Conversion[RowPlan]):
             unit="rows",
         )
         gathered: list[list[Shard]] = map_tasks(
-            Gathering(tuple(shuffles)),
+            _Gathering(tuple(shuffles)),
             [Task(f"gather-{split}-{n:06d}", (split, n)) for split, n in buckets],
             workspace=working_folder(uri),
             runner=self._runner,
@@ -178,6 +177,17 @@ class RowConversion(Conversion[RowPlan]):
             tasks.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
             firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]
         return tasks
+
+
+@dataclasses.dataclass(frozen=True)
+class _Gathering:
+    """Writes the shards of a task of the shuffle of a split."""
+
+    shuffles: tuple[ExternalShuffle, ...]
+
+    def __call__(self, numbers: tuple[int, int]) -> list[Shard]:
+        split, task = numbers
+        return self.shuffles[split].gather(task)
 
 
 def _sources(pieces: Sequence[Piece]) -> list[str]:

@@ -236,9 +236,7 @@ def test_a_layout_is_read_alike_by_datum_and_input_fn(tmp_path, photos, make, co
 
 def test_a_label_map_keeps_its_ids(tmp_path, photos):
     make_segmentation(tmp_path / "in", [encoded(photo) for photo in photos[: len(NUMBERS)]])
-    import pipelines
-
-    uri = pipelines.convert(tmp_path / "in", str(tmp_path / "out"))
+    uri = convert(tmp_path / "in", tmp_path / "out").uri
     for example in input_fn(uri, "train", batch_size=None).as_numpy_iterator():
         number = int(example["filename"].split(b"/")[-1].split(b".")[0])
         assert set(example["label"].flatten()) == {number}

@@ -90,7 +90,7 @@ def _slices(data: bytes) -> None:
 
 def _state(data: bytes) -> None:
     options = OrderOptions(batch_size=8, shuffle=16, state=text_of(data, path="state"))
-    order = InputOrder([FileRange("a", 0, 100, to_end=True)], options, num_workers=2)
+    order = InputOrder([FileRange("a", 0, 100)], options, num_workers=2)
     records = order.records(epoch=order.start.epoch, step=order.start.step, worker=1)
     assert 0 < len(records) <= 4
 

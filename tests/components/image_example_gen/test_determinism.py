@@ -181,16 +181,16 @@ def test_processes_of_the_in_process_runner_do_not_change_a_byte(
 ):
     monkeypatch.setattr(sys, "argv", sys.argv[:1])
     monkeypatch.setattr(processes, "_WORTH_SECONDS", 0.0)
-    asked = []
-    mapped = processes.Pool.map
+    used = []
+    map_them = processes.Pool.map
 
-    def map_by(pool: processes.Pool, call: Any, tasks: Any, number: int) -> Any:
-        asked.append(number)
-        return mapped(pool, call, tasks, number)
+    def record(self, call, arguments, number):
+        used.append(number)
+        return map_them(self, call, arguments, number)
 
-    monkeypatch.setattr(processes.Pool, "map", map_by)
+    monkeypatch.setattr(processes.Pool, "map", record)
     convert(folder, tmp_path / "out", beam_pipeline_args=["--direct_num_workers=3"])
-    assert asked == [3]
+    assert used == [3]
     assert contents(tmp_path / "out") == reference
 
 

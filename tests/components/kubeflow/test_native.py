@@ -212,10 +212,10 @@ def test_an_audit_gates_what_comes_after_it(tmp_path):
 def test_a_wrong_setting_is_named(given, setting):
     if "splits" in given:
         pytest.importorskip("tfx", reason="it makes the split's configuration")
-    from components.kubeflow.run import run_example_gen
+    from components.kubeflow.run import run_step
 
     inputs = image_example_gen.component_spec.inputs
     defaults = {name: one.default for name, one in inputs.items()}
     with pytest.raises(ConfigError) as refused:
-        run_example_gen("image", {**defaults, "examples": None, **given})
+        run_step("image_example_gen", {**defaults, "examples": None, **given})
     assert refused.value.setting == setting
