@@ -47,26 +47,28 @@ def _require_out(out: str | None, dry_run: bool) -> None:
 
 
 def _settings_of_balancer() -> dict[str, Mapping[str, Any]]:
-    from components.shard_balancer.settings import BalancerSettings
-    from trainer_utils.format.settings import settings_of
+    from components.balancing.settings import BalancerSettings
 
-    return {"ShardBalancer": settings_of(BalancerSettings)}
+    return {"ShardBalancer": BalancerSettings.described()}
 
 
 def _settings() -> dict[str, Mapping[str, Any]]:
     """The settings by name, by the component that they are of; what several have is told once."""
-    from components.audio_example_gen.settings import AudioSettings
-    from components.example_gen.settings import ExampleGenSettings
-    from components.image_example_gen.settings import ImageSettings
-    from components.text_example_gen.settings import TextSettings
+    from components.example_gen.settings import (
+        AudioSettings,
+        ExampleGenSettings,
+        ImageSettings,
+        TextSettings,
+    )
     from trainer_utils.format.settings import settings_of
 
-    shared = settings_of(ExampleGenSettings)
-    told = {"target_shard_bytes": shared.pop("target_shard_bytes").sentence}
+    images = ImageSettings.described()
+    shared = {name: images[name] for name in settings_of(ExampleGenSettings)}
     sections: dict[str, Mapping[str, Any]] = {"all ExampleGens": shared}
-    sections["ImageExampleGen"] = settings_of(ImageSettings)
-    sections["TextExampleGen"] = settings_of(TextSettings)
-    sections["AudioExampleGen"] = settings_of(AudioSettings)
+    sections["ImageExampleGen"] = images
+    sections["TextExampleGen"] = TextSettings.described()
+    sections["AudioExampleGen"] = AudioSettings.described()
+    told = {"target_shard_bytes": shared.pop("target_shard_bytes").sentence}
     for title, settings in {**sections, **_settings_of_balancer()}.items():
         sections[title] = {
             name: one
@@ -167,7 +169,7 @@ def balance(
     conversion.check_balancing(out or ".", settings)
     if dry_run:
         with show_progress("Planning"):
-            from components.shard_balancer import plan
+            from components.balancing.planning import plan
             from trainer_utils.dataset.location import newest_dataset
 
             return plan(newest_dataset(uri), **settings)
@@ -219,7 +221,7 @@ def show(
         count: Most records to show.
         folder: Write a CSV, and images, sounds and long texts as files, into an empty folder.
     """
-    from pipelines.tools.records import as_text, export_examples, read_examples, read_named
+    from pipelines.tools.records import ExampleReader, as_text, export_examples, read_examples
     from pipelines.tools.records.display import EXAMPLES_FILE
     from trainer_utils.text_output import quantity
 
@@ -227,7 +229,7 @@ def show(
         raise click.UsageError("--split, --record: expected one of them")
     with show_progress("Reading" if folder is None else "Writing"):
         if record is not None:
-            found = read_named(place, record, count=count)
+            found = ExampleReader(place).named(record, count=count)
         else:
             found = read_examples(place, split, count=count)
         if folder is None:
@@ -320,7 +322,7 @@ def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
 
 
 @command()
-def diff(before: str, after: str, *, most: Annotated[int, _0] = 100, output: _Output = None) -> Any:
+def diff(before: str, after: str, *, most: Annotated[int, _0] = 100) -> Any:
     """Show which records were added, removed, changed, or moved to another split.
 
     Records are the same where their names are: `filename` or `id`. The exit status is 0 whether
@@ -328,29 +330,16 @@ def diff(before: str, after: str, *, most: Annotated[int, _0] = 100, output: _Ou
 
     \b
     tfx-shards diff before/ after/ --json | jq .counts
-    tfx-shards diff before/ after/ -o diff.html
 
     Args:
         most: Changes of each kind to list; all are counted.
-        output: A page to write too, with the pictures and values of both.
     """
     from pipelines.tools.diff import compare_datasets
     from trainer_utils.dataset.location import newest_dataset
 
-    if output is not None:
-        try:
-            from pipelines.tools.diff.page import render_difference
-            from pipelines.tools.html import write_page
-        except ModuleNotFoundError as error:
-            needed = f"--output: needs {error.name}: pip install {error.name}"
-            raise click.UsageError(needed) from None
     uris = newest_dataset(before), newest_dataset(after)
     with show_progress("Comparing") as advance:
-        found = compare_datasets(*uris, most=most, advance=advance)
-    if output is not None:
-        write_page(output, render_difference(found))
-        print_messages(f"Written: {output}")
-    return found
+        return compare_datasets(*uris, most=most, advance=advance)
 
 
 @command()
@@ -400,7 +389,7 @@ def forget(
         with show_progress("Rewriting") as advance:
             found.carry_out(advance=advance)
         print_messages(f"Written: {found.path}")
-    return Facts(found.certificate.to_json, found.parts), found.certificate.is_complete
+    return Facts(found.to_json, found.parts), found.certificate["complete"]
 
 
 @command()
@@ -585,7 +574,7 @@ _Store = Annotated[str | None, "METADATA"]
 def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> Any:
     """Show where a dataset comes from and what was made from it: runs, inputs, models.
 
-    METADATA is a sqlite file, mysql://user:password@host:port/database, grpc://host:port, or a
+    METADATA is a sqlite file, grpc://host:port, or a
     folder with such a file or with datasets.
 
     \b
@@ -657,7 +646,7 @@ def compile(
     pipeline_root: str | None = None,
     name: str | None = None,
     dataset_root: Annotated[str | None, "FOLDER"] = None,
-    input_fingerprint: Annotated[str | None, "listing|contents|none"] = None,
+    input_fingerprint: Annotated[str | None, "listing|none"] = None,
     **of_steps: _Texts,
 ) -> None:
     """Write a pipeline as a package for Kubeflow Pipelines v2.

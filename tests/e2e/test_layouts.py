@@ -19,7 +19,7 @@ from tfx.types import standard_artifacts
 from tfx.utils import io_utils, proto_utils
 
 from components.common.beam import IN_PROCESS_RUNNER
-from components.image_example_gen.executor import Executor
+from components.image_example_gen import Executor
 from trainer_utils import ConfigError, input_fn
 
 pytestmark = pytest.mark.e2e

@@ -19,17 +19,15 @@ from typing import Any
 
 from absl import logging
 
-from components.audio_example_gen.conversion import AudioConversion
+from components.balancing.settings import BalancerSettings
 from components.common.rejects import Reject
+from components.conversions import AudioConversion, ImageConversion, TextConversion
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import ALL_FILES, InputSelection, patterns_of
 from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
 from components.example_gen.simple_layouts import name_simple
-from components.image_example_gen.conversion import ImageConversion
-from components.image_example_gen.layouts import name_layout
-from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.conversion import TextConversion
+from components.layouts import name_layout
 from pipelines.tools.conversion.settings import SETTINGS, Conversion, prepare
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.json_text import JsonObject
@@ -153,8 +151,8 @@ def plan_prepared(conversion: Conversion) -> ConversionPlan:
         name = name_layout if conversion.kind == "image" else name_simple
         layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
         sizes = dict.fromkeys(plan.splits, 0)
-        for task, records, files_bytes in files.sizes():
-            sizes[task.split] += files_bytes + _MESSAGE_BYTES * records
+        for task in files.tasks:
+            sizes[task.argument.split] += task.bytes + _MESSAGE_BYTES * task.records
         kinds = {blob.name: blob.kind for blob in files.blobs}
     else:
         with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:

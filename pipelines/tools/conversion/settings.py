@@ -12,11 +12,13 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from components.audio_example_gen.settings import AudioSettings
-from components.example_gen.settings import ExampleGenSettings
-from components.image_example_gen.settings import ImageSettings
-from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import (
+    AudioSettings,
+    ExampleGenSettings,
+    ImageSettings,
+    TextSettings,
+)
 from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import check_split_name

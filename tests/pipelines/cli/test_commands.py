@@ -278,7 +278,6 @@ def test_lineage_and_runs_hand_over_what_was_asked(invoke, monkeypatch):
         "lineage data --metadata grpc://h:1 --record a.jpg": ("data", "grpc://h:1", "a.jpg"),
         "runs": (".",),
         "runs --metadata out/": ("out/",),
-        "runs mysql://u:p@h:1/d": ("mysql://u:p@h:1/d",),
     }.items():
         assert invoke(*words.split()).stdout == "facts as text\n"
         assert json_of(invoke(*words.split(), "--json")) == {"name": "facts"}

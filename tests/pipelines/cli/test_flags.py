@@ -11,10 +11,8 @@ pytest.importorskip("tfx", reason="convert needs TFX")
 from click.testing import CliRunner
 
 import pipelines.tools.conversion.convert
-from components.audio_example_gen.settings import AudioSettings
-from components.image_example_gen.settings import ImageSettings
-from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from pipelines.cli.app import app
 from pipelines.cli.commands import convert
 from pipelines.cli.flags import height_and_width, number_of_bytes
@@ -114,8 +112,9 @@ def test_a_flag_gives_what_python_would(monkeypatch, name, given):
 def test_the_help_has_each_sentence_and_default(kind):
     told = " ".join(CliRunner().invoke(app, ["convert", "--help"]).output.split())
     elsewhere = {"seed"} if kind == "any" else {"layout", "target_shard_bytes"}  # once for all
-    for name in settings_of(SETTINGS[kind]).keys() - elsewhere:
-        one = settings_of(SETTINGS[kind])[name]
+    for name, one in SETTINGS[kind].described().items():
+        if name in elsewhere:
+            continue
         sentence = " ".join(one.sentence.replace("`", "").split())[1:]
         assert sentence in told, name
         if one.default:

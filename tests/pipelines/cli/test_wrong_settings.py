@@ -9,10 +9,8 @@ import pytest
 
 pytest.importorskip("tfx", reason="convert needs TFX")
 import components
-from components.audio_example_gen.settings import AudioSettings
-from components.image_example_gen.settings import ImageSettings, LayoutNames
-from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, LayoutNames, TextSettings
 
 SETTINGS = {"image": ImageSettings, "text": TextSettings, "audio": AudioSettings}
 COMPONENTS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}
