@@ -30,7 +30,7 @@ from components.schema_export.settings import SchemaExportSettings
 from components.shard_balancer.settings import BalancerSettings
 from components.text_example_gen.settings import TextSettings
 from trainer_utils.format.settings import Settings, settings_of
-from trainer_utils.writing.settings import WriterSettings
+from trainer_utils.writing.dataset_writer import WriterSettings
 
 REPOSITORY = pathlib.Path(__file__).resolve().parents[1]
 DECLARED = {
