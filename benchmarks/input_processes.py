@@ -3,8 +3,8 @@
     python benchmarks/input_processes.py --workdir bench
 
 The trainer's CPU is what its own process spends on a photo, whatever others do: this bounds how
-many a second can come, on any number of cores. Then decoding is replaced by a wait of equal length,
-so that eight processes can be told from one on a machine of two cores.
+many can come in a second, on any number of cores. Then decoding is replaced by a wait of equal
+length, so that eight processes can be told from one on a machine of two cores.
 """
 
 import argparse

@@ -1,5 +1,6 @@
 """What many tests share: small real photos, and datasets as Datum and as we write them."""
 
+import collections
 import csv
 import gc
 import itertools
@@ -56,6 +57,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     long = [item for item in items if item.get_closest_marker("faults")]
     config.hook.pytest_deselected(items=long)
     items[:] = [item for item in items if item not in long]
+
+
+def pytest_terminal_summary(terminalreporter: Any) -> None:
+    """Says in one line what was skipped and why."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    reasons = collections.Counter(
+        str(report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr)
+        for report in skipped
+    )
+    if reasons:
+        said = "; ".join(f"{count}: {reason}" for reason, count in reasons.most_common())
+        terminalreporter.write_line(f"Skipped {len(skipped)} ({said})".replace("Skipped: ", ""))
 
 
 def pytest_collection_finish() -> None:

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from components.common.layout_inputs import LayoutInputs
 from components.common.rejects import RejectedInputError
-from components.image_example_gen.layouts import read_layout
-from components.image_example_gen.layouts.tar_headers import read_headers
+from components.layouts import read_layout
+from components.layouts.tar_headers import read_headers
 from components.media.audio import store_audio
 from components.media.images import store_image
 from components.media.options import AudioOptions, ImageOptions

@@ -96,7 +96,7 @@ class Setting:
     @property
     def sentence(self) -> str:
         """What it does, with the range of a number before what stands for the default."""
-        if not isinstance(self.rule, _Number):
+        if not isinstance(self.rule, _Number) or str(self.rule) in self.help:
             return self.help
         what, default, rest = self.help.partition(" Default:")
         return f"{what} {self.rule}{default}{rest}"
@@ -108,8 +108,8 @@ class Setting:
         return "" if is_group or self.default in (None, (), {}) else format_value(self.default)
 
 
-def setting(default: object, rule: Rule, help: str) -> Any:
-    """A field of a settings class: its default, its rule (None is always allowed) and sentence."""
+def setting(default: object, rule: Rule, help: str = "") -> Any:
+    """A field of a settings class: default, rule (None is always allowed), and what it does."""
     metadata = {_SETTING: (default, rule, help)}
     if isinstance(default, (dict, list)):
         return dataclasses.field(default_factory=default.copy, metadata=metadata)

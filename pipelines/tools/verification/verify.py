@@ -15,13 +15,12 @@ from pipelines.tools.verification.metadata_checks import (
     check_small_files,
     label_features,
 )
-from pipelines.tools.verification.problems import Problem
-from pipelines.tools.verification.shards import ShardCheck, ShardOutcome, check_shard
+from pipelines.tools.verification.shards import Problem, ShardCheck, ShardOutcome, check_shard
 from trainer_utils.dataset.files import DatasetFiles, list_dataset
 from trainer_utils.dataset.location import Place
 from trainer_utils.format import DatasetError, Manifest
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX, index_file
+from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
 from trainer_utils.format.printable import printable
 from trainer_utils.text_output import human_bytes, quantity
 
@@ -179,7 +178,6 @@ def _own_tasks(files: DatasetFiles, manifest: Manifest) -> list[ShardCheck]:
             records=shard.records,
             named_in=MANIFEST_FILE,
             entry=shard,
-            index_path=None if shard.index_crc32c is None else files.path(index_file(shard.path)),
             label_features=labels,
         )
         for shard in manifest.shards

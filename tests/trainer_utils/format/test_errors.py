@@ -7,7 +7,6 @@ import pickle
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.kubeflow.training_job import TrainJobError
 from trainer_utils.format import (
     ConfigError,
     CorruptShardError,
@@ -33,7 +32,6 @@ DATA = {
     CorruptShardError: places,
     InputError: places,
     MachineError: {"path": st.none() | texts, "errno": st.none() | st.integers(1, 100)},
-    TrainJobError: {"job": texts, "reason": texts},
     ConfigError: places | settings,
 }
 
