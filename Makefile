@@ -24,7 +24,7 @@ LOCKED := $(VENV)/.locked
 READY := $(VENV)/.ready
 OTHER_STACK := $(if $(STACK),$(if $(filter $(STACK),$(shell cat $(VENV)/.stack 2>/dev/null)),,other-stack))
 
-.PHONY: docs help venv demo demo-text test test-quick settings golden test-current test-other bench-stack bench-stacks
+.PHONY: docs help venv demo demo-text test test-quick golden test-current test-other bench-stack bench-stacks
 .PHONY: test-faults test-trainer test-frameworks test-dask test-flink test-image test-prism stores lint format lock build image sbom release
 .PHONY: clean other-stack
 
@@ -43,7 +43,7 @@ demo-text: $(READY)  ## the same with texts: real paragraphs by their source; SR
 PARALLEL := --numprocesses=auto --maxprocesses=2 --dist=loadfile
 
 test: $(READY)  ## every test; make test ARGS="-k naming -x" hands pytest its options
-	@$(BIN)/python -m pytest $(PARALLEL) $(ARGS)
+	@$(BIN)/python -m pytest $(PARALLEL) --durations=10 $(ARGS)
 
 test-quick: $(READY)  ## the tests not marked e2e or slow
 	@$(BIN)/python -m pytest $(PARALLEL) -m "not e2e and not slow" $(ARGS)
@@ -54,9 +54,6 @@ docs: $(READY)  ## the site of docs/ into build/site; what leads nowhere is an e
 test-faults: $(READY)  ## the long part: killed, starved, corrupted; TFX_SHARDS_SEED=1 repeats one, TFX_SHARDS_SHARE=0.1 does a tenth
 	@export TFX_SHARDS_PRISM=$${TFX_SHARDS_PRISM:-$(firstword $(wildcard $(CURDIR)/.prism/*/prism))}
 	$(BIN)/python -m pytest $(PARALLEL) --dist=load -m faults tests/faults tests/trainer_utils $(ARGS)
-
-settings: $(READY)  ## tables of the docs and type stubs, from the declarations of the settings
-	@$(BIN)/python scripts/write_settings.py
 
 golden: $(READY)  ## the digests that both stacks are compared with, after a change of the format
 	@$(BIN)/python -m tests.golden.make_digests > tests/golden/digests.json.new

@@ -9,9 +9,29 @@ component does. `components.kubeflow` needs kfp alone.
 
 import importlib
 import importlib.util
-from typing import Any
+import re
+from typing import TYPE_CHECKING, Any
 
 from trainer_utils.extras import HOW_TO_GET_TFX
+
+if TYPE_CHECKING:
+    from components.audio_example_gen import AudioExampleGen
+    from components.dataset_audit import DatasetAudit
+    from components.dataset_report import DatasetReport
+    from components.image_example_gen import ImageExampleGen
+    from components.schema_export import SchemaExport
+    from components.shard_balancer import ShardBalancer
+    from components.text_example_gen import TextExampleGen
+
+__all__ = [
+    "AudioExampleGen",
+    "DatasetAudit",
+    "DatasetReport",
+    "ImageExampleGen",
+    "SchemaExport",
+    "ShardBalancer",
+    "TextExampleGen",
+]
 
 _HAS_TFX = importlib.util.find_spec("tfx") is not None
 _NO_TFX = f"components needs TFX: {HOW_TO_GET_TFX}"
@@ -19,24 +39,14 @@ _NO_TFX = f"components needs TFX: {HOW_TO_GET_TFX}"
 if not _HAS_TFX and importlib.util.find_spec("kfp") is None:
     raise ImportError(_NO_TFX)
 
-_MODULES = {
-    "AudioExampleGen": "components.audio_example_gen.component",
-    "DatasetAudit": "components.dataset_audit.component",
-    "DatasetReport": "components.dataset_report.component",
-    "ImageExampleGen": "components.image_example_gen.component",
-    "SchemaExport": "components.schema_export.component",
-    "ShardBalancer": "components.shard_balancer.component",
-    "TextExampleGen": "components.text_example_gen.component",
-}
-__all__ = [*_MODULES]  # type checkers and editors read `__init__.pyi`
-
 
 def __getattr__(name: str) -> Any:
-    if name not in _MODULES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if not _HAS_TFX:
         raise ImportError(_NO_TFX)
-    return getattr(importlib.import_module(_MODULES[name]), name)
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", "_", name).lower()
+    return getattr(importlib.import_module(f"components.{words}"), name)
 
 
 def __dir__() -> list[str]:

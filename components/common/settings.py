@@ -2,24 +2,25 @@
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class SchemaExportSettings(ComponentSettings):
-    tfds: bool = setting(False, one_of(False, True), "write TFDS's two JSON files too.")
+    tfds: bool = setting(False, one_of(False, True))
 
 SchemaExportSettings.to_properties({"tfds": True})       # {'tfds': 1}
 SchemaExportSettings.from_properties({"tfds": 1})        # SchemaExportSettings(tfds=True)
 """
 
+import ast
 import dataclasses
-import inspect
 import json
+import pathlib
+import re
 import sys
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias, TypeVar
 
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import (
     Setting,
     Settings,
-    add_arguments,
     groups_of,
     settings_of,
 )
@@ -32,7 +33,6 @@ __all__ = [
     "Artifacts",
     "ComponentSettings",
     "ExecProperties",
-    "add_settings",
     "are_texts",
     "is_text",
     "without_empty",
@@ -57,6 +57,8 @@ def are_texts(value: object) -> bool:
     return isinstance(value, (list, tuple)) and all(map(is_text, value))
 
 
+# An entry of a docstring's section `Args`.
+_ENTRY = re.compile(r"^ {4}(?P<name>\w+): (?P<text>.*(?:\n {8}.*)*)", re.MULTILINE)
 _JSON_STARTS = ('"', "[", "{")
 
 # What TFX puts in a value's place until the run, by module.
@@ -71,8 +73,30 @@ _RUNTIME_PARAMETERS = {
 class ComponentSettings(Settings):
     """Base of the settings of a component, which execution properties hold as plain values.
 
-    TFX knows int, float and str: booleans are 0 and 1 there, lists and mappings JSON.
+    TFX knows int, float and str: booleans are 0 and 1 there, lists and mappings JSON. What each
+    setting does stands in the docstring of the component's constructor.
     """
+
+    module: ClassVar[str] = ""
+    """The module of `components` with the constructor that takes these settings."""
+
+    @classmethod
+    def described(cls) -> dict[str, Setting]:
+        """The settings by name, each with the sentence of the constructor's docstring.
+
+        TFX, which that module imports, is not imported for it.
+        """
+        found: dict[str, str] = {}
+        if cls.module:
+            path = pathlib.Path(__file__).parents[1] / f"{cls.module}.py"
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                    entries = _ENTRY.finditer(ast.get_docstring(node) or "")
+                    found |= {one["name"]: " ".join(one["text"].split()) for one in entries}
+        return {
+            name: dataclasses.replace(one, help=found.get(name, one.help))
+            for name, one in settings_of(cls).items()
+        }
 
     @classmethod
     def argument_names(cls) -> tuple[str, ...]:
@@ -174,24 +198,3 @@ def _is_runtime_parameter(value: object) -> bool:
         getattr(sys.modules[m], kind) for m, kind in _RUNTIME_PARAMETERS.items() if m in sys.modules
     ]
     return isinstance(value, tuple(kinds))
-
-
-def add_settings(
-    function: Callable[..., object],
-    template: Callable[..., object],
-    settings: type[Settings],
-    make_parameter: Callable[[Setting], inspect.Parameter],
-) -> None:
-    """Gives a function the signature and docstring of a template and of settings.
-
-    Args:
-        function: what gets them, for `help()`, `inspect.signature` and kfp.
-        template: its parameters come first, but for `**` ones; its docstring has a section `Args`.
-        settings: each is a parameter more, and an entry of that section.
-    """
-    signature = inspect.signature(template)
-    own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-    declared = settings_of(settings).values()
-    added = [make_parameter(one) for one in declared]
-    function.__signature__ = signature.replace(parameters=[*own, *added])  # type: ignore[attr-defined]
-    function.__doc__ = add_arguments(inspect.getdoc(template) or "", declared)

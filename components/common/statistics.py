@@ -1,22 +1,27 @@
-"""TFX's ExampleStatistics, which TFDV makes, read.
+"""TFX's ExampleStatistics, which TFDV makes; and whether these, or a schema, are of the examples.
 
     for split, statistics in read_statistics(uri).items():
         [feature_name(entry) for entry in statistics.features]
+    check_statistics(read_statistics(uri), features, records, source=uri)
 
 Source: `tensorflow_metadata/proto/v0/statistics.proto`; TFX keeps a split's statistics as
 `Split-<name>/FeatureStats.pb`.
 """
 
-from google.protobuf import message
-from tensorflow_metadata.proto.v0 import statistics_pb2
+from collections.abc import Mapping
 
-from trainer_utils.format import DatasetError
+from google.protobuf import message
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
+
+from trainer_utils.dataset.inspection import DatasetFacts
+from trainer_utils.format import DatasetError, Feature
 from trainer_utils.format.naming import SPLIT_PREFIX
 from trainer_utils.storage import join, list_files, read_bytes
 
-__all__ = ["feature_name", "read_statistics"]
+__all__ = ["check_facts", "check_statistics", "feature_name", "read_statistics"]
 
 _FILE = "FeatureStats.pb"
+_KINDS = {0: "int", 1: "float", 2: "string", 3: "string"}  # FeatureNameStatistics.Type
 
 
 def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatistics]:
@@ -44,3 +49,74 @@ def read_statistics(uri: str) -> dict[str, statistics_pb2.DatasetFeatureStatisti
 def feature_name(entry: statistics_pb2.FeatureNameStatistics) -> str:
     """What the examples call a feature, which TFDV names by a path where it is nested."""
     return entry.name or ".".join(entry.path.step)
+
+
+def check_facts(schema: schema_pb2.Schema, facts: DatasetFacts, *, source: str) -> None:
+    """Refuses a schema whose presence or number of values the examples do not keep to.
+
+    Raises:
+        DatasetError: the message names the feature.
+    """
+    for entry in schema.feature:
+        found = facts.features.get(entry.name)
+        if found is None:
+            continue
+        counts = entry.value_count
+        rules = {
+            "in every example": entry.presence.min_fraction < 1 or found.present == facts.records,
+            f"at least {counts.min} values": found.shortest >= counts.min or not found.present,
+            f"at most {counts.max} values": not counts.max or found.longest <= counts.max,
+        }
+        for rule, is_kept in rules.items():
+            if not is_kept:
+                raise DatasetError(
+                    f"feature {entry.name!r}: expected it {rule} as the schema says, got it in "
+                    f"{found.present} of {facts.records} examples with {found.shortest} to "
+                    f"{found.longest} values ({source}). Make the schema from these examples."
+                )
+
+
+def check_statistics(
+    statistics: Mapping[str, statistics_pb2.DatasetFeatureStatistics],
+    features: Mapping[str, Feature],
+    records: Mapping[str, int],
+    *,
+    source: str,
+) -> None:
+    """Refuses statistics that are of other examples.
+
+    Raises:
+        DatasetError: the message names the split or the feature.
+    """
+    for split, dataset in statistics.items():
+        if dataset.num_examples > records.get(split, 0):  # fewer is a sample
+            raise DatasetError(
+                f"split {split!r}: expected at most its {records.get(split, 0)} examples in the "
+                f"statistics, got {dataset.num_examples} ({source}). Make them from these examples."
+            )
+        found = {feature_name(entry): entry for entry in dataset.features}
+        for name in sorted(found.keys() - features.keys()):
+            raise DatasetError(
+                f"feature {name!r}: expected it in the examples as the statistics have it, "
+                f"got it not ({source}). Make the statistics from these examples."
+            )
+        for name, entry in found.items():
+            _check_feature(name, entry, features[name], f"{source}, split {split}")
+
+
+def _check_feature(
+    name: str, entry: statistics_pb2.FeatureNameStatistics, feature: Feature, source: str
+) -> None:
+    kind = _KINDS.get(entry.type)
+    if kind != feature.type:
+        raise DatasetError(
+            f"feature {name!r}: expected {kind} as the statistics say, "
+            f"got {feature.type} ({source})"
+        )
+    which = entry.WhichOneof("stats")
+    missing = getattr(entry, which).common_stats.num_missing if which else 0
+    if missing and feature.dense:
+        raise DatasetError(
+            f"feature {name!r}: expected it missing in {missing} examples as the statistics say, "
+            f"got it in every one ({source})"
+        )

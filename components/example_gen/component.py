@@ -1,35 +1,62 @@
-"""What the interfaces of the ExampleGens share.
-
-class TextExampleGenSpec(FilesExampleGenSpec):
-    PARAMETERS = {**TFX_PARAMETERS, **parameters_of(TextSettings)}
+"""What the ExampleGens share as TFX's components: interface, driver, executor.
 
 class TextExampleGen(FilesExampleGen):
     SPEC_CLASS = TextExampleGenSpec
-    __init__ = takes_settings(TextSettings)(FilesExampleGen.__init__)
+    DRIVER_CLASS = TextDriver                   # a FileTreeDriver with TextConversion
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(Executor)    # an ExampleGenExecutor with it
 """
 
+import copy
 import os
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 from tfx import types
 from tfx.dsl.components.base import base_beam_component
+from tfx.orchestration import data_types, data_types_utils
+from tfx.orchestration.portable import data_types as portable_data_types
 from tfx.proto import example_gen_pb2, range_config_pb2
-from tfx.types import component_spec, standard_artifacts
+from tfx.proto.orchestration import driver_output_pb2
+from tfx.types import artifact_utils, component_spec, standard_artifacts
 
-from components.common.component import Runtime, examples_channel
-from components.common.settings import without_runtime_parameters
+from components.common.beam import LocalFirstBeamExecutor
+from components.common.collector import spare_old_objects
+from components.common.component import checked_properties, examples_channel
+from components.common.driver import PropertiesDriver
+from components.common.lineage import make_origin
+from components.common.publish import describe_artifact, publish_dataset
+from components.common.settings import Artifacts, ExecProperties, without_runtime_parameters
+from components.common.workspace import removed_on_failure
+from components.example_gen.conversion import Conversion, check_outcome
+from components.example_gen.inputs import fingerprint
+from components.example_gen.manifest import make_manifest
 from components.example_gen.partition import read_output_config
+from components.example_gen.settings import ExampleGenSettings
 from components.example_gen.tfx_properties import (
+    EXAMPLES,
+    FINGERPRINT,
     INPUT_BASE,
     INPUT_CONFIG,
     OUTPUT_CONFIG,
     RANGE_CONFIG,
+    SPAN,
+    VERSION,
     all_files,
+    selection_of,
+    set_span,
+    with_spans,
 )
 from trainer_utils.format import ConfigError
 
-__all__ = ["TFX_PARAMETERS", "FilesExampleGen", "FilesExampleGenSpec"]
+__all__ = [
+    "TFX_PARAMETERS",
+    "ExampleGenExecutor",
+    "FileTreeDriver",
+    "FilesExampleGen",
+    "FilesExampleGenSpec",
+]
 
+_DESCRIBED = (FINGERPRINT, SPAN, VERSION)  # properties of the artifact too
 _parameter = component_spec.ExecutionParameter
 TFX_PARAMETERS: dict[str, component_spec.ExecutionParameter] = {  # they mean what they mean there
     INPUT_BASE: _parameter(type=str),
@@ -45,78 +72,179 @@ class FilesExampleGenSpec(types.ComponentSpec):
 
     PARAMETERS = TFX_PARAMETERS
     INPUTS: dict[str, component_spec.ChannelParameter] = {}
-    OUTPUTS = {"examples": examples_channel()}
+    OUTPUTS = {EXAMPLES: examples_channel()}
 
 
 class FilesExampleGen(base_beam_component.BaseBeamComponent):
-    """An ExampleGen over files; subclasses name their spec and settings."""
+    """An ExampleGen over files; subclasses write out their constructor's signature.
 
-    def __init__(
-        self,
-        input_base: str | os.PathLike[str] | Runtime,
-        *,
-        input_config: example_gen_pb2.Input | Runtime | None = None,
-        output_config: example_gen_pb2.Output | Runtime | None = None,
-        range_config: range_config_pb2.RangeConfig | Runtime | None = None,
-        custom_config: example_gen_pb2.CustomConfig | Runtime | None = None,
-        output_data_format: int | None = None,
-        output_file_format: int | None = None,
-        **properties: Any,
-    ) -> None:
-        """Makes the component.
+    Args:
+        settings: the component's.
+        arguments: of its constructor, by name.
 
-        Args:
-            input_base: a folder, a table of images, sounds or texts (CSV, TSV, JSON lines,
-                Parquet) or an archive; a local path or one in a bucket.
-            input_config: TFX's. With several splits, each pattern selects one split's files and
-                the folders below the pattern's literal part are classes. Patterns may hold
-                {SPAN}, {VERSION}, {YYYY}, {MM} and {DD}. Default: all files, one split.
-            output_config: TFX's: hash splits with their shares, over each example's name (a file's,
-                or a row's `id`) or, by `partition_feature_name`, over a column. Default: the splits
-                that folders, files or rows name, else train and eval 2:1.
-            range_config: TFX's: which span to take. Default: the latest.
-            custom_config: TFX's: kept in the lineage, and read by nothing here.
-            output_data_format: TFX's, of which FORMAT_TF_EXAMPLE is written.
-            output_file_format: TFX's: FORMAT_TFRECORDS_GZIP is `compression="gzip"`. Default: as
-                `compression` says.
+    Raises:
+        ConfigError: one is not allowed.
+    """
 
-        Raises:
-            ConfigError: a setting is not allowed.
-        """
-        if isinstance(input_base, os.PathLike):
-            input_base = os.fspath(input_base)
-        for given in without_runtime_parameters({"input_base": input_base}).values():
+    def __init__(self, settings: type[ExampleGenSettings], arguments: Mapping[str, Any]) -> None:
+        base = arguments[INPUT_BASE]
+        base = os.fspath(base) if isinstance(base, os.PathLike) else base
+        for given in without_runtime_parameters({INPUT_BASE: base}).values():
             if not (given and isinstance(given, str)):
-                raise ConfigError.of("input_base", given, allowed="a path or url")
-        if isinstance(output_config, example_gen_pb2.Output):
-            read_output_config(output_config)
-        properties = _in_format(properties, output_data_format, output_file_format)
+                raise ConfigError.of(INPUT_BASE, given, allowed="a path or url")
+        splits = arguments[OUTPUT_CONFIG]
+        if isinstance(splits, example_gen_pb2.Output):
+            read_output_config(splits)
         spec = self.SPEC_CLASS(
-            input_base=input_base,
-            input_config=input_config or all_files(),
-            output_config=output_config or example_gen_pb2.Output(),
-            range_config=range_config,
-            custom_config=custom_config,
+            input_base=base,
+            input_config=arguments[INPUT_CONFIG] or all_files(),
+            output_config=splits or example_gen_pb2.Output(),
+            range_config=arguments[RANGE_CONFIG],
+            custom_config=arguments["custom_config"],
             examples=types.Channel(type=standard_artifacts.Examples),
-            **properties,
+            **checked_properties(settings, _in_format(arguments)),
         )
         super().__init__(spec=spec)
 
 
-def _in_format(
-    properties: dict[str, Any], data_format: int | None, file_format: int | None
-) -> dict[str, Any]:
-    """The properties with what TFX's formats ask for.
+def _in_format(arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The arguments with what TFX's formats ask for.
 
     Raises:
         ConfigError: one is asked for that is not written.
     """
-    if data_format not in (None, example_gen_pb2.FORMAT_TF_EXAMPLE):
-        raise ConfigError.of("output_data_format", data_format, allowed="FORMAT_TF_EXAMPLE (6)")
-    if file_format is None:
-        return properties
-    if file_format != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
-        raise ConfigError.of(
-            "output_file_format", file_format, allowed="FORMAT_TFRECORDS_GZIP (5), or None"
+    data, file = arguments["output_data_format"], arguments["output_file_format"]
+    if data not in (None, example_gen_pb2.FORMAT_TF_EXAMPLE):
+        raise ConfigError.of("output_data_format", data, allowed="FORMAT_TF_EXAMPLE (6)")
+    if file is None:
+        return arguments
+    if file != example_gen_pb2.FORMAT_TFRECORDS_GZIP:
+        allowed = "FORMAT_TFRECORDS_GZIP (5), or None"
+        raise ConfigError.of("output_file_format", file, allowed=allowed)
+    return {**arguments, "compression": "gzip"}
+
+
+class FileTreeDriver(PropertiesDriver):
+    """TFX's driver of files, with a fingerprint of every nested file: any change is seen.
+
+    TFX's own FileBasedDriver looks at what the pattern matches, which for folders of folders is
+    just the top ones, and at whole seconds of the modification time; and it brings all of TFX's
+    components with TensorFlow, ten seconds of every run. This one stands on TFX's core, and sets
+    what that sets.
+
+    Attributes:
+        conversion_class: whose inputs are looked at, as the executor's conversion finds them.
+
+    Source: tfx/components/example_gen/driver.py, whose interface this is.
+    """
+
+    conversion_class: ClassVar[type[Conversion[Any]]]
+
+    def resolve(self, exec_properties: ExecProperties) -> ExecProperties:  # noqa: D102
+        selection = selection_of(exec_properties)
+        located = self.conversion_class.of(exec_properties, selection, None).located
+        return {**with_spans(exec_properties, located), FINGERPRINT: fingerprint(located)}
+
+    def _prepare_output_artifacts(
+        self,
+        input_artifacts: dict[str, list[types.Artifact]],
+        output_dict: dict[str, types.Channel],
+        exec_properties: ExecProperties,
+        execution_id: int,
+        pipeline_info: data_types.PipelineInfo,
+        component_info: data_types.ComponentInfo,
+    ) -> dict[str, list[types.Artifact]]:
+        """TFX's, for notebooks, which its own FileBasedDriver overrides as well."""
+        made = super()._prepare_output_artifacts(
+            input_artifacts,
+            output_dict,
+            exec_properties,
+            execution_id,
+            pipeline_info,
+            component_info,
         )
-    return {**properties, "compression": "gzip"}
+        properties = made[EXAMPLES][0].mlmd_artifact.custom_properties
+        for name in _DESCRIBED:
+            if exec_properties[name] is not None:
+                data_types_utils.set_metadata_value(properties[name], exec_properties[name])
+        return made
+
+    def run(  # noqa: D102
+        self, execution_info: portable_data_types.ExecutionInfo
+    ) -> driver_output_pb2.DriverOutput:
+        output = super().run(execution_info)
+        (examples,) = execution_info.output_dict[EXAMPLES]
+        described = copy.deepcopy(examples.mlmd_artifact)
+        for name in _DESCRIBED:
+            if name in output.exec_properties:
+                described.custom_properties[name].CopyFrom(output.exec_properties[name])
+        output.output_artifacts[EXAMPLES].artifacts.append(described)
+        return output
+
+
+class ExampleGenExecutor(LocalFirstBeamExecutor):
+    """Turns inputs into a dataset: plan, check, write, publish.
+
+    Attributes:
+        producer: the component's name, for the manifest.
+        conversion_class: its steps.
+    """
+
+    producer: ClassVar[str]
+    conversion_class: ClassVar[type[Conversion[Any]]]
+
+    def Do(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
+    ) -> None:
+        """Converts the inputs.
+
+        Args:
+            input_dict: empty.
+            output_dict: `examples`: the Examples artifact to fill.
+            exec_properties: `input_base`, `input_config`, `output_config`, `range_config` as in
+                TFX's FileBasedExampleGen, and the fields of the settings. Where TFX's driver
+                ran, it has filled in spans; where none did, they are resolved here.
+
+        Raises:
+            InputError: the input is missing, malformed, or too much of it was rejected.
+            ConfigError: a setting is not allowed.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        artifact = artifact_utils.get_single_instance(output_dict[EXAMPLES])
+        kind = self.conversion_class
+        with self._runner(kind.workers_module) as runner, spare_old_objects():
+            conversion = kind.of(exec_properties, selection_of(exec_properties), runner)
+            with removed_on_failure(artifact.uri):
+                self._convert(conversion, artifact, exec_properties)
+
+    def _convert(
+        self, conversion: Conversion[Any], artifact: types.Artifact, exec_properties: ExecProperties
+    ) -> None:
+        uri = artifact.uri
+        plan = conversion.plan(uri)
+        conversion.check(plan, uri)
+        written = conversion.write(plan, uri)
+        rejects = (*plan.rejects, *written.rejects)
+        check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
+        settings, vocabularies = conversion.settings, plan.vocabularies
+        manifest = make_manifest(
+            self.producer,
+            plan,
+            written,
+            settings=settings,
+            partition=conversion.selection.partition,
+        )
+        describe_artifact(artifact, manifest, gzip=settings.gzip, vocabularies=vocabularies)
+        set_span(artifact, conversion.located, exec_properties)
+        publish_dataset(
+            uri,
+            manifest,
+            settings.described_features(written.features),
+            vocabularies=vocabularies,
+            rejects=rejects,
+            origin=make_origin(
+                self.producer,
+                with_spans(exec_properties, conversion.located),
+                output=EXAMPLES,
+            ),
+        )

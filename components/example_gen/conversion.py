@@ -1,24 +1,32 @@
 """The steps of a conversion, whatever its examples are made of.
 
-conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), make_pipeline)
+conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), runner)
 plan = conversion.plan(uri)              # splits, features, shards; as little as can be is read
 conversion.check(plan, uri)
 written = conversion.write(plan, uri)    # the shards, and what became of each input
+check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
 """
 
 import abc
-from collections.abc import Callable
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
+from components.common.lineage import package_versions
+from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.settings import ExecProperties
-from components.example_gen.inputs import InputSelection, LocatedInputs, locate
+from components.common.tasks import Runner
+from components.common.workspace import working_folder
+from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
+from components.example_gen.simple_layouts import names_at_top
+from trainer_utils.format import InputError
+from trainer_utils.storage.files import list_names, write_text
 
-__all__ = ["Conversion", "MakePipeline"]
-
-MakePipeline: TypeAlias = Callable[[], Any]
-"""What makes a Beam pipeline, which is not imported to plan."""
+__all__ = ["Conversion", "check_outcome"]
 
 _Plan = TypeVar("_Plan", bound=Plan)
 
@@ -27,7 +35,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
     """From inputs to shards.
 
     Args:
-        make_pipeline: makes the Beam pipelines; None where nothing is to be written but a plan.
+        runner: of the work on shards; None where nothing is to be written but a plan.
 
     Attributes:
         settings_class: the component's.
@@ -52,11 +60,9 @@ class Conversion(abc.ABC, Generic[_Plan]):
     sees_siblings: ClassVar[bool] = True
     looked_for: ClassVar[str]
 
-    def __init__(
-        self, settings: Any, selection: InputSelection, make_pipeline: MakePipeline | None
-    ) -> None:
+    def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         self.settings, self.selection = settings, selection
-        self._make_pipeline = make_pipeline
+        self._runner = runner or Runner(processes=1)
         self.located = locate(
             selection.base,
             selection.patterns,
@@ -72,14 +78,25 @@ class Conversion(abc.ABC, Generic[_Plan]):
         cls,
         properties: ExecProperties,
         selection: InputSelection,
-        make_pipeline: MakePipeline | None,
+        runner: Runner | None,
     ) -> "Conversion[Any]":
         """The conversion that execution properties ask for.
 
         Raises:
             InputError, ConfigError: the inputs are not there, or a setting is not allowed.
         """
-        return cls(cls.settings_class.from_properties(properties), selection, make_pipeline)
+        return cls(cls.settings_class.from_properties(properties), selection, runner)
+
+    def key(self) -> str:
+        """A digest of all that shards depend on: a run of the same goes on where one was killed."""
+        known = [
+            type(self).__name__,
+            fingerprint(self.located),
+            dataclasses.asdict(self.settings),
+            self.selection.partition and dataclasses.asdict(self.selection.partition),
+            *(f"{name} {version}" for name, version in package_versions().items()),
+        ]
+        return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
 
     @abc.abstractmethod
     def is_source_file(self, path: str) -> bool:
@@ -105,3 +122,47 @@ class Conversion(abc.ABC, Generic[_Plan]):
     @abc.abstractmethod
     def write(self, plan: _Plan, uri: str) -> Written:
         """Writes every shard of what `plan` gave, and reads it back."""
+
+
+def check_outcome(
+    conversion: Conversion[Any],
+    plan: Plan,
+    rejects: Sequence[Reject],
+    *,
+    written: int,
+    uri: str,
+) -> None:
+    """Refuses too many rejects. TFX removes a failed run's output, so the list goes beside it.
+
+    Raises:
+        InputError: there are too many, or no example is left.
+    """
+    listed_in = f"{uri.rstrip('/')}.rejects.jsonl"
+    base, settings = conversion.located.base, conversion.settings
+    try:
+        check_reject_fraction(
+            rejects,
+            found=plan.found,
+            max_reject_fraction=settings.max_reject_fraction,
+            listed_in=listed_in,
+        )
+        if not written:
+            raise InputError(
+                f"input_base {base!r}: expected {conversion.unit}, found none that can be read"
+                f"{_why_none(plan, rejects)}.",
+                path=base,
+            )
+    except InputError as error:
+        write_text(listed_in, render_rejects(rejects), temporary_folder=working_folder(uri))
+        if settings.layout == "auto" and not written:
+            top = names_at_top(list_names(base))
+            searched = f"Looked for {conversion.looked_for}; at its top: {top}."
+            raise InputError(f"{error} {searched}") from None
+        raise
+
+
+def _why_none(plan: Plan, rejects: Sequence[Reject]) -> str:
+    if rejects:
+        first = rejects[0]
+        return f" ({len(rejects)} rejected, first {first.source!r}: {first.code}, {first.detail})"
+    return "" if plan.found else " (a table that has a header alone has none)"

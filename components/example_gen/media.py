@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from components.common.entry import BlobColumn, Entry, Value
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_reports import Stored
-from components.example_gen.media_settings import MediaSettings
+from components.example_gen.settings import MediaSettings
 from components.media.audio import StoredAudio, store_audio
 from components.media.image_headers import open_image
 from components.media.images import StoredImage, store_image, store_label_map

@@ -68,39 +68,40 @@ class RowAssignment:
         self._first_lines = count_before([report.lines for report in reports], pieces)
         self.rejects: list[Reject] = []
         self.skipped: collections.Counter[str] = collections.Counter()
-        own, some_have_none = self._own_splits()
+        own = self._own_splits()
         self._texts = self._text_columns()
         self.rules = SplitRules(
-            own,
+            {split for split in own if isinstance(split, str)},
             columns,
-            some_have_none=some_have_none,
+            some_have_none=None in own,
             partition=partition,
             settings=settings,
             groups=[NEAR_DUPLICATES] if self._texts else [],
         )
-        self._shared: list[npt.NDArray[np.uint64]] | None = None
+        self._labels = [column for column in columns if column.kind == "label"]
+        place = label_column(columns)
+        self._label = None if place is None else columns[place]
+        self._wanted = {self._split_column, *(column.name for column in self._labels)}
+        if self.rules.hashed.feature != OWN_NAME and not self._texts:
+            self._wanted.add(self.rules.hashed.feature)
+        if settings.stratify and self._label is not None:
+            self._wanted.add(self._label.name)
+        self._seen: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
+        self._strata: list[tuple[pa.Array, npt.NDArray[np.uint64]]] = []
 
-    def _own_splits(self) -> tuple[set[str], bool]:
-        """The splits that the inputs name, and whether some rows name none."""
+    def _own_splits(self) -> set[str | NoSplit | None]:
+        """The splits that the inputs name; None where some rows name none."""
         column = own_split_column(self._reports, self._settings.columns)
         self._split_column = column
         if column is None:
-            found: set[str | NoSplit | None] = {piece.split for piece in self._pieces}
-        else:
-            found = set()
-            for number in range(len(self._pieces)):
-                found.update(self._row_splits(number, column))
-        return {split for split in found if isinstance(split, str)}, None in found
-
-    def _row_splits(self, number: int, column: str) -> list[str | NoSplit | None]:
-        """The splits that a piece's rows name, None for those that leave it to the hash."""
-        own = self._pieces[number].split
-        columns, records = read_columns(self._folder, number, [column])
-        if column not in columns or pa.types.is_null(columns[column].type):
-            return [own] * len(records)
-        encoded = texts_of(columns[column]).dictionary_encode()
-        names = [split_of_word(value, column=column) for value in encoded.dictionary.to_pylist()]
-        return [own if index is None else names[index] for index in encoded.indices.to_pylist()]
+            return {piece.split for piece in self._pieces}
+        found: set[str | NoSplit | None] = set()
+        for report, piece in zip(self._reports, self._pieces, strict=True):
+            words = report.labels.get(column, [])
+            found.update(split_of_word(word, column=column) for word in words)
+            if report.kept > (report.facts[column].values if column in report.facts else 0):
+                found.add(piece.split)
+        return found
 
     def name(self, number: int, record: int) -> str:
         """What a row of a piece is known by."""
@@ -128,45 +129,28 @@ class RowAssignment:
 
     def of_pieces(self) -> list[Numbers]:
         """The number of each row's split, or `EXCLUDED`, by piece; fills rejects and skipped."""
-        if self._texts:
-            self._shared = self._hashes_of_copies()
-        assigned = [self._of_piece(number) for number in range(len(self._pieces))]
-        self._reject_repeated_names(assigned)
-        for number in range(len(self._pieces)):
-            self._reject_labels(number, assigned[number])
+        numbers = range(len(self._pieces))
+        shared = self._hashes_of_copies() if self._texts else [None for _ in numbers]
+        assigned = [self._of_piece(number, shared[number]) for number in numbers]
         if self._deduplicate:
             self._leave_out_duplicates(assigned)
         if self._settings.stratify:
             self._stratify(assigned)
         return assigned
 
-    def _of_piece(self, number: int) -> Numbers:
-        report = self._reports[number]
-        piece = self._pieces[number]
-        first_line = self._first_lines[number] + int(piece.details.get("lines_before", 0)) + 1
-        gone = np.array([bad.record for bad in report.bad], np.int64)
-        for bad, split in zip(report.bad, self._of_bad_rows(number, gone), strict=True):
-            line = "" if bad.line is None else f"line {first_line + bad.line}: "
-            name = self.name(number, bad.record)
-            self.rejects.append(Reject(split, name, bad.code, line + bad.detail))
-        self.skipped.update(self._of_bad_rows(number, np.array(report.skipped, np.int64)))
-        feature = self.rules.hashed.feature
-        wanted = [feature] if feature != OWN_NAME and not self._texts else []
-        columns, records = read_columns(self._folder, number, wanted)
-        splits = self._of_rows(number, records, columns.get(feature))
-        self._leave_out_words(number, records, splits)
-        return splits
-
-    def _leave_out_words(
-        self, number: int, records: npt.NDArray[np.int64], splits: Numbers
-    ) -> None:
-        """Leaves out rows that say that they are in no split, or name one that is none."""
-        if self._split_column is None:
-            return
-        words = self._row_splits(number, self._split_column)
+    def _of_piece(self, number: int, shared: npt.NDArray[np.uint64] | None) -> Numbers:
+        """The same of one piece, whose file is read once."""
+        self._count_bad_rows(number)
+        columns, records = read_columns(self._folder, number, [*filter(None, self._wanted)])
+        hashes = self._hashes(number, records)
+        words = self._words(number, columns, len(records))
+        own = None
+        if self.rules.has_own:
+            names = (None if isinstance(word, NoSplit) else word for word in words)
+            own = np.array([*map(self.rules.number_of, names)], np.uint16)
+        splits = self.rules.assign(own, self._hashes_of_values(hashes, columns, shared))
         found = [(row, word) for row, word in enumerate(words) if isinstance(word, NoSplit)]
-        rows = np.array([row for row, _ in found], np.int64)
-        counted = self._of_bad_rows(number, records[rows])
+        counted = self._of_bad_rows(number, records[[row for row, _ in found]])
         for (row, (code, detail)), split in zip(found, counted, strict=True):
             splits[row] = EXCLUDED
             if code is None:
@@ -174,6 +158,33 @@ class RowAssignment:
             else:
                 name = self.name(number, int(records[row]))
                 self.rejects.append(Reject(split, name, code, detail))
+        self._reject_repeated_names(number, records, splits)
+        self._reject_labels(number, columns, records, splits)
+        if self._settings.stratify and self._label is not None:
+            values = _cast(columns, self._label, len(records)).cast(pa.string())
+            self._strata.append((values, hashes))
+        return splits
+
+    def _words(
+        self, number: int, columns: Mapping[str, pa.Array], rows: int
+    ) -> list[str | NoSplit | None]:
+        """The split that each row of a piece names, None where it leaves it to the hash."""
+        own, column = self._pieces[number].split, self._split_column
+        if column is None or column not in columns or pa.types.is_null(columns[column].type):
+            return [own] * rows
+        encoded = texts_of(columns[column]).dictionary_encode()
+        names = [split_of_word(value, column=column) for value in encoded.dictionary.to_pylist()]
+        return [own if index is None else names[index] for index in encoded.indices.to_pylist()]
+
+    def _count_bad_rows(self, number: int) -> None:
+        report, piece = self._reports[number], self._pieces[number]
+        first_line = self._first_lines[number] + int(piece.details.get("lines_before", 0)) + 1
+        gone = np.array([bad.record for bad in report.bad], np.int64)
+        for bad, split in zip(report.bad, self._of_bad_rows(number, gone), strict=True):
+            line = "" if bad.line is None else f"line {first_line + bad.line}: "
+            name = self.name(number, bad.record)
+            self.rejects.append(Reject(split, name, bad.code, line + bad.detail))
+        self.skipped.update(self._of_bad_rows(number, np.array(report.skipped, np.int64)))
 
     def _of_bad_rows(self, number: int, records: npt.NDArray[np.int64]) -> list[str]:
         """Where rows count that are not there any more: by their file, or as others of it."""
@@ -185,17 +196,23 @@ class RowAssignment:
             return [splits[0]] * len(records)
         return [splits[n] for n in self.rules.assign(None, self._hashes(number, records))]
 
-    def _of_rows(self, number: int, records: npt.NDArray[np.int64], values: pa.Array) -> Numbers:
-        hashes = self._hashes(number, records)
-        if self._shared is not None:
-            hashes = self._shared[number]
-        elif values is not None and not pa.types.is_null(values.type):
-            encoded = texts_of(values).dictionary_encode()
-            keys = self._digests(map(str.encode, encoded.dictionary.to_pylist()))
-            # A row without a value has nothing to share a split for.
-            places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
-            hashes = np.where(places < 0, hashes, np.append(keys, np.uint64(0))[places])
-        return self.rules.assign(self._own_numbers(number, len(records)), hashes)
+    def _hashes_of_values(
+        self,
+        hashes: npt.NDArray[np.uint64],
+        columns: Mapping[str, pa.Array],
+        shared: npt.NDArray[np.uint64] | None,
+    ) -> npt.NDArray[np.uint64]:
+        """What decides each row's split: a value that it shares with others, or what it is."""
+        values = columns.get(self.rules.hashed.feature)
+        if shared is not None:
+            return shared
+        if values is None or self._texts or pa.types.is_null(values.type):
+            return hashes
+        encoded = texts_of(values).dictionary_encode()
+        keys = self._digests(map(str.encode, encoded.dictionary.to_pylist()))
+        # A row without a value has nothing to share a split for.
+        places = encoded.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+        return np.where(places < 0, hashes, np.append(keys, np.uint64(0))[places])
 
     def _hashes_of_copies(self) -> list[npt.NDArray[np.uint64]]:
         """By piece, the hash of the first of those rows whose texts are like each row's."""
@@ -215,17 +232,6 @@ class RowAssignment:
             return [""] * len(records)
         texts: list[str] = pc.binary_join_element_wise(*arrays, "\n").to_pylist()
         return texts
-
-    def _own_numbers(self, number: int, rows: int) -> Numbers | None:
-        """The number of the split that each row names, where some name one."""
-        if not self.rules.has_own:
-            return None
-        if self._split_column is None:
-            own = self._pieces[number].split
-            return np.full(rows, self.rules.number_of(own), np.uint16)
-        names = self._row_splits(number, self._split_column)
-        own_names = (None if isinstance(name, NoSplit) else name for name in names)
-        return np.array([*map(self.rules.number_of, own_names)], np.uint16)
 
     def _hashes(self, number: int, records: npt.NDArray[np.int64]) -> npt.NDArray[np.uint64]:
         seed, names = self._settings.seed, self._reports[number].names
@@ -254,34 +260,34 @@ class RowAssignment:
         splits[gone] = EXCLUDED
         _copy_back(splits, assigned)
 
-    def _reject_repeated_names(self, assigned: Sequence[Numbers]) -> None:
+    def _reject_repeated_names(
+        self, number: int, records: npt.NDArray[np.int64], splits: Numbers
+    ) -> None:
         """Leaves out rows whose own name stood in an earlier piece of the same file."""
-        pieces = collections.Counter(piece.source for piece in self._pieces)
-        seen: collections.defaultdict[str, set[str]] = collections.defaultdict(set)
-        for number, report in enumerate(self._reports):
-            source = self._pieces[number].source
-            if report.names is None or pieces[source] == 1 or not source:
-                continue
-            _, records = read_columns(self._folder, number, [])
-            splits = assigned[number]
-            for row, record in enumerate(records.tolist()):
-                if (name := report.names[record]) in seen[source] and splits[row] != EXCLUDED:
-                    detail = f"{name!r} stands twice"
-                    split = self.rules.splits[splits[row]]
-                    self.rejects.append(Reject(split, name, "DUPLICATE_KEY", detail))
-                    splits[row] = EXCLUDED
-            seen[source].update(report.names)
+        names, source = self._reports[number].names, self._pieces[number].source
+        if names is None or not source:
+            return
+        for row, record in enumerate(records.tolist()):
+            if (name := names[record]) in self._seen[source] and splits[row] != EXCLUDED:
+                detail = f"{name!r} stands twice"
+                split = self.rules.splits[splits[row]]
+                self.rejects.append(Reject(split, name, "DUPLICATE_KEY", detail))
+                splits[row] = EXCLUDED
+        self._seen[source].update(names)
 
-    def _reject_labels(self, number: int, splits: Numbers) -> None:
+    def _reject_labels(
+        self,
+        number: int,
+        columns: Mapping[str, pa.Array],
+        records: npt.NDArray[np.int64],
+        splits: Numbers,
+    ) -> None:
         """Leaves out rows without the label, or with one that a given vocabulary lacks."""
-        place = label_column(self._columns)
-        for column in self._columns:
-            if column.kind != "label":
-                continue
-            array, records = self._read(number, column)
+        for column in self._labels:
+            array = _cast(columns, column, len(records))
             unknown = _without_id(array, label_ids(array, self._vocabularies[column.name]))
             missing = np.zeros(len(records), np.bool_)
-            if not column.is_list and self._columns.index(column) == place:
+            if not column.is_list and column is self._label:
                 missing = np.asarray(array.is_null().to_numpy(zero_copy_only=False))
             for row in np.flatnonzero((unknown | missing) & (splits != EXCLUDED)).tolist():
                 code, detail = "NO_LABEL", f"column {column.name!r} is empty"
@@ -293,33 +299,25 @@ class RowAssignment:
                 self.rejects.append(Reject(split, name, code, detail))
                 splits[row] = EXCLUDED
 
-    def _read(self, number: int, column: Column) -> tuple[pa.Array, npt.NDArray[np.int64]]:
-        """A column as what it was decided to be; all missing where the piece has none."""
-        columns, records = read_columns(self._folder, number, [column.name])
-        return cast_column(columns.get(column.name, pa.nulls(len(records))), column), records
-
     def _stratify(self, assigned: Sequence[Numbers]) -> None:
         """Gives each class to the splits in their shares, to within one, by its rows' hashes."""
-        place = label_column(self._columns)
-        assert place is not None
-        numbers = range(len(self._pieces))
-        values = [
-            self._read(number, self._columns[place])[0].cast(pa.string()) for number in numbers
-        ]
-        encoded = pa.chunked_array(values).combine_chunks().dictionary_encode()
+        values = pa.chunked_array([array for array, _ in self._strata], pa.string())
+        encoded = values.combine_chunks().dictionary_encode()
         classes = _one(encoded).indices.fill_null(-1).to_numpy(zero_copy_only=False)
-        hashes = np.concatenate(
-            [self._hashes(n, read_columns(self._folder, n, [])[1]) for n in numbers]
-        )
         splits = np.concatenate(assigned)
         rows = np.flatnonzero(splits != EXCLUDED)
         labels = _one(encoded).dictionary.to_pylist()
         splits[rows] = self.rules.stratify(
             classes[rows],
-            hashes[rows],
+            np.concatenate([hashes for _, hashes in self._strata])[rows],
             key_of=lambda number: b"" if number < 0 else labels[number].encode(),
         )
         _copy_back(splits, assigned)
+
+
+def _cast(columns: Mapping[str, pa.Array], column: Column, rows: int) -> pa.Array:
+    """A column as what it was decided to be; all missing where the piece has none."""
+    return cast_column(columns.get(column.name, pa.nulls(rows)), column)
 
 
 def _copy_back(splits: Numbers, assigned: Sequence[Numbers]) -> None:

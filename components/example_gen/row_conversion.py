@@ -8,28 +8,24 @@ import abc
 import dataclasses
 from collections.abc import Sequence
 
+import numpy as np
+
 from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
-from components.common.progress import Work, show_progress
-from components.common.summaries import (
-    read_finished,
-    remove_dataset,
-    start_working,
-    working_folder,
-)
-from components.common.worker_errors import raising_reported
-from components.example_gen.conversion import Conversion, MakePipeline
+from components.common.tasks import Cost, Runner, Task, map_tasks
+from components.common.workspace import remove_dataset, start_working, working_folder
+from components.example_gen.assignment import EXCLUDED
+from components.example_gen.conversion import Conversion, check_outcome
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
-from components.example_gen.outcome import check_outcome
 from components.example_gen.plan import Written, sum_label_counts
-from components.example_gen.row_encoding import EncodePieces, EncodingReport
-from components.example_gen.row_inspection import InspectPieces, PieceReport
-from components.example_gen.row_pieces import group_pieces, summary_name, write_pieces
-from components.example_gen.row_plan import RowPlan, plan_rows
-from components.example_gen.row_shards import GatherBucket
+from components.example_gen.row_encoding import Encoding, PieceRows
+from components.example_gen.row_inspection import Inspection, PieceReport
+from components.example_gen.row_plan import BUCKET_BYTES, RowPlan, plan_rows
 from components.example_gen.settings import ExampleGenSettings
+from components.shuffle.external import ExternalShuffle
+from components.shuffle.layout import Cells, plan_tasks
 from components.tables.headers import check_agreement
 from components.tables.options import TableOptions, select_settings
 from components.tables.pieces import Piece
@@ -38,17 +34,21 @@ from trainer_utils.format import Shard
 
 __all__ = ["RowConversion"]
 
+# What one core takes for a byte of the inputs in each of the steps, about.
+_INSPECT_SECONDS, _ENCODE_SECONDS, _GATHER_SECONDS = 1 / 150e6, 1 / 100e6, 1 / 400e6
+_PIECE_MEMORY, _BUCKET_MEMORY = 1 << 29, 4 * BUCKET_BYTES  # of one call
+
 
 class RowConversion(Conversion[RowPlan]):
     """The conversion of rows. No Python object is made for one.
 
-    Without a Beam pipeline rows are read in this process, and nothing is written but a plan.
+    Without a runner rows are read in this process, and nothing is written but a plan.
 
     Attributes:
         pieces: of the inputs, once they are planned.
     """
 
-    workers_module = "example_gen.row_shards"
+    workers_module = "example_gen.row_encoding"
     sees_siblings = False
     pieces: list[Piece]
 
@@ -56,9 +56,9 @@ class RowConversion(Conversion[RowPlan]):
         self,
         settings: ExampleGenSettings,
         selection: InputSelection,
-        make_pipeline: MakePipeline | None,
+        runner: Runner | None,
     ) -> None:
-        super().__init__(settings, selection, make_pipeline)
+        super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
         self._reports: list[PieceReport] = []
@@ -71,7 +71,8 @@ class RowConversion(Conversion[RowPlan]):
 
     def plan(self, uri: str) -> RowPlan:
         """Reads every row once, and lays out the shards."""
-        start_working(uri, keeps_dataset=True)  # a setting may be for other columns
+        # A setting may be for other columns: what is there stays.
+        start_working(uri, key=self.key(), keeps_dataset=True)
         self.pieces, excluded = self._find_all_pieces(uri)
         self._reports = self._inspect(uri)
         return plan_rows(
@@ -102,26 +103,29 @@ class RowConversion(Conversion[RowPlan]):
         return pieces, excluded
 
     def _inspect(self, uri: str) -> list[PieceReport]:
-        work = {
-            summary_name("inspect", number): Work(1, piece.size)
-            for number, piece in enumerate(self.pieces)
-        }
-        write_pieces(uri, self.pieces)
-        inspect = InspectPieces(
-            base=self.located.base, uri=uri, options=self._options, rules=self._rules
+        inspection = Inspection(
+            base=self.located.base,
+            folder=working_folder(uri),
+            options=self._options,
+            rules=self._rules,
         )
-        with raising_reported(uri), show_progress(uri, work, unit="pieces"):
-            self._run_inspection(inspect)
-        return [PieceReport.from_json(summary) for summary in read_finished(uri, work)]
+        tasks = [
+            Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
+            for number, piece in enumerate(self.pieces)
+        ]
+        return map_tasks(
+            inspection,
+            tasks,
+            workspace=working_folder(uri),
+            runner=self._runner,
+            cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
+            paths=[self.located.base],
+            unit="pieces",
+        )
 
-    def _run_inspection(self, inspect: InspectPieces) -> None:
-        if self._make_pipeline is None:
-            for numbers in group_pieces(len(self.pieces)):
-                inspect(numbers)
-            return
-        from components.example_gen.row_transforms import inspect_pieces  # Beam: a plan has none
-
-        inspect_pieces(self._make_pipeline, inspect, self.pieces)
+    @property
+    def _num_bytes(self) -> int:
+        return sum(piece.size for piece in self.pieces)
 
     def check(self, plan: RowPlan, uri: str) -> None:
         """Refuses too many rejects: all are known before anything is written."""
@@ -129,24 +133,32 @@ class RowConversion(Conversion[RowPlan]):
 
     def write(self, plan: RowPlan, uri: str) -> Written:
         """Encodes all rows, puts them in order, writes the shards and reads them back."""
-        from components.example_gen.row_transforms import write_rows  # Beam: a plan has none
-
-        assert self._make_pipeline is not None
         remove_dataset(uri)
-        work = {
-            summary_name("encode", number): Work(report.kept, self.pieces[number].size)
-            for number, report in enumerate(self._reports)
-        }
-        settings, light = self.settings, dataclasses.replace(plan, rejects=(), excluded=())
-        encode = EncodePieces(uri=uri, plan=light, seed=settings.seed)
-        gather = GatherBucket(plan=light, pieces=len(self.pieces), uri=uri, gzip=settings.gzip)
-        with show_progress(uri, work, unit="rows"):
-            write_rows(self._make_pipeline, encode, gather, self.pieces, base=self.located.base)
-        encoded = [EncodingReport.from_json(report) for report in read_finished(uri, work)]
-        buckets = [summary_name("gather", number) for number in range(len(plan.buckets))]
-        gathered = read_finished(uri, buckets)
+        shuffles = []
+        for layout in plan.layouts:
+            cells = Cells(layout, int(plan.row_bytes * layout.num_records))
+            tasks = plan_tasks(layout, cells, memory_bytes=BUCKET_BYTES)
+            shuffles.append(ExternalShuffle(uri=uri, layout=layout, tasks=tasks))
+        light = dataclasses.replace(plan, rejects=(), excluded=(), assigned=())
+        encoding = Encoding(folder=working_folder(uri), plan=light, shuffles=tuple(shuffles))
+        buckets = [(split, n) for split, one in enumerate(shuffles) for n in range(len(one.tasks))]
+        encoded = map_tasks(
+            encoding,
+            self._encoding_tasks(plan),
+            workspace=working_folder(uri),
+            runner=self._runner,
+            cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY),
+            unit="rows",
+        )
+        gathered: list[list[Shard]] = map_tasks(
+            _Gathering(tuple(shuffles)),
+            [Task(f"gather-{split}-{n:06d}", (split, n)) for split, n in buckets],
+            workspace=working_folder(uri),
+            runner=self._runner,
+            cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
+        )
         return Written(
-            shards=tuple(Shard(**shard) for bucket in gathered for shard in bucket["shards"]),
+            shards=tuple(shard for shards in gathered for shard in shards),
             features=features_of_rows(plan, encoded),
             label_counts=sum_label_counts(
                 (split, labels) for report in encoded for split, labels in report.labels.items()
@@ -155,6 +167,27 @@ class RowConversion(Conversion[RowPlan]):
                 self.located, self.pieces, self._reports, plan.excluded
             ),
         )
+
+    def _encoding_tasks(self, plan: RowPlan) -> list[Task]:
+        tasks, firsts = [], np.zeros(len(plan.splits), np.int64)
+        for number, (piece, report, splits) in enumerate(
+            zip(self.pieces, self._reports, plan.assigned, strict=True)
+        ):
+            rows = PieceRows(number, piece, report.names, splits, tuple(firsts.tolist()))
+            tasks.append(Task(f"encode-{number:06d}", rows, report.kept, piece.size))
+            firsts += np.bincount(splits, minlength=EXCLUDED)[: len(firsts)]
+        return tasks
+
+
+@dataclasses.dataclass(frozen=True)
+class _Gathering:
+    """Writes the shards of a task of the shuffle of a split."""
+
+    shuffles: tuple[ExternalShuffle, ...]
+
+    def __call__(self, numbers: tuple[int, int]) -> list[Shard]:
+        split, task = numbers
+        return self.shuffles[split].gather(task)
 
 
 def _sources(pieces: Sequence[Piece]) -> list[str]:

@@ -1,13 +1,12 @@
-"""The second look at a piece: its rows as framed examples, each for the bucket it belongs to.
+"""The second look at a piece: its rows as framed examples, in runs for the shards of each split.
 
-EncodePieces(uri=uri, plan=plan, seed=0)([3])
-read_frames(working_folder(uri), 3, bucket=0)
+encoding = Encoding(folder=folder, plan=plan, shuffles=shuffles)
+report = encoding(PieceRows(3, piece, names, splits, firsts))
 """
 
 import dataclasses
-import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,25 +16,16 @@ import pyarrow.compute as pc
 
 from components.common.entry import label_column
 from components.common.example_batch import encode_batch, frame_batch
-from components.common.summaries import read_summary
 from components.example_gen.assignment import EXCLUDED, Numbers
 from components.example_gen.row_inspection import read_columns
-from components.example_gen.row_pieces import (
-    PieceWork,
-    open_batches,
-    summary_name,
-    write_batches,
-)
-from components.example_gen.row_plan import RowPlan, read_assignment
+from components.example_gen.row_plan import RowPlan
+from components.shuffle.external import ExternalShuffle, run_of
 from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.vocabularies import label_ids
-from trainer_utils.format import permute
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import NAME_FEATURES
-from trainer_utils.storage.paths import join
 
-__all__ = ["ID_FEATURES", "EncodePieces", "EncodingReport", "id_feature", "read_frames"]
+__all__ = ["ID_FEATURES", "Encoding", "EncodingReport", "PieceRows", "id_feature"]
 
 ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
 _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
@@ -55,51 +45,69 @@ class EncodingReport:
     missing: list[str]
     lengths: dict[str, tuple[int, int]]
 
-    @classmethod
-    def from_json(cls, value: JsonObject) -> "EncodingReport":
-        """From what `dataclasses.asdict` and JSON made of one."""
-        labels = {
-            split: {int(label): count for label, count in counts.items()}
-            for split, counts in value["labels"].items()
-        }
-        return cls(**{**value, "labels": labels})
-
 
 def id_feature(names: Any) -> str:
     """The feature that says where an example is from."""
     return next(name for name in ID_FEATURES if name not in names)
 
 
+@dataclasses.dataclass(frozen=True)
+class PieceRows:
+    """A piece that was inspected, and what was decided of its rows.
+
+    Args:
+        names: of all rows found, where they have names of their own.
+        splits: the number of each kept row's split, or `EXCLUDED`.
+        firsts: how many rows each split has before it.
+    """
+
+    number: int
+    piece: Piece
+    names: Sequence[str] | None
+    splits: Numbers
+    firsts: tuple[int, ...]
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class EncodePieces(PieceWork):
-    """Makes the rows of pieces into framed examples, sorted by the place that each will have."""
+class Encoding:
+    """Makes the rows of pieces into framed examples, each with its output position.
 
-    step = "encode"
+    Args:
+        folder: the working folder.
+        shuffles: of the splits, in order.
+    """
+
+    folder: str
     plan: RowPlan
-    seed: int
+    shuffles: tuple[ExternalShuffle, ...]
 
-    def report(self, number: int, piece: Piece) -> EncodingReport:
-        """Encodes the rows of a piece that was inspected."""
-        plan, folder = self.plan, self.folder
-        columns, records = read_columns(folder, number, [column.name for column in plan.columns])
-        names = read_summary(folder, summary_name("inspect", number))["names"]
-        firsts, splits = read_assignment(folder, number)
+    def __call__(self, given: PieceRows) -> EncodingReport:
+        """Encodes the rows of a piece, and writes them as runs."""
+        plan, splits = self.plan, given.splits
+        wanted = [column.name for column in plan.columns]
+        columns, records = read_columns(self.folder, given.number, wanted)
         features = {}
         for column in plan.columns:
             array = cast_column(columns.get(column.name, pa.nulls(len(records))), column)
             is_label = column.kind == "label"
             labels = plan.vocabularies[column.name] if is_label else ()
             features[column.name] = label_ids(array, labels) if is_label else array
-        own_id = id_feature(features)
-        features[own_id] = _ids(piece, records, names, plan.first_records[number])
+        features[id_feature(features)] = _ids(given, records, plan.first_records[given.number])
         kept = splits != EXCLUDED
         if not kept.all():
             features = {name: array.filter(pa.array(kept)) for name, array in features.items()}
             splits = splits[kept]
-        frames = _frames(features, len(splits))
-        own_names = _names_of(features, len(splits))
-        places = _places(plan, splits, firsts, self.seed)
-        _write_frames(folder, number, frames, own_names, *places)
+        frames, names = _frames(features, len(splits)), _names_of(features, len(splits))
+        for split, shuffle in enumerate(self.shuffles):
+            mine = np.flatnonzero(splits == split)
+            if not len(mine):
+                continue
+            first = given.firsts[split]
+            positions = shuffle.layout.positions(first, first + len(mine))
+            own, own_names = frames, names
+            if len(mine) < len(splits):
+                own, own_names = frames.take(pa.array(mine)), names.take(pa.array(mine))
+            shuffle.scatter(f"{given.number:06d}", run_of([own], [positions], own_names))
         return EncodingReport(
             labels=_label_counts(plan, features, splits),
             missing=[name for name, array in features.items() if array.null_count],
@@ -107,13 +115,11 @@ class EncodePieces(PieceWork):
         )
 
 
-def _ids(
-    piece: Piece, records: npt.NDArray[np.int64], names: list[str] | None, first: int
-) -> pa.Array:
-    if names is not None:
+def _ids(given: PieceRows, records: npt.NDArray[np.int64], first: int) -> pa.Array:
+    if (names := given.names) is not None:
         return pa.array([os.fsencode(names[record]) for record in records.tolist()], pa.binary())
     numbers = pc.cast(pa.array(records + (first + 1)), pa.string())
-    source = pa.scalar(os.fsencode(f"{piece.source}:"), pa.binary())
+    source = pa.scalar(os.fsencode(f"{given.piece.source}:"), pa.binary())
     return pc.binary_join_element_wise(source, numbers.cast(pa.binary()), b"")
 
 
@@ -138,22 +144,6 @@ def _frames(features: Mapping[str, pa.Array], rows: int) -> pa.Array:
         for start in range(0, rows, _BATCH_ROWS)
     ]
     return pa.concat_arrays(batches) if batches else pa.array([], pa.binary())
-
-
-def _places(
-    plan: RowPlan, splits: Numbers, firsts: npt.NDArray[np.int64], seed: int
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Each row's bucket, and its place in its split."""
-    places = np.zeros(len(splits), np.int64)
-    buckets = np.zeros(len(splits), np.int64)
-    for split, shards in enumerate(plan.split_shards):
-        mine = np.flatnonzero(splits == split)
-        numbers = firsts[split] + np.arange(len(mine))
-        places[mine] = permute(numbers, num_records=shards.num_records, seed=seed)
-        stops = [shards.bounds[b.stop_shard] for b in plan.buckets if b.split == split]
-        first_bucket = next(n for n, b in enumerate(plan.buckets) if b.split == split)
-        buckets[mine] = first_bucket + np.searchsorted(stops, places[mine], side="right")
-    return buckets, places
 
 
 def _label_counts(
@@ -181,39 +171,3 @@ def _lengths(features: Mapping[str, pa.Array]) -> dict[str, tuple[int, int]]:
             sizes = pc.fill_null(pc.list_value_length(array), 0).to_numpy(zero_copy_only=False)
             lengths[name] = (int(sizes.min()), int(sizes.max()))
     return lengths
-
-
-def _path(folder: str, number: int) -> str:
-    return join(folder, f"frames/{number:06d}.arrow")
-
-
-def _write_frames(
-    folder: str,
-    number: int,
-    frames: pa.Array,
-    names: pa.Array,
-    buckets: npt.NDArray[np.int64],
-    places: npt.NDArray[np.int64],
-) -> None:
-    """One record batch a bucket, from the first to the last that the piece has rows for."""
-    order = np.lexsort((places, buckets))
-    bounds = np.searchsorted(buckets[order], np.arange(buckets.max(initial=0) + 2))
-    frames, names = (array.take(pa.array(order)) for array in (frames, names))
-    schema = pa.schema([("place", pa.int64()), ("frame", pa.binary()), ("name", pa.binary())])
-    batches = [
-        pa.RecordBatch.from_arrays(
-            [
-                pa.array(places[order[start:stop]]),
-                *(array.slice(start, stop - start) for array in (frames, names)),
-            ],
-            schema=schema,
-        )
-        for start, stop in itertools.pairwise(bounds.tolist())
-    ]
-    write_batches(_path(folder, number), folder, batches)
-
-
-def read_frames(folder: str, number: int, bucket: int) -> pa.Array:
-    """The batch of a bucket, or None."""
-    with open_batches(_path(folder, number)) as reader:
-        return reader.get_batch(bucket) if bucket < reader.num_record_batches else None

@@ -1,7 +1,8 @@
 """The first look at a piece: its rows as an Arrow file, and a report of what is in them.
 
-    InspectPieces(base="reviews/", uri=uri, options=options, rules=rules)([3])
-    columns, records = read_columns(working_folder(uri), 3, ["text"])
+    inspection = Inspection(base="reviews/", folder=folder, options=options, rules=rules)
+    report = inspection((3, piece))
+    columns, records = read_columns(folder, 3, ["text"])
 
 Nothing is known of the other pieces yet, so values stay what they are in the source; what the
 columns are is decided when all reports are there.
@@ -17,28 +18,21 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.worker_errors import report_errors
-from components.example_gen.row_pieces import (
-    PieceWork,
-    open_batches,
-    summary_name,
-    write_batches,
-)
+from components.shuffle.external import read_batch, write_batches
 from components.tables.casting import no_text, texts_of
 from components.tables.kinds import LABEL_NAMES, ColumnFacts, column_facts, not_finite
 from components.tables.options import TableOptions
 from components.tables.pieces import Piece
 from components.tables.reading import read_piece
 from components.tables.rows import NAMED_ENCODING, BadRow
-from components.tables.splits import MAYBE_SPLIT
+from components.tables.splits import MAYBE_SPLIT, SPLIT_NAMES
 from components.tables.texts import TextRules, text_columns
-from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage.files import read_bytes, write_atomically
 from trainer_utils.storage.paths import join
 
-__all__ = ["InspectPieces", "PieceReport", "read_columns", "read_digests"]
+__all__ = ["Inspection", "PieceReport", "read_columns", "read_digests"]
 
-_OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT)  # columns whose distinct values are reported
+_OF_WORDS = (*LABEL_NAMES, MAYBE_SPLIT, *SPLIT_NAMES)  # columns whose distinct values are reported
 _RECORD = "record"  # of the Arrow file; the columns of the source have a prefix
 _PREFIX = "column:"
 
@@ -68,40 +62,29 @@ class PieceReport:
     labels: dict[str, list[str]]
     sums: list[Any]
 
-    @classmethod
-    def from_json(cls, value: JsonObject) -> "PieceReport":
-        """From what `dataclasses.asdict` and JSON made of one."""
-        typed = {
-            "bad": [BadRow(**row) for row in value["bad"]],
-            "facts": {name: ColumnFacts(**facts) for name, facts in value["facts"].items()},
-        }
-        return cls(**{**value, **typed})
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class InspectPieces(PieceWork):
+class Inspection:
     """Reads pieces, makes their texts what the settings ask for, and keeps what is left.
 
     Args:
+        folder: the working folder.
         options, rules: of the tables, and of the texts in them.
     """
 
-    step = "inspect"
     base: str
+    folder: str
     options: TableOptions
     rules: TextRules
 
-    def _work(self, number: int) -> None:
-        with report_errors(self.uri, summary_name(self.step, number)):
-            super()._work(number)
-
-    def report(self, number: int, piece: Piece) -> PieceReport:
+    def __call__(self, numbered: tuple[int, Piece]) -> PieceReport:
         """Inspects one piece.
 
         Raises:
             InputError: the piece as a whole cannot be read.
             ConfigError: a setting names a column that is not there.
         """
+        number, piece = numbered
         options, folder = self.options, self.folder
         rows = read_piece(self.base, piece, options)
         texts = text_columns(list(rows.columns), options.columns)
@@ -128,7 +111,7 @@ class InspectPieces(PieceWork):
             labels={
                 name: _values(array)
                 for name, array in rows.columns.items()
-                if options.columns.get(name) == "label" or name.lower() in _OF_WORDS
+                if options.columns.get(name) in ("label", "split") or name.lower() in _OF_WORDS
             },
             sums=rows.sums,
         )
@@ -169,8 +152,7 @@ def read_columns(
     folder: str, number: int, names: Sequence[str]
 ) -> tuple[dict[str, pa.Array], npt.NDArray[np.int64]]:
     """The columns of a piece that was inspected, and its rows' numbers."""
-    with open_batches(_path(folder, number)) as reader:
-        batch = reader.get_batch(0)
+    batch = read_batch(_path(folder, number), 0)
     columns = {
         name.removeprefix(_PREFIX): column
         for name, column in zip(batch.schema.names, batch.columns, strict=True)

@@ -1,32 +1,66 @@
-"""The settings that every ExampleGen has, checked where they are made.
+"""The settings of the ExampleGens, checked where they are made.
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class TextSettings(ExampleGenSettings):
-    layout: str = setting("auto", one_of("auto", "csv"), "`auto`, or the name of one: `csv`.")
-    lowercase: bool = setting(False, one_of(False, True), "make texts lower case.")
+ImageSettings(target_shard_bytes=64 << 20, seed=7, vocabulary=["cat", "dog"])
+TextSettings(columns={"stars": "float"}, min_chars=20, deduplicate=True)
+AudioSettings(audio=AudioOptions(sample_rate=16_000))
+
+What each does stands in the docstring of the component's constructor.
 """
 
+import codecs
 import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 from components.common.settings import COMPRESSIONS, ComponentSettings, are_texts, is_text
+from components.media.options import AudioOptions, ImageOptions
 from trainer_utils.format import ConfigError, DatasetError, Feature
 from trainer_utils.format.json_text import JsonObject
-from trainer_utils.format.settings import number, one_of, setting, where
+from trainer_utils.format.settings import (
+    Settings,
+    group,
+    number,
+    one_of,
+    setting,
+    settings_of,
+    where,
+)
 from trainer_utils.format.spelling import did_you_mean
 from trainer_utils.format.tensors import TensorSpec
 
-__all__ = ["COLUMN_KINDS", "LISTS", "MEDIA", "ExampleGenSettings", "column_name"]
+__all__ = [
+    "COLUMN_KINDS",
+    "LISTS",
+    "MEDIA",
+    "AudioSettings",
+    "ExampleGenSettings",
+    "ImageSettings",
+    "LayoutNames",
+    "MediaSettings",
+    "TextSettings",
+]
 
 LISTS = ("csv", "tsv", "jsonl", "parquet")
 MEDIA = ("image", "audio")
 COLUMN_KINDS = ("int", "float", "string", "text", "label", *MEDIA, "split", "ignore")
+_ONLY_FOR_TEXTS = (
+    *("encoding", "delimiter", "lowercase", "normalize", "min_chars", "max_chars"),
+    "deduplicate",
+)
 
-
+_bool = one_of(False, True)
 _texts = where(are_texts, "a list of texts that are not empty")
-column_name = where(is_text, "the name of a column")
-"""A rule: the name of a column."""
+_column_name = where(is_text, "the name of a column")
+_path = where(
+    lambda value: is_text(value) and not value.startswith("/") and ".." not in value.split("/"),
+    "a path relative to input_base",
+)
+_delimiter = where(
+    lambda value: (
+        isinstance(value, str) and len(value) == 1 and value.isascii() and value not in '"\r\n\0'
+    ),
+    "one ASCII character that is no quote and no line end",
+)
 
 
 def _different_texts(name: str, values: Any) -> Any:
@@ -76,6 +110,27 @@ def _specs_by_column(name: str, given: object) -> dict[str, str]:
     return dict(given)
 
 
+def _names_by_feature(name: str, given: object) -> object:
+    if (
+        not isinstance(given, Mapping)
+        or not all(map(is_text, (*given, *given.values())))
+        or len({*given.values()}) < len(given)
+    ):
+        raise ConfigError.of(name, given, allowed="different names by feature")
+    return given
+
+
+def _encoding(name: str, value: Any) -> str:
+    """The one name of an encoding that Python knows under several."""
+    try:
+        codec = codecs.lookup(value)
+        "text".encode(value)  # some codecs are none of texts
+    except (LookupError, TypeError, UnicodeError) as error:
+        allowed = "one that Python knows, such as 'utf-8', 'latin-1' or 'utf-16'"
+        raise ConfigError.of(name, value, allowed=allowed) from error
+    return codec.name
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class ExampleGenSettings(ComponentSettings):
     """What shapes the output, beside TFX's own input_config and output_config.
@@ -83,75 +138,19 @@ class ExampleGenSettings(ComponentSettings):
     Subclasses say which layouts there are.
     """
 
-    layout: str = setting(
-        "auto",
-        one_of("auto", *LISTS),
-        "`auto`: it is recognised; or the name of one, such as `folder`, `csv` or `voc`.",
-    )
-    columns: Mapping[str, str] = setting(
-        {},
-        _kinds_by_column,
-        "the kind of each column of a table: `int`, `float`, `string`, `text`, `label`, `image`, "
-        "`audio`, `split` or `ignore`. Default: recognised from their names and values. Columns of "
-        "kind `image` and `audio` name files, which go into the examples, each as a feature of the "
-        "column's name.",
-    )
-    image_roots: Sequence[str] = setting(
-        (),
-        _texts,
-        "folders outside `input_base` whose files a table may name; no others, if any is given. "
-        "Default: a table may name any file by its whole path.",
-    )
-    column_names: Sequence[str] = setting(
-        (),
-        _different_texts,
-        "names of the columns of a CSV or TSV without a header, or in place of those in it.",
-    )
-    header: bool | None = setting(
-        None,
-        one_of(None, False, True),
-        "whether the first row of a CSV or TSV has the columns' names. Default: recognised from "
-        "the first rows of all files; if that leaves a doubt, it is an error.",
-    )
-    vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting(
-        {},
-        _labels_by_feature,
-        "the labels in the order of their ids: a list for the feature `label`, or lists by "
-        "feature, which Kubeflow's functions do not take. Other labels are rejected. Default: all "
-        "labels found, sorted.",
-    )
-    tensors: Mapping[str, str] = setting(
-        {},
-        _specs_by_column,
-        "columns of Parquet that hold serialized tensors, as `tf.io.serialize_tensor` makes them, "
-        "with their dtype and shape: `float16[3,4]`, or `float16[3,?]` where they differ.",
-    )
-    group_by: str | None = setting(
-        None,
-        column_name,
-        "a column, such as a patient's id: rows with equal values go to the same split.",
-    )
-    stratify: bool = setting(
-        False,
-        one_of(False, True),
-        "splits made by a hash keep the share of each class, to within one example.",
-    )
-    seed: int = setting(
-        0, number(-(2**63), 2**63 - 1), "seed of the hash that decides splits, order and shards."
-    )
-    target_shard_bytes: int = setting(  # 128 MiB: the field's advice is 100 to 200 MB
-        128 << 20, number(1), "target size of a shard in bytes."
-    )
-    compression: str = setting(
-        "none",
-        one_of(*COMPRESSIONS),
-        "`none`, or `gzip` (slower to read, and Datum cannot read it).",
-    )
-    max_reject_fraction: float = setting(
-        0.01,
-        number(0, 1, kind=float),
-        "the run fails if a larger share of the inputs is rejected.",
-    )
+    layout: str = setting("auto", one_of("auto", *LISTS))
+    columns: Mapping[str, str] = setting({}, _kinds_by_column)
+    image_roots: Sequence[str] = setting((), _texts)
+    column_names: Sequence[str] = setting((), _different_texts)
+    header: bool | None = setting(None, one_of(None, False, True))
+    vocabulary: Sequence[str] | Mapping[str, Sequence[str]] = setting({}, _labels_by_feature)
+    tensors: Mapping[str, str] = setting({}, _specs_by_column)
+    group_by: str | None = setting(None, _column_name)
+    stratify: bool = setting(False, _bool)
+    seed: int = setting(0, number(-(2**63), 2**63 - 1))
+    target_shard_bytes: int = setting(128 << 20, number(1))  # the field's advice: 100 to 200 MB
+    compression: str = setting("none", one_of(*COMPRESSIONS))
+    max_reject_fraction: float = setting(0.01, number(0, 1, kind=float))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -170,7 +169,7 @@ class ExampleGenSettings(ComponentSettings):
         """The vocabularies that are given, by feature."""
         return cast(dict[str, tuple[str, ...]], self.vocabulary)
 
-    def described(self, features: Mapping[str, Feature]) -> dict[str, Feature]:
+    def described_features(self, features: Mapping[str, Feature]) -> dict[str, Feature]:
         """Features with what `tensors` says of them.
 
         Raises:
@@ -202,3 +201,107 @@ class ExampleGenSettings(ComponentSettings):
             del config["tensors"]
         config["vocabulary"] = {name: len(labels) for name, labels in self.vocabularies.items()}
         return config
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class MediaSettings(ExampleGenSettings):
+    """Those of all ExampleGens, and what becomes of images and sounds.
+
+    Subclasses say which of the latter can be set.
+    """
+
+    feature_names: Mapping[str, str] = setting({}, _names_by_feature)
+    images: ImageOptions = group(ImageOptions, only=())
+    audio: AudioOptions = group(AudioOptions, only=())
+
+    @property
+    def layout_names(self) -> dict[str, str]:
+        """Names of folders and files that replace those of the layouts; of sounds none."""
+        return {}
+
+    def for_manifest(self) -> JsonObject:
+        """The settings as a manifest keeps them, those of images and sounds among them."""
+        config = super().for_manifest()
+        if not self.feature_names:  # as before there were any
+            del config["feature_names"]
+        images, audio = config.pop("images"), config["audio"]
+        config.update(images)
+        config.update(audio)  # which stays by itself too, as in every manifest so far
+        return config
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class LayoutNames(Settings):
+    """Folders and files of one's own, relative to `input_base`, as Datum's generators take them."""
+
+    image_dir: str | None = setting(None, _path)
+    csv_path: str | None = setting(None, _path)
+    annotation_dir: str | None = setting(None, _path)
+    label_dir: str | None = setting(None, _path)
+    image_set_dir: str | None = setting(None, _path)
+    label_list: str | None = setting(None, _path)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ImageSettings(MediaSettings):
+    """The settings of ImageExampleGen."""
+
+    module = "image_example_gen"
+
+    layout: str = setting(
+        "auto", one_of("auto", "folder", *LISTS, "voc", "segmentation", "coco", "tar")
+    )
+    names: LayoutNames = group(LayoutNames)
+    images: ImageOptions = group(ImageOptions)
+    audio: AudioOptions = group(AudioOptions, only=("sample_rate",))  # of sounds in a list
+
+    @property
+    def layout_names(self) -> dict[str, str]:
+        """The folders and files that are named, by setting."""
+        return {name: path for name, path in dataclasses.asdict(self.names).items() if path}
+
+    def for_manifest(self) -> JsonObject:  # noqa: D102
+        config = super().for_manifest()
+        del config["names"]
+        return {**config, **self.layout_names}
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AudioSettings(MediaSettings):
+    """The settings of AudioExampleGen."""
+
+    module = "audio_example_gen"
+
+    layout: str = setting("auto", one_of("auto", "folder", *LISTS))
+    audio: AudioOptions = group(AudioOptions)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class TextSettings(ExampleGenSettings):
+    """The settings of TextExampleGen."""
+
+    module = "text_example_gen"
+
+    layout: str = setting("auto", one_of("auto", *LISTS, "json", "lines", "folder"))
+    delimiter: str | None = setting(None, _delimiter)
+    encoding: str = setting("utf-8", _encoding)
+    lowercase: bool = setting(False, _bool)
+    normalize: str | None = setting(None, one_of(None, "NFC", "NFD", "NFKC", "NFKD"))
+    min_chars: int = setting(0, number(0))
+    max_chars: int | None = setting(None, number(1))
+    deduplicate: bool = setting(False, _bool)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.max_chars is not None:
+            number(max(1, self.min_chars))("max_chars", self.max_chars)
+        for name in _ONLY_FOR_TEXTS if self.names_files else ():
+            default, value = settings_of(TextSettings)[name].default, getattr(self, name)
+            if value != default:
+                allowed = f"{default!r} for a table whose rows name images or sounds"
+                raise ConfigError.of(name, value, allowed=allowed)
+
+    @property
+    def names_files(self) -> bool:
+        """Whether the rows of tables name images or sounds."""
+        return any(kind in MEDIA for kind in self.columns.values())

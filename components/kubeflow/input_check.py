@@ -1,6 +1,6 @@
 """Reads a dataset as a trainer will, before one is started for it.
 
-check_input("/minio/…/balanced_examples", {"batch_size": 256, "workers": 8})
+check_input("/minio/…/balanced_examples", batch_size=256, workers=8)
 """
 
 import logging
@@ -15,12 +15,20 @@ __all__ = ["check_input"]
 _IMAGE_SIZE = (224, 224)
 
 
-def check_input(uri: str | list[str], parameters: Mapping[str, Json]) -> dict[str, float]:
+def check_input(
+    uri: str,
+    *,
+    split: str = "train",
+    batch_size: int = 64,
+    workers: int = 1,
+    input_options: Mapping[str, Json] | None = None,
+    seconds: float = 2.0,
+    min_records_per_second: float = 0.0,
+) -> dict[str, float]:
     """Checks every record, plans an epoch and measures the input.
 
     Args:
-        uri: of the dataset, or of several that are read as one.
-        parameters: those of the component `train_input_check`.
+        uri: of the dataset; all others as the component `train_input_check` has them.
 
     Returns:
         The metrics.
@@ -32,23 +40,18 @@ def check_input(uri: str | list[str], parameters: Mapping[str, Json]) -> dict[st
     import trainer_utils
     from trainer_utils.monitoring import measure_input
 
-    split = parameters.get("split") or "train"
-    batch_size = parameters.get("batch_size") or 64
-    workers = parameters.get("workers") or 1
-    options = {name: _value(v) for name, v in (parameters.get("input_options") or {}).items()}
-    for one in [uri] if isinstance(uri, str) else uri:
-        options = {**_check_records(one, options), **options}
+    options = {name: _value(value) for name, value in (input_options or {}).items()}
+    options = {**_check_records(uri, options), **options}
     plan = trainer_utils.plan(uri, split, workers=workers, batch_size=batch_size, **options)
     logging.info("%s", plan)
-    seconds = parameters.get("seconds") or 2.0
     report = measure_input(uri, split, batch_size=batch_size, seconds=seconds, **options)
     logging.info("%s", report.render())
     speed = report.stages[-1].records_per_second
-    wanted = parameters.get("min_records_per_second") or 0
-    if speed < wanted:
+    if speed < min_records_per_second:
         raise DatasetError(
-            f"min_records_per_second: expected at least {wanted:,.0f}, measured {speed:,.0f} "
-            f"({uri}). The input is bound by {report.bound}, mostly in {report.slowest}."
+            f"min_records_per_second: expected at least {min_records_per_second:,.0f}, measured "
+            f"{speed:,.0f} ({uri}). The input is bound by {report.bound}, mostly in "
+            f"{report.slowest}."
         )
     return {
         "records": plan.records,

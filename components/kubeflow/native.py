@@ -1,144 +1,116 @@
-"""The components themselves: `kfp.dsl.container_component`s that run `components.kubeflow.run`.
+"""The components themselves: plain functions that kfp makes components of, in our image.
 
     task = image_example_gen(input_base="/data/photos", splits={"train": 9, "eval": 1})
     shard_balancer(examples=task.outputs["examples"], num_shards=8)
 
-All but the paths of artifacts is read from the executor input, where the launcher has filled in
-defaults; so the functions here have no body. Their parameters are their own and the settings of the
-TFX component, of one type each and never None: an empty value, 0 or False stands for it.
+kfp puts a function's source into the package and calls it in the container, so that each body
+imports what it needs. Their parameters are their own and the settings of the TFX component, of one
+type each and never None, which Kubeflow has not: where a setting has no default, an empty value, 0
+or False stands for none. Whole numbers are below 2^53, which Kubeflow holds exactly.
 """
 
-import collections.abc
-import copy
-import inspect
+# ruff: noqa: B006  kfp copies defaults into the package
+
+import os
 from collections.abc import Callable
+from importlib import metadata
 from typing import Any
 
 from kfp import dsl
 from kfp.dsl import pipeline_context
-from kfp.dsl.container_component_class import ContainerComponent
+from kfp.dsl.python_component import PythonComponent
 
-from components.audio_example_gen.settings import AudioSettings
-from components.common.settings import ComponentSettings, add_settings
-from components.dataset_audit.settings import AuditSettings
-from components.dataset_report.settings import DatasetReportSettings
-from components.image_example_gen.settings import ImageSettings
-from components.kubeflow.dataset_records import VERSION_KEY
-from components.kubeflow.images import COMMAND, default_image
-from components.schema_export.settings import SchemaExportSettings
-from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
-from trainer_utils.format import ConfigError
-from trainer_utils.format.settings import Setting
+__all__ = [
+    "IMAGE_VARIABLE",
+    "audio_example_gen",
+    "dataset_audit",
+    "dataset_report",
+    "default_image",
+    "image_example_gen",
+    "input_fingerprint",
+    "schema_export",
+    "shard_balancer",
+    "text_example_gen",
+    "train_input_check",
+]
 
+IMAGE_VARIABLE = "TFX_SHARDS_IMAGE"
+_VERSION = "input_version"
 _READ_BY_NAME = ("exclude", "relabel", "add")  # files and datasets of which Kubeflow knows nothing
-_SIDES = {
-    dsl.Input[dsl.Artifact].__metadata__[0]: "inputs",
-    dsl.Output[dsl.Artifact].__metadata__[0]: "outputs",
-}
-_EXECUTOR_INPUT = dsl.PIPELINE_TASK_EXECUTOR_INPUT_PLACEHOLDER
-_COLLECTIONS: dict[Any, type] = {collections.abc.Mapping: dict, collections.abc.Sequence: list}
 
 
-class _Component(ContainerComponent):
-    """A container component whose image is chosen where it is used.
+def default_image() -> str:
+    """The image of the environment's TFX_SHARDS_IMAGE, else what `make image` builds."""
+    try:
+        version = metadata.version("tfx-shards")
+    except metadata.PackageNotFoundError:  # run from its folder
+        version = "latest"
+    return os.environ.get(IMAGE_VARIABLE) or f"tfx-shards:{version}"
 
-    One that reads what Kubeflow does not know to have changed is taken from Kubeflow's cache
-    only where `input_version` says that nothing has.
+
+class _Component(PythonComponent):
+    """A component that Kubeflow takes from its cache only where it knows all that is read.
+
+    Raw inputs are known by their `input_version` alone.
     """
 
-    is_always_run = False
-
     def __call__(self, *arguments: Any, **given: Any) -> Any:
-        made = copy.copy(self)
-        made.component_spec = copy.deepcopy(self.component_spec)
-        made.component_spec.implementation.container.image = default_image()
-        is_local = pipeline_context.Pipeline.get_default_pipeline() is None
-        if is_local:
-            _check_runner()
-        task = super(_Component, made).__call__(*arguments, **given)
-        reads_raw = VERSION_KEY in (self.component_spec.inputs or {}) and not given.get(VERSION_KEY)
-        if not is_local and (reads_raw or self.is_always_run):
-            task.set_caching_options(False)
-        if any(given.get(name) for name in _READ_BY_NAME):
+        task = super().__call__(*arguments, **given)
+        inputs = self.component_spec.inputs
+        is_known = given.get(_VERSION) if _VERSION in inputs else "input_base" not in inputs
+        in_pipeline = pipeline_context.Pipeline.get_default_pipeline() is not None
+        if in_pipeline and (not is_known or any(given.get(name) for name in _READ_BY_NAME)):
             task.set_caching_options(False)
         return task
 
 
-def _check_runner() -> None:
-    """Refuses what kfp.local cannot run, before kfp refuses it without saying what can."""
-    from kfp import local
-    from kfp.local import config
-
-    chosen = config.LocalExecutionConfig.instance
-    if chosen is not None and isinstance(chosen.runner, local.SubprocessRunner):
-        raise ConfigError.of(
-            "kfp.local.init",
-            "SubprocessRunner",
-            allowed="DockerRunner, since SubprocessRunner runs no component that has an image",
-            advice="Without containers, pipelines.convert and TFX's LocalDagRunner do the same",
-        )
+def _component(function: Callable[..., Any]) -> _Component:
+    made = dsl.component(function, base_image=default_image(), install_kfp_package=False)
+    return _Component(component_spec=made.component_spec, python_func=made.python_func)
 
 
-def _component(
-    settings: type[ComponentSettings],
-    *,
-    name: str = "",
-    summary: str = "",
-    is_always_run: bool = False,
-) -> Callable[[Callable[..., None]], _Component]:
-    """Makes a component of a function, whose signature and docstring have what is its own.
-
-    Args:
-        settings: of the TFX component; each is a parameter more.
-        name, summary: in place of the function's.
-        is_always_run: whether it may never be taken from Kubeflow's cache.
-    """
-
-    def decorate(declared: Callable[..., None]) -> _Component:
-        def step(*given: Any) -> dsl.ContainerSpec:
-            command = [step.__name__, "--executor-input", _EXECUTOR_INPUT]
-            parameters = inspect.signature(step).parameters.values()
-            for parameter, value in zip(parameters, given, strict=True):
-                marker = getattr(parameter.annotation, "__metadata__", (None,))[0]
-                if marker in _SIDES:
-                    command += ["--path", _SIDES[marker], parameter.name, value.path]
-            return dsl.ContainerSpec(image=default_image(), command=list(COMMAND), args=command)
-
-        add_settings(step, declared, settings, _parameter)
-        step.__name__ = name or declared.__name__
-        step.__doc__ = (step.__doc__ or "").replace("SUMMARY", summary)
-        made = dsl.container_component(step)
-        component = _Component(component_spec=made.component_spec, pipeline_func=made.pipeline_func)
-        component.is_always_run = is_always_run
-        return component
-
-    return decorate
-
-
-def _parameter(one: Setting) -> inspect.Parameter:
-    """A parameter of Kubeflow's: of the first kind that the setting has."""
-    kind = _COLLECTIONS.get(one.kinds[0], one.kinds[0])
-    default = kind(one.default) if one.default is not None else kind()
-    return inspect.Parameter(
-        one.name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=default, annotation=kind
-    )
-
-
-def _example_gen(
+@_component
+def image_example_gen(
     examples: dsl.Output[dsl.Dataset],
     source: dsl.Input[dsl.Artifact] = None,
     input_base: str = "",
     input_version: str = "",
-    input_patterns: dict = {},  # noqa: B006  kfp reads it and no more
-    splits: dict = {},  # noqa: B006
+    input_patterns: dict = {},
+    splits: dict = {},
     split_by: str = "",
     dataset_root: str = "",
-):
-    """SUMMARY
+    layout: str = "auto",
+    columns: dict = {},
+    image_roots: list = [],
+    column_names: list = [],
+    header: bool = False,
+    vocabulary: list = [],
+    tensors: dict = {},
+    group_by: str = "",
+    stratify: bool = False,
+    seed: int = 0,
+    target_shard_bytes: int = 134217728,
+    compression: str = "none",
+    max_reject_fraction: float = 0.01,
+    feature_names: dict = {},
+    orientation: str = "apply",
+    frames: str = "first",
+    resize_shorter_side: int = 0,
+    quality: int = 95,
+    encoding: str = "file",
+    verify: str = "structure",
+    max_pixels: int = 89478485,
+    sample_rate: int = 0,
+    image_dir: str = "",
+    csv_path: str = "",
+    annotation_dir: str = "",
+    label_dir: str = "",
+    image_set_dir: str = "",
+    label_list: str = "",
+) -> None:
+    """Turns images, in whatever layout they lie, into a sharded and verified dataset.
 
-    Where a sentence names a default, an empty value, 0 or False means it. Whole numbers are below
-    2^53, which Kubeflow holds exactly.
+    All parameters that are not named here are the settings of ImageExampleGen.
 
     Args:
         source: the inputs as an artifact of another step; or else
@@ -155,39 +127,108 @@ def _example_gen(
     Returns:
         examples: the dataset.
     """
+    given = {**locals()}
+    from components.kubeflow.run import run_step
+
+    run_step("image_example_gen", given)
 
 
-image_example_gen = _component(
-    ImageSettings,
-    name="image_example_gen",
-    summary="Turns images, in whatever layout they lie, into a sharded and verified dataset.",
-)(_example_gen)
-text_example_gen = _component(
-    TextSettings,
-    name="text_example_gen",
-    summary="Turns texts and tables into a sharded and verified dataset.",
-)(_example_gen)
-audio_example_gen = _component(
-    AudioSettings,
-    name="audio_example_gen",
-    summary="Turns sounds, in folders or tables, into a sharded and verified dataset.",
-)(_example_gen)
+@_component
+def text_example_gen(
+    examples: dsl.Output[dsl.Dataset],
+    source: dsl.Input[dsl.Artifact] = None,
+    input_base: str = "",
+    input_version: str = "",
+    input_patterns: dict = {},
+    splits: dict = {},
+    split_by: str = "",
+    dataset_root: str = "",
+    layout: str = "auto",
+    columns: dict = {},
+    image_roots: list = [],
+    column_names: list = [],
+    header: bool = False,
+    vocabulary: list = [],
+    tensors: dict = {},
+    group_by: str = "",
+    stratify: bool = False,
+    seed: int = 0,
+    target_shard_bytes: int = 134217728,
+    compression: str = "none",
+    max_reject_fraction: float = 0.01,
+    delimiter: str = "",
+    encoding: str = "utf-8",
+    lowercase: bool = False,
+    normalize: str = "",
+    min_chars: int = 0,
+    max_chars: int = 0,
+    deduplicate: bool = False,
+) -> None:
+    """Turns texts and tables into a sharded and verified dataset.
+
+    All parameters are those of image_example_gen, or the settings of TextExampleGen.
+
+    Returns:
+        examples: the dataset.
+    """
+    given = {**locals()}
+    from components.kubeflow.run import run_step
+
+    run_step("text_example_gen", given)
 
 
-@_component(ComponentSettings, is_always_run=True)
+@_component
+def audio_example_gen(
+    examples: dsl.Output[dsl.Dataset],
+    source: dsl.Input[dsl.Artifact] = None,
+    input_base: str = "",
+    input_version: str = "",
+    input_patterns: dict = {},
+    splits: dict = {},
+    split_by: str = "",
+    dataset_root: str = "",
+    layout: str = "auto",
+    columns: dict = {},
+    image_roots: list = [],
+    column_names: list = [],
+    header: bool = False,
+    vocabulary: list = [],
+    tensors: dict = {},
+    group_by: str = "",
+    stratify: bool = False,
+    seed: int = 0,
+    target_shard_bytes: int = 134217728,
+    compression: str = "none",
+    max_reject_fraction: float = 0.01,
+    feature_names: dict = {},
+    sample_rate: int = 0,
+    channels: int = 0,
+) -> None:
+    """Turns sounds, in folders or tables, into a sharded and verified dataset.
+
+    All parameters are those of image_example_gen, or the settings of AudioExampleGen.
+
+    Returns:
+        examples: the dataset.
+    """
+    given = {**locals()}
+    from components.kubeflow.run import run_step
+
+    run_step("audio_example_gen", given)
+
+
+@_component
 def input_fingerprint(
     fingerprint: dsl.OutputPath(str),  # type: ignore[valid-type]
     input_base: str,
-    input_patterns: dict = {},  # noqa: B006
-    image_roots: list = [],  # noqa: B006
+    input_patterns: dict = {},
+    image_roots: list = [],
     siblings: bool = True,
-    contents: bool = False,
-    dataset_root: str = "",
-):
+) -> None:
     """Fingerprints raw inputs, so that what is made of them can be taken from Kubeflow's cache.
 
-    It always runs, and reads no file unless it is asked to: a million take some 15 seconds.
-    Its output is for the `input_version` of an ExampleGen.
+    It always runs, and reads no file: a million take some 15 seconds. Its output is for the
+    `input_version` of an ExampleGen.
 
     Args:
         input_base: where they are, as for the ExampleGen.
@@ -195,55 +236,44 @@ def input_fingerprint(
         image_roots: as for the ExampleGen.
         siblings: whether a file at input_base may name others beside it, as a list does; False for
             a table, so that the other files of its folder do not count.
-        contents: whether files are read: then what counts is their bytes, and otherwise size and
-            time, or what the store says of an object's version.
-        dataset_root: that of the ExampleGen, and of shard_balancer behind it: where a dataset
-            that was made of these inputs is gone from it, the fingerprint is another, and all
-            is made again.
 
     Returns:
         fingerprint: a text, another one where an input is.
     """
+    from components.kubeflow.input_state import fingerprint_inputs
+
+    found = fingerprint_inputs(
+        input_base, input_patterns, image_roots=image_roots, siblings=siblings
+    )
+    with open(fingerprint, "w") as stream:
+        stream.write(found)
 
 
-@_component(ComponentSettings, is_always_run=True)
-def latest_spans(
-    datasets: dsl.Output[dsl.Dataset],
-    dataset_root: str,
-    num_spans: int,
-    examples: dsl.Input[dsl.Dataset] = None,
-    first_span: int = 0,
-    source: str = "",
-):
-    """Gives the datasets of the last spans, a rolling window, to shard_balancer or a trainer.
-
-    They are those that ExampleGens wrote below `dataset_root`, of `input_patterns` with {SPAN};
-    of each span the newest. Nothing is copied.
-
-    Args:
-        dataset_root: of the ExampleGen.
-        num_spans: how many numbers the window has; a span without a dataset leaves it smaller.
-        examples: of the ExampleGen in the same run, which this step then waits for.
-        first_span: no span before it is taken.
-        source: a part of the ExampleGen's name and input_base, where several share the folder.
-
-    Returns:
-        datasets: their places; dataset_uris, spans and records in its metadata.
-    """
-
-
-@_component(BalancerSettings)
+@_component
 def shard_balancer(
     examples: dsl.Input[dsl.Dataset],
     balanced_examples: dsl.Output[dsl.Dataset],
     more_examples: dsl.Input[dsl.Dataset] = None,
-    shards_by_split: dict = {},  # noqa: B006
+    shards_by_split: dict = {},
     dataset_root: str = "",
-):
+    num_shards: int = 0,
+    target_shard_bytes: int = 134217728,
+    shard_multiple: int = 1,
+    shuffle: bool = True,
+    balance: str = "records",
+    stratify_by: str = "",
+    seed: int = 0,
+    compression: str = "none",
+    memory_bytes: int = 1073741824,
+    exclude: str = "",
+    relabel: str = "",
+    where: str = "",
+    add: list = [],
+    keep_shards: bool = False,
+) -> None:
     """Writes datasets anew, as one in shards of equal size and in random order.
 
-    Where a sentence names a default, an empty value or 0 means it. Whole numbers are below 2^53,
-    which Kubeflow holds exactly.
+    All parameters that are not named here are the settings of ShardBalancer.
 
     Args:
         examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
@@ -255,37 +285,52 @@ def shard_balancer(
     Returns:
         balanced_examples: the dataset.
     """
+    given = {**locals()}
+    from components.kubeflow.run import run_step
+
+    run_step("shard_balancer", given)
 
 
-@_component(SchemaExportSettings)
+@_component
 def schema_export(
     examples: dsl.Input[dsl.Dataset],
     datum_schema: dsl.Output[dsl.Artifact],
     datum_dataset: dsl.Output[dsl.Dataset],
     schema: dsl.Input[dsl.Artifact] = None,
     statistics: dsl.Input[dsl.Artifact] = None,
-):
+    tfds: bool = False,
+) -> None:
     """Writes what a dataset holds: schema.pbtxt for TFX, two JSON files for Datum, a JSON Schema.
 
     Args:
         examples: a dataset.
         schema: a schema.pbtxt in a folder, that must agree with it.
         statistics: TFX's statistics of it, that must agree with it.
+        tfds: write TFDS's two JSON files too, beside the others.
 
     Returns:
         datum_schema: schema.pbtxt alone, as TFX's components take it.
         datum_dataset: all of the files, which Datum opens.
     """
+    given = {**locals()}
+    from components.kubeflow.run import run_step
+
+    run_step("schema_export", given)
 
 
-@_component(AuditSettings)
+@_component
 def dataset_audit(
     examples: dsl.Input[dsl.Dataset],
     anomalies: dsl.Output[dsl.Artifact],
     num_findings: dsl.OutputPath(int),  # type: ignore[valid-type]
     against: dsl.Input[dsl.Dataset] = None,
-):
+    fail_on: list = [],
+    label: str = "label",
+    most: int = 100,
+) -> None:
     """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+
+    All parameters that are not named here are the settings of DatasetAudit.
 
     Args:
         examples: a dataset.
@@ -295,38 +340,49 @@ def dataset_audit(
         anomalies: findings.json, and TFX's anomalies of each split; num_findings in its metadata.
         num_findings: how much was found, for a `dsl.If`.
     """
+    given = {**locals()}
+    from components.kubeflow.run import run_step
+
+    with open(given.pop("num_findings"), "w") as stream:
+        stream.write(str(run_step("dataset_audit", given)))
 
 
-@_component(DatasetReportSettings)
+@_component
 def dataset_report(
     examples: dsl.Input[dsl.Dataset],
     report: dsl.Output[dsl.HTML],
     statistics: dsl.Input[dsl.Artifact] = None,
     schema: dsl.Input[dsl.Artifact] = None,
-):
+    sample_records: int = 1000,
+) -> None:
     """Writes one page that shows what is in a dataset, which Kubeflow shows beside the run.
 
     Args:
         examples: a dataset: ours, Datum's, TFDS's or a stock ExampleGen's.
         statistics: TFX's statistics of it, which the page shows beside its own.
         schema: a schema.pbtxt in a folder; where the two disagree the page says so.
+        sample_records: most records of each split that are read; counts are the manifest's.
 
     Returns:
         report: the page.
     """
+    given = {**locals()}
+    from components.kubeflow.run import run_step
+
+    run_step("dataset_report", given)
 
 
-@_component(ComponentSettings)
+@_component
 def train_input_check(
     examples: dsl.Input[dsl.Dataset],
     metrics: dsl.Output[dsl.Metrics],
     split: str = "train",
     batch_size: int = 64,
     workers: int = 1,
-    input_options: dict = {},  # noqa: B006
+    input_options: dict = {},
     seconds: float = 2.0,
     min_records_per_second: float = 0.0,
-):
+) -> None:
     """Reads a dataset as a trainer will: every checksum, the plan of each worker, and the speed.
 
     Args:
@@ -343,48 +399,9 @@ def train_input_check(
         metrics: records, steps, dropped and padded records of an epoch, records_per_second, and
             the least seconds of a training step that never waits for its input.
     """
+    given = {**locals()}
+    from components.kubeflow.artifacts import find_dataset
+    from components.kubeflow.input_check import check_input
 
-
-@_component(ComponentSettings)
-def train_job(
-    metrics: dsl.Output[dsl.Metrics],
-    logs: dsl.Output[dsl.Artifact],
-    program: list,
-    examples: dsl.Input[dsl.Dataset] = None,
-    workers: int = 1,
-    image: str = "",
-    runtime: str = "tensorflow-distributed",
-    environment: dict = {},  # noqa: B006
-    cpu: str = "",
-    memory: str = "",
-    gpu: int = 0,
-    gpu_type: str = "nvidia.com/gpu",
-    name: str = "train",
-    namespace: str = "",
-    timeout_seconds: int = 0,
-):
-    """Trains on many workers: a TrainJob of Kubeflow Trainer, from its creation to its deletion.
-
-    It needs a training runtime, which `python -m components.kubeflow.training_runtime` prints.
-
-    Args:
-        program: the program and its arguments, which each worker runs: python, train.py. Kubernetes
-            fills in $(DATASET_URI).
-        examples: a dataset on a volume of the workers, or at gs:// or s3://; its uri is the
-            variable DATASET_URI of each worker. One with a dataset_root is not copied.
-        workers: how many, a pod each.
-        image: of the workers, with trainer_utils and the program; empty: the runtime's.
-        runtime: the ClusterTrainingRuntime.
-        environment: further variables of each worker.
-        cpu: of each worker, such as 8; empty: what the cluster gives.
-        memory: of each worker, such as 32Gi; empty: what the cluster gives.
-        gpu: how many each worker has.
-        gpu_type: the resource's name.
-        name: how the job's name begins.
-        namespace: of the job; empty: this step's.
-        timeout_seconds: after which the job is ended and the step fails; 0: never.
-
-    Returns:
-        metrics: the last value of each that worker 0 printed in a line of nothing but name=number.
-        logs: worker-0.log and so on.
-    """
+    del given["examples"], given["metrics"]
+    metrics.metadata.update(check_input(find_dataset(examples.path, examples.uri), **given))

@@ -19,39 +19,13 @@ LARGEST_RATE = 768_000  # Hz; the filter of a larger one alone may take gigabyte
 class ImageOptions(Settings):
     """What is to become of images."""
 
-    orientation: str = setting(
-        "apply",
-        one_of("apply", "keep"),
-        "`apply` rotates photos as EXIF or XMP says, since TensorFlow ignores these; `keep` leaves "
-        "them as they are.",
-    )
-    frames: str = setting(
-        "first",
-        one_of("first", "reject"),
-        "what becomes of an animation: `first` keeps its first frame, `reject` rejects it.",
-    )
-    resize_shorter_side: int | None = setting(
-        None,
-        number(1),
-        "in pixels; larger images are scaled down and encoded again. Default: sizes are kept.",
-    )
-    quality: int = setting(95, number(1, 100), "quality of JPEGs that are encoded again.")
-    encoding: str = setting(
-        "file",
-        one_of("file", "raw"),
-        "`file` keeps encoded images; `raw` stores pixels that need no decoding: the middle "
-        "square, `(side, side, 3) uint8`, where `resize_shorter_side` is the side; smaller "
-        "images are enlarged.",
-    )
-    verify: str = setting(
-        "structure",
-        one_of("structure", "decode"),
-        "what is checked of each image: `structure` (markers, checksums, tables and sizes), or "
-        "`decode` (every pixel, by Pillow and by TensorFlow).",
-    )
-    max_pixels: int = setting(
-        MAX_PIXELS, number(1, _MOST_PIXELS), "most pixels of an image, all frames together."
-    )
+    orientation: str = setting("apply", one_of("apply", "keep"))
+    frames: str = setting("first", one_of("first", "reject"))
+    resize_shorter_side: int | None = setting(None, number(1))
+    quality: int = setting(95, number(1, 100))
+    encoding: str = setting("file", one_of("file", "raw"))
+    verify: str = setting("structure", one_of("structure", "decode"))
+    max_pixels: int = setting(MAX_PIXELS, number(1, _MOST_PIXELS))
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -69,13 +43,5 @@ class ImageOptions(Settings):
 class AudioOptions(Settings):
     """What is to become of sounds."""
 
-    sample_rate: int | None = setting(
-        None,
-        number(1, LARGEST_RATE),
-        "rate in Hz that sounds are resampled to. Default: each keeps its own.",
-    )
-    channels: int | None = setting(
-        None,
-        one_of(None, 1, 2),
-        "1 mixes all channels into one, 2 duplicates a single one. Default: as they are.",
-    )
+    sample_rate: int | None = setting(None, number(1, LARGEST_RATE))
+    channels: int | None = setting(None, one_of(None, 1, 2))

@@ -12,15 +12,16 @@ from trainer_utils.format import ConfigError, canonical_split
 __all__ = [
     "MAYBE_SPLIT",
     "SPLIT_COLUMNS",
+    "SPLIT_NAMES",
     "NoSplit",
     "is_split_word",
     "split_column",
     "split_of_word",
 ]
 
-_NAMES = ("split", "ml_use")
+SPLIT_NAMES = ("split", "ml_use")
 MAYBE_SPLIT = "set"  # a column of that name is one of splits where each of its values names one
-SPLIT_COLUMNS = frozenset(_NAMES)
+SPLIT_COLUMNS = frozenset(SPLIT_NAMES)
 _UNASSIGNED = ("", "unassigned")
 _DISCARDED = "discard"  # TFRecorder's word for rows that are in no split
 
@@ -51,7 +52,7 @@ def split_column(
     if asked:
         return asked[0]
     free = {name.lower(): name for name in reversed(names) if name not in given}
-    found = next((free[name] for name in _NAMES if name in free), None)
+    found = next((free[name] for name in SPLIT_NAMES if name in free), None)
     if found is None and MAYBE_SPLIT in free:
         words = [word for word in words_of(free[MAYBE_SPLIT]) if word]
         if words and all(map(is_split_word, words)):

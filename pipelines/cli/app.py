@@ -1,9 +1,8 @@
-"""The group of all commands: found by name, imported when needed, their errors made exit codes.
+"""The group of all commands, whose errors are made one sentence and an exit status.
 
 app.main(["inspect", "out/"], prog_name="tfx-shards")
 """
 
-import importlib
 import re
 import sys
 import traceback
@@ -11,30 +10,12 @@ from typing import Any
 
 import click
 
-from pipelines.cli.process import finish_process, is_verbose, take_over_process, was_interrupted
+from pipelines.cli import commands  # noqa: F401  which makes them
+from pipelines.cli.flags import COMMANDS
+from pipelines.cli.terminal import finish_process, is_verbose, take_over_process, was_interrupted
 
 __all__ = ["COMMANDS", "app", "main"]
 
-# The module of each command, and what it is for: the help, which has this order, imports none.
-COMMANDS = {
-    "convert": ("convert_command", "Raw files to a balanced dataset, its lineage kept."),
-    "balance": ("balance_command", "A dataset in equal shards; records left out or relabelled."),
-    "inspect": ("inspect_command", "What is in a dataset."),
-    "show": ("show_command", "Some records of a dataset."),
-    "report": ("report_command", "A page that shows what is in a dataset."),
-    "browse": ("browse_command", "Look at records in a browser."),
-    "verify": ("verify_command", "Every checksum and every record of a dataset."),
-    "diff": ("diff_command", "What is different between two datasets."),
-    "forget": ("forget_command", "Records taken out of all datasets, with a certificate."),
-    "audit": ("audit_command", "Copies, leakage, conflicts of labels and shifts in a dataset."),
-    "plan": ("plan_command", "What each worker will read."),
-    "ledger": ("ledger_command", "Which records a training run saw at which step."),
-    "bench": ("bench_command", "How fast a dataset is read here, and what bounds it."),
-    "doctor": ("doctor_command", "What in a dataset will hurt a training, and the cure."),
-    "lineage": ("lineage_commands", "Where a dataset comes from, and what was made from it."),
-    "runs": ("lineage_commands", "The pipeline runs in ML Metadata."),
-    "compile": ("compile_command", "A pipeline as a package for Kubeflow Pipelines v2."),
-}
 _PROGRAM = "tfx-shards"
 
 
@@ -52,19 +33,13 @@ class _Interrupted(click.ClickException):
 
 class _Commands(click.Group):
     def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in COMMANDS:
-            return None
-        module = importlib.import_module(f"pipelines.cli.{COMMANDS[cmd_name][0]}")
-        command: click.Command = getattr(module, cmd_name)
-        return command
+        return list(self.commands)  # in their own order
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Writes what each command is for."""
+        """Writes what each command is for: the first line of its help, whole."""
         with formatter.section("Commands"):
-            formatter.write_dl([(name, purpose) for name, (_, purpose) in COMMANDS.items()])
+            texts = [(name, one.help or "") for name, one in self.commands.items()]
+            formatter.write_dl([(name, text.partition("\n")[0]) for name, text in texts])
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -84,7 +59,7 @@ class _Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit):
             raise
-        except KeyboardInterrupt:
+        except (KeyboardInterrupt, click.Abort):
             raise _Interrupted("interrupted") from None
         except Exception as error:
             from trainer_utils.format.printable import printable
@@ -124,31 +99,13 @@ def _raised_in_tensorflow(message: str) -> str:
     return re.sub(before, "", sentence).strip() or message
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
-        from importlib import metadata  # 13 ms that other commands do without
-
-        try:
-            version = metadata.version("tfx-shards")
-        except metadata.PackageNotFoundError:
-            version = "not installed"
-        click.echo(f"{_PROGRAM} {version}")
-        ctx.exit()
-
-
 @click.group(
     cls=_Commands,
+    commands=COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog="Exit status: 0; 1 for bad data; 2 for bad usage. docs/cli.md shows each command.",
 )
-@click.option(
-    "--version",
-    is_flag=True,
-    is_eager=True,
-    expose_value=False,
-    callback=_show_version,
-    help="Show the version.",
-)
+@click.version_option(package_name="tfx-shards", prog_name=_PROGRAM, message="%(prog)s %(version)s")
 def app() -> None:
     """Makes datasets of TFRecord shards from raw files, and says what is in them.
 

@@ -6,29 +6,32 @@ TFX writes for Vertex AI. Open-source Kubeflow
 - knows the types `system.*` alone: tasks get these, and TFX's own go along as an argument;
 - runs no driver before the cache: what it would find out is found out by the step itself;
 - takes a task without input artifacts from its cache even where the data that it reads has changed:
-  such tasks are not cached;
+  a step before each ExampleGen of ours gives it the fingerprint of its inputs as a parameter, and
+  all other such tasks are not cached;
 - copies artifacts between its store and the pod's disk: steps get the local paths;
 - keeps all numbers as float64: a constant that does not fit is refused.
 
-Source: `backend/src/v2/driver` and `component/launcher_v2.go` of Kubeflow Pipelines 2.
+Source: `backend/src/v2/driver`, `cacheutils/cache.go` and `component/launcher_v2.go` of Kubeflow
+Pipelines 2.
 """
 
 import copy
-import json
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import yaml
 from tfx.orchestration.data_types import RuntimeParameter
 
-from components.kubeflow.dataset_location import ROOT_VARIABLE
-from components.kubeflow.pod_folders import PAGE_OUTPUT, PAGE_TYPE
+from components.kubeflow.artifacts import PAGE_OUTPUT
 from components.kubeflow.tfx_step import (
+    ARTIFACT_FLAG,
     DRIVER_FLAG,
-    PATH_FLAG,
+    ROOT_FLAG,
     STEP_COMMAND,
-    TYPES_FLAG,
+    VERSION_PARAMETER,
 )
+from pipelines.kubeflow.steps import FINGERPRINT_SUFFIX
 from trainer_utils.format import ConfigError
 from trainer_utils.format.json_text import Json, JsonObject
 
@@ -41,12 +44,20 @@ _SYSTEM_TYPES = {
     "tfx.PushedModel": "system.Model",
     "tfx.Metrics": "system.Metrics",
 }
-_OTHER_TYPE = "system.Artifact"
+_OTHER_TYPE, _PAGE_TYPE = "system.Artifact", "system.HTML"
 _SCHEMA_VERSION = "0.0.1"
+_EXAMPLE_GEN = re.compile(r"components\.(image|text|audio)_example_gen\.")
+_FINGERPRINT_COMMAND = ["python", "-m", "components.kubeflow.input_state"]
+_FINGERPRINT = "fingerprint"
 
 
 def for_open_source(
-    spec: Mapping[str, Json], pipeline: Any, *, pipeline_root: str, dataset_root: str | None = None
+    spec: Mapping[str, Json],
+    pipeline: Any,
+    *,
+    pipeline_root: str,
+    dataset_root: str = "",
+    fingerprints: bool = True,
 ) -> JsonObject:
     """The specification as open-source Kubeflow takes it.
 
@@ -54,7 +65,8 @@ def for_open_source(
         spec: what TFX compiled, as a dictionary.
         pipeline: TFX's pipeline, for the defaults of its runtime parameters.
         pipeline_root: where artifacts go unless a run says otherwise.
-        dataset_root: where datasets go instead; None: nowhere else.
+        dataset_root: where datasets go instead; empty: nowhere else.
+        fingerprints: whether ExampleGens of ours are cached, by a step before each.
 
     Raises:
         ConfigError: a number is too large for Kubeflow, or it has no such node.
@@ -66,9 +78,7 @@ def for_open_source(
         types = _collapse_types(component)
         executor = executors.get(component.get("executorLabel"), {})
         if "container" in executor:
-            _wrap(executor["container"], types)
-            if dataset_root:
-                executor["container"]["env"] = [{"name": ROOT_VARIABLE, "value": dataset_root}]
+            _wrap(executor["container"], types, dataset_root)
         elif "importer" in executor:
             _collapse_type(executor["importer"], "typeSchema")
         elif executor:
@@ -78,12 +88,44 @@ def for_open_source(
                 setting=name,
             )
     for dag in _dags(result):
-        for name, task in dag["tasks"].items():
+        for name, task in [*dag["tasks"].items()]:
             _check_constants(name, task)
-            if not task.get("inputs", {}).get("artifacts"):
-                task.pop("cachingOptions", None)
+            if task.get("inputs", {}).get("artifacts"):
+                continue
+            is_cached = task.pop("cachingOptions", {}).get("enableCache")
+            if fingerprints and is_cached:
+                _add_fingerprint(result, dag["tasks"], name)
     _add_defaults(result["root"], pipeline)
     return result
+
+
+def _add_fingerprint(spec: JsonObject, tasks: JsonObject, name: str) -> None:
+    """Has an ExampleGen of ours, which then may be cached, depend on a step before it."""
+    task, step = tasks[name], f"{name}{FINGERPRINT_SUFFIX}"
+    component = spec["components"][task["componentRef"]["name"]]
+    container = spec["deploymentSpec"]["executors"][component["executorLabel"]].get("container", {})
+    kind = _EXAMPLE_GEN.search(" ".join(map(str, container.get("args", ()))))
+    if kind is None:
+        return
+    tasks[step] = {
+        "componentRef": {"name": step},
+        "inputs": copy.deepcopy(task["inputs"]),
+        "taskInfo": {"name": step},
+    }
+    spec["components"][step] = {
+        **copy.deepcopy(component),
+        "executorLabel": f"{step}_executor",
+        "outputDefinitions": {"parameters": {_FINGERPRINT: {"parameterType": "STRING"}}},
+    }
+    command = {"command": _FINGERPRINT_COMMAND, "args": [kind[1], "{{$}}"]}
+    executor = {"container": {"image": container["image"], **command}}
+    spec["deploymentSpec"]["executors"][f"{step}_executor"] = executor
+    component["inputDefinitions"]["parameters"][VERSION_PARAMETER] = {"parameterType": "STRING"}
+    task["inputs"]["parameters"][VERSION_PARAMETER] = {
+        "taskOutputParameter": {"producerTask": step, "outputParameterKey": _FINGERPRINT}
+    }
+    task["dependentTasks"] = [*task.get("dependentTasks", ()), step]
+    task["cachingOptions"] = {"enableCache": True}
 
 
 def _dags(spec: Mapping[str, Json]) -> Iterator[JsonObject]:
@@ -94,34 +136,35 @@ def _dags(spec: Mapping[str, Json]) -> Iterator[JsonObject]:
 
 def _collapse_types(component: Mapping[str, Json]) -> dict[str, dict[str, str]]:
     """Replaces the types of artifacts; returns TFX's, by side and name."""
-    types: dict[str, dict[str, str]] = {}
-    for side in ("input", "output"):
-        artifacts = component.get(f"{side}Definitions", {}).get("artifacts", {})
-        types[f"{side}s"] = {
-            name: _collapse_type(artifact, "artifactType") for name, artifact in artifacts.items()
+    return {
+        f"{side}s": {
+            name: _collapse_type(artifact, "artifactType", name)
+            for name, artifact in definitions.get("artifacts", {}).items()
         }
-        for name, artifact in artifacts.items():
-            if (name, types[f"{side}s"][name]) == PAGE_OUTPUT:
-                artifact["artifactType"]["schemaTitle"] = PAGE_TYPE
-    return types
+        for side in ("input", "output")
+        for definitions in [component.get(f"{side}Definitions", {})]
+    }
 
 
-def _collapse_type(holder: JsonObject, key: str) -> str:
+def _collapse_type(holder: JsonObject, key: str, name: str = "") -> str:
     schema = holder[key]
-    title = schema.get("schemaTitle") or yaml.safe_load(schema["instanceSchema"])["title"]
-    system = _SYSTEM_TYPES.get(title, _OTHER_TYPE)
-    if title.startswith("system."):
-        system = title
+    title = str(schema.get("schemaTitle") or yaml.safe_load(schema["instanceSchema"])["title"])
+    system = title if title.startswith("system.") else _SYSTEM_TYPES.get(title, _OTHER_TYPE)
+    if (name, title) == PAGE_OUTPUT:
+        system = _PAGE_TYPE
     holder[key] = {"schemaTitle": system, "schemaVersion": _SCHEMA_VERSION}
-    return str(title)
+    return title
 
 
-def _wrap(container: JsonObject, types: Mapping[str, Mapping[str, str]]) -> None:
+def _wrap(container: JsonObject, types: Mapping[str, Mapping[str, str]], dataset_root: str) -> None:
     """Puts our step before TFX's arguments, which follow `--`."""
-    arguments = [TYPES_FLAG, json.dumps(types, sort_keys=True)]
+    arguments = []
     for side, by_name in types.items():
-        for name in sorted(by_name):  # protobuf keeps no order
-            arguments += [PATH_FLAG, side, name, f"{{{{$.{side}.artifacts['{name}'].path}}}}"]
+        for name, title in sorted(by_name.items()):  # protobuf keeps no order
+            path = f"{{{{$.{side}.artifacts['{name}'].path}}}}"
+            arguments += [ARTIFACT_FLAG, side, name, title, path]
+    if dataset_root:
+        arguments += [ROOT_FLAG, dataset_root]
     if container.pop("lifecycle", None):
         arguments.append(DRIVER_FLAG)
     container["command"] = list(STEP_COMMAND)
@@ -133,9 +176,10 @@ def _check_constants(task_name: str, task: Mapping[str, Json]) -> None:
         value = parameter.get("runtimeValue", {}).get("constant")
         # What was an int stands here as the float that is nearest, and int64 ends below 2^63.
         if isinstance(value, float) and value.is_integer() and abs(value) >= 2**53:
-            raise ConfigError(
-                f"{task_name}, {name}: expected a number below 2^53, got {int(value)} or one near "
-                "it. Kubeflow keeps numbers as float64 and would change it."
+            raise ConfigError.of(
+                f"{task_name}, {name}",
+                int(value),
+                allowed="a number below 2^53, since Kubeflow keeps numbers as float64",
             )
 
 

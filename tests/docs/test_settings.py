@@ -1,90 +1,50 @@
-"""What is made from the declared settings: tables of the docs, and stubs for editors."""
+"""The tables of settings in the docs name each setting, with its default."""
 
-import ast
-import importlib.util
 import inspect
+import re
 
 import pytest
 
-from tests.docs.markdown import REPOSITORY
-
-pytest.importorskip("tfx", reason="the stubs have the signatures of the components")
-import components
-import components.kubeflow
 import trainer_utils
+from components.balancing.settings import BalancerSettings
+from components.common.reject_codes import REJECT_CODES
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
+from tests.docs.markdown import REPOSITORY
 from trainer_utils.format.settings import settings_of
+from trainer_utils.writing.settings import WriterSettings
 
-SCRIPT = REPOSITORY / "scripts/write_settings.py"
-
-
-@pytest.fixture(scope="module")
-def script():
-    spec = importlib.util.spec_from_file_location("write_settings", SCRIPT)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+DECLARED = [
+    *(ImageSettings, TextSettings, AudioSettings, BalancerSettings, SchemaExportSettings),
+    *(AuditSettings, DatasetReportSettings, WriterSettings, trainer_utils.InputOptions),
+    *(trainer_utils.ImageOptions, trainer_utils.LabelOptions, trainer_utils.CacheOptions),
+]
+TABLE = re.compile(r"<!-- settings: (\w+) -->\n(.*?)<!-- end of settings -->", re.DOTALL)
 
 
-def test_each_file_is_what_make_settings_writes(script):
-    for path, text in script.written_files().items():
-        assert path.read_text() == text, f"{path.name}: make settings writes it anew"
+def tables():
+    """The rows of each table of settings, as lists of their cells."""
+    for page in sorted((REPOSITORY / "docs").glob("*.md")):
+        for name, table in TABLE.findall(page.read_text()):
+            rows = [line.strip("| ").split(" | ") for line in table.splitlines()[2:]]
+            yield name, [[cell.strip("` ") for cell in row] for row in rows]
 
 
-def test_each_setting_stands_in_a_table_of_the_docs(script):
-    pages = "".join(page.read_text() for page in (REPOSITORY / "docs").glob("*.md"))
-    for name, settings in script.DECLARED.items():
-        start = pages.index(f"<!-- settings: {name} -->")
-        table = pages[start : pages.index("<!-- end of settings -->", start)]
-        rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| `")]
-        assert [row[0] for row in rows] == [f"| `{one}`" for one in settings_of(settings)]
-        assert all(len(row) == 3 for row in rows)
+@pytest.mark.parametrize("settings", DECLARED, ids=lambda settings: settings.__name__)
+def test_a_table_names_each_setting_and_default(settings):
+    declared = settings_of(settings).values()
+    rows = dict(tables())[settings.__name__]
+    assert [row[:2] for row in rows] == [[one.name, one.shown_default] for one in declared]
 
 
-def test_help_has_every_setting_of_the_input():
-    for options in (trainer_utils.InputOptions, trainer_utils.ImageOptions):
-        for name in inspect.signature(options).parameters:
-            assert f"\n    {name}: " in inspect.getdoc(options), name
-    assert "\n\nRaises:\n" in inspect.getdoc(trainer_utils.InputOptions)
+def test_a_table_names_each_code_of_rejects():
+    expected = [
+        [code, cause.strip("` "), cure.strip("` ")] for code, (cause, cure) in REJECT_CODES.items()
+    ]
+    assert dict(tables())["RejectCodes"] == expected
 
 
-def stubs(path):
-    """The functions of a stub by name, as a parser of Python alone sees them."""
-    for node in ast.parse((REPOSITORY / path).read_text()).body:
-        if isinstance(node, ast.ClassDef):
-            yield node.name, next(part for part in node.body if isinstance(part, ast.FunctionDef))
-        elif isinstance(node, ast.FunctionDef):
-            yield node.name, node
-
-
-def defaults_of(node):
-    """Literal defaults by name."""
-    arguments = node.args
-    given = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-    return {one.arg: ast.literal_eval(default) for one, default in given if default is not None}
-
-
-def test_editors_see_every_argument_with_its_default_and_sentence():
-    found = dict(stubs("components/__init__.pyi"))
-    assert [*found] == components.__all__
-    for name, node in found.items():
-        constructor = getattr(components, name).__init__
-        parameters = inspect.signature(constructor).parameters
-        named = [one.arg for one in [*node.args.args, *node.args.kwonlyargs]]
-        assert named == [*parameters]
-        with_defaults = {n: p.default for n, p in parameters.items() if p.default is not p.empty}
-        assert defaults_of(node) == with_defaults
-        assert ast.get_docstring(node) == inspect.getdoc(constructor)
-        for argument in parameters.keys() - {"self"}:
-            assert f"\n    {argument}: " in inspect.getdoc(constructor), (name, argument)
-
-
-def test_editors_see_every_parameter_of_the_kubeflow_functions():
-    found = dict(stubs("components/kubeflow/__init__.pyi"))
-    assert {*found} == {*components.kubeflow.__all__} - {"default_image", "using_image"}
-    for name, node in found.items():
-        inputs = getattr(components.kubeflow, name).component_spec.inputs
-        assert [one.arg for one in node.args.kwonlyargs] == [*inputs]
-        for argument, default in defaults_of(node).items():
-            assert default == inputs[argument].default, (name, argument)
-        for argument in inputs:
-            assert f"\n    {argument}: " in ast.get_docstring(node), (name, argument)
+@pytest.mark.parametrize("options", [trainer_utils.InputOptions, trainer_utils.ImageOptions])
+def test_help_has_every_setting_of_the_input(options):
+    for name in inspect.signature(options).parameters:
+        assert f"\n    {name}: " in inspect.getdoc(options), name

@@ -15,11 +15,11 @@ from pipelines.examples.demo_photos import REGIONS, make_photos
 from pipelines.examples.training_pipeline import BEAM_ARGUMENTS, run_locally
 from pipelines.kubeflow import compile_pipeline
 from tests.e2e.kubeflow.launcher import LOGS, REPOSITORY, Cluster, Run, StepFailed, WarmPython
-from trainer_utils.format.naming import MANIFEST_FILE, SPLIT_PREFIX
+from trainer_utils.format.naming import MANIFEST_FILE
 
 pytestmark = pytest.mark.e2e
 OTHERS = Path(__file__).parent / "kubeflow/pipelines_of_others.py"
-ROOTS = {"image": "minio://mlpipeline/v2", "text": "gs://bucket", "sample": "s3://bucket/a/b"}
+ROOTS = {"image": "minio://mlpipeline/v2", "text": "gs://bucket"}
 ALLOWED = 0.1  # 3 of the 63 photos are bad
 
 
@@ -163,29 +163,6 @@ def test_the_text_pipeline_trains_where_artifacts_have_other_types(python, tmp_p
     assert run.metadata("TextExampleGen", "examples")["written"] == 60
 
 
-def test_the_sample_of_kfp_mixes_our_components_with_its_authors(python, photos, tmp_path):
-    package = compiled(
-        tmp_path, f"{REPOSITORY}/pipelines/kubeflow/sample.py:photos", ROOTS["sample"]
-    )
-    cluster = Cluster(tmp_path / "pods", python)
-    cluster.environment = image_environment()
-    run = cluster.run(
-        package,
-        {"input_base": photos, "max_reject_fraction": ALLOWED, "batch_size": 8, "steps": 2},
-    )
-    examples = run.metadata("image-example-gen", "examples")
-    assert (examples["records"], examples["rejects"], examples["shards"]) == (60, 3, 2)
-    assert examples["splits"] == {"list": ["train", "eval"]}
-    assert run.metadata("shard-balancer", "balanced_examples")["shards"] == 8
-    assert run.metadata("train-input-check", "metrics")["records"] == examples["train_written"]
-    assert run.metadata("train-input-check", "metrics")["records_per_second"] > 0
-    assert 0 <= run.metadata("train", "metrics")["accuracy"] <= 1
-    assert list(cluster.below(run.uri("train", "model"))) == ["model.keras"]
-    assert list(cluster.below(run.uri("schema-export", "datum_schema"))) == ["schema.pbtxt"]
-    described = cluster.below(run.uri("schema-export", "datum_dataset"))
-    assert {"schema.pbtxt", "shard_info.json"} <= set(described)
-
-
 def test_native_components_make_the_same_bytes_and_may_keep_them_elsewhere(
     python, photos, local, tmp_path
 ):
@@ -194,6 +171,20 @@ def test_native_components_make_the_same_bytes_and_may_keep_them_elsewhere(
     given = {"input_base": photos, "num_shards": 2, "max_reject_fraction": ALLOWED}
     run = cluster.run(package, given)
     assert cluster.below(run.uri("shard-balancer", "balanced_examples")) == local
+    examples = run.metadata("image-example-gen", "examples")
+    assert (examples["records"], examples["rejects"], examples["shards"]) == (60, 3, 2)
+    assert examples["splits"] == {"list": ["train", "eval"]}
+    assert run.metadata("shard-balancer", "balanced_examples")["shards"] == 4
+    checked = run.metadata("train-input-check", "metrics")
+    assert checked["records"] == examples["train_written"]
+    assert checked["records_per_second"] > 0
+    assert list(cluster.below(run.uri("schema-export", "datum_schema"))) == ["schema.pbtxt"]
+    described = cluster.below(run.uri("schema-export", "datum_dataset"))
+    assert {"schema.pbtxt", "shard_info.json"} <= set(described)
+    assert cluster.objects[run.uri("dataset-report", "report")].startswith(b"<!doctype html>")
+    counted = run.metadata("count", "metrics")
+    assert int(counted["findings"]) == run.metadata("dataset-audit", "anomalies")["num_findings"]
+    assert (counted["train"], counted["train"] + counted["eval"]) == (checked["records"], 60)
 
     volume = tmp_path / "volume"
     cluster = Cluster(tmp_path / "others", python)
@@ -201,7 +192,7 @@ def test_native_components_make_the_same_bytes_and_may_keep_them_elsewhere(
     uri = run.metadata("shard-balancer", "balanced_examples")["dataset_uri"]
     assert uri.startswith(f"{volume}/mlpipeline/runs/native/")
     assert files_of(Path(uri)) == local
-    assert not [key for key in cluster.objects if SPLIT_PREFIX in key], "copied by the launcher"
+    assert not [key for key in cluster.objects if "data_tfrecord" in key], "copied by the launcher"
 
 
 def test_a_tfx_pipeline_may_keep_its_datasets_elsewhere(python, photos, local, tmp_path):
@@ -279,7 +270,7 @@ def write_table(path: Path, rows: int) -> Path:
         ("cached_tfx", "table", ["TextExampleGen-inputs", "TextExampleGen", "ShardBalancer"]),
     ],
 )
-def test_a_step_comes_from_the_cache_unless_its_inputs_or_its_files_have_changed(
+def test_a_step_comes_from_the_cache_unless_its_inputs_have_changed(
     python, tmp_path, pipeline, table, steps
 ):
     path, volume = write_table(tmp_path / "in/t.csv", 40), tmp_path / "volume"
@@ -294,40 +285,15 @@ def test_a_step_comes_from_the_cache_unless_its_inputs_or_its_files_have_changed
         written = metadata.get("records", metadata.get("written"))
         return list(run.pods), Path(metadata["dataset_uri"]), written
 
-    _, balanced, written = first = ran()
-    assert (first[0], written) == (steps, 40)
+    assert ran()[::2] == (steps, 40)
+    pods, balanced, _ = ran()
+    assert pods == steps[:1]
     write_table(tmp_path / "in/other.csv", 5)
     assert ran() == (steps[:1], balanced, 40), "another file of the folder is no input"
-    next(balanced.glob("Split-*/*")).unlink()
+    write_table(path, 41)
     pods, again, written = ran()
-    assert (pods, written) == (steps, 40)
+    assert (pods, written) == (steps, 41)
     assert again != balanced
-    assert next(again.glob("Split-*/*")).is_file()
-
-
-def test_a_window_of_spans_goes_to_the_balancer_and_to_trainers(python, tmp_path):
-    ingest, rolling = (tmp_path / name / "pipeline.yaml" for name in ("ingest", "rolling"))
-    for package in (ingest, rolling):
-        name = package.parent.name
-        compiled(package.parent, f"{OTHERS}:{name}", "s3://bucket")
-    cluster = Cluster(tmp_path / "pods", python)
-    volume, raw = tmp_path / "volume", tmp_path / "in"
-    given = {"input_base": str(raw), "dataset_root": str(volume)}
-    for span, package in ((1, ingest), (2, ingest), (3, rolling)):
-        write_table(raw / f"span-{span}/t.csv", 10 + span)
-        run = cluster.run(package, given)
-    metadata = run.metadata("latest-spans", "datasets")
-    assert json.loads(metadata["spans"]) == [2, 3]
-    assert metadata["records"] == 25
-    cluster.download(run.uri("shard-balancer", "balanced_examples"), tmp_path / "out")
-    wanted = sorted(f"text span-{span} {n}" for span in (2, 3) for n in range(10 + span))
-    for uris in (str(tmp_path / "out"), json.loads(metadata["dataset_uris"])):
-        train, other = (
-            [bytes(r["text"].numpy()).decode() for r in dataset]
-            for dataset in trainer_utils.load(uris, batch_size=None).values()
-        )
-        assert sorted(train + other) == wanted
-        assert run.metadata("train-input-check", "metrics")["records"] == len(train)
 
 
 @pytest.mark.parametrize(

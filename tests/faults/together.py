@@ -38,12 +38,11 @@ def convert_together(conversions: Sequence[Mapping[str, Any]], log: Path) -> lis
 
 
 def _serve() -> None:
-    from pipelines.cli.process import import_tfx_core
+    from pipelines.tools.conversion.convert import start_tfx
 
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
-    import_tfx_core()
-    import pipelines.tools.conversion.pipeline  # noqa: F401  imported once for all of them
+    start_tfx(alone=True)  # imported once for all of them
 
     gate, opener = os.pipe()
     children = [_fork(conversion, gate, opener) for conversion in json.load(sys.stdin)]

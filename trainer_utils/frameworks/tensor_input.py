@@ -21,6 +21,7 @@ import numpy.typing as npt
 import tensorflow as tf
 
 from trainer_utils.dataset.location import Artifacts
+from trainer_utils.format import ConfigError
 from trainer_utils.frameworks.base import Input
 from trainer_utils.frameworks.read_timer import add_read_timer
 from trainer_utils.machine import usable_cores
@@ -66,7 +67,10 @@ class TensorInput(Input):
             callbacks=False,
         )
         self._is_shared = context is not None
-        self.report_empty(self.order.layout.empty_replicas, self.order.layout.num_replicas)
+        if options.processes and self.batches.before is not None:
+            rule = "0 with a pre_batching_callback, which TensorFlow runs"
+            raise ConfigError.of("processes", options.processes, allowed=rule)
+        self.report_empty(self.order.layout.empty_replicas(), self.order.layout.num_replicas)
         self._before, self._after = map(_in_a_graph, (self.batches.before, self.batches.after))
         number = next(_numbers)
         _inputs[number] = self
@@ -112,7 +116,9 @@ class TensorInput(Input):
         dataset = add_read_timer(dataset.prefetch(self.options.prefetch), self._counted)
         if count != tf.data.UNKNOWN_CARDINALITY:
             dataset = dataset.apply(tf.data.experimental.assert_cardinality(count))
-        return dataset.with_options(_tf_options(is_shared=self._is_shared))
+        return dataset.with_options(
+            _tf_options(is_shared=self._is_shared, processes=self.options.processes)
+        )
 
     @property
     def _parts(self) -> int:
@@ -180,7 +186,8 @@ class TensorInput(Input):
             return (place[0], finish(tensors)) if is_whole else (place[0], tensors, bounds)
 
         is_group = self._at_once > 1
-        parallel = {"num_parallel_calls": usable_cores(), "deterministic": True}
+        calls = max(usable_cores(), self.options.processes)
+        parallel = {"num_parallel_calls": calls, "deterministic": True}
         dataset = numbers.map(read_group if is_group else read, **parallel)
         if is_group:
             return dataset.flat_map(lambda *group: tf.data.Dataset.from_tensor_slices(group))
@@ -450,14 +457,15 @@ def _in_a_graph(callback: Any) -> Any:
     return tf.function(lambda *element: callback(*tf.nest.map_structure(tf.identity, element)))
 
 
-def _tf_options(*, is_shared: bool) -> tf.data.Options:
+def _tf_options(*, is_shared: bool, processes: int) -> tf.data.Options:
     """How TensorFlow runs an input.
 
     Args:
         is_shared: whether it is one worker's share already.
+        processes: that make batches, for each of which a thread waits.
     """
     options = tf.data.Options()
-    options.threading.private_threadpool_size = usable_cores() + 1
+    options.threading.private_threadpool_size = max(usable_cores(), processes) + 1
     options.threading.max_intra_op_parallelism = 1
     # tf.data's autotuner thread holds up the end of an iterator for as much as a second.
     options.autotune.enabled = False

@@ -35,13 +35,13 @@ def begin_sync(path: str) -> None:
     """
     call: Any = None if is_remote(path) else getattr(ctypes.CDLL(None), "sync_file_range", None)
 
-    def begin() -> None:
+    def begin(call: Any) -> None:
         with contextlib.suppress(OSError), open(path, "rb") as stream:
             size = ctypes.c_int64
             call(stream.fileno(), size(0), size(0), 2)  # SYNC_FILE_RANGE_WRITE
 
     if call is not None:
-        threading.Thread(target=begin, daemon=True).start()
+        threading.Thread(target=begin, args=[call], daemon=True).start()
 
 
 def sync_files(uri: str, paths: Iterable[str]) -> None:

@@ -1,1 +1,4 @@
-"""From raw files to a balanced dataset: what is there, what would be made, and making it."""
+"""Raw images, texts and sounds to a balanced dataset, through TFX, in one call."""
+
+METADATA_FILE = "metadata.sqlite"
+"""In the folder of a conversion: its ML Metadata."""

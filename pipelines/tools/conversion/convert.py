@@ -1,44 +1,52 @@
 """From raw images, texts or sounds to a balanced dataset in one call, its lineage kept.
 
 uri = convert("photos/", "datasets/photos")               # uri.written, uri.rejected, uri.cached
-uri = convert("reviews.csv", "datasets/reviews", splits={"train": 8, "eval": 2})
+uri = convert("reviews.csv", "datasets/reviews", splits={"train": 0.8, "eval": 0.2})
 uri = convert(frame, "datasets/photos", columns={"age": "float"})     # a pandas DataFrame
 uri = convert({"train": generate, "eval": rows}, "datasets/ours")     # dicts, from Python
+uri = balance("datasets/photos", "datasets/high", where="height >= 64")
 """
 
+import atexit
 import contextlib
 import dataclasses
 import os
+import shutil
+import sys
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
 
+from components.balancing.settings import BalancerSettings
 from components.common.reject_codes import REJECT_CODES
+from pipelines.noise import quiet_import, quiet_run
+from pipelines.tools.conversion import METADATA_FILE
 from pipelines.tools.conversion.dry_run import check_small_table
-from pipelines.tools.conversion.import_noise import suppress_import_noise, suppress_run_noise
-from pipelines.tools.conversion.outputs import (
-    METADATA_FILE,
-    check_trainable,
-    kept_metadata,
-    point_to,
-)
 from pipelines.tools.conversion.python_sources import is_in_python
-from pipelines.tools.conversion.settings import EXAMPLE_GENS, Conversion, check_places, prepare
-from pipelines.tools.conversion.staging import stage
+from pipelines.tools.conversion.recognition import KINDS, recognise
+from pipelines.tools.conversion.settings import (
+    EXAMPLE_GENS,
+    Conversion,
+    check_options,
+    check_places,
+    prepare,
+)
 from pipelines.tools.inspection import inspect_dataset
 from trainer_utils.dataset.files import read_manifest
-from trainer_utils.format import ConfigError, Manifest, keyed_hash
+from trainer_utils.dataset.location import LATEST, newest_dataset
+from trainer_utils.format import ConfigError, InputError, Manifest, keyed_hash
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.format.naming import REJECTS_FILE
 from trainer_utils.format.printable import printable
+from trainer_utils.format.spelling import check_names
 from trainer_utils.step_display import say, show_step
-from trainer_utils.storage import is_folder, is_remote, join
+from trainer_utils.storage import exists, is_folder, is_remote, join, read_bytes, write_atomically
 from trainer_utils.text_output import Part, as_text, human_bytes, list_counts, make_table
 
-__all__ = ["Converted", "convert", "run_conversion"]
-
-_PIPELINE = "tfx-shards-convert"
+__all__ = ["Converted", "balance", "convert", "prepare_all", "run_conversion", "start_tfx"]
 
 
 @dataclasses.dataclass(frozen=True, eq=False, repr=False)
@@ -111,17 +119,14 @@ class Converted(str):
         parts: list[Part] = [f"{self.manifest.total}; {how}"]
         if rejects := self.manifest.reject_counts:
             parts.append(f"rejected: {list_counts(rejects)} ({self.examples}/{REJECTS_FILE})")
-            parts += [f"  {code}: {_advice(code)}" for code in sorted(rejects)]
+            for code in sorted(rejects):
+                known = REJECT_CODES[code]
+                parts.append(f"  {code}: {known.cause}; {known.cure}".replace("`", ""))
         rows = [
             [name, split.records, human_bytes(split.bytes), split.num_shards]
             for name, split in inspect_dataset(self.uri).splits.items()
         ]
         return as_text([*parts, make_table(["split", "records", "bytes", "shards"], rows)])
-
-
-def _advice(code: str) -> str:
-    known = REJECT_CODES[code]
-    return f"{known.cause}; {known.cure}".replace("`", "")
 
 
 def convert(
@@ -171,33 +176,85 @@ def convert(
         InputError: the input is missing, malformed, of no one kind, or too much was rejected.
         ConfigError: a setting is not allowed.
     """
-    with contextlib.ExitStack() as stack:
-        place = out = os.fspath(out)
-        with show_step("Looking at the input"):
-            if is_in_python(source):
-                check_places("", out, metadata)
-                if is_remote(out):  # what is read in place lies on this machine, for as long
-                    place = stack.enter_context(tempfile.TemporaryDirectory(prefix="tfx-shards-"))
-            options["splits"] = splits
-            staged = stage(source, place, kind=kind, options=options)
-            conversion = prepare(
-                staged.source,
-                kind=staged.kind,
-                beam_pipeline_args=beam_pipeline_args,
-                **staged.options,
-            )
-            check_small_table(conversion)
-        say("Starting TFX (some seconds) …")
-        made = run_conversion(conversion, out, metadata=metadata)
-        say(printable(made.summary(), keep="\n"))
-        return made
+    with show_step("Looking at the input"):
+        if beam_pipeline_args is not None:
+            options["beam_pipeline_args"] = beam_pipeline_args
+        conversion = prepare_all(
+            source, os.fspath(out), kind=kind, metadata=metadata, splits=splits, **options
+        )
+    say("Starting TFX (some seconds) …")
+    made = run_conversion(conversion, out, metadata=metadata)
+    say(printable(made.summary(), keep="\n"))
+    return made
 
 
-def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = None) -> Converted:
+def prepare_all(
+    source: Any,
+    out: str | None,
+    *,
+    kind: str | None = None,
+    metadata: str | None = None,
+    **options: Any,
+) -> Conversion:
+    """Checks all that can be before TFX is imported; what is in Python becomes a table on disk.
+
+    Args:
+        source, kind, metadata, options: as `convert` takes them.
+        out: the same; None for a dry run.
+
+    Raises:
+        InputError, ConfigError: as `convert`.
+    """
+    if is_in_python(source):
+        from pipelines.tools.conversion.python_tables import as_table
+
+        if out is not None:
+            check_places("", out, metadata)
+        beam = {n: options.pop(n) for n in ("beam_pipeline_args",) if n in options}
+        named = {n: v for n, v in options.items() if n != "splits"}
+        check_options(named, kind=kind if kind in KINDS else None)
+        folder = os.path.join(out or "", "source")
+        if out is None or is_remote(out):  # what is read in place lies on this machine
+            folder = tempfile.mkdtemp(prefix="tfx-shards-")
+            atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        source, options, roots = as_table(source, folder, options)
+        kind = kind or recognise(source, options)[0]
+        options |= {"image_roots": roots} if roots and kind != "text" else {}
+        options |= beam
+    conversion = prepare(source, kind=kind, **options)
+    if out is not None:
+        check_places(conversion.source, out, metadata)
+    check_small_table(conversion)
+    return conversion
+
+
+def start_tfx(*, alone: bool = False) -> None:
+    """Imports what a run needs of TFX.
+
+    Args:
+        alone: whether the process does nothing else. Then TFX's core is imported as it is where
+            there is no TensorFlow, in a third of the time: all that it lacks is TensorFlow's file
+            systems, in place of which are Python's and `components.common.tfx_files`.
+    """
+    with quiet_import():
+        if alone and "tensorflow" not in sys.modules:
+            sys.modules["tensorflow"] = cast(
+                Any, None
+            )  # Python's own way to say that there is none
+        try:
+            import pipelines.tools.conversion.runs  # noqa: F401
+        finally:
+            if sys.modules.get("tensorflow", ...) is None:
+                del sys.modules["tensorflow"]
+
+
+def run_conversion(
+    conversion: Conversion, out: str | os.PathLike[str], *, metadata: str | None = None
+) -> Converted:
     """Runs what was prepared.
 
     Args:
-        conversion: from `conversion_settings.prepare`.
+        conversion: from `prepare_all` or `prepare`.
         out, metadata: as `convert` takes them.
 
     Raises:
@@ -207,9 +264,9 @@ def run_conversion(conversion: Conversion, out: str, *, metadata: str | None = N
     metadata = None if metadata is None else os.fspath(metadata)
     check_places(conversion.source, out, metadata)
     if is_remote(out) and metadata is None:
-        with kept_metadata(out) as local:
+        with _kept_metadata(out) as local:
             made = _run(conversion, out, local)
-            return dataclasses.replace(made, metadata=join(out, METADATA_FILE))
+        return dataclasses.replace(made, metadata=join(out, METADATA_FILE))
     return _run(conversion, out, metadata)
 
 
@@ -218,39 +275,31 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     own = os.path.abspath(os.path.join(out, METADATA_FILE))
     store = os.path.abspath(metadata or own)
     root = out.rstrip("/") if is_remote(out) else os.path.abspath(out)
-    places = {"out": root, "metadata": os.path.dirname(store)}
-    for name, place in places.items():
-        if is_remote(place):
-            continue
-        try:
-            os.makedirs(place, exist_ok=True)
-        except OSError as error:  # such as a file system that is read-only
-            raise ConfigError(
-                f"{name}: expected a folder that can be made, got {place!r}: {error.strerror}",
-                setting=name,
-                value=place,
-            ) from error
+    if not is_remote(root):
+        _make_folder("out", root)
+    _make_folder("metadata", os.path.dirname(store))
     # A cache knows nothing of where things lie: runs into other folders are another pipeline.
-    name = _PIPELINE if store == own else f"{_PIPELINE}-{_digest(root)}"
-    with suppress_import_noise():
-        from pipelines.tools.conversion.pipeline import run_pipeline  # TFX: all was checked before
+    place = os.fsencode(root if is_remote(root) else os.path.realpath(root))
+    name = "tfx-shards-convert"
+    name += "" if store == own else f"-{keyed_hash(place, seed=0, purpose='out'):016x}"
+    start_tfx()
+    from pipelines.tools.conversion.runs import run_pipeline
 
-    with show_step("Converting"), suppress_run_noise():
-        uris, cached = run_pipeline(conversion, root, name, store, use_cache=True)
+    with show_step("Converting"), quiet_run():
+        uris, cached = run_pipeline(conversion, root, name, store)
         if not all(map(is_folder, uris.values())):  # somebody removed one since
             uris, cached = run_pipeline(conversion, root, name, store, use_cache=False)
-    check_trainable(uris[EXAMPLE_GENS[conversion.kind]])
-    shown = uris
+    _check_trainable(uris[EXAMPLE_GENS[conversion.kind]])
     if not is_remote(root):
         point_to(root, uris["ShardBalancer"])
-        shown = {n: os.path.join(out, os.path.relpath(uri, root)) for n, uri in uris.items()}
-    examples = shown[EXAMPLE_GENS[conversion.kind]]
+        uris = {n: os.path.join(out, os.path.relpath(uri, root)) for n, uri in uris.items()}
+    examples = uris[EXAMPLE_GENS[conversion.kind]]
     manifest = read_manifest(examples)
     assert manifest is not None
     return Converted(
-        uri=shown["ShardBalancer"],
+        uri=uris["ShardBalancer"],
         examples=examples,
-        schema=shown["SchemaExport"],
+        schema=uris["SchemaExport"],
         metadata=metadata or os.path.join(out, METADATA_FILE),
         kind=conversion.kind,
         manifest=manifest,
@@ -259,6 +308,92 @@ def _run(conversion: Conversion, out: str, metadata: str | None) -> Converted:
     )
 
 
-def _digest(root: str) -> str:
-    place = root if is_remote(root) else os.path.realpath(root)
-    return f"{keyed_hash(os.fsencode(place), seed=0, purpose='out'):016x}"
+def _make_folder(name: str, place: str) -> None:
+    try:
+        os.makedirs(place, exist_ok=True)
+    except OSError as error:  # such as a file system that is read-only
+        rule = f"a folder that can be made ({error.strerror})"
+        raise ConfigError.of(name, place, allowed=rule) from error
+
+
+def _check_trainable(examples: str) -> None:
+    """Refuses a dataset whose split `train` has no example left."""
+    manifest = inspect_dataset(examples).manifest
+    counts = {} if manifest is None else manifest.accounting
+    if "train" in counts and not counts["train"].written:
+        found = "; ".join(f"{split}: {count}" for split, count in counts.items())
+        raise InputError(
+            f"split 'train': expected examples, got none ({found}). Give it a larger share "
+            f"(splits=, --splits), or see {join(examples, REJECTS_FILE)}.",
+            path=examples,
+        )
+
+
+def point_to(out: str, uri: str) -> None:
+    """Makes `out/latest` lead to a dataset; nothing where the file system has no links."""
+    link, fresh = os.path.join(out, LATEST), os.path.join(out, f".{LATEST}-{uuid.uuid4().hex}")
+    with contextlib.suppress(OSError):
+        os.symlink(os.path.relpath(uri, out), fresh, target_is_directory=True)
+        os.replace(fresh, link)
+
+
+@contextlib.contextmanager
+def _kept_metadata(out: str) -> Iterator[str]:
+    """The path of a local copy of the database in a bucket, which is put back after a good run."""
+    place = join(out, METADATA_FILE)
+    with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
+        path = Path(folder, METADATA_FILE)
+        if exists(place):
+            path.write_bytes(read_bytes(place))
+        yield str(path)
+        with write_atomically(place, temporary_folder=out) as kept:
+            kept.write(path.read_bytes())
+
+
+def balance(
+    examples: str, out: str, *, beam_pipeline_args: Sequence[str] | None = None, **settings: Any
+) -> str:
+    """Runs ShardBalancer on a dataset, in a pipeline of its own.
+
+    Args:
+        examples: the uri of a dataset, or the folder that `convert` or this was given.
+        out: a local folder for the artifact and for `metadata.sqlite`; `out/latest` is a link to
+            the newest dataset.
+        beam_pipeline_args: as Beam takes them. None: all runs in this process.
+        settings: of ShardBalancer.
+
+    Returns:
+        The uri of the new dataset.
+
+    Raises:
+        ConfigError: a setting is not allowed.
+        DatasetError: an input is no dataset, not whole, or damaged.
+    """
+    check_balancing(out, settings)
+    given = newest_dataset(examples)
+    if not is_remote(given):
+        given, folder = os.path.abspath(given), os.path.realpath(given)
+        if os.path.commonpath([folder, os.path.realpath(out)]) == folder:
+            raise ConfigError.of("out", out, allowed=f"a folder outside the dataset {given!r}")
+    root = os.path.abspath(out)
+    _make_folder("out", root)
+    start_tfx()
+    from pipelines.tools.conversion.runs import run_balancer
+
+    metadata = os.path.join(root, METADATA_FILE)
+    beam = beam_pipeline_args or ()
+    uri = run_balancer(given, settings, root, "tfx-shards-balance", metadata, beam)
+    point_to(root, uri)
+    return os.path.join(out, os.path.relpath(uri, root))
+
+
+def check_balancing(out: str, settings: Mapping[str, Any]) -> None:
+    """Refuses a place or settings of `balance` that cannot be, before TFX is imported.
+
+    Raises:
+        ConfigError: it names the setting.
+    """
+    check_names("balance", settings, BalancerSettings.argument_names())
+    BalancerSettings(**settings)
+    if not out or is_remote(out):
+        raise ConfigError.of("out", out, allowed="a local folder")

@@ -1,4 +1,4 @@
-"""What a conversion would make, without making it.
+"""What a conversion would make, without making it: the run's own plan, in words.
 
     print(plan_conversion("photos/", num_shards=4))
 
@@ -14,29 +14,21 @@ import importlib
 import itertools
 import os
 import tempfile
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import logging
 
-from components.audio_example_gen.conversion import AudioConversion
+from components.balancing.settings import BalancerSettings
 from components.common.rejects import Reject
-from components.example_gen.conversion import Conversion as Steps
+from components.conversions import AudioConversion, ImageConversion, TextConversion
 from components.example_gen.file_conversion import FileConversion
-from components.example_gen.image_roots import OUTSIDE, command_for, suggest_roots
-from components.example_gen.inputs import (
-    ALL_FILES,
-    InputSelection,
-    patterns_of,
-)
+from components.example_gen.inputs import ALL_FILES, InputSelection, patterns_of
 from components.example_gen.partition import Partition, read_output_config
 from components.example_gen.plan import Plan
 from components.example_gen.simple_layouts import name_simple
-from components.image_example_gen.conversion import ImageConversion
-from components.image_example_gen.layouts import name_layout
-from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.conversion import TextConversion
-from pipelines.tools.conversion.settings import Conversion, prepare, settings_class
+from components.layouts import name_layout
+from pipelines.tools.conversion.settings import SETTINGS, Conversion, prepare
 from trainer_utils.format import shard_bounds
 from trainer_utils.format.json_text import JsonObject
 from trainer_utils.storage import display_path
@@ -50,7 +42,7 @@ __all__ = [
     "plan_prepared",
 ]
 
-_STEPS: Mapping[str, type[Steps[Any]]] = {
+_STEPS: Mapping[str, Any] = {
     "image": ImageConversion,
     "text": TextConversion,
     "audio": AudioConversion,
@@ -93,7 +85,6 @@ class ConversionPlan(Shown):
         splits: by name, in order.
         rejects: how many inputs are known to be rejected, by code, the most frequent first.
         first_rejects: the first of each code: its source, and why.
-        cures: what to do about some of them.
     """
 
     source: str
@@ -106,7 +97,6 @@ class ConversionPlan(Shown):
     splits: Mapping[str, SplitEstimate]
     rejects: Mapping[str, int] = dataclasses.field(default_factory=dict)
     first_rejects: Mapping[str, str] = dataclasses.field(default_factory=dict)
-    cures: Sequence[str] = ()
 
     def to_json(self) -> JsonObject:
         """All of it as JSON takes it."""
@@ -119,19 +109,15 @@ class ConversionPlan(Shown):
             number = self.classes.get(name)
             classes = "" if number is None else f", {quantity(number, 'class', 'classes')}"
             features.append(f"{name} ({kind}{classes})")
+        header = ["split", "records", "rejected", "skipped", "about", "shards", "records a shard"]
         rows = [
             [
-                name,
-                split.records,
-                split.rejected,
-                split.skipped,
-                human_bytes(split.bytes),
-                split.num_shards,
+                *(name, split.records, split.rejected, split.skipped),
+                *(human_bytes(split.bytes), split.num_shards),
                 "-".join(f"{number:,}" for number in dict.fromkeys(split.shard_records)),
             ]
             for name, split in self.splits.items()
         ]
-        header = ["split", "records", "rejected", "skipped", "about", "shards", "records a shard"]
         parts: list[Part] = [
             f"{self.source}: {self.kind}, layout {self.layout} ({self.seen})",
             f"{quantity(self.found, 'input')} found; features: {', '.join(features)}",
@@ -142,34 +128,48 @@ class ConversionPlan(Shown):
             parts += ["", "Would be rejected:"]
             for code, count in self.rejects.items():
                 parts.append(f"{count:,} {code}, the first {self.first_rejects[code]}")
-            parts += self.cures
-        is_read = self.kind == "text"
-        bad_files = "" if is_read else " Bad files show only when they are read."
+        bad_files = "" if self.kind == "text" else " Bad files show only when they are read."
         return [*parts, "", f"Nothing was written.{bad_files}"]
 
 
-def plan_conversion(
-    source: Any,
-    *,
-    kind: str | None = None,
-    splits: Mapping[str, float] | None = None,
-    **options: Any,
-) -> ConversionPlan:
+def plan_conversion(source: Any, **options: Any) -> ConversionPlan:
     """Plans what `convert` would do with these arguments.
 
     Raises:
         InputError, ConfigError: as `convert`, as far as it is known without a run.
     """
-    return plan_prepared(prepare(source, kind=kind, splits=splits, **options))
+    return plan_prepared(prepare(source, **options))
 
 
 def plan_prepared(conversion: Conversion) -> ConversionPlan:
     """The same of what `prepare` made of the arguments."""
-    properties = settings_class(conversion.kind).to_properties(conversion.example_gen)
+    properties = SETTINGS[conversion.kind].to_properties(conversion.example_gen)
     steps = _STEPS[conversion.kind].of(properties, _selection_of(conversion), None)
+    kinds: dict[str, str] = {}
     if isinstance(steps, FileConversion):
-        return _plan_files(conversion, steps)
-    return _plan_rows(conversion, steps)
+        plan: Plan = (files := steps.plan(""))  # nothing is written to plan them
+        name = name_layout if conversion.kind == "image" else name_simple
+        layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
+        sizes = dict.fromkeys(plan.splits, 0)
+        for task in files.tasks:
+            sizes[task.argument.split] += task.bytes + _MESSAGE_BYTES * task.records
+        kinds = {blob.name: blob.kind for blob in files.blobs}
+    else:
+        with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
+            plan = (rows := steps.plan(folder))
+        layouts = {piece.layout for piece in steps.pieces}
+        sizes = {split.name: int(split.num_records * rows.row_bytes) for split in plan.split_shards}
+    return ConversionPlan(
+        source=conversion.source,
+        kind=conversion.kind,
+        seen=conversion.seen,
+        layout=", ".join(sorted(layouts)),
+        found=plan.found,
+        features={**kinds, **{column.name: column.kind for column in plan.columns}},
+        classes={name: len(values) for name, values in plan.vocabularies.items()},
+        splits=_estimate_splits(conversion, plan, sizes),
+        **_describe_rejects(plan.rejects),
+    )
 
 
 def check_small_table(conversion: Conversion) -> None:
@@ -213,77 +213,13 @@ def _selection_of(conversion: Conversion) -> InputSelection:
     )
 
 
-def _plan_files(conversion: Conversion, steps: FileConversion) -> ConversionPlan:
-    plan = steps.plan("")  # nothing is written to plan them
-    name = name_layout if conversion.kind == "image" else name_simple
-    layouts = {name(inputs, layout=steps.settings.layout) for inputs in steps.inputs()}
-    sizes = dict.fromkeys(plan.splits, 0)
-    for task, records, files_bytes in plan.sizes():
-        sizes[task.split] += files_bytes + _MESSAGE_BYTES * records
-    kinds = {blob.name: blob.kind for blob in plan.blobs}
-    return _describe(conversion, plan, layouts, sizes, base=steps.located.base, kinds=kinds)
-
-
-def _plan_rows(conversion: Conversion, steps: Any) -> ConversionPlan:
-    with tempfile.TemporaryDirectory(prefix="tfx-shards-") as folder:
-        plan = steps.plan(folder)
-    sizes = {split.name: int(split.num_records * plan.row_bytes) for split in plan.split_shards}
-    layouts = {piece.layout for piece in steps.pieces}
-    return _describe(conversion, plan, layouts, sizes, base=steps.located.base, kinds={})
-
-
-def _describe(
-    conversion: Conversion,
-    plan: Plan,
-    layouts: Collection[str],
-    sizes: Mapping[str, int],
-    *,
-    base: str,
-    kinds: Mapping[str, str],
-) -> ConversionPlan:
-    """What a run would do.
-
-    Args:
-        conversion, plan: what is asked for, and how it would be laid out.
-        layouts: that were recognised.
-        sizes: about how many bytes each split would have.
-        base: of the inputs.
-        kinds: of features that are files.
-    """
-    return ConversionPlan(
-        source=conversion.source,
-        kind=conversion.kind,
-        seen=conversion.seen,
-        layout=", ".join(sorted(layouts)),
-        found=plan.found,
-        features={**kinds, **{column.name: column.kind for column in plan.columns}},
-        classes={name: len(values) for name, values in plan.vocabularies.items()},
-        splits=_estimate_splits(conversion, plan, sizes),
-        **_describe_rejects(plan.rejects, base),
-    )
-
-
-def _describe_rejects(rejects: Sequence[Reject], base: str) -> JsonObject:
-    """How many inputs would be rejected, the first of each code, and what to do about it."""
+def _describe_rejects(rejects: Sequence[Reject]) -> JsonObject:
+    """How many inputs would be rejected, and the first of each code."""
     counts = collections.Counter(reject.code for reject in rejects)
     firsts: dict[str, str] = {}
     for reject in sorted(rejects):
         firsts.setdefault(reject.code, f"{display_path(reject.source)} ({reject.detail})")
-    cures = []
-    if OUTSIDE in counts:
-        outside = (reject.source for reject in rejects if reject.code == OUTSIDE)
-        roots = suggest_roots(outside, base=base)
-        cures.append(
-            f"Allow the folders that the files are in: {command_for(roots)}"
-            if roots
-            else "Put the files that links lead to into the input, in place of the links"
-        )
-    if "FILE_NOT_FOUND" in counts:
-        cures.append(
-            "Paths are relative to the list. If they are to another folder: "
-            f"{command_for(['FOLDER'])}"
-        )
-    return {"rejects": dict(counts.most_common()), "first_rejects": firsts, "cures": cures}
+    return {"rejects": dict(counts.most_common()), "first_rejects": firsts}
 
 
 def _estimate_splits(

@@ -1,6 +1,6 @@
 """Rows of what Python holds: dicts, generators, arrays, frames, tables, others' datasets.
 
-    for split, row in rows_of({"train": [{"text": "good"}], "eval": generate}, options={}):
+    for split, row in rows_of({"train": [{"text": "good"}], "eval": generate}, {"columns": {}}):
         …                                          # 'train', {'text': 'good'}
 
 Other libraries are known by what their objects can do, and none is imported for it.
@@ -10,7 +10,7 @@ import inspect
 import itertools
 import os
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -18,62 +18,60 @@ import numpy as np
 from components.example_gen.file_kinds import kind_of_name
 from trainer_utils.format import ConfigError, InputError, canonical_split
 
-__all__ = ["is_array_file", "is_in_python", "rows_of"]
+__all__ = ["is_in_python", "rows_of"]
 
 Row: TypeAlias = Mapping[str, Any]
-Options: TypeAlias = MutableMapping[str, Any]
+Options: TypeAlias = dict[str, Any]
 
-ARRAY_FILES = (".npy", ".npz")
-CALLED_SPLITS = ("train", "val", "test")  # as Datum calls its generators
-_ARRAY, _LABEL, _IMAGE, _FILE = "x", "label", "image", "filename"
+_CALLED_SPLITS = ("train", "val", "test")  # as Datum calls its generators
 _OF_SPLIT = re.compile(r"(?P<name>\w+)_(?P<split>[a-z]+)")  # x_train
-_BATCH_ROWS = 256
-
-
-def is_array_file(source: Any) -> bool:
-    """Whether it is the path of NumPy's files."""
-    return isinstance(source, (str, os.PathLike)) and str(os.fspath(source)).endswith(ARRAY_FILES)
 
 
 def is_in_python(source: Any) -> bool:
-    """Whether it is no path: something that rows can be had of."""
-    return is_array_file(source) or not isinstance(source, (str, bytes, os.PathLike))
+    """Whether it is no path to raw inputs: something that rows can be had of."""
+    is_path = isinstance(source, (str, bytes, os.PathLike))
+    return not is_path or str(source).endswith((".npy", ".npz"))
 
 
-def rows_of(source: Any, *, options: Options) -> Iterator[tuple[str | None, Row]]:
+def rows_of(source: Any, options: Options) -> Iterator[tuple[str | None, Row]]:
     """Rows with the split that each is of; None where nothing says it.
 
     Args:
         source: as `convert` takes it.
-        options: of `convert`; `splits` as a list of names is taken out, and what the source says of
-            its columns is put in where the user does not: their kinds, the names of classes.
+        options: of `convert`; `splits` as names is taken out, and what the source says is put into
+            `columns` and `vocabulary`.
 
     Raises:
-        InputError: it is nothing of the kind.
+        InputError, ConfigError: it is nothing of the kind.
     """
-    splits = options.pop("splits", None)
+    splits = options.get("splits")
+    names = splits if splits is not None and not isinstance(splits, Mapping) else None
+    if names is not None:
+        del options["splits"]
     if isinstance(source, (str, os.PathLike)):
         source = _load_arrays(os.fspath(source))
-    if callable(source) and not _is_table(source):
-        parts = _called(source, splits)
-        return (
-            _joined(parts, options) if isinstance(parts, Mapping) else _rows(parts, options, None)
-        )
-    if splits is not None:
+    is_called = callable(source) and not _is_table(source)
+    if names is not None and not is_called:
         raise ConfigError.of("splits", splits, allowed="shares, but of a function names of splits")
+    if is_called:
+        source = _called(source, names or _CALLED_SPLITS)
     if isinstance(source, Mapping):
         source = _by_split(source) or source
-        if _are_splits(source):
-            return _joined(source, options)
-    return _rows(source, options, None)
+        if is_called or _are_splits(source):
+            for name in source:
+                if canonical_split(name) is None:
+                    raise ConfigError.of(
+                        "splits",
+                        name,
+                        allowed="train, eval or test, or another spelling of these",
+                        advice="For other names write the dataset with trainer_utils.DatasetWriter",
+                    )
+            parts = [(canonical_split(n), _rows(part, options, n)) for n, part in source.items()]
+            return ((split, row) for split, rows in parts for row in rows)
+    return ((None, row) for row in _rows(source, options, None))
 
 
-def _joined(parts: Mapping[str, Any], options: Options) -> Iterator[tuple[str | None, Row]]:
-    streams = [_rows(part, options, split) for split, part in parts.items()]
-    return itertools.chain.from_iterable(streams)
-
-
-def _called(source: Callable[..., Any], names: Sequence[str] | None) -> Any:
+def _called(source: Callable[..., Any], names: Sequence[str]) -> Any:
     """What a function gives: for each split, or where it asks for none, for all of them."""
     try:
         parameters = inspect.signature(source).parameters.values()
@@ -83,9 +81,7 @@ def _called(source: Callable[..., Any], names: Sequence[str] | None) -> Any:
     needed = [p for p in parameters if p.default is p.empty and p.kind < p.VAR_POSITIONAL]
     if not by_name and not needed:
         return source()
-    return {
-        name: source(split=name) if by_name else source(name) for name in names or CALLED_SPLITS
-    }
+    return {name: source(split=name) if by_name else source(name) for name in names}
 
 
 def _load_arrays(path: str) -> Any:
@@ -109,11 +105,11 @@ def _by_split(source: Mapping[str, Any]) -> dict[str, dict[str, Any]] | None:
         split = match and canonical_split(match["split"])
         if match is None or split is None or not hasattr(value, "shape"):
             return None
-        columns = found.setdefault(split, {})
-        columns[_array_name(value) if match["name"] == _ARRAY else match["name"]] = value
+        name, columns = match["name"], found.setdefault(split, {})
+        columns[_array_name(value) if name == "x" else name] = value
     for columns in found.values():
         if "y" in columns:
-            columns[_LABEL] = _labels(columns.pop("y"))
+            columns["label"] = _labels(columns.pop("y"))
     return found or None
 
 
@@ -128,15 +124,13 @@ def _array_name(array: Any) -> str:
     is_image = array.dtype == np.uint8 and (
         (len(shape) == 2 and min(shape) > 1) or (len(shape) == 3 and shape[2] in (1, 3, 4))
     )
-    return _IMAGE if is_image else _ARRAY
+    return "image" if is_image else "x"
 
 
 def _is_table(value: Any) -> bool:
     """Whether it is rows by its kind, whatever else may be done with it."""
-    return any(
-        hasattr(value, name)
-        for name in ("to_parquet", "to_batches", "schema", "element_spec", "cast_column", "dtype")
-    )
+    names = ("to_parquet", "to_batches", "schema", "element_spec", "cast_column", "dtype")
+    return any(hasattr(value, name) for name in names)
 
 
 def _are_splits(source: Mapping[str, Any]) -> bool:
@@ -155,42 +149,34 @@ def _is_of_rows(value: Any) -> bool:
     return not is_array and (isinstance(value, Mapping) or _is_table(value) or callable(value))
 
 
-def _rows(source: Any, options: Options, split: str | None) -> Iterator[tuple[str | None, Row]]:
+def _rows(source: Any, options: Options, split: str | None) -> Iterable[Row]:
     """The rows of one source, all of one split."""
     if callable(source) and not _is_table(source):
-        parts = _called(source, [split] if split else None)
-        source = parts[split] if isinstance(parts, Mapping) and split else parts
-    return ((split, row) for row in _table_rows(source, options))
-
-
-def _table_rows(source: Any, options: Options) -> Iterator[Row]:
-    if is_array_file(source):
+        source = _called(source, [split] if split else [])
+        source = source[split] if split and isinstance(source, Mapping) else source
+    if isinstance(source, (str, os.PathLike)) and is_in_python(source):
         source = _load_arrays(os.fspath(source))
     if hasattr(source, "cast_column") and hasattr(source, "features"):
         return _hugging_face_rows(source, options)
-    if hasattr(source, "to_parquet") and hasattr(source, "columns"):
+    if hasattr(source, "to_parquet") and hasattr(source, "iloc"):
         return _frame_rows(source)
     if hasattr(source, "to_batches") or hasattr(source, "read_next_batch"):
         batches = source.to_batches() if hasattr(source, "to_batches") else source
         return itertools.chain.from_iterable(map(_arrow_rows, batches))
     if hasattr(source, "element_spec") and hasattr(source, "as_numpy_iterator"):
-        return map(_element, iter(source))
+        return map(_element, source.as_numpy_iterator())
     if isinstance(source, Mapping):
         return _column_rows(source)
-    if isinstance(source, np.ndarray) or (
-        hasattr(source, "__array__") and hasattr(source, "shape")
-    ):
+    if hasattr(source, "__array__") and hasattr(source, "shape"):
         array = np.asanyarray(source)
-        if array.dtype.names:
-            return _column_rows({name: array[name] for name in array.dtype.names})
         if not array.ndim:
             raise InputError("source: expected rows, got an array of rank 0")
         return _column_rows({_array_name(array): array})
-    if _is_pair_of_arrays(source):
+    if isinstance(source, tuple) and len(source) == 2 and all(hasattr(p, "dtype") for p in source):
         first, labels = map(np.asanyarray, source)
-        return _column_rows({_array_name(first): first, _LABEL: _labels(labels)})
-    if isinstance(source, (list, tuple)) and source and all(map(_is_path, source)):
-        return ({_FILE: name} for name in _media_paths(source))
+        return _column_rows({_array_name(first): first, "label": _labels(labels)})
+    if isinstance(source, (list, tuple)) and source and isinstance(source[0], (str, os.PathLike)):
+        return ({"filename": name} for name in _media_paths(source))
     if isinstance(source, Iterable) and not isinstance(source, (str, bytes)):
         return map(_datum, source)
     raise ConfigError(
@@ -200,10 +186,6 @@ def _table_rows(source: Any, options: Options) -> Iterator[Row]:
         setting="source",
         value=source,
     )
-
-
-def _is_path(value: Any) -> bool:
-    return isinstance(value, (str, os.PathLike))
 
 
 def _media_paths(source: Sequence[Any]) -> list[str]:
@@ -218,19 +200,10 @@ def _media_paths(source: Sequence[Any]) -> list[str]:
     return paths
 
 
-def _is_pair_of_arrays(source: Any) -> bool:
-    return (
-        isinstance(source, tuple)
-        and len(source) == 2
-        and all(hasattr(part, "shape") and hasattr(part, "dtype") for part in source)
-    )
-
-
 def _datum(row: Any) -> Row:
     """A row; of a pair, as Datum's generators give them, the second."""
-    if isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], Mapping):
-        return row[1]
-    found: Row = row
+    is_pair = isinstance(row, tuple) and len(row) == 2 and isinstance(row[1], Mapping)
+    found: Row = row[1] if is_pair else row
     return found
 
 
@@ -251,19 +224,12 @@ def _column_rows(columns: Mapping[str, Any]) -> Iterator[Row]:
 
 def _element(element: Any) -> Row:
     """An element of a `tf.data.Dataset`: a dict, or features and a label."""
-    if isinstance(element, tuple) and len(element) == 2:
-        features, label = element
-        if not isinstance(features, Mapping):
-            pixels = features.numpy()
-            features = {_array_name(pixels[None]) if np.ndim(pixels) else _ARRAY: pixels}
-        element = {**features, _LABEL: label}
-    elif not isinstance(element, Mapping):
-        value = element.numpy() if hasattr(element, "numpy") else element
-        element = {_array_name(value[None]) if np.ndim(value) else _ARRAY: value}
-    return {
-        name: value.numpy() if hasattr(value, "numpy") and not hasattr(value, "to_list") else value
-        for name, value in element.items()
-    }
+    is_pair = isinstance(element, tuple) and len(element) == 2
+    features, *labels = element if is_pair else (element,)
+    if not isinstance(features, Mapping):
+        pixels = np.asanyarray(features)
+        features = {_array_name(pixels[None]) if pixels.ndim else "x": pixels}
+    return {**features, **({"label": labels[0]} if labels else {})}
 
 
 def _frame_rows(frame: Any) -> Iterator[Row]:
@@ -271,16 +237,11 @@ def _frame_rows(frame: Any) -> Iterator[Row]:
     import pandas as pd
 
     names = [str(name) for name in frame.columns]
-    if len(set(names)) < len(names):
-        raise InputError(f"source: expected columns of different names, got {names}")
-    for start in range(0, len(frame), _BATCH_ROWS):
-        part = frame.iloc[start : start + _BATCH_ROWS]
-        columns = [part.iloc[:, place].tolist() for place in range(len(names))]
-        for cells in zip(*columns, strict=True):
-            yield {
-                name: None if pd.api.types.is_scalar(cell) and pd.isna(cell) else cell
-                for name, cell in zip(names, cells, strict=True)
-            }
+    for cells in frame.itertuples(index=False, name=None):
+        yield {
+            name: None if pd.api.types.is_scalar(cell) and pd.isna(cell) else cell
+            for name, cell in zip(names, cells, strict=True)
+        }
 
 
 def _arrow_rows(batch: Any) -> Iterator[Row]:
@@ -310,26 +271,24 @@ def _cells(column: Any) -> Sequence[Any]:
 def _hugging_face_rows(dataset: Any, options: Options) -> Iterator[Row]:
     """Rows of a `datasets.Dataset`; the names of its classes are the vocabulary."""
     names: dict[str, Sequence[str]] = {}
-    columns = options.setdefault("columns", {})
     for column, feature in dataset.features.items():
         kind = type(feature).__name__
         if kind == "Image":
             dataset = dataset.cast_column(column, type(feature)(decode=False))
-            options["columns"] = columns = {column: _IMAGE, **columns}
+            options["columns"].setdefault(column, "image")
         elif kind == "ClassLabel" and getattr(feature, "names", None):
             names[column] = list(feature.names)
-            options["columns"] = columns = {column: _LABEL, **columns}
+            options["columns"].setdefault(column, "label")
     if names:
         given = options.get("vocabulary") or {}
-        given = given if isinstance(given, Mapping) else {_LABEL: given}
-        options["vocabulary"] = {**names, **given}
-    return (_named(row, names) for row in dataset)
+        options["vocabulary"] = {
+            **names,
+            **(given if isinstance(given, Mapping) else {"label": given}),
+        }
+    return (
+        {**row, **{n: _class(row[n], labels) for n, labels in names.items()}} for row in dataset
+    )
 
 
-def _named(row: Row, names: Mapping[str, Sequence[str]]) -> Row:
-    return {
-        name: (names[name][value] if isinstance(value, int) and value >= 0 else None)
-        if name in names
-        else value
-        for name, value in row.items()
-    }
+def _class(value: Any, labels: Sequence[str]) -> str | None:
+    return labels[value] if isinstance(value, int) and value >= 0 else None

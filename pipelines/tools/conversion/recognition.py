@@ -1,32 +1,35 @@
 """Tells whether an input is of images, of texts or of sounds, so that nobody has to say so.
 
-recognise("photos/", {})       # Recognised(kind='image', seen='2,000 images')
+recognise("photos/", {})       # ('image', '2,000 images')
 
 Names are looked at, the first rows of tables, and the first bytes of some files whose names say
 nothing. Where that leaves a doubt it is an error: a wrong guess would cost a whole run.
 """
 
 import collections
-import dataclasses
-import os
+import csv
+import io
+import itertools
+import json
 import posixpath
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from components.example_gen.file_kinds import kind_of_bytes
 from components.example_gen.folder import is_clutter, refuse_dataset
-from components.image_example_gen.layouts.webdataset import is_archive
-from components.image_example_gen.settings import LayoutNames
+from components.example_gen.settings import LayoutNames
+from components.layouts.webdataset import is_archive
+from components.tables.json_objects import flatten_object
 from components.tables.reading import SUFFIXES
-from pipelines.tools.conversion.table_heads import kinds_in_table
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.framing import begins_with_frame
 from trainer_utils.format.media_formats import EXTENSIONS
 from trainer_utils.format.settings import settings_of
-from trainer_utils.storage.files import exists, is_folder, list_folder, open_for_reading
-from trainer_utils.storage.paths import is_remote, join
+from trainer_utils.storage.files import exists, is_folder, open_for_reading, walk_files
+from trainer_utils.storage.paths import join
 from trainer_utils.text_output import quantity
 
-__all__ = ["KINDS", "Recognised", "check_source", "recognise"]
+__all__ = ["KINDS", "check_source", "kind_in_table", "recognise"]
 
 KINDS = ("image", "text", "audio")
 
@@ -34,20 +37,15 @@ _LAYOUTS = {
     **dict.fromkeys(("voc", "coco", "segmentation", "tar"), "image"),
     **dict.fromkeys(("lines", "json"), "text"),
 }
-_MOST_FILES, _MOST_IN_FOLDER = 100_000, 20_000  # names that are read
+_MOST_FILES = 100_000  # names that are read
 _MOST_OPENED = 64
-_TEXTS = frozenset({".txt", ".text", ".md", ".rst", ".html", ".htm", ".tex"})
-_BESIDE = frozenset({".json", ".xml", ".yaml", ".yml", ".toml", ".pbtxt"})  # annotations, say
+_HEAD_BYTES, _ROWS = 256 << 10, 50  # of a table
 _KIND_BY_ENDING = {
-    ending: kind
-    for kind, endings in (  # the last that has an ending keeps it
-        ("beside", _BESIDE),
-        ("text", _TEXTS),
-        ("table", SUFFIXES),
-        ("audio", EXTENSIONS["audio"]),
-        ("image", EXTENSIONS["image"]),
-    )
-    for ending in endings
+    **dict.fromkeys((".json", ".xml", ".yaml", ".yml", ".toml", ".pbtxt"), "beside"),
+    **dict.fromkeys((".txt", ".text", ".md", ".rst", ".html", ".htm", ".tex"), "text"),
+    **dict.fromkeys(SUFFIXES, "table"),
+    **dict.fromkeys(EXTENSIONS["audio"], "audio"),
+    **dict.fromkeys(EXTENSIONS["image"], "image"),
 }
 _NOUNS = {
     "image": "image",
@@ -60,21 +58,14 @@ _NOUNS = {
     "other": "other file",
 }
 _NOISE = 0.05  # of the files: a few that do not belong there leave no doubt
+_NAMES = {"image_uri": "image", "image": "image", "audio_uri": "audio", "audio": "audio"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Recognised:
-    """The kind, one of `KINDS`, and what it was recognised by."""
-
-    kind: str
-    seen: str
-
-
-def recognise(source: str, options: Mapping[str, object]) -> Recognised:
-    """Looks at an input.
+def recognise(source: str, options: Mapping[str, object]) -> tuple[str, str]:
+    """The kind of an input, one of `KINDS`, and what it was recognised by.
 
     Args:
-        source: a file or a folder, local or `gs://`.
+        source: a file or a folder, local or in a bucket.
         options: of the ExampleGen: `layout` and `columns` may decide already.
 
     Raises:
@@ -82,24 +73,30 @@ def recognise(source: str, options: Mapping[str, object]) -> Recognised:
     """
     names, is_all = check_source(source)
     if kind := _kind_by_options(options):
-        return Recognised(kind, "as layout or columns say")
+        return kind, "as layout or columns say"
     if not is_folder(source):
         return _recognise_file(source)
     found = _by_kind(source, names)
     seen = _describe(found, is_all)
     tables = found.get("table", [])
-    media = {kind: len(found[kind]) for kind in ("image", "audio") if kind in found}
-    media["image"] = media.get("image", 0) + len(found.get("archive", ()))
+    media = {kind: len(found.get(kind, ())) for kind in ("image", "audio")}
+    media["image"] += len(found.get("archive", ()))
     media = {kind: number for kind, number in media.items() if number > _NOISE * len(names)}
-    if tables and (in_table := kinds_in_table(join(source, tables[0]))):
-        return Recognised(in_table, f"{seen}; {tables[0]} names or holds {_NOUNS[in_table]}s")
+    if tables and (in_table := kind_in_table(join(source, tables[0]))):
+        return in_table, f"{seen}; {tables[0]} names or holds {_NOUNS[in_table]}s"
     if not media and not tables and (records := found.get("records")):
         raise _refused_records(join(source, records[0]))
     if len(media) == 1 and len(found.get("text", ())) <= max(media.values()):
-        return Recognised(next(iter(media)), seen)
+        return next(iter(media)), seen
     if not media and (tables or found.get("text") or found.get("beside")):
-        return Recognised("text", seen)
-    raise _doubt(source, seen)
+        return "text", seen
+    raise InputError(
+        f"source {source!r}: expected images, texts or sounds, found {seen}: which of them is "
+        "meant is unclear. Put each kind into a folder of its own; or name the one to take, "
+        f"{', '.join(KINDS)}, and others are rejects: --kind image --max-reject-fraction 1 "
+        "(kind='image', max_reject_fraction=1).",
+        path=source,
+    )
 
 
 def check_source(source: str) -> tuple[list[str], bool]:
@@ -110,9 +107,8 @@ def check_source(source: str) -> tuple[list[str], bool]:
     """
     if not exists(source):
         raise InputError(f"source {source!r}: expected a file or a folder, found none", path=source)
-    if not is_folder(source):
-        names, is_all = [posixpath.basename(source)], True
-    else:
+    names, is_all = [posixpath.basename(source)], True
+    if is_folder(source):
         names, is_all = _names_below(source)
     if not names:
         raise InputError(
@@ -133,19 +129,18 @@ def _kind_by_options(options: Mapping[str, object]) -> str | None:
     return _LAYOUTS.get(str(options.get("layout")))
 
 
-def _recognise_file(source: str) -> Recognised:
-    kind = _kind(source)
+def _recognise_file(source: str) -> tuple[str, str]:
+    kind = _kind(source) or _sniffed(source)
     if kind == "archive":
-        return Recognised("image", "an archive")
+        return "image", "an archive"
     if kind == "table":
-        found = kinds_in_table(source) or _kind_beside(source)
-        return Recognised(found or "text", f"a table of {_NOUNS[found or 'text']}s")
-    seen = _sniffed(source) if kind is None else kind
-    if seen == "records":
+        found = kind_in_table(source) or _kind_beside(source) or "text"
+        return found, f"a table of {_NOUNS[found]}s"
+    if kind == "records":
         raise _refused_records(source)
-    if seen in ("text", "beside"):
-        return Recognised("text", "a file of text")
-    what = "an image" if kind == "image" else "a sound" if kind == "audio" else "a file"
+    if kind in ("text", "beside"):
+        return "text", "a file of text"
+    what = {"image": "an image", "audio": "a sound"}.get(kind, "a file")
     raise InputError(
         f"source {source!r}: expected a folder, a table or an archive, got {what}. "
         "Give the folder that it is in, or say what it is: kind='text' (--kind text).",
@@ -153,10 +148,17 @@ def _recognise_file(source: str) -> Recognised:
     )
 
 
+def _refused_records(path: str) -> InputError:
+    return InputError(
+        f"source {path!r}: expected raw files, got TFRecords already. What takes these: "
+        "tfx-shards balance, ShardBalancer, input_fn.",
+        path=path,
+    )
+
+
 def _kind_beside(source: str) -> str | None:
     """The kind of the files that `train.csv` means where there is `train/`, as Datum has them."""
-    folder = source.removesuffix(".gz")
-    folder = posixpath.splitext(folder)[0]
+    folder = posixpath.splitext(source.removesuffix(".gz"))[0]
     if not canonical_split(posixpath.basename(folder)) or not is_folder(folder):
         return None
     found = _by_kind(folder, _names_below(folder)[0][:_MOST_OPENED])
@@ -164,36 +166,11 @@ def _kind_beside(source: str) -> str | None:
 
 
 def _names_below(base: str) -> tuple[list[str], bool]:
-    """Names below a folder, and whether these are all: of a huge one, some of each folder."""
-    walk: Iterable[tuple[str, list[str], list[str]]] = os.walk(base)
-    if is_remote(base):
-        walk = _walk_remote(base)
-    found: list[str] = []
-    is_all = True
-    for folder, folders, files in walk:
-        folders.sort()
-        head = posixpath.join(*folder[len(base) :].strip("/").split("/"))
-        if head and is_clutter(head.split("/")):
-            folders.clear()
-            continue
-        visible = [name for name in files if not is_clutter([name])]
-        room = min(_MOST_IN_FOLDER, _MOST_FILES - len(found))
-        is_all = is_all and len(visible) <= room
-        found += [posixpath.join(head, name) for name in sorted(visible)[:room]]
-        if len(found) == _MOST_FILES:
-            return found, False
-    return found, is_all
-
-
-def _walk_remote(base: str) -> Iterator[tuple[str, list[str], list[str]]]:
-    """As `os.walk`: what is taken from a folder's list of folders is not walked."""
-    waiting = [base]
-    while waiting:
-        folder = waiting.pop()
-        entries = list_folder(folder)
-        folders = [entry.name for entry in entries if entry.is_folder]
-        yield folder, folders, [entry.name for entry in entries if not entry.is_folder]
-        waiting += [join(folder, name) for name in reversed(folders)]
+    """Names below a folder, and whether these are all."""
+    names = (file.path for file in walk_files(base))
+    seen = (name for name in names if not is_clutter(name.split("/")))
+    found = sorted(itertools.islice(seen, _MOST_FILES + 1))
+    return found[:_MOST_FILES], len(found) <= _MOST_FILES
 
 
 def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:
@@ -201,18 +178,13 @@ def _by_kind(base: str, names: Iterable[str]) -> dict[str, list[str]]:
     opened = 0
     for name in names:
         kind = _kind(name)
-        if kind == "table" and not _is_at_top(name):
+        folders = name.split("/")[:-1]  # tables count at the top, or in folders named after splits
+        if kind == "table" and folders and (len(folders) > 1 or not canonical_split(folders[0])):
             kind = "beside"
         if kind is None and opened < _MOST_OPENED:
             kind, opened = _sniffed(join(base, name)), opened + 1
         found[kind or "other"].append(name)
     return found
-
-
-def _is_at_top(name: str) -> bool:
-    """Where the ExampleGens look for tables: at the top, or in folders named after splits."""
-    folders = name.split("/")[:-1]
-    return not folders or (len(folders) == 1 and canonical_split(folders[0]) is not None)
 
 
 def _kind(name: str) -> str | None:
@@ -236,19 +208,61 @@ def _describe(found: Mapping[str, list[str]], is_all: bool) -> str:
     return f"{'' if is_all else 'at least '}{', '.join(parts)}"
 
 
-def _refused_records(path: str) -> InputError:
-    return InputError(
-        f"source {path!r}: expected raw files, got TFRecords already. What takes these: "
-        "tfx-shards balance, ShardBalancer, input_fn.",
-        path=path,
-    )
+def kind_in_table(path: str) -> str | None:
+    """What the first rows of a table name or hold: `image` before `audio`; None of either.
+
+    What cannot be read is nobody's: the ExampleGen will say what is wrong with it.
+    """
+    columns = collections.defaultdict[str, list[Any]](list)
+    try:
+        for row in itertools.islice(_rows(path), _ROWS):
+            for name, value in row.items():
+                if value not in (None, ""):
+                    columns[name].append(value)
+    except (OSError, ValueError, RecursionError, csv.Error):
+        pass
+    kinds = {_kind_of_column(name, values) for name, values in columns.items()}
+    return next((kind for kind in ("image", "audio") if kind in kinds), None)
 
 
-def _doubt(source: str, seen: str) -> InputError:
-    return InputError(
-        f"source {source!r}: expected images, texts or sounds, found {seen}: which of them is "
-        "meant is unclear. Put each kind into a folder of its own; or name the one to take, "
-        f"{', '.join(KINDS)}, and others are rejects: --kind image --max-reject-fraction 1 "
-        "(kind='image', max_reject_fraction=1).",
-        path=source,
-    )
+def _kind_of_column(name: str, values: Sequence[Any]) -> str | None:
+    if all(isinstance(value, bytes) for value in values):
+        kinds = {kind_of_bytes(value) for value in values}
+        return kinds.pop() if len(kinds) == 1 and kinds <= EXTENSIONS.keys() else None
+    if not all(isinstance(value, str) for value in values):
+        return None
+    if any(value.lower().startswith(("http://", "https://")) for value in values):
+        return None  # nothing is downloaded: to us it is a text
+    endings = {posixpath.splitext(value)[1].lower() for value in values}
+    for kind, known in EXTENSIONS.items():
+        if endings <= known:
+            return kind
+    # Names without an ending, as Datum has them; a caption is no name.
+    return _NAMES.get(name.lower()) if all(" " not in value for value in values) else None
+
+
+def _rows(path: str) -> Iterator[Mapping[str, Any]]:
+    kind = SUFFIXES.get(posixpath.splitext(path.lower())[1])
+    if kind is None:  # a compressed one is of texts
+        return
+    with open_for_reading(path) as stream:
+        if kind == "parquet":
+            import pyarrow.parquet as pq  # whose errors are ValueErrors
+
+            for batch in pq.ParquetFile(stream).iter_batches(batch_size=_ROWS):
+                yield from (dict(flatten_object(row)) for row in batch.to_pylist())
+            return
+        head = stream.read(_HEAD_BYTES)
+    lines = head.decode("utf-8-sig", "replace")
+    lines = lines if len(head) < _HEAD_BYTES else lines.rpartition("\n")[0]
+    if kind == "jsonl":
+        for line in filter(str.strip, lines.split("\n")):  # splitlines() splits inside of texts too
+            if isinstance(value := json.loads(line), dict):
+                yield dict(flatten_object(value))
+        return
+    reader = csv.reader(io.StringIO(lines, newline=""), delimiter="\t" if kind == "tsv" else ",")
+    rows = [[field.strip() for field in row] for row in itertools.islice(reader, _ROWS) if row]
+    has_names = bool(rows) and not any(_kind_of_column("", [field]) for field in rows[0] if field)
+    names = rows[0] if has_names else list(map(str, range(len(rows[0]) if rows else 0)))  # AutoML's
+    for row in rows[1 if has_names else 0 :]:
+        yield dict(zip(names, row, strict=False))

@@ -7,68 +7,36 @@ Neither TFX nor TensorFlow is needed for it, so that a mistake is reported at on
 """
 
 import dataclasses
+import math
 import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import components
-from components.audio_example_gen.settings import AudioSettings
-from components.example_gen.settings import ExampleGenSettings
-from components.image_example_gen.settings import ImageSettings
-from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import (
+    AudioSettings,
+    ExampleGenSettings,
+    ImageSettings,
+    TextSettings,
+)
 from pipelines.tools.conversion.recognition import KINDS, check_source, recognise
 from trainer_utils.format import ConfigError
 from trainer_utils.format.naming import check_split_name
 from trainer_utils.format.spelling import check_names, misspelt
 from trainer_utils.storage import exists, is_object_store, is_remote
 
-__all__ = [
-    "EXAMPLE_GENS",
-    "Conversion",
-    "check_options",
-    "check_places",
-    "prepare",
-    "settings_class",
-]
+__all__ = ["EXAMPLE_GENS", "SETTINGS", "Conversion", "check_options", "check_places", "prepare"]
 
-EXAMPLE_GENS = {
-    "image": "ImageExampleGen",
-    "text": "TextExampleGen",
-    "audio": "AudioExampleGen",
-}
-_SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
+EXAMPLE_GENS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}
+SETTINGS: Mapping[str, type[ExampleGenSettings]] = {
     "image": ImageSettings,
     "text": TextSettings,
     "audio": AudioSettings,
 }
 _TFX_OPTIONS = ("input_config", "output_config", "range_config")  # TFX's own messages
 _BALANCER = BalancerSettings.argument_names()
-_NAMES = "Set column_names: a list of the columns' names; header=True skips the row that has others"
-_BEAM = "Set beam_pipeline_args: ['--runner=DataflowRunner', '--project=…', …]"
-_REPLACED = {  # TFRecorder's and Datum's, and pandas'
-    "names": _NAMES,
-    "schema": "Set columns: kinds by column, {'age': 'float'}",
-    "schema_map": "Set columns: kinds by column, {'age': 'float'}",
-    "output_dir": "Give it as the second argument",
-    **dict.fromkeys(("runner", "project", "region", "dataflow_options"), _BEAM),
-    "output_file_format": "Set compression: 'gzip'",
-    "tfrecorder_wheel": "Set beam_pipeline_args: ['--extra_package=…'], a wheel of this project",
-    "extension": "Leave it out: names are found with any extension, or none",
-    "image_extension": "Leave it out: names are found with any extension, or none",
-    "label_extension": "Leave it out: names are found with any extension, or none",
-    "set_dir": "Set image_set_dir",
-    "json_path": "Give the file as the first argument",
-    "test_size": "Set splits: {'train': 0.8, 'eval': 0.2}",
-    "num_workers": "Leave it out: all cores are used",
-}
-_PARTS = 10**6  # to which shares of one are exact
 _SHARED = ("seed", "compression")  # both components take them
-
-
-def settings_class(kind: str) -> type[ExampleGenSettings]:
-    """The settings of the ExampleGen that takes `image`, `text` or `audio`."""
-    return _SETTINGS[kind]
+_MOST_PARTS = 10**6  # to which shares of one are exact
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -80,8 +48,7 @@ class Conversion:
         kind: `image`, `text` or `audio`.
         seen: what that was recognised by.
         splits: shares by split, for splits that a hash assigns; None: as the inputs say.
-        example_gen: the options of the ExampleGen.
-        balancer: the options of ShardBalancer.
+        example_gen, balancer: the options of the ExampleGen and of ShardBalancer.
         beam_pipeline_args: of all components.
     """
 
@@ -92,11 +59,6 @@ class Conversion:
     example_gen: Mapping[str, Any]
     balancer: Mapping[str, Any]
     beam_pipeline_args: Sequence[str] = ()
-
-    @property
-    def component(self) -> Any:
-        """The ExampleGen's class, which brings TFX."""
-        return getattr(components, EXAMPLE_GENS[self.kind])
 
 
 def prepare(
@@ -113,44 +75,34 @@ def prepare(
         InputError: the input is missing, or of no one kind.
         ConfigError: a setting is not allowed.
     """
-    if not isinstance(source, (str, os.PathLike)):
-        raise ConfigError(
-            f"source: expected a path or a DataFrame, got {type(source).__name__}", setting="source"
-        )
-    if kind not in (None, *KINDS):
-        raise ConfigError(
-            f"kind: expected one of {', '.join(KINDS)}, or None, got {misspelt(kind, KINDS)}"
-        )
-    _check_splits(splits, options)
-    _check_beam(beam_pipeline_args)
-    splits = _whole_shares(splits)
-    source = os.fspath(source)
-    if not source:
+    if not isinstance(source, (str, os.PathLike)) or not os.fspath(source):
         raise ConfigError.of("source", source, allowed="a path")
-    known, seen = kind, "as asked for"
-    if known is None:
-        if "://" in source:
-            check_options(options)  # looking at a remote source takes seconds
-        recognised = recognise(source, options)
-        known, seen = recognised.kind, recognised.seen
-    check_options(options, kind=known)
-    balancer = {name: options[name] for name in _BALANCER if name in options}
-    example_gen = {
-        name: value for name, value in options.items() if name not in _BALANCER or name in _SHARED
-    }
-    _SETTINGS[known].from_arguments(example_gen)
-    balancing = BalancerSettings(**balancer)
-    if splits is not None:
-        balancing.check_splits(list(splits))
-    if kind is not None:
+    source = os.fspath(source)
+    if kind not in (None, *KINDS):
+        rule = f"one of {', '.join(KINDS)}, or None"
+        raise ConfigError(f"kind: expected {rule}, got {misspelt(kind, KINDS)}", setting="kind")
+    shares = _whole_shares(splits, options)
+    _check_beam(beam_pipeline_args)
+    check_options(options, kind=kind)  # looking at a remote source takes seconds
+    seen = "as asked for"
+    if kind is None:
+        kind, seen = recognise(source, options)
+        check_options(options, kind=kind)
+    else:
         check_source(source)
-    if "://" not in source:  # a link is as good as the file: only links within a folder are not
+    balancer = {name: options[name] for name in _BALANCER if name in options}
+    example_gen = {n: v for n, v in options.items() if n not in _BALANCER or n in _SHARED}
+    SETTINGS[kind].from_arguments(example_gen)
+    balancing = BalancerSettings(**balancer)
+    if shares is not None:
+        balancing.check_splits(list(shares))
+    if not is_remote(source):  # a link is as good as the file: only links within a folder are not
         source = os.path.realpath(source) if os.path.islink(source) else os.path.abspath(source)
     return Conversion(
         source=source,
-        kind=known,
+        kind=kind,
         seen=seen,
-        splits=splits,
+        splits=shares,
         example_gen=example_gen,
         balancer=balancer,
         beam_pipeline_args=tuple(beam_pipeline_args or ()),
@@ -168,15 +120,9 @@ def check_options(options: Mapping[str, object], *, kind: str | None = None) -> 
         ConfigError: it names the option, its value, and the nearest that there is.
     """
     kinds = KINDS if kind is None else (kind,)
-    known = [name for one in kinds for name in _SETTINGS[one].argument_names()]
+    known = [name for one in kinds for name in SETTINGS[one].argument_names()]
     known = [*dict.fromkeys([*known, *_TFX_OPTIONS])]
     component = EXAMPLE_GENS[kind] if kind else "the ExampleGens"
-    for name in options.keys() & _REPLACED.keys() - {*known, *_BALANCER}:
-        raise ConfigError(
-            f"convert, option {name!r}: it is another project's. {_REPLACED[name]}",
-            setting=name,
-            value=options[name],
-        )
     check_names(
         "convert",
         options,
@@ -196,26 +142,16 @@ def _check_beam(arguments: Sequence[str] | None) -> None:
     if arguments is not None and not (
         is_list and all(isinstance(a, str) and a.startswith("--") for a in arguments)
     ):
-        raise ConfigError.of(
-            "beam_pipeline_args",
-            arguments,
-            allowed="flags as Beam takes them, such as ['--runner=DataflowRunner']",
-        )
+        rule = "flags as Beam takes them, such as ['--runner=DataflowRunner']"
+        raise ConfigError.of("beam_pipeline_args", arguments, allowed=rule)
 
 
-def _whole_shares(splits: Mapping[str, float] | None) -> dict[str, int] | None:
-    """Shares of one as whole numbers, 0.8 and 0.2 as 8 and 2; others as they are."""
+def _whole_shares(
+    splits: Mapping[str, float] | None, options: Mapping[str, object]
+) -> dict[str, int] | None:
+    """Shares as whole numbers: of one, 0.8 and 0.2, as 8 and 2; others as they are."""
     if splits is None:
         return None
-    parts = 1 if all(isinstance(share, int) for share in splits.values()) else 10
-    while parts < _PARTS and any(round(s * parts, 6) % 1 for s in splits.values()):
-        parts *= 10
-    return {name: round(share * parts) for name, share in splits.items()}
-
-
-def _check_splits(splits: Mapping[str, float] | None, options: Mapping[str, object]) -> None:
-    if splits is None:
-        return
     if "output_config" in options:
         raise ConfigError.of("splits", splits, allowed="none beside output_config")
     if not isinstance(splits, Mapping) or not splits:
@@ -223,16 +159,20 @@ def _check_splits(splits: Mapping[str, float] | None, options: Mapping[str, obje
     for name, share in splits.items():
         check_split_name(str(name))
         is_number = isinstance(share, (int, float)) and not isinstance(share, bool)
-        if not is_number or not (
-            share >= 1 if isinstance(share, int) else 1 / _PARTS <= share <= 1
-        ):
+        least = 1 if isinstance(share, int) else 1 / _MOST_PARTS
+        if not is_number or not least <= share <= (math.inf if isinstance(share, int) else 1):
+            rule = "a share of at least 1, or one between 0 and 1"
             raise ConfigError(
-                f"splits[{name!r}]: expected a share of at least 1, or one between 0 and 1, "
-                f"got {share!r}"
+                f"splits[{name!r}]: expected {rule}, got {share!r}", setting="splits", value=share
             )
-    are_of_one = any(isinstance(share, float) for share in splits.values())
-    if are_of_one and abs(sum(splits.values()) - 1) > 1e-5:  # a third is 0.333333
+    if all(isinstance(share, int) for share in splits.values()):
+        return {name: int(share) for name, share in splits.items()}
+    if abs(sum(splits.values()) - 1) > 1e-5:  # a third is 0.333333
         raise ConfigError.of("splits", splits, allowed="whole numbers, or shares of one")
+    parts = 10
+    while parts < _MOST_PARTS and any(round(s * parts, 6) % 1 for s in splits.values()):
+        parts *= 10
+    return {name: round(share * parts) for name, share in splits.items()}
 
 
 def check_places(source: str, out: str, metadata: str | None) -> None:
@@ -244,36 +184,25 @@ def check_places(source: str, out: str, metadata: str | None) -> None:
     for name, place in (("out", out), ("metadata", metadata or "")):
         if "\0" in place:
             raise ConfigError.of(name, place, allowed="a path without NUL characters")
-    if "://" in (metadata or ""):
-        raise ConfigError.of("metadata", metadata, allowed="a local path, since it is a database")
-    if not out:
-        raise ConfigError.of("out", out, allowed="a folder")
-    if is_remote(out) and not is_object_store(out):
-        raise ConfigError.of("out", out, allowed="a local path, or one in a bucket")
-    if metadata and os.path.isdir(metadata):
-        raise ConfigError(
-            f"metadata: expected a file, got the folder {metadata!r}", setting="metadata"
-        )
+    if metadata and (is_remote(metadata) or os.path.isdir(metadata)):
+        raise ConfigError.of("metadata", metadata, allowed="a local file, since it is a database")
     if metadata:
         _check_folder("metadata", os.path.dirname(metadata) or ".")
+    if not out or (is_remote(out) and not is_object_store(out)):
+        raise ConfigError.of("out", out, allowed="a folder, local or in a bucket")
+    base, place = (path if is_remote(path) else os.path.realpath(path) for path in (source, out))
+    is_folder = is_remote(source) or os.path.isdir(source)
+    if is_folder and f"{place.rstrip('/')}/".startswith(f"{base.rstrip('/')}/"):
+        raise ConfigError.of(
+            "out",
+            out,
+            allowed=f"a folder outside the input {source!r}",
+            advice="The next run would take the dataset for input",
+        )
     if is_remote(out):
         exists(out)  # raises where there is no such store, or no credentials for it
-        _check_outside(source, out, source, out)
-        return
-    _check_folder("out", out)
-    if os.path.isdir(source):
-        _check_outside(source, out, os.path.realpath(source), os.path.realpath(out))
-
-
-def _check_outside(source: str, out: str, base: str, place: str) -> None:
-    """Refuses a place within the input; the last two are both of them in full."""
-    if f"{place.rstrip('/')}/".startswith(f"{base.rstrip('/')}/"):
-        raise ConfigError(
-            f"out: expected a folder outside the input, got {out!r} in {source!r}. "
-            "The next run would take the dataset for input.",
-            setting="out",
-            value=out,
-        )
+    else:
+        _check_folder("out", out)
 
 
 def _check_folder(name: str, folder: str) -> None:
@@ -282,13 +211,8 @@ def _check_folder(name: str, folder: str) -> None:
     while not os.path.lexists(place):
         place = os.path.dirname(place)
     if not os.path.isdir(place):
-        is_file = place == os.path.abspath(folder)
-        what = f"the file {folder!r}" if is_file else f"{folder!r}, below the file {place!r}"
-        raise ConfigError(f"{name}: expected a folder, got {what}", setting=name)
+        rule = f"a folder, which the file {place!r} is not"
+        raise ConfigError.of(name, folder, allowed=rule)
     if not os.access(place, os.W_OK | os.X_OK):
-        raise ConfigError(
-            f"{name}: expected a folder that can be written to, got {folder!r}: "
-            f"no permission to write in {place!r}",
-            setting=name,
-            value=folder,
-        )
+        rule = f"a folder that can be written to: no permission to write in {place!r}"
+        raise ConfigError.of(name, folder, allowed=rule)

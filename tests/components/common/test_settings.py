@@ -1,18 +1,13 @@
 """Settings of components as execution properties and as Kubeflow's parameters."""
 
-import inspect
 import json
 
 import pytest
 
-from components.audio_example_gen.settings import AudioSettings
-from components.common.settings import add_settings, without_empty
-from components.dataset_audit.settings import AuditSettings
-from components.dataset_report.settings import DatasetReportSettings
-from components.image_example_gen.settings import ImageSettings
-from components.schema_export.settings import SchemaExportSettings
-from components.shard_balancer.settings import BalancerSettings
-from components.text_example_gen.settings import TextSettings
+from components.balancing.settings import BalancerSettings
+from components.common.settings import without_empty
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
 from trainer_utils.format import ConfigError
 from trainer_utils.format.settings import settings_of
 
@@ -142,52 +137,118 @@ def test_booleans_are_real_ones_whatever_tfx_made_of_them(settings):
     assert all(getattr(made, name) is False for name in flags)
 
 
-@pytest.mark.parametrize("name", ["columns", "image_roots", "column_names", "vocabulary"])
-def test_what_is_no_json_is_refused(name):
-    with pytest.raises(ConfigError, match=f"^{name}: expected JSON, got 'x,y'"):
-        TextSettings.from_properties({name: "x,y"})
+@pytest.mark.parametrize(
+    ("given", "num_shards"),
+    [(None, None), ("", None), ("8", 8), ("null", None), ('{"train": 3}', {"train": 3}), (2.0, 2)],
+)
+def test_num_shards_is_json_or_a_number_of_kubeflows(given, num_shards):
+    assert BalancerSettings.from_properties({"num_shards": given}).num_shards == num_shards
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "value"),
+    [
+        *((TextSettings, name, "x,y") for name in ("columns", "image_roots", "vocabulary")),
+        *((BalancerSettings, "num_shards", one) for one in ("many", "{", '"8"', "1.5", "-1", 0.5)),
+        (BalancerSettings, "num_shards", '{"train": 0}'),
+    ],
+)
+def test_a_property_that_holds_no_such_value_is_refused(settings, name, value):
+    with pytest.raises(ConfigError) as error:
+        settings.from_properties({name: value})
+    assert str(error.value).startswith(name)
+
+
+WRONG = {
+    ImageSettings: [
+        ("layout", "pictures"),
+        ("columns", ["grade"]),
+        ("image_roots", "photos"),
+        ("image_roots", [""]),
+        ("vocabulary", {"label": []}),
+        ("vocabulary", ["two\nlines"]),
+        ("feature_names", {"a": "x", "b": "x"}),
+        ("orientation", "up"),
+        ("quality", 1000),
+        ("resize_shorter_side", -1),
+        ("resize_shorter_side", None, {"encoding": "raw"}),
+        ("image_dir", "../elsewhere"),
+        ("csv_path", "/lists.csv"),
+        ("sample_rate", 0),
+    ],
+    TextSettings: [
+        ("layout", "xml"),
+        ("columns", {"a": "integer"}),
+        ("column_names", ["a", "a"]),
+        ("column_names", "ab"),
+        ("column_names", ["a", ""]),
+        ("header", False),
+        ("tensors", {"a": "float17[3]"}),
+        *(("delimiter", one) for one in ("::", "", '"', "\n", "§")),
+        *(("encoding", one) for one in ("klingon", "base64", "rot13")),
+        ("normalize", "nfc"),
+        ("lowercase", "yes"),
+        ("lowercase", True, {"columns": {"a": "image"}}),
+        ("deduplicate", 2),
+        ("min_chars", -1),
+        ("min_chars", 1.5),
+        ("max_chars", 0),
+        ("max_chars", 4, {"min_chars": 5}),
+        ("stratify", "yes"),
+        ("group_by", ""),
+        ("seed", 2**63),
+        ("target_shard_bytes", 0),
+        ("compression", "zip"),
+        ("max_reject_fraction", 1.5),
+        ("vocabulary", ["a", "a"]),
+    ],
+    AudioSettings: [("layout", "voc"), ("sample_rate", 1_000_000), ("channels", 3)],
+    BalancerSettings: [
+        ("num_shards", {"train": -1}),
+        ("shard_multiple", 0),
+        ("balance", "size"),
+        ("stratify_by", "label", {"balance": "bytes"}),
+        ("memory_bytes", 4),
+        ("exclude", [""]),
+        ("relabel", {"a.jpg": None}),
+        ("where", "import os"),
+        ("add", "more/"),
+        ("keep_shards", True, {"num_shards": 3}),
+    ],
+    SchemaExportSettings: [("tfds", "yes")],
+    AuditSettings: [("fail_on", ["leekage"]), ("fail_on", "leakage"), ("most", -1), ("label", "")],
+    DatasetReportSettings: [("sample_records", 0)],
+}
+
+
+@pytest.mark.parametrize(
+    ("settings", "name", "value", "beside"),
+    [
+        (settings, name, value, *(beside or [{}]))
+        for settings, rows in WRONG.items()
+        for name, value, *beside in rows
+    ],
+)
+def test_a_value_that_is_not_allowed_is_refused_by_its_name(settings, name, value, beside):
+    with pytest.raises(ConfigError) as error:
+        settings.from_arguments({name: value, **beside})
+    assert str(error.value).startswith(name)
 
 
 @each
-def test_each_choice_is_named_in_the_settings_sentence(settings):
-    for name, one in settings_of(settings).items():
+def test_each_setting_is_described_in_the_constructors_docstring(settings):
+    for name, one in settings.described().items():
+        assert one.help.endswith("."), name
+        assert one.sentence.count("Default:") <= 1, name
+        assert ("Default:" in one.sentence) <= (one.default in (None, (), {})), name
+        assert "|" not in one.sentence, name  # which ends a cell of the docs' tables
+        assert json.dumps(one.default) is not None
         for choice in one.choices:
             if isinstance(choice, str):
                 assert f"`{choice}`" in one.sentence, (name, choice)
 
 
-@each
-def test_sentences_are_sentences(settings):
-    for name, one in settings_of(settings).items():
-        assert one.help.endswith("."), name
-        assert one.sentence.count("Default:") <= 1, name
-        assert ("Default:" in one.sentence) <= (one.default in (None, (), {})), name
-        assert "|" not in one.sentence, name  # which ends a cell of the docs' tables
-        assert one.name.isidentifier()
-        assert json.dumps(one.default) is not None
-
-
-def test_a_function_gets_the_signature_and_the_docstring_of_the_settings():
-    def template(first: int, **rest: int) -> None:
-        """Does it.
-
-        Args:
-            first: of all.
-
-        Raises:
-            ConfigError: a setting is not allowed.
-        """
-
-    def made(*_, **__):
-        pass
-
-    def parameter(one):
-        return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
-
-    add_settings(made, template, SchemaExportSettings, parameter)
-    assert str(inspect.signature(made)) == "(first: int, *, tfds=False) -> None"
-    sentence = settings_of(SchemaExportSettings)["tfds"].sentence
-    start, arguments, end = made.__doc__.split("\n\n")
-    assert " ".join(arguments.split()) == f"Args: first: of all. tfds: {sentence}"
-    assert (start, end.split(":")[0]) == ("Does it.", "Raises")
-    assert max(map(len, made.__doc__.splitlines())) <= 92
+def test_a_manifest_holds_no_path_of_the_settings():
+    settings = ImageSettings(image_roots=["/photos"], vocabulary=["cat", "dog"])
+    assert "/photos" not in json.dumps(settings.for_manifest())
+    assert settings.for_manifest()["vocabulary"] == {"label": 2}

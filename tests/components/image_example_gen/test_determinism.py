@@ -22,8 +22,8 @@ from sklearn.datasets import load_sample_images
 from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
-from components.common import worker_pool
-from components.image_example_gen.executor import Executor
+from components.common import processes
+from components.image_example_gen import Executor
 from trainer_utils import DatasetError, input_fn
 from trainer_utils.format import InputError
 from trainer_utils.format.sealing import seal
@@ -180,19 +180,17 @@ def test_processes_of_the_in_process_runner_do_not_change_a_byte(
     folder, reference, tmp_path, monkeypatch
 ):
     monkeypatch.setattr(sys, "argv", sys.argv[:1])
-    monkeypatch.setattr(worker_pool, "_WORTH_SECONDS", 0.0)
-    started = []
-    popen = subprocess.Popen
+    monkeypatch.setattr(processes, "_WORTH_SECONDS", 0.0)
+    used = []
+    map_them = processes.Pool.map
 
-    def start(arguments: list[str], **more: Any) -> "subprocess.Popen[bytes]":
-        started.append(arguments)
-        return popen(arguments, **more)
+    def record(self, call, arguments, number):
+        used.append(number)
+        return map_them(self, call, arguments, number)
 
-    monkeypatch.setattr(subprocess, "Popen", start)
+    monkeypatch.setattr(processes.Pool, "map", record)
     convert(folder, tmp_path / "out", beam_pipeline_args=["--direct_num_workers=3"])
-    assert (
-        len([one for one in started if any("worker_process" in part for part in one)]) == 2
-    )  # and this one
+    assert used == [3]
     assert contents(tmp_path / "out") == reference
 
 
@@ -336,7 +334,7 @@ def test_the_order_mixes_the_classes(folder, tmp_path):
 KILLED_RUNS = """
 import json, os, signal, sys
 from tfx.types import standard_artifacts
-from components.image_example_gen.executor import Executor
+from components.image_example_gen import Executor
 
 def changes(event, arguments, uri):
     if event == "open":

@@ -20,9 +20,9 @@ def test_photos_of_many_sizes_are_checked_as_they_are(tmp_path):
         size = (*rng.integers(20, 60, 2), 3)
         Image.fromarray(rng.integers(0, 256, size, dtype=np.uint8)).save(path)
     uri = pipelines.convert(str(tmp_path / "photos"), str(tmp_path / "out"))
-    found = check_input(uri, {"batch_size": 256, "seconds": 0.05})
+    found = check_input(uri, batch_size=256, seconds=0.05)
     batches = trainer_utils.input_fn(uri, batch_size=1, image_size=(8, 8))
     assert found["records"] == len(list(batches))
     assert found["records_per_second"] > 0
     only = {"batch_size": 4, "seconds": 0.05, "input_options": {"features": ["label"]}}
-    assert check_input(uri, only)["steps"] == -(-found["records"] // 4)
+    assert check_input(uri, **only)["steps"] == -(-found["records"] // 4)

@@ -3,14 +3,13 @@
 import hashlib
 import json
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from components.kubeflow.input_state import fingerprint_inputs
+from components.kubeflow.input_state import fingerprint_inputs, fingerprint_of_tfx
 from trainer_utils.format import InputError
 
 
@@ -40,14 +39,12 @@ CHANGES = {
 }
 
 
-@pytest.mark.parametrize("contents", [False, True])
 @pytest.mark.parametrize("change", CHANGES)
-def test_every_change_of_an_input_is_another_fingerprint(photos, change, contents):
-    given = {"input_base": str(photos), "contents": contents}
-    before = fingerprint_inputs(given)
-    assert fingerprint_inputs(given) == before
+def test_every_change_of_an_input_is_another_fingerprint(photos, change):
+    before = fingerprint_inputs(str(photos))
+    assert fingerprint_inputs(str(photos)) == before
     CHANGES[change](photos)
-    assert fingerprint_inputs(given) != before
+    assert fingerprint_inputs(str(photos)) != before
 
 
 def test_the_fingerprint_is_the_digest_of_names_sizes_and_times(tmp_path):
@@ -70,72 +67,67 @@ def test_the_fingerprint_is_the_digest_of_names_sizes_and_times(tmp_path):
             size, problem = found.st_size, b"None"
         rows.append(b"%b\0%d\0%b\0%b\0" % (name, size, times, problem))
     expected = hashlib.sha256(b"single_split\0*\0" + b"".join(rows)).hexdigest()
-    assert fingerprint_inputs({"input_base": str(tmp_path)}) == expected
-
-
-def test_a_copy_has_the_fingerprint_of_the_same_contents(photos, tmp_path):
-    shutil.copytree(photos, tmp_path / "copy", copy_function=shutil.copyfile)
-    os.utime(tmp_path / "copy/cat/1.jpg", (1, 1))
-    both = [str(photos), str(tmp_path / "copy")]
-    assert len({fingerprint_inputs({"input_base": base, "contents": True}) for base in both}) == 1
-    assert len({fingerprint_inputs({"input_base": base}) for base in both}) == 2
+    assert fingerprint_inputs(str(tmp_path)) == expected
 
 
 def test_what_is_no_input_does_not_count(photos):
-    given = [
-        {"input_base": str(photos), "input_patterns": {"train": "cat/*"}},
-        {"input_base": str(photos / "list.csv"), "siblings": False},
-        {"component": "text", "input_base": str(photos / "list.csv"), "layout": "csv"},
-    ]
-    of_siblings = [
-        {"input_base": str(photos / "list.csv")},
-        {"component": "image", "input_base": str(photos / "list.csv")},
-        {
-            "component": "text",
-            "input_base": str(photos / "list.csv"),
-            "columns": json.dumps({"path": "image"}),
-        },
-    ]
-    before = [fingerprint_inputs(one) for one in (*given, *of_siblings)]
+    table = str(photos / "list.csv")
+    unlisted = {"input_base": table, "layout": "csv"}
+    listing = {"input_base": table, "columns": json.dumps({"path": "image"})}
+
+    def fingerprints() -> list[str]:
+        return [
+            fingerprint_inputs(str(photos), {"train": "cat/*"}),
+            fingerprint_inputs(table, siblings=False),
+            fingerprint_of_tfx("text", unlisted),
+            fingerprint_inputs(table),
+            fingerprint_of_tfx("image", {"input_base": table}),
+            fingerprint_of_tfx("text", listing),
+        ]
+
+    before = fingerprints()
     (photos / "dog/3.jpg").write_bytes(b"another dog")
-    after = [fingerprint_inputs(one) for one in (*given, *of_siblings)]
-    assert [a == b for a, b in zip(before, after, strict=True)] == [True] * 3 + [False] * 3
+    same = [a == b for a, b in zip(before, fingerprints(), strict=True)]
+    assert same == [True] * 3 + [False] * 3
 
 
 def test_image_roots_count(photos, tmp_path):
     root = tmp_path / "root"
     root.mkdir()
-    native = {"input_base": str(photos), "image_roots": [str(root)]}
-    of_tfx = {**native, "component": "image", "image_roots": json.dumps([str(root)])}
-    before = [fingerprint_inputs(one) for one in (native, of_tfx)]
+    properties = {"input_base": str(photos), "image_roots": json.dumps([str(root)])}
+
+    def fingerprints() -> set[str]:
+        native = fingerprint_inputs(str(photos), image_roots=[str(root)])
+        return {native, fingerprint_of_tfx("image", properties)}
+
+    (before,) = fingerprints()
     (root / "new.jpg").write_bytes(b"new")
-    assert not {*before} & {fingerprint_inputs(one) for one in (native, of_tfx)}
+    assert before not in fingerprints()
 
 
-def test_what_is_not_there_is_named(tmp_path):
-    with pytest.raises(InputError, match="input_base '/no/photos': expected a folder"):
-        fingerprint_inputs({"input_base": "/no/photos"})
+def test_what_is_not_there_is_named():
+    with pytest.raises(InputError, match="'/no/photos'"):
+        fingerprint_inputs("/no/photos")
 
 
-def test_the_step_imports_neither_tfx_nor_tensorflow(photos, tmp_path):
+def test_the_step_imports_neither_tfx_nor_kfp(photos, tmp_path):
     output = tmp_path / "out/fingerprint"
     executor_input = {
         "inputs": {"parameterValues": {"input_base": str(photos)}},
-        "outputs": {
-            "parameters": {"fingerprint": {"outputFile": str(output)}},
-            "outputFile": str(tmp_path / "output.json"),
-        },
+        "outputs": {"parameters": {"fingerprint": {"outputFile": str(output)}}},
     }
     code = (
         "import sys\n"
-        "from components.kubeflow.run import main\n"
-        "assert main(sys.argv[1:]) == 0\n"
+        "from components.kubeflow.input_state import main\n"
+        "main(sys.argv[1:])\n"
         "heavy = ('tfx', 'apache_beam', 'tensorflow', 'kfp')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
-    arguments = ["input_fingerprint", "--executor-input", json.dumps(executor_input)]
     finished = subprocess.run(
-        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-c", code, "image", json.dumps(executor_input)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert finished.stdout == "[]\n", finished.stderr
-    assert output.read_text() == fingerprint_inputs({"input_base": str(photos)})
+    assert output.read_text() == fingerprint_inputs(str(photos))

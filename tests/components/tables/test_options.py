@@ -2,11 +2,9 @@
 
 import dataclasses
 
-from components.audio_example_gen.settings import AudioSettings
-from components.image_example_gen.settings import ImageSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
 from components.tables.options import TableOptions, select_settings
 from components.tables.texts import TextRules
-from components.text_example_gen.settings import TextSettings
 
 
 def test_every_setting_of_that_name_is_taken_and_what_is_not_set_is_the_default():

@@ -47,17 +47,9 @@ def as_array(value: Any, like: str) -> np.ndarray:
 
 
 KINDS = {
-    "text": "string",
-    "polarity": "int",
-    "score": "float",
-    "topic": "string",
-    "as text": "int",
-    "vector": "float",
-    "span": "int",
-    "tokens": "int",
-    "weights": "float",
-    "words": "string",
-    "list as text": "int",
+    **dict.fromkeys(["text", "topic", "words"], "string"),
+    **dict.fromkeys(["score", "vector", "weights"], "float"),
+    **dict.fromkeys(["polarity", "as text", "span", "tokens", "list as text"], "int"),
 }
 
 

@@ -31,35 +31,43 @@ def test_an_int_beside_floats_keeps_its_digits_as_a_text(convert, name, kind):
     assert sorted(found.values()) == sorted(str(row["n"]) for row in rows)
 
 
-def test_an_int_beside_floats_is_a_float_where_nothing_else_is_said(convert):
-    dataset = convert({"t.jsonl": f'{{"n": {LARGE}}}\n{{"n": 1.5}}\n'})
-    assert {row["n"][0] for row in dataset.by_id().values()} == {float(np.float32(LARGE)), 1.5}
+DECIMAL = [*map(decimal.Decimal, DECIMALS)]
+WHOLE = [decimal.Decimal(LARGE), decimal.Decimal(-2)]
+SMALL = pa.array([[decimal.Decimal("1.5")], []], pa.list_(pa.decimal128(5, 2)))
+AS_NUMBERS = {
+    "an int beside a float": ({"t.jsonl": f'{{"n": {LARGE}}}\n{{"n": 1.5}}\n'}, [[LARGE], [1.5]]),
+    "infinity": ({"t.jsonl": '{"n": Infinity}\n{"n": 1.5}\n'}, [[float("inf")], [1.5]]),
+    "decimals": (
+        {"t.parquet": parquet_of({"n": pa.array([*DECIMAL, None], pa.decimal128(30, 9))})},
+        [*([float(text)] for text in DECIMALS), []],
+    ),
+    "whole decimals": (
+        {"t.parquet": parquet_of({"n": pa.array(WHOLE, pa.decimal128(20, 0))})},
+        [[LARGE], [-2]],
+    ),
+    "decimals in lists": ({"t.parquet": parquet_of({"n": SMALL})}, [[1.5], []]),
+    **{
+        text: ({"t.csv": f"n,m\n1.5,1\n{text},2\n"}, [[1.5], [float(text)]])
+        for text in ("3.4028234e+38", "-3.4028234e+38", "0.0000001", "1.5e-300")
+    },
+}
+
+
+@pytest.mark.parametrize("case", AS_NUMBERS)
+def test_a_number_is_the_nearest_that_its_feature_holds(convert, case):
+    files, numbers = AS_NUMBERS[case]
+    dataset = convert(files)
+    (name,) = files
+    kind = np.int64 if dataset.features["n"]["type"] == "int" else np.float32
+    rows = dataset.by_id()
+    for number, values in enumerate(numbers, 1):
+        assert rows[f"{name}:{number}"].get("n", []) == [kind(value).item() for value in values]
 
 
 def test_decimals_keep_their_digits_as_texts(convert):
-    array = pa.array([decimal.Decimal(text) for text in DECIMALS], pa.decimal128(30, 9))
+    array = pa.array(DECIMAL, pa.decimal128(30, 9))
     dataset = convert({"t.parquet": parquet_of({"n": array})}, columns={"n": "string"})
-    found = [decimal.Decimal(text) for text in dataset.texts("n").values()]
-    assert sorted(found) == sorted(map(decimal.Decimal, DECIMALS))
-
-
-def test_decimals_with_fractions_are_floats(convert):
-    array = pa.array([*map(decimal.Decimal, DECIMALS), None], pa.decimal128(30, 9))
-    dataset = convert({"t.parquet": parquet_of({"k": [0, 1, 2, 3], "n": array})})
-    found = sorted(row["n"][0] for row in dataset.by_id().values() if "n" in row)
-    assert found == sorted(float(np.float32(text)) for text in DECIMALS)
-
-
-def test_decimals_without_fractions_are_ints(convert):
-    array = pa.array([decimal.Decimal(LARGE), decimal.Decimal(-2)], pa.decimal128(20, 0))
-    dataset = convert({"t.parquet": parquet_of({"n": array})})
-    assert sorted(row["n"][0] for row in dataset.by_id().values()) == [-2, LARGE]
-
-
-def test_decimals_in_lists_are_floats(convert):
-    array = pa.array([[decimal.Decimal("1.5")], []], pa.list_(pa.decimal128(5, 2)))
-    dataset = convert({"t.parquet": parquet_of({"k": [0, 1], "n": array})})
-    assert sorted(row.get("n", []) for row in dataset.by_id().values()) == [[], [1.5]]
+    assert sorted(map(decimal.Decimal, dataset.texts("n").values())) == sorted(DECIMAL)
 
 
 TOO_LARGE = {
@@ -77,14 +85,3 @@ def test_a_number_that_would_become_infinite_is_refused_by_its_row(convert, case
     files, match = TOO_LARGE[case]
     with pytest.raises(InputError, match=rf"column 'n': expected numbers.*32 bits.*{match}"):
         convert(files)
-
-
-@pytest.mark.parametrize("text", ["3.4028234e+38", "-3.4028234e+38", "0.0000001", "1.5e-300"])
-def test_a_number_that_a_float_holds_is_one(convert, text):
-    dataset = convert({"t.csv": f"n,m\n1.5,1\n{text},2\n"})
-    assert dataset.by_id()["t.csv:2"]["n"] == [float(np.float32(text))]
-
-
-def test_infinity_that_is_written_as_such_is_kept(convert):
-    dataset = convert({"t.jsonl": '{"n": Infinity}\n{"n": 1.5}\n'})
-    assert dataset.by_id()["t.jsonl:1"]["n"] == [float("inf")]

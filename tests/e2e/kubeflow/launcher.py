@@ -28,6 +28,7 @@ from kfp.pipeline_spec import pipeline_spec_pb2
 
 REPOSITORY = Path(__file__).parents[3]
 LOGS = "executor-logs"
+_EXECUTOR = "kfp.dsl.executor_main"
 _MOUNTS = {"gs://": "gcs/", "minio://": "minio/", "s3://": "s3/"}
 
 
@@ -56,7 +57,7 @@ class WarmPython:
         request = {
             "module": module,
             "arguments": arguments,
-            "environment": dict(environment),
+            "environment": {**environment, "POD_FOLDER": str(pod.folder)},
             "folder": str(pod.folder),
             "log": str(pod.log),
         }
@@ -318,6 +319,11 @@ class Run:
 
     def _execute(self, command: list[str], environment: Mapping[str, str], pod: Pod) -> int:
         python = self.cluster.python
+        if python and command[0] == "sh" and _EXECUTOR in command[2]:  # of a component of kfp
+            program = pod.folder / "ephemeral_component.py"
+            program.write_text(command[3])
+            path = ["--component_module_path", str(program)]
+            command = ["python", "-m", _EXECUTOR, *path, *command[4:]]
         if python and command[:2] == ["python", "-m"]:
             return python.run(command, environment, pod)
         here = os.path.dirname(sys.executable)

@@ -5,9 +5,12 @@ from tfx import v1 as tfx
 
 from components import DatasetReport, ImageExampleGen, ShardBalancer, TextExampleGen
 from components.kubeflow import (
+    dataset_audit,
+    dataset_report,
+    default_image,
     image_example_gen,
     input_fingerprint,
-    latest_spans,
+    schema_export,
     shard_balancer,
     text_example_gen,
     train_input_check,
@@ -109,15 +112,36 @@ def no_pipeline() -> dict:
     return {}
 
 
+@dsl.component(base_image=default_image(), install_kfp_package=False)
+def count(dataset: dsl.Input[dsl.Dataset], findings: int, metrics: dsl.Output[dsl.Metrics]):
+    """A component of the pipeline's author, in our image."""
+    import trainer_utils
+
+    metrics.log_metric("findings", findings)
+    uri = dataset.metadata.get("dataset_uri", dataset.path)  # where the shards are kept elsewhere
+    for split, batches in trainer_utils.load(uri, batch_size=None, features="label").items():
+        metrics.log_metric(split, len(batches))
+
+
 @dsl.pipeline(name="native")
 def native(
     input_base: str, num_shards: int, dataset_root: str = "", max_reject_fraction: float = 0.01
 ):
-    """What the LocalDagRunner's pipeline of the tests does, natively."""
+    """What the LocalDagRunner's pipeline of the tests does, natively, and some more."""
     examples = image_example_gen(
         input_base=input_base, max_reject_fraction=max_reject_fraction, dataset_root=dataset_root
     ).outputs["examples"]
-    shard_balancer(examples=examples, num_shards=num_shards, dataset_root=dataset_root)
+    balanced = shard_balancer(
+        examples=examples, num_shards=num_shards, dataset_root=dataset_root
+    ).outputs["balanced_examples"]
+    schema_export(examples=balanced)
+    dataset_report(examples=balanced)
+    options = {"features": "image", "label": "label", "image_size": [32, 32]}
+    checked = train_input_check(
+        examples=balanced, batch_size=8, input_options=options, seconds=0.05
+    )
+    findings = dataset_audit(examples=balanced).outputs["num_findings"]
+    count(dataset=balanced, findings=findings).after(checked)
 
 
 @dsl.pipeline(name="imported")
@@ -156,32 +180,8 @@ def cached_tfx() -> tfx.dsl.Pipeline:
 @dsl.pipeline(name="cached")
 def cached(input_base: str, dataset_root: str):
     """The same natively."""
-    version = input_fingerprint(
-        input_base=input_base, dataset_root=dataset_root, siblings=False
-    ).output
+    version = input_fingerprint(input_base=input_base, siblings=False).output
     examples = text_example_gen(
         input_base=input_base, input_version=version, dataset_root=dataset_root
     ).outputs["examples"]
     shard_balancer(examples=examples, num_shards=1, dataset_root=dataset_root)
-
-
-def _newest_span(input_base: str, dataset_root: str):
-    return text_example_gen(
-        input_base=input_base, input_patterns={"train": "span-{SPAN}/*"}, dataset_root=dataset_root
-    ).outputs["examples"]
-
-
-@dsl.pipeline(name="ingest")
-def ingest(input_base: str, dataset_root: str):
-    """Converts the newest span."""
-    _newest_span(input_base, dataset_root)
-
-
-@dsl.pipeline(name="rolling")
-def rolling(input_base: str, dataset_root: str, num_spans: int = 2):
-    """Converts the newest span, and balances the last ones."""
-    examples = _newest_span(input_base, dataset_root)
-    window = latest_spans(dataset_root=dataset_root, num_spans=num_spans, examples=examples)
-    datasets = window.outputs["datasets"]
-    shard_balancer(examples=datasets, num_shards=1)
-    train_input_check(examples=datasets, batch_size=4, seconds=0.05)

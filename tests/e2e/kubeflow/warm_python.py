@@ -35,6 +35,7 @@ def run(request: dict) -> None:
         os.dup2(log, 2)
         os.environ.update(request["environment"])
         os.chdir(request["folder"])
+        runpy.run_path(os.path.join(os.path.dirname(__file__), "pod_site/sitecustomize.py"))
         sys.argv = [request["module"], *request["arguments"]]
         try:
             runpy.run_module(request["module"], run_name="__main__", alter_sys=True)

@@ -1,6 +1,7 @@
 """What a new user does on a bad day: each ends in one sentence and a status."""
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -28,31 +29,28 @@ def here(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "status", "said"),
+    ("arguments", "status", "value"),
     [
-        ([], 2, "Usage: "),
-        (["convert", "none", "out"], 1, "source 'none': expected a file or a folder, found none"),
-        (["convert", "empty", "out"], 1, "source 'empty': expected images, texts or sounds"),
-        (["convert", "", "out"], 2, "source: expected a path, got ''"),
-        (["convert", "photos", ""], 2, "out: expected a folder, got ''"),
-        (["convert", "photos", "texts.csv"], 2, "out: expected a folder, got the file 'texts.csv'"),
-        (["convert", "photos", "texts.csv/x"], 2, "got 'texts.csv/x', below the file"),
-        (["convert", "photos", "photos"], 2, "expected a folder outside the input"),
-        (["convert", "photos", "photos/out"], 2, "expected a folder outside the input"),
-        (["convert", "photos", "https://bucket/out"], 2, "out: expected a local path"),
-        (["convert", "photos", "out", "--metadata", "empty"], 2, "File 'empty' is a directory"),
-        (["convert", "photos/1.jpg", "out"], 1, "got an image. Give the folder that it is in"),
-        (["inspect", "texts.csv"], 1, "expected the folder of a dataset"),
-        (["inspect", "empty"], 1, "'empty': expected a dataset"),
-        (["verify", "photos"], 1, "'photos': expected a dataset"),
-        (["plan", "none"], 1, "'none': expected the folder of a dataset, found none"),
+        ("convert none out", 1, "'none'"),
+        ("convert empty out", 1, "'empty'"),
+        ("convert photos/1.jpg out", 1, "got an image"),
+        ("convert '' out", 2, "''"),
+        ("convert photos ''", 2, "out: expected a folder, local or in a bucket, got ''"),
+        ("convert photos texts.csv", 2, "'texts.csv'"),
+        ("convert photos texts.csv/x", 2, "'texts.csv/x'"),
+        ("convert photos photos/out", 2, "'photos/out'"),
+        ("convert photos https://bucket/out", 2, "'https://bucket/out'"),
+        ("convert photos out --metadata empty", 2, "'empty'"),
+        ("inspect texts.csv", 1, "texts.csv'"),
+        ("verify photos", 1, "photos'"),
+        ("plan none", 1, "none'"),
     ],
 )
-def test_a_wrong_place_is_told(here, arguments, status, said):
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == status, result.output
-    assert said in result.output
-    assert "Traceback" not in result.output
+def test_a_wrong_place_is_told(here, arguments, status, value):
+    result = CliRunner().invoke(app, shlex.split(arguments))
+    assert (result.exit_code, result.stdout) == (status, ""), result.output
+    assert value in result.stderr
+    assert "Traceback" not in result.stderr
     assert not (here / "out").exists()
 
 
@@ -60,31 +58,16 @@ def test_a_place_without_permission_is_told_before_tfx_starts(here, monkeypatch)
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     result = CliRunner().invoke(app, ["convert", "photos", "out"])
     assert result.exit_code == 2
-    assert "out: expected a folder that can be written to, got 'out'" in result.stderr
+    assert "got 'out'" in result.stderr
     assert "Starting TFX" not in result.stderr
 
 
 def test_a_file_system_that_is_read_only_is_told(here):
     import pipelines
 
-    rule = "out: expected a folder that can be (made|written to), got '/proc/"  # of root, of others
-    with pytest.raises(ConfigError, match=rule):
+    with pytest.raises(ConfigError) as raised:
         pipelines.convert("photos", "/proc/out")
-
-
-@pytest.mark.slow
-def test_any_name_will_do_and_a_link_to_the_table_too(here):
-    folder = here / "Bücher & Söhne"
-    folder.mkdir()
-    (here / "texts.csv").rename(folder / "meine Texte.csv")
-    (here / "link.csv").symlink_to(folder / "meine Texte.csv")
-    for source, out in (("Bücher & Söhne/meine Texte.csv", "aus gabe/ö"), ("link.csv", "out")):
-        result = CliRunner().invoke(app, ["convert", source, out])
-        assert result.exit_code == 0, result.output
-        uri = result.stdout.strip()
-        assert uri.startswith(f"{out}/")
-        assert CliRunner().invoke(app, ["verify", out]).exit_code == 0
-        assert (Path(uri) / "manifest.json").is_file()
+    assert (raised.value.setting, raised.value.value) == ("out", "/proc/out")
 
 
 @pytest.mark.slow
@@ -108,29 +91,3 @@ def test_ctrl_c_while_tfx_starts_is_one_line(here, seconds):
     if process.returncode == 130:
         assert stderr.splitlines()[-1] == "Error: interrupted"
         assert "Traceback" not in stderr
-
-
-@pytest.mark.slow
-def test_the_cure_that_is_named_for_a_dataset_works(here):
-    import ast
-
-    from tfx import v1 as tfx
-
-    import pipelines
-    from components import ShardBalancer
-    from pipelines.tools.conversion.local_runs import run_here
-
-    pipelines.convert("texts.csv", "out")
-    told = CliRunner().invoke(app, ["convert", "out", "again"]).stderr
-    expression = ast.parse(told[told.index("ShardBalancer(") :].strip().rstrip("."), mode="eval")
-    balanced = eval(
-        compile(expression, "error", "eval"), {"ShardBalancer": ShardBalancer, "tfx": tfx}
-    )
-    metadata = str(here / "metadata.sqlite")
-    config = tfx.orchestration.metadata.sqlite_metadata_connection_config(metadata)
-    pipeline = tfx.dsl.Pipeline(
-        "again", str(here / "runs"), metadata_connection_config=config, components=[]
-    )
-    pipeline.components = [balanced.inputs["examples"].producer_component, balanced]
-    uris, _ = run_here(pipeline, metadata)
-    assert CliRunner().invoke(app, ["verify", uris["ShardBalancer"]]).exit_code == 0

@@ -1,4 +1,4 @@
-"""The command line in processes of its own: what it imports, pipes, completion."""
+"""The command line in processes of its own: what it imports and prints, pipes, completion."""
 
 import json
 import os
@@ -8,38 +8,52 @@ import sys
 import pytest
 
 from tests.docs.markdown import REPOSITORY
+from tests.terminals import on_a_terminal
 
 HEAVY = ("tensorflow", "tfx", "apache_beam", "keras", "ml_metadata")
+READING = """
+inspect|verify|doctor|show|diff DATASET|audit|report|browse|lineage|plan --batch-size 4
+"""
+BARE = """
+import http.server, sys
+extras = "apache_beam components kfp ml_metadata obstore pyarrow scipy soundfile tfx tqdm"
+for name in [*extras.split(), "tensorflow_metadata"]:
+    sys.modules[name] = None
+http.server.ThreadingHTTPServer.serve_forever = lambda self: None
+"""
+EACH = """
+import sys
+from pipelines.cli import app
+for words in sys.argv[1:]:
+    try:
+        app.main(words.split())
+    except SystemExit as end:
+        if end.code:
+            sys.exit(f"{words}: {end.code}")
+    found = [name for name in %r if sys.modules.get(name)]
+    if found:
+        sys.exit(f"{words}: {found}")
+"""
 
 
-@pytest.mark.parametrize(
-    "arguments",
-    [
-        ["--help"],
-        ["convert", "--help"],
-        ["inspect", "DATASET"],
-        ["show", "DATASET"],
-        ["verify", "DATASET"],
-        ["diff", "DATASET", "DATASET"],
-        ["audit", "DATASET"],
-        ["plan", "DATASET", "--batch-size", "4"],
-        ["doctor", "DATASET"],
-    ],
-    ids=" ".join,
-)
-def test_what_needs_no_tensorflow_does_not_import_it(whole_dataset, run_cli, tmp_path, arguments):
-    program = (
-        "import sys\nfrom pipelines.cli import app\n"
-        "try:\n    app.main(sys.argv[1:])\nexcept SystemExit as end:\n"
-        f"    found = [name for name in {HEAVY!r} if name in sys.modules]\n"
-        "    print(found, file=sys.stderr)\n    raise\n"
-    )
-    arguments = [str(whole_dataset) if a == "DATASET" else a for a in arguments]
+@pytest.mark.parametrize("is_bare", [True, False])
+def test_what_reads_a_dataset_needs_the_bare_install_alone(whole_dataset, tmp_path, is_bare):
+    dataset = tmp_path / "dataset"  # without blanks in its name
+    dataset.symlink_to(whole_dataset)
+    commands = [f"{words} DATASET" for words in READING.strip().split("|")] if is_bare else []
+    commands = [words.replace("DATASET", str(dataset)) for words in commands]
+    program = (BARE if is_bare else "") + EACH % (HEAVY,)
     done = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, check=False
+        [sys.executable, "-c", program, "--help", "convert --help", *commands],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
-    assert done.stderr == "[]\n"
-    assert done.returncode == 0
+    assert done.returncode == 0, done.stderr
+    assert "Error" not in done.stderr
+    assert ("--quality" in done.stdout) != is_bare
 
 
 def test_nothing_that_takes_long_is_imported_before_ctrl_c_is_taken_over():
@@ -48,14 +62,6 @@ def test_nothing_that_takes_long_is_imported_before_ctrl_c_is_taken_over():
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
     assert done.stdout == b"set()\n"
-
-
-def test_recognising_an_input_needs_no_tensorflow():
-    pytest.importorskip("tfx", reason="components needs TFX")
-    imports = "import sys, pipelines.tools.conversion.recognition"
-    program = f"{imports}\nprint([n for n in {HEAVY[:3]} if n in sys.modules])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
-    assert done.stdout == b"[]\n"
 
 
 def test_completion_lists_commands_and_options(run_cli, tmp_path):
@@ -92,12 +98,11 @@ def test_a_reader_that_goes_away_is_no_error(whole_dataset):
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-@pytest.mark.parametrize("command", ["inspect", "verify"])
-def test_streams_that_a_daemon_closed_are_no_error(whole_dataset, command, closed):
-    line = f'"{sys.executable}" -m pipelines.cli {command} "{whole_dataset}" {closed}'
+def test_streams_that_a_daemon_closed_are_no_error(whole_dataset, closed):
+    line = f'"{sys.executable}" -m pipelines.cli verify "{whole_dataset}" {closed}'
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert ("25" in done.stdout or "good" in done.stdout) == (not closed.startswith(">"))
+    assert ("good" in done.stdout) == (not closed.startswith(">"))
 
 
 def test_a_pipe_gets_no_colours_and_any_name_can_be_shown(run_cli, dataset, tmp_path):
@@ -118,30 +123,6 @@ def test_a_pipe_gets_no_colours_and_any_name_can_be_shown(run_cli, dataset, tmp_
 def test_logs_of_tensorflow_stay_off_the_terminal(run_cli, whole_dataset, tmp_path, options):
     done = run_cli(*options, str(whole_dataset), cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
-
-
-@pytest.mark.parametrize(
-    "command",
-    ["inspect", "verify", "doctor", "show", "report", "browse", "lineage", "plan --batch-size 4"],
-)
-def test_what_reads_a_dataset_needs_the_bare_install_alone(whole_dataset, tmp_path, command):
-    extras = "apache_beam components kfp ml_metadata obstore pyarrow scipy soundfile tfx tqdm"
-    program = (
-        f"import http.server, sys\nfor name in {[*extras.split(), 'tensorflow_metadata']!r}:\n"
-        "    sys.modules[name] = None\n"
-        "http.server.ThreadingHTTPServer.serve_forever = lambda self: None\n"
-        "from pipelines.cli import app\napp.main(sys.argv[1:])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", program, *command.split(), str(whole_dataset)],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(REPOSITORY)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "Error" not in done.stderr
 
 
 def test_warnings_of_ours_are_shown_without_a_log():
@@ -165,3 +146,47 @@ main(["inspect", "data"])
     )
     assert done.stderr.splitlines() == ["Warning: of ours", "Error: the end"]
     assert done.returncode == 1
+
+
+PROGRESS = """
+import sys, time
+from pipelines.cli import terminal
+from trainer_utils import step_display
+step_display.PATIENCE_SECONDS = {patience}
+terminal._LINE_SECONDS = {line}
+with terminal.show_progress("Verifying") as advance:
+    for _ in range(4):
+        advance(25, 100)
+    while {patience} == 0 and sys.stderr.isatty() and step_display._DISPLAY._progress is None:
+        time.sleep(0.01)
+print("done")
+"""
+
+
+@pytest.mark.parametrize(("patience", "is_shown"), [(0, True), (60, False)])
+def test_long_work_has_a_bar_on_a_terminal(patience, is_shown):
+    program = PROGRESS.format(patience=patience, line=60)
+    status, printed = on_a_terminal(sys.executable, "-c", program)
+    assert status == 0
+    assert ("Verifying" in printed) == is_shown
+    assert ("100%" in printed) == is_shown
+    assert printed.rstrip().endswith("done")
+
+
+@pytest.mark.parametrize(("line", "shares"), [(60, ()), (0, (25, 50, 75, 100))])
+def test_a_pipe_gets_no_bar_but_a_plain_line_now_and_then(line, shares):
+    program = PROGRESS.format(patience=0, line=line)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, check=True)
+    said = "".join(f"Verifying: {share}% after 0 s\n" for share in shares)
+    assert (done.stdout, done.stderr.decode()) == (b"done\n", said)
+
+
+def test_tables_are_painted_on_a_terminal_and_plain_in_a_pipe(whole_dataset):
+    command = [sys.executable, "-m", "pipelines.cli", "doctor", str(whole_dataset)]
+    status, painted = on_a_terminal(*command)
+    piped = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert status == 0
+    assert "\x1b[32mok" in painted
+    assert "\x1b" not in piped
+    assert "ok    manifest" in piped
+    assert [line for line in piped.splitlines() if line.endswith(" ")] == []

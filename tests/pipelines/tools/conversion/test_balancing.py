@@ -7,7 +7,7 @@ from click.testing import CliRunner
 
 pytest.importorskip("tfx", reason="balance needs TFX")
 from pipelines.cli.app import app
-from pipelines.tools.conversion.balancing import balance
+from pipelines.tools.conversion.convert import balance
 from tests.pipelines.cli.test_wrong_settings import invoke_all
 from trainer_utils import DatasetWriter
 from trainer_utils.dataset import open_dataset

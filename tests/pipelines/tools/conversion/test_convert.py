@@ -9,6 +9,8 @@ from tests.pipelines.tools.conversion.published import manifest_of
 
 pytest.importorskip("tfx", reason="components needs TFX")
 import pipelines
+from pipelines.tools.conversion.convert import point_to
+from trainer_utils.dataset.location import newest_dataset
 from trainer_utils.format import ConfigError, InputError
 
 
@@ -63,52 +65,74 @@ def test_a_training_split_without_an_example_is_an_error(pictures, tmp_path):
     assert not (tmp_path / "out/latest").exists()
 
 
-@pytest.mark.slow
-def test_a_frame_of_images_and_one_of_texts(pictures, tmp_path):
-    import pandas as pd
-
-    paths = sorted(str(path) for path in pictures.rglob("*.png"))
-    frame = pd.DataFrame({"image": paths, "n": range(30)})
-    uri = pipelines.convert(frame, str(tmp_path / "images"), image_roots=[str(pictures)])
-    assert manifest_of(uri).total.written == 30
-    texts = pd.DataFrame({"text": [f"text {n}" for n in range(30)], "n": range(30)})
-    uri = pipelines.convert(texts, str(tmp_path / "texts"))
-    assert manifest_of(uri).total.written == 30
-
-
 @pytest.mark.parametrize(
-    ("source", "options", "said"),
+    ("options", "value"),
     [
-        ("pictures", {"kind": "video"}, "kind: expected one of image, text, audio"),
-        ("pictures", {"nonsense": 1}, "option 'nonsense': expected one of ImageExampleGen"),
-        ("pictures", {"kind": "text", "frames": "all"}, "expected one of TextExampleGen"),
-        ("pictures", {"names": ["image", "label"]}, "'names'.*column_names"),
-        ("pictures", {"splits": {"train": 0}}, "splits.'train'.: expected a share of at least 1"),
-        ("pictures", {"splits": {"train": True}}, "got True"),
-        ("pictures", {"num_shards": 0}, "num_shards: expected int at least 1"),
-        ("pictures", {"layout": "nonsense"}, "layout: expected one of auto, folder"),
-        (42, {}, "source: expected a path or a DataFrame, got int"),
-        ("pictures", {"metadata": "mysql://u:p@h/d"}, "metadata: expected a local path"),
-        ("pictures", {"metadata": "a\0"}, "metadata: expected a path without NUL"),
-        ("pictures", {"metadata": "."}, "metadata: expected a file, got the folder"),
+        ({"kind": "video"}, "'video'"),
+        ({"nonsense": 1}, "'nonsense'"),
+        ({"kind": "text", "frames": "all"}, "'frames'"),
+        ({"splits": {"train": 0}}, "'train'"),
+        ({"splits": {"train": True}}, "True"),
+        ({"num_shards": 0}, "num_shards"),
+        ({"layout": "nonsense"}, "'nonsense'"),
+        ({"source": 42}, "int"),
+        ({"metadata": "mysql://u:p@h/d"}, "'mysql://u:p@h/d'"),
+        ({"metadata": "a\0"}, "metadata"),
+        ({"metadata": "."}, "'.'"),
+        ({"beam_pipeline_args": "--runner=x"}, "'--runner=x'"),
+        ({"beam_pipeline_args": ["runner=x"]}, "['runner=x']"),
+        ({"out": "https://bucket/out"}, "'https://bucket/out'"),
+        ({"out": ""}, "''"),
     ],
 )
-def test_a_bad_setting_is_refused_before_anything_is_written(
-    request, tmp_path, source, options, said
-):
-    source = request.getfixturevalue(source) if isinstance(source, str) else source
-    with pytest.raises(ConfigError, match=said):
-        pipelines.convert(source, str(tmp_path / "out"), **options)
+def test_a_bad_setting_is_refused_before_anything_is_written(pictures, tmp_path, options, value):
+    given = {"source": pictures, "out": str(tmp_path / "out"), **options}
+    with pytest.raises(ConfigError) as raised:
+        pipelines.convert(given.pop("source"), given.pop("out"), **given)
+    assert value in str(raised.value)
     assert not (tmp_path / "out/artifacts").exists()
 
 
 def test_a_place_that_cannot_be_written_to_is_refused(pictures, tmp_path):
-    with pytest.raises(ConfigError, match="expected a folder outside the input"):
-        pipelines.convert(pictures, str(pictures / "out"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="out: expected a folder, got the file"):
-        pipelines.convert(pictures, str(tmp_path / "file"))
-    with pytest.raises(ConfigError, match="out: expected a local path"):
-        pipelines.convert(pictures, "https://bucket/out")
-    with pytest.raises(InputError, match="expected a file or a folder, found none"):
+    for out in (pictures / "out", tmp_path / "file", tmp_path / "file/below"):
+        with pytest.raises(ConfigError) as raised:
+            pipelines.convert(pictures, str(out))
+        assert (raised.value.setting, raised.value.value) == ("out", str(out))
+    with pytest.raises(InputError, match="found none"):
         pipelines.convert(tmp_path / "none", str(tmp_path / "out"))
+
+
+def make(tmp_path, number):
+    uri = tmp_path / f"out/artifacts/ShardBalancer/balanced_examples/{number}"
+    uri.mkdir(parents=True)
+    (uri / "manifest.json").write_text("{}")
+    return str(uri)
+
+
+def test_the_link_leads_to_the_newest_and_moves_with_its_folder(tmp_path):
+    out = str(tmp_path / "out")
+    first, second = make(tmp_path, 3), make(tmp_path, 6)
+    point_to(out, first)
+    assert newest_dataset(out) == newest_dataset(f"{out}/latest/") == first
+    point_to(out, second)
+    assert newest_dataset(out) == second
+    assert sorted(os.listdir(out)) == ["artifacts", "latest"]
+    os.rename(out, tmp_path / "moved")
+    assert newest_dataset(str(tmp_path / "moved")) == second.replace("/out/", "/moved/")
+
+
+def test_any_other_uri_is_itself(tmp_path):
+    uri = make(tmp_path, 1)
+    os.mkdir(f"{uri}/latest")
+    for one in ("gs://bucket/a", "no/such", "/", uri):
+        assert newest_dataset(one) == one
+
+
+def test_a_file_system_without_links_is_no_error(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise OSError("no links here")
+
+    monkeypatch.setattr(os, "symlink", refuse)
+    point_to(str(tmp_path / "out"), make(tmp_path, 1))
+    assert os.listdir(tmp_path / "out") == ["artifacts"]

@@ -3,10 +3,13 @@ import io
 import tarfile
 
 import numpy as np
+import pandas as pd
 import pytest
+from PIL import Image
 
 pytest.importorskip("tfx", reason="components needs TFX")
-from pipelines.tools.conversion.recognition import recognise
+from pipelines.tools.conversion import recognition
+from pipelines.tools.conversion.recognition import kind_in_table, recognise
 from trainer_utils.format import InputError, frame_records
 
 JPEG, WAV = b"\xff\xd8\xff\xe0rest", b"RIFF\0\0\0\0WAVEfmt "
@@ -59,7 +62,7 @@ def archive():
 )
 def test_the_kind_is_told_by_what_lies_there(tmp_path, files, kind):
     write(tmp_path, files)
-    assert recognise(str(tmp_path), {}).kind == kind
+    assert recognise(str(tmp_path), {})[0] == kind
 
 
 @pytest.mark.parametrize(
@@ -79,17 +82,15 @@ def test_the_kind_is_told_by_what_lies_there(tmp_path, files, kind):
 )
 def test_a_file_is_told_by_its_name_or_its_rows(tmp_path, name, data, kind):
     write(tmp_path, {name: data})
-    assert recognise(str(tmp_path / name), {}).kind == kind
+    assert recognise(str(tmp_path / name), {})[0] == kind
 
 
 @pytest.mark.parametrize(("head", "kind"), [(JPEG, "image"), (WAV, "audio"), (b"\0\1", "text")])
 def test_bytes_in_parquet_are_looked_at(tmp_path, head, kind):
-    import pandas as pd
-
     pd.DataFrame({"media": [{"bytes": head, "path": "a"}] * 3, "label": np.arange(3)}).to_parquet(
         tmp_path / "a.parquet"
     )
-    assert recognise(str(tmp_path / "a.parquet"), {}).kind == kind
+    assert recognise(str(tmp_path / "a.parquet"), {})[0] == kind
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ def test_bytes_in_parquet_are_looked_at(tmp_path, head, kind):
 )
 def test_settings_tell_before_files_do(tmp_path, options, kind):
     write(tmp_path, {"a.bin": b"\0"})
-    assert recognise(str(tmp_path), options).kind == kind
+    assert recognise(str(tmp_path), options)[0] == kind
 
 
 @pytest.mark.parametrize(
@@ -133,17 +134,13 @@ def test_nothing_is_an_error(tmp_path):
 
 def test_what_is_said_is_counted_and_not_a_sample(tmp_path):
     write(tmp_path, many("{}.jpg", b"", 1000) | {"README.md": TEXT, ".hidden": b""})
-    assert recognise(str(tmp_path), {}).seen == "1,000 images, 1 text"
+    assert recognise(str(tmp_path), {})[1] == "1,000 images, 1 text"
 
 
 def test_of_too_many_files_it_says_how_many_there_are_at_least(tmp_path, monkeypatch):
-    import pipelines.tools.conversion.recognition as recognition
-
-    monkeypatch.setattr(recognition, "_MOST_IN_FOLDER", 20)
-    write(tmp_path, many("a/{}.jpg", JPEG, 30) | many("b/{}.wav", WAV, 1))
-    assert recognise(str(tmp_path), {}).seen == "at least 20 images, 1 sound"
     monkeypatch.setattr(recognition, "_MOST_FILES", 10)
-    assert recognise(str(tmp_path), {}).seen == "at least 10 images"
+    write(tmp_path, many("a/{}.jpg", JPEG, 30))
+    assert recognise(str(tmp_path), {})[1] == "at least 10 images"
 
 
 @pytest.mark.parametrize(
@@ -179,7 +176,7 @@ def test_a_dataset_is_no_raw_input_and_the_error_says_where_it_goes(tmp_path, na
 
 def test_photos_beside_a_few_tfrecords_are_photos(tmp_path):
     write(tmp_path, many("cat/{}.jpg", JPEG, 30) | {"old.tfrecord": b"\0\1"})
-    assert recognise(str(tmp_path), {}).kind == "image"
+    assert recognise(str(tmp_path), {})[0] == "image"
 
 
 def test_tfrecords_are_told_by_their_first_bytes_whatever_they_are_called(tmp_path):
@@ -189,3 +186,44 @@ def test_tfrecords_are_told_by_their_first_bytes_whatever_they_are_called(tmp_pa
             recognise(str(source), {})
     with pytest.raises(InputError, match="1 other file"):
         recognise(str(tmp_path / "other"), {})
+
+
+FRAMES = {
+    "photos": ({"file": ["a/1.jpg", "b.PNG"], "n": [1, 2]}, "image"),
+    "photos with holes": ({"file": ["a/1.jpg", None]}, "image"),
+    "sounds": ({"file": ["1.wav", "2.flac"], "text": ["a cat", "a dog"]}, "audio"),
+    "both": ({"sound": ["1.wav"], "photo": ["1.jpg"]}, "image"),
+    "names without an ending": ({"image_uri": ["photos/1", "photos/2"]}, "image"),
+    "captions": ({"image": ["a cat", "a dog"]}, None),
+    "urls": ({"image": ["https://example.com/1.jpg"]}, None),
+    "some names": ({"text": ["1.jpg", "a dog"]}, None),
+    "numbers": ({"n": [1, 2], "x": [0.5, 1]}, None),
+}
+
+
+@pytest.mark.parametrize("ending", ["csv", "tsv", "jsonl", "parquet"])
+@pytest.mark.parametrize("case", FRAMES)
+def test_columns_of_names_tell_what_they_name(tmp_path, case, ending):
+    columns, kind = FRAMES[case]
+    path, frame = str(tmp_path / f"list.{ending}"), pd.DataFrame(columns)
+    if ending == "jsonl":
+        frame.to_json(path, orient="records", lines=True)
+    elif ending == "parquet":
+        frame.to_parquet(path)
+    else:
+        frame.to_csv(path, sep="," if ending == "csv" else "\t", index=False)
+    assert kind_in_table(path) == kind
+
+
+def test_bytes_are_what_they_begin_as(tmp_path):
+    stream = io.BytesIO()
+    Image.fromarray(np.zeros((2, 2, 3), np.uint8)).save(stream, "PNG")
+    for data, kind in ((stream.getvalue(), "image"), (b"other", None)):
+        path = str(tmp_path / f"{kind}.parquet")
+        pd.DataFrame({"data": [data, data]}).to_parquet(path)
+        assert kind_in_table(path) == kind
+
+
+def test_what_cannot_be_read_tells_nothing(tmp_path):
+    (tmp_path / "list.parquet").write_bytes(b"PAR1 no parquet")
+    assert kind_in_table(str(tmp_path / "list.parquet")) is None

@@ -1,0 +1,284 @@
+"""Calls a function for each task, by processes of this machine or by a Beam runner.
+
+    with Runner(module="components.example_gen.file_shards") as runner:
+        map_tasks(write, [Task("train-00000", rows)], workspace=folder, runner=runner)
+
+What a call returns is kept in the workspace under its task's name. So a worker on another machine
+hands it home, a terminal sees how far the work is, and a run that was killed goes on.
+"""
+
+import contextlib
+import dataclasses
+import io
+import pickle
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from absl import logging
+
+from components.common.processes import Pool, count_processes
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.errors import error_from_json, error_to_json
+from trainer_utils.format.printable import printable
+from trainer_utils.step_display import show_step
+from trainer_utils.storage import (
+    exists,
+    is_remote,
+    join,
+    list_names,
+    make_folder,
+    persist,
+    read_bytes,
+    write_atomically,
+)
+from trainer_utils.storage.files import is_seen_by_others
+from trainer_utils.storage.waiting import waiting_note
+
+__all__ = ["Call", "Cost", "Runner", "Task", "map_tasks"]
+
+_RESULTS, _ERRORS = "results", "errors"
+_POLL_SECONDS = {False: 0.5, True: 10.0}  # by whether the folder is remote: a listing has a price
+_LOG_SECONDS = 60.0
+_SHARE = "Give an absolute path on a file system that is mounted alike on all of them, or a bucket"
+# What a result may be made of: reading one must not run anybody's code.
+_OWN = ("components.", "trainer_utils.")
+_PLAIN = {("collections", "Counter"), ("collections", "OrderedDict")}
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """One call.
+
+    Args:
+        name: of its result, in a workspace; also that of a file.
+        argument: of the call; pickled when its turn comes.
+        records, bytes: what it comes to, for whoever looks on.
+    """
+
+    name: str
+    argument: Any
+    records: int = 0
+    bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Cost:
+    """What all calls take: `seconds` of one core, about; and the memory of one at the most."""
+
+    seconds: float = 0.0
+    process_bytes: int = 256 << 20
+
+
+class Runner(contextlib.AbstractContextManager["Runner"]):
+    """Who makes the calls.
+
+    Args:
+        processes: of this machine, at the most; 0: one a core; 1: this process does it all.
+        make_pipeline: makes a Beam pipeline, to whose runner all calls go; None: this machine.
+        module: what processes import when they begin, which one does at once.
+    """
+
+    def __init__(
+        self,
+        *,
+        processes: int = 0,
+        make_pipeline: Callable[[], Any] | None = None,
+        module: str = "",
+    ) -> None:
+        self.processes, self.make_pipeline = processes, make_pipeline
+        self._pool = Pool(module) if make_pipeline is None and processes != 1 else None
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool is not None:
+            self._pool.end()
+
+    def count(self, tasks: int, cost: Cost, paths: Sequence[str] = ()) -> int:
+        """How many calls are made at a time on this machine; 0: it is Beam's to say."""
+        if self.make_pipeline is not None:
+            return 0
+        if self._pool is None or not all(map(is_seen_by_others, paths)):
+            return 1
+        return count_processes(
+            self.processes, tasks=tasks, seconds=cost.seconds, process_bytes=cost.process_bytes
+        )
+
+    def run(self, call: "Call", tasks: Sequence[Task], processes: int) -> list[Any]:
+        """What `call` returns for each task, in their order."""
+        if processes == 1:
+            return [call(task) for task in tasks]
+        if self._pool is not None:
+            return self._pool.map(call, tasks, processes)
+        from components.common.beam_tasks import call_on_beam  # Beam: few need it
+
+        assert self.make_pipeline is not None
+        return call_on_beam(self.make_pipeline(), call, tasks)
+
+
+def map_tasks(
+    function: Callable[[Any], Any],
+    tasks: Sequence[Task],
+    *,
+    workspace: str,
+    runner: Runner,
+    cost: Cost = Cost(),
+    paths: Sequence[str] = (),
+    unit: str = "",
+    check: Callable[[Any], object] | None = None,
+) -> list[Any]:
+    """Calls `function` for the argument of each task that has no result yet.
+
+    Args:
+        function: can be pickled; a task's result depends on its argument alone. Results are plain
+            values, dataclasses and named tuples of ours.
+        tasks: in the order in which they are begun.
+        workspace: the folder that keeps results, which `start_working` has made.
+        cost: of all calls together: what takes less than a second is done in this process.
+        paths: what calls read beside the workspace. Where other processes may not see all of it,
+            calls stay in this one.
+        unit: what records are called, such as `images`, where progress is to be shown.
+        check: raises where what a result of an earlier run speaks of does not stand any more.
+
+    Returns:
+        The results, in the order of the tasks.
+
+    Raises:
+        DatasetError: a process was killed, or a runner lost a part of the work.
+        Exception: what a call raised, as it was raised there.
+    """
+    if not tasks:
+        return []
+    folder = join(workspace, _RESULTS)
+    there = set(list_names(folder)) if exists(folder) else set()
+    if done := sum(task.name in there for task in tasks):
+        logging.info("continuing: %s of %s shards are there", f"{done:,}", f"{len(tasks):,}")
+    call = Call(function, workspace, frozenset(there.intersection(t.name for t in tasks)), check)
+    processes = runner.count(len(tasks), cost, [workspace, *paths])
+    with _show_progress(folder, tasks, unit):
+        return runner.run(call, tasks, processes)
+
+
+@dataclasses.dataclass(frozen=True)
+class Call:
+    """One call of `map_tasks`, in whatever process: its result is kept before it is returned."""
+
+    function: Callable[[Any], Any]
+    workspace: str
+    there: frozenset[str]
+    check: Callable[[Any], object] | None
+
+    def __call__(self, task: Task) -> Any:
+        """The result of a task, of this run or of the one that was killed."""
+        if task.name in self.there:
+            with contextlib.suppress(DatasetError, OSError, pickle.UnpicklingError):
+                result = self.read(task.name)
+                if self.check is not None:
+                    self.check(result)
+                return result
+        self._check_shared()
+        result = self.function(task.argument)
+        self._write(f"{_RESULTS}/{task.name}", result)
+        return result
+
+    def read(self, name: str) -> Any:
+        """The result that a task of this name has left."""
+        return read_plain(join(self.workspace, f"{_RESULTS}/{name}"))
+
+    def report(self, name: str, error: DatasetError) -> None:
+        """Keeps an error, of which a runner leaves a text."""
+        self._write(f"{_ERRORS}/{name}", error_to_json(error))
+
+    def reported(self) -> DatasetError | None:
+        """The first by name of those that were kept."""
+        folder = join(self.workspace, _ERRORS)
+        names = sorted(list_names(folder)) if exists(folder) else []
+        return error_from_json(read_plain(join(folder, names[0]))) if names else None
+
+    def check_finished(self, names: Sequence[str]) -> None:
+        """Refuses a run of which a part is missing.
+
+        Raises:
+            DatasetError: one is not there.
+        """
+        folder = join(self.workspace, _RESULTS)
+        missing = sorted({*names} - {*(list_names(folder) if exists(folder) else ())})
+        if missing:
+            raise DatasetError.at(
+                self.workspace,
+                expected=f"{len(names)} parts",
+                got=f"{len(names) - len(missing)}; the first that is missing: {missing[0]!r}",
+                advice=f"The Beam runner lost it, or a worker wrote to a disk of its own. {_SHARE}",
+            )
+
+    def _write(self, path: str, value: object) -> None:
+        make_folder(join(self.workspace, path.partition("/")[0]))
+        target = join(self.workspace, path)
+        with write_atomically(target, temporary_folder=self.workspace) as stream:
+            stream.write(pickle.dumps(value))
+
+    def _check_shared(self) -> None:
+        if not is_remote(self.workspace) and not exists(self.workspace):
+            raise ConfigError(
+                "pipeline_root: expected storage that all workers share, but on "
+                f"{socket.gethostname()} there is no {self.workspace!r}, which the executor made. "
+                f"{_SHARE}",
+                setting="pipeline_root",
+            )
+
+
+class _Plain(pickle.Unpickler):
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in _PLAIN or module.startswith(("numpy.", *_OWN)) or module == "numpy":
+            found = super().find_class(module, name)
+            if isinstance(found, type) or module.startswith("numpy"):
+                return found
+        raise pickle.UnpicklingError(f"expected plain values, got {module}.{name}")
+
+
+def read_plain(path: str) -> Any:
+    """A value that was kept, of nothing but plain types and classes of ours.
+
+    Raises:
+        pickle.UnpicklingError: it holds something else.
+    """
+    return _Plain(io.BytesIO(persist(path, read_bytes, path))).load()
+
+
+@contextlib.contextmanager
+def _show_progress(folder: str, tasks: Sequence[Task], unit: str) -> Iterator[None]:
+    """A bar on a terminal, elsewhere a log line a minute, until the block ends."""
+    ended = threading.Event()
+    watcher = threading.Thread(target=_watch, args=(folder, tasks, unit, ended), daemon=True)
+    if unit:
+        watcher.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        if unit:
+            watcher.join()
+
+
+def _watch(folder: str, tasks: Sequence[Task], unit: str, ended: threading.Event) -> None:
+    work = {task.name: (task.records, task.bytes) for task in tasks}
+    total = sum(records for records, _ in work.values())
+    started = last_logged = time.monotonic()
+    with show_step(unit.capitalize()) as step:
+        while not ended.wait(_POLL_SECONDS[is_remote(folder)]):
+            names = list_names(folder) if exists(folder) else []
+            finished = [work[name] for name in names if name in work]
+            records, now = sum(records for records, _ in finished), time.monotonic()
+            pace = sum(size for _, size in finished) / 1e6 / (now - started)
+            step.update(records, total, note=f"{records:,}/{total:,}, {pace:.0f} MB/s")
+            if not sys.stderr.isatty() and now - last_logged >= _LOG_SECONDS:
+                last_logged = now
+                seconds = (now - started) / records * (total - records) if records else 0
+                left = f"{seconds:.0f} s" if records else "unknown"
+                waits = f", {printable(note)}" if (note := waiting_note()) else ""
+                logging.info(
+                    "%d of %d %s, %.0f MB/s, time left: %s%s",
+                    *(records, total, unit, pace, left, waits),
+                )

@@ -1,0 +1,300 @@
+"""The working folder of a run: one at a time writes a dataset, and goes on where one was killed.
+
+    with removed_on_failure(uri):                # a whole run
+        start_working(uri, key=key)              # before anything at `uri` is removed or written
+        map_tasks(write, tasks, workspace=working_folder(uri), runner=runner)
+        check_own(uri)                           # before the manifest is written, and after it
+
+A run with the key of one that was killed, of the same inputs and settings, finds its results and
+shards. Where the file system has locks, the first run holds one on the folder, and another is
+refused at once; elsewhere the run that began last goes on: its name is in the working folder, and
+the one before finds it there and does not publish.
+"""
+
+import contextlib
+import contextvars
+import dataclasses
+import fcntl
+import json
+import os
+import socket
+import uuid
+from collections.abc import Iterator
+
+from absl import logging
+
+from trainer_utils.format import ConfigError, DatasetError, Manifest
+from trainer_utils.format.json_text import JsonObject
+from trainer_utils.format.naming import (
+    DATASET_FILES,
+    INDEX_FOLDER,
+    MANIFEST_FILE,
+    SPLIT_PREFIX,
+    VOCABULARY_FOLDER,
+    WORKING_FOLDER,
+    is_index_file,
+    is_shard_file,
+    vocabulary_of,
+)
+from trainer_utils.format.printable import printable
+from trainer_utils.storage import (
+    MachineError,
+    exists,
+    is_folder,
+    is_remote,
+    join,
+    list_names,
+    make_folder,
+    read_text,
+    remove_file,
+    remove_tree,
+    write_text,
+)
+from trainer_utils.writing.publishing import working_folder
+
+__all__ = [
+    "check_own",
+    "meets_another",
+    "remove_dataset",
+    "removed_on_failure",
+    "start_working",
+    "working_folder",
+]
+
+_RUN_FILE = "run.json"
+_SHOWN = 5
+
+
+@dataclasses.dataclass
+class _Run:
+    """A run of this process: its name, and the folder that it has locked, where there are locks."""
+
+    name: str = dataclasses.field(default_factory=lambda: uuid.uuid4().hex)
+    folder: int | None = None
+    meets_another: bool = False
+
+
+_Runs = dict[str, _Run]
+_held: contextvars.ContextVar[_Runs] = contextvars.ContextVar("held")  # by uri
+
+
+@contextlib.contextmanager
+def removed_on_failure(uri: str) -> Iterator[None]:
+    """A run; if it fails, what it has written is removed, working files and all.
+
+    A whole dataset stays: the run has not begun to replace it, or is done. So does what another
+    run is writing.
+
+    Args:
+        uri: of the dataset; what a caller keeps of a failed run goes beside it.
+    """
+    held: _Runs = {}
+    token = _held.set(held)
+    try:
+        yield
+    except BaseException:
+        try:
+            if exists(working_folder(uri)) and _may_remove(uri, held):
+                if not exists(join(uri, MANIFEST_FILE)):
+                    _remove_files(uri)
+                remove_tree(working_folder(uri))
+        except Exception as error:  # the one that made the run fail says more
+            logging.warning("%s: what the run wrote is left there: %s", printable(uri), error)
+        raise
+    finally:
+        _held.reset(token)
+        _release(held)
+
+
+def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> None:
+    """Makes the working folder, and removes what an earlier run left, but for one of this key.
+
+    Args:
+        key: a digest of all that the outcome depends on; empty: nothing of before is of use.
+        keeps_dataset: whether a whole dataset stays until `remove_dataset` is called, once nothing
+            is left that a setting could be wrong for.
+
+    Raises:
+        DatasetError: another run is writing there.
+        ConfigError: files of others are among what is there; they are named, nothing is removed.
+    """
+    make_folder(uri)
+    held = _held.get(None)
+    if held is not None and not _lock(uri, held):
+        raise DatasetError.at(
+            uri,
+            expected="no other run that writes there",
+            got=_named(_run_at(uri)),
+            advice="Wait for its end, or stop it, and run this again.",
+        )
+    _refuse_others(uri)
+    if key:
+        _take_over(uri, key)
+    run = _run_at(uri) or {}
+    if held is not None:
+        own = held[uri]
+        own.meets_another = own.folder is None and bool(run)
+    if not key or run.get("key") != key:
+        if not (keeps_dataset and exists(join(uri, MANIFEST_FILE))):
+            _remove_files(uri)
+        remove_tree(working_folder(uri))
+    _mark(uri, key)
+
+
+def remove_dataset(uri: str) -> None:
+    """Removes a whole dataset, but not the working folder; what was begun in its place stays."""
+    if exists(join(uri, MANIFEST_FILE)):
+        key = str((_run_at(uri) or {}).get("key", ""))
+        _mark(uri, "")  # if this run is killed meanwhile, the next begins anew
+        _remove_files(uri)
+        _mark(uri, key)
+
+
+def check_own(uri: str) -> None:
+    """Makes sure that it is this run that writes there.
+
+    Raises:
+        DatasetError: another one has begun since.
+    """
+    own = _held.get({}).get(uri)
+    if own and own.folder is None and (run := _run_at(uri) or {}).get("run") != own.name:
+        raise DatasetError.at(
+            uri,
+            expected="that this run alone writes there",
+            got=_named(run),
+            advice="It began later, and what is there is its own: use that.",
+        )
+
+
+def meets_another(uri: str) -> bool:
+    """Whether a run that has not ended was there, and could write still: there are no locks."""
+    own = _held.get({}).get(uri)
+    return own is not None and own.meets_another
+
+
+def _refuse_others(uri: str) -> None:
+    """Refuses to write where a dataset's own files and folders are somebody else's."""
+    names = list_names(uri)
+    is_ours = WORKING_FOLDER in names or _has_manifest(uri)
+    found = [name for name in names if name in DATASET_FILES]
+    for folder in filter(_is_of_dataset, {*names}.difference(DATASET_FILES)):
+        if is_folder(join(uri, folder)):
+            found += [f"{folder}/{name}" for name in list_names(join(uri, folder))]
+    if others := sorted(path for path in found if not (is_ours and _is_named_as_ours(path))):
+        raise ConfigError(
+            f"output {uri!r}: expected a new folder, or a dataset that this program wrote and "
+            f"nothing else in its folders, got {', '.join(map(repr, others[:_SHOWN]))}"
+            f"{', …' if len(others) > _SHOWN else ''}. Move them away, or name another output."
+        )
+
+
+def _is_named_as_ours(path: str) -> bool:
+    return (
+        path in DATASET_FILES
+        or is_shard_file(path)
+        or is_index_file(path)
+        or vocabulary_of(path) is not None
+    )
+
+
+def _has_manifest(uri: str) -> bool:
+    path = join(uri, MANIFEST_FILE)
+    try:
+        if not exists(path):
+            return False
+        Manifest.from_json(read_text(path), path=path, is_checked=False)
+    except MachineError:
+        raise
+    except (OSError, ValueError):  # somebody else's
+        return False
+    return True
+
+
+def _is_of_dataset(name: str) -> bool:
+    folders = (INDEX_FOLDER, VOCABULARY_FOLDER)
+    return name in DATASET_FILES or name in folders or name.startswith(SPLIT_PREFIX)
+
+
+def _remove_files(uri: str) -> None:
+    _refuse_others(uri)
+    make_folder(working_folder(uri))  # by which the rest is known for ours
+    if exists(join(uri, MANIFEST_FILE)):
+        remove_file(join(uri, MANIFEST_FILE))  # first, so that nothing passes for whole
+    for name in filter(_is_of_dataset, list_names(uri)):
+        (remove_file if name in DATASET_FILES else remove_tree)(join(uri, name))
+
+
+def _take_over(uri: str, key: str) -> None:
+    """Brings here what a killed run of this key left beside: TFX gives each run a new folder."""
+    if is_remote(uri) or _has_manifest(uri) or (_run_at(uri) or {}).get("key") == key:
+        return
+    parent = os.path.dirname(os.path.abspath(uri))
+    for name in sorted(os.listdir(parent)):
+        other, held = os.path.join(parent, name), _Runs()
+        if other == os.path.abspath(uri) or (_run_at(other) or {}).get("key") != key:
+            continue
+        try:
+            if _lock(other, held) and not _has_manifest(other):
+                _remove_files(uri)
+                remove_tree(working_folder(uri))
+                for inner in os.listdir(other):
+                    os.rename(os.path.join(other, inner), os.path.join(uri, inner))
+                return
+        finally:
+            _release(held)
+
+
+def _mark(uri: str, key: str) -> None:
+    """Puts this run's name into the working folder, over that of any other."""
+    make_folder(folder := working_folder(uri))
+    run: dict[str, object] = {"run": _held.get({}).get(uri, _Run()).name, "key": key}
+    run |= {"host": socket.gethostname(), "process": os.getpid()}
+    write_text(join(folder, _RUN_FILE), json.dumps(run), temporary_folder=folder)
+
+
+def _may_remove(uri: str, held: _Runs) -> bool:
+    """Whether what a run has left there is this one's, or that of one which is over."""
+    if not _lock(uri, held):
+        return False
+    run = _run_at(uri)
+    return held[uri].folder is not None or run is None or run.get("run") == held[uri].name
+
+
+def _lock(uri: str, held: _Runs) -> bool:
+    """Whether nobody else has the lock; true as well where there are no locks."""
+    if uri in held:
+        return True
+    own = _Run()
+    if not is_remote(uri):
+        folder = os.open(uri, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            own.folder = folder
+        except OSError as error:  # some network file systems lock no folders
+            os.close(folder)
+            if isinstance(error, BlockingIOError):
+                return False
+    held[uri] = own
+    return True
+
+
+def _release(held: _Runs) -> None:
+    for run in held.values():
+        if run.folder is not None:
+            os.close(run.folder)
+
+
+def _run_at(uri: str) -> JsonObject | None:
+    """The run that has its name in the working folder there."""
+    path = join(working_folder(uri), _RUN_FILE)
+    try:
+        found: JsonObject = json.loads(read_text(path)) if exists(path) else {}
+    except (FileNotFoundError, NotADirectoryError, ValueError):  # removed, or of somebody else
+        return None
+    return found or None
+
+
+def _named(run: JsonObject | None) -> str:
+    if not run:
+        return "another run"
+    return f"another run, process {run['process']} on {run['host']}"

@@ -1,0 +1,111 @@
+"""The steps of each ExampleGen: what is its own of the conversion of files or rows.
+
+conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), runner)
+
+No TFX is needed to plan with them, and none is imported.
+"""
+
+import dataclasses
+from typing import Any
+
+from components import layouts
+from components.common.entry import ExcludedInput
+from components.common.input_table import InputTable
+from components.common.layout_inputs import LayoutInputs
+from components.common.settings import ExecProperties
+from components.common.tasks import Runner
+from components.example_gen.conversion import Conversion
+from components.example_gen.file_conversion import FileConversion
+from components.example_gen.inputs import InputSelection
+from components.example_gen.row_conversion import RowConversion
+from components.example_gen.settings import (
+    LISTS,
+    AudioSettings,
+    ImageSettings,
+    MediaSettings,
+    TextSettings,
+)
+from components.layouts import texts
+from components.tables.pieces import Piece
+from trainer_utils.format import ConfigError
+
+__all__ = ["AudioConversion", "ImageConversion", "ListConversion", "TextConversion"]
+
+
+class ImageConversion(FileConversion):
+    """Images, and lists of them."""
+
+    unit, media = "images", "image"
+    settings_class = ImageSettings
+    looked_for = layouts.LOOKED_FOR
+
+    def is_source_file(self, path: str) -> bool:  # noqa: D102
+        return layouts.is_source_file(path)
+
+    def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
+        return layouts.read_layout(inputs, layout=layout)
+
+    def suited(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
+        """The settings for inputs whose boxes or label maps must go on fitting their images.
+
+        Those are drawn on a file's pixels as they lie, so these are not turned.
+
+        Raises:
+            ConfigError: images would be cut, and their boxes would not.
+        """
+        settings = super().suited(settings, found)
+        has_boxes = any(column.name == "xmin" for column in found.columns)
+        if has_boxes and settings.images.encoding == "raw":
+            raise ConfigError(
+                "encoding: expected 'file' for images with boxes, since raw ones are cut to a "
+                "square, got 'raw'",
+                setting="encoding",
+            )
+        if not has_boxes and all(blob.kind != "label_map" for blob in found.blobs):
+            return settings
+        images = dataclasses.replace(settings.images, orientation="keep")
+        return dataclasses.replace(settings, images=images)
+
+
+class AudioConversion(FileConversion):
+    """Sounds, and lists of them."""
+
+    unit, media = "sounds", "audio"
+    settings_class = AudioSettings
+    looked_for = f"a list of sounds ({', '.join(LISTS)}), and sounds in folders"
+
+
+class ListConversion(FileConversion):
+    """Tables whose rows name images or sounds."""
+
+    unit, media = "rows", "image"
+    settings_class = MediaSettings
+    looked_for = f"a table ({', '.join(LISTS)})"
+
+
+class TextConversion(RowConversion):
+    """Texts, and tables without files."""
+
+    unit, looked_for = "texts", texts.LOOKED_FOR
+    settings_class = TextSettings
+    settings: TextSettings
+
+    @classmethod
+    def of(  # noqa: D102
+        cls,
+        properties: ExecProperties,
+        selection: InputSelection,
+        runner: Runner | None,
+    ) -> Conversion[Any]:
+        if TextSettings.from_properties(properties).names_files:
+            return ListConversion.of(properties, selection, runner)
+        return super().of(properties, selection, runner)
+
+    def is_source_file(self, path: str) -> bool:
+        """Whether a path is by itself what examples are made of: any is."""
+        return bool(path)
+
+    def find_pieces(  # noqa: D102
+        self, inputs: LayoutInputs, *, folder: str
+    ) -> tuple[list[Piece], list[ExcludedInput]]:
+        return texts.find_pieces(inputs, self.settings, folder=folder)

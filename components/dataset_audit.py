@@ -1,0 +1,164 @@
+"""DatasetAudit: what is amiss in a dataset, as TFX's anomalies and as JSON.
+
+audit = DatasetAudit(examples=balanced.outputs["balanced_examples"], fail_on=("leakage",))
+audit.outputs["anomalies"]
+"""
+
+import json
+from collections.abc import Sequence
+
+from absl import logging
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+from tfx import types
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.types import artifact_utils, standard_artifacts
+
+from components.common.component import (
+    Runtime,
+    channel,
+    checked_properties,
+    examples_channel,
+    parameters_of,
+)
+from components.common.publish import write_artifact
+from components.common.settings import Artifacts, ExecProperties
+from components.settings import AuditSettings
+from trainer_utils.auditing import KINDS, Audit, Finding, audit_dataset
+from trainer_utils.format.naming import SPLIT_PREFIX
+
+__all__ = ["FINDINGS_FILE", "DatasetAudit", "Executor"]
+
+FINDINGS_FILE = "findings.json"
+_ANOMALIES_FILE = "SchemaDiff.pb"  # as TFX's ExampleValidator names it
+_MOST_SENTENCES = 10  # of an anomaly's description
+
+
+class Executor(base_executor.BaseExecutor):
+    """Executor of DatasetAudit."""
+
+    def Do(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
+    ) -> None:
+        """Writes the findings, then fails where they are of the kinds that must not be.
+
+        Args:
+            input_dict: `examples`: the Examples artifact; `against`: an earlier one, optional.
+            output_dict: `anomalies`: the ExampleAnomalies artifact to fill.
+            exec_properties: the settings, as `AuditSettings` makes them.
+
+        Raises:
+            DatasetError: the examples are no dataset, or something was found that `fail_on` names.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        settings = AuditSettings.from_properties(exec_properties)
+        earlier = input_dict.get("against")
+        audit = audit_dataset(
+            artifact_utils.get_single_uri(input_dict["examples"]),
+            against=artifact_utils.get_single_uri(earlier) if earlier else None,
+            label=settings.label,
+            most=settings.most,
+        )
+        artifact = artifact_utils.get_single_instance(output_dict["anomalies"])
+        _write(audit, artifact, settings.fail_on)
+        logging.info("DatasetAudit: %s", audit)
+        audit.check(settings.fail_on)
+
+
+def _write(audit: Audit, artifact: types.Artifact, fail_on: Sequence[str]) -> None:
+    """The files and properties of the artifact."""
+    blessed, files = {}, {}
+    for split in audit.records:
+        found = [one for one in audit.findings if split in one.splits]
+        path = f"{SPLIT_PREFIX}{split}/{_ANOMALIES_FILE}"
+        message = _anomalies(found, fail_on)
+        files[path] = message.SerializeToString(deterministic=True)
+        blessed[split] = 0 if found else 1
+    listed = audit.to_json()
+    del listed["uri"], listed["against"]  # the same wherever the dataset lies
+    text = json.dumps(listed, indent=2, sort_keys=True, ensure_ascii=False) + "\n"
+    files[FINDINGS_FILE] = text.encode("utf-8", "backslashreplace")
+    write_artifact(artifact.uri, files)
+    artifact.split_names = artifact_utils.encode_split_names(list(audit.records))
+    artifact.set_json_value_custom_property("blessed", blessed)
+    artifact.set_int_custom_property("num_findings", sum(audit.counts.values()))
+    artifact.set_int_custom_property("is_blessed", int(not audit.counts))
+    for kind, count in audit.counts.items():
+        artifact.set_int_custom_property(f"num_{kind}", count)
+
+
+def _anomalies(found: Sequence[Finding], fail_on: Sequence[str]) -> anomalies_pb2.Anomalies:
+    """One anomaly for each kind of finding."""
+    message = anomalies_pb2.Anomalies()
+    for kind in KINDS:
+        of_kind = [one for one in found if one.kind == kind]
+        if not of_kind:
+            continue
+        info = message.anomaly_info[kind]
+        info.severity = info.ERROR if kind in fail_on else info.WARNING
+        info.short_description = KINDS[kind]
+        info.description = "\n".join(str(one) for one in of_kind[:_MOST_SENTENCES])
+        reason = info.reason.add()
+        reason.type = info.CUSTOM_VALIDATION
+        reason.short_description, reason.description = info.short_description, info.description
+    return message
+
+
+class DatasetAuditSpec(types.ComponentSpec):
+    """The component's parameters, inputs and outputs."""
+
+    PARAMETERS = parameters_of(AuditSettings)
+    INPUTS = {
+        "examples": examples_channel(),
+        "against": channel(standard_artifacts.Examples, optional=True),
+    }
+    OUTPUTS = {"anomalies": channel(standard_artifacts.ExampleAnomalies)}
+
+
+class DatasetAudit(base_component.BaseComponent):
+    """Finds copies, leakage between splits, conflicts of labels, shifts and odd images.
+
+    Copies are records of the same content, pictures that were encoded anew, resized, cropped a
+    little, made grey or mirrored, texts that differ in a few words, and sounds that were encoded
+    anew, resampled, made louder or quieter, or cut a little.
+
+    Outputs:
+        anomalies: TFX's `ExampleAnomalies`: `Split-<name>/SchemaDiff.pb` for each split, an anomaly
+            for each kind of finding, and `findings.json` with all of them and their records. Its
+            property `blessed` says by split whether nothing was found, as ExampleValidator's does;
+            `num_findings` how much was found, `is_blessed` is 1 where nothing was.
+    """
+
+    SPEC_CLASS = DatasetAuditSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+    def __init__(
+        self,
+        examples: types.BaseChannel,
+        *,
+        against: types.BaseChannel | None = None,
+        fail_on: Sequence[str] | Runtime | None = None,
+        label: str | Runtime = AuditSettings.label,
+        most: int | Runtime = AuditSettings.most,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            examples: an Examples channel.
+            against: an earlier dataset, that this one is compared with.
+            fail_on: kinds of findings that fail the run: `leakage`, `label_conflict`, `duplicates`,
+                `near_duplicates`, `missing_class`, `label_shift`, `size_shift`, `brightness_shift`,
+                `length_shift`, `vocabulary_shift`, `blank`, `dark`, `blurred`, `odd_aspect`,
+                `odd_size`.
+            label: the feature that has the class of a record.
+            most: findings of each kind that are listed; all of them are counted. At least 0.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+        spec = DatasetAuditSpec(
+            examples=examples,
+            against=against,
+            anomalies=types.Channel(type=standard_artifacts.ExampleAnomalies),
+            **checked_properties(AuditSettings, locals()),
+        )
+        super().__init__(spec=spec)

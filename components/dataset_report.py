@@ -1,0 +1,118 @@
+"""DatasetReport: one page of HTML that shows people what is in a dataset.
+
+report = DatasetReport(examples=balanced.outputs["balanced_examples"])
+report.outputs["report"]                # a folder with `report.html`, and no other file
+"""
+
+from absl import logging
+from tfx import types
+from tfx.dsl.components.base import base_component, base_executor, executor_spec
+from tfx.types import artifact_utils, standard_artifacts
+from tfx.types.experimental import simple_artifacts
+
+from components.common.component import (
+    Runtime,
+    channel,
+    checked_properties,
+    examples_channel,
+    parameters_of,
+)
+from components.common.publish import write_artifact
+from components.common.settings import Artifacts, ExecProperties
+from components.settings import DatasetReportSettings
+from pipelines.report import render_report
+from trainer_utils.storage import join
+
+__all__ = ["REPORT_FILE", "DatasetReport", "Executor"]
+
+REPORT_FILE = "report.html"
+
+
+class Executor(base_executor.BaseExecutor):
+    """Executor of DatasetReport."""
+
+    def Do(
+        self, input_dict: Artifacts, output_dict: Artifacts, exec_properties: ExecProperties
+    ) -> None:
+        """Writes the page.
+
+        Args:
+            input_dict: `examples`: the Examples artifact; `statistics`: TFX's ExampleStatistics,
+                optional; `schema`: TFX's Schema, optional.
+            output_dict: `report`: the artifact to fill, with `report.html`.
+            exec_properties: the settings, as `DatasetReportSettings` makes them.
+
+        Raises:
+            DatasetError: the examples are no dataset, or the statistics none.
+        """
+        self._log_startup(input_dict, output_dict, exec_properties)
+        settings = DatasetReportSettings.from_properties(exec_properties)
+        target = artifact_utils.get_single_uri(output_dict["report"])
+        page = render_report(
+            artifact_utils.get_single_uri(input_dict["examples"]),
+            sample_records=settings.sample_records,
+            statistics=_optional_uri(input_dict, "statistics"),
+            schema=_optional_uri(input_dict, "schema"),
+        )
+        write_artifact(target, {REPORT_FILE: page.encode()})
+        logging.info("DatasetReport: %s", join(target, REPORT_FILE))
+
+
+def _optional_uri(input_dict: Artifacts, name: str) -> str | None:
+    return artifact_utils.get_single_uri(input_dict[name]) if input_dict.get(name) else None
+
+
+class DatasetReportSpec(types.ComponentSpec):
+    """The component's parameters, inputs and outputs."""
+
+    PARAMETERS = parameters_of(DatasetReportSettings)
+    INPUTS = {
+        "examples": examples_channel(),
+        "statistics": channel(standard_artifacts.ExampleStatistics, optional=True),
+        "schema": channel(standard_artifacts.Schema, optional=True),
+    }
+    OUTPUTS = {"report": channel(simple_artifacts.File)}
+
+
+class DatasetReport(base_component.BaseComponent):
+    """Writes one page of HTML that shows what is in an Examples artifact; it needs no network.
+
+    Splits, shards and their balance, labels and how they shift between splits, pictures by class
+    with their boxes and label maps, wave forms, texts, statistics of each feature, rejects,
+    settings, lineage, and what will hurt a training. Kubeflow shows it as the artifact's page.
+
+    Outputs:
+        report: TFX's `File`: a folder with `report.html`.
+    """
+
+    SPEC_CLASS = DatasetReportSpec
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(Executor)
+
+    def __init__(
+        self,
+        examples: types.BaseChannel,
+        *,
+        statistics: types.BaseChannel | None = None,
+        schema: types.BaseChannel | None = None,
+        sample_records: int | Runtime = DatasetReportSettings.sample_records,
+    ) -> None:
+        """Makes the component.
+
+        Args:
+            examples: an Examples artifact: ours, Datum's, or a stock ExampleGen's.
+            statistics: TFX's ExampleStatistics of them, which the page shows beside its own.
+            schema: TFX's Schema of them; where the two disagree the page says so.
+            sample_records: most records of each split that are read; counts are the manifest's. At
+                least 1.
+
+        Raises:
+            ConfigError: a setting is not allowed.
+        """
+        spec = DatasetReportSpec(
+            examples=examples,
+            statistics=statistics,
+            schema=schema,
+            report=types.Channel(type=simple_artifacts.File),
+            **checked_properties(DatasetReportSettings, locals()),
+        )
+        super().__init__(spec=spec)

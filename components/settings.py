@@ -1,0 +1,45 @@
+"""The settings of the components that describe a dataset, checked where they are made.
+
+AuditSettings(fail_on=("leakage", "label_conflict"))
+
+What each does stands in the docstring of the component's constructor. Those of the ExampleGens and
+of ShardBalancer lie with their engines.
+"""
+
+import dataclasses
+from collections.abc import Sequence
+
+from components.common.settings import ComponentSettings, is_text
+from trainer_utils.auditing import check_kinds
+from trainer_utils.format.settings import number, one_of, setting, where
+
+__all__ = ["AuditSettings", "DatasetReportSettings", "SchemaExportSettings"]
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class SchemaExportSettings(ComponentSettings):
+    """What is written beside the schema and Datum's files."""
+
+    module = "schema_export"
+
+    tfds: bool = setting(False, one_of(False, True))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class AuditSettings(ComponentSettings):
+    """What ends the run, and what is looked at."""
+
+    module = "dataset_audit"
+
+    fail_on: Sequence[str] = setting((), check_kinds)
+    label: str = setting("label", where(is_text, "a feature's name"))
+    most: int = setting(100, number(0))
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class DatasetReportSettings(ComponentSettings):
+    """How much of the dataset is looked at."""
+
+    module = "dataset_report"
+
+    sample_records: int = setting(1000, number(1))

@@ -1,0 +1,1 @@
+"""Records brought into another order, through files where memory does not hold them; and edited."""

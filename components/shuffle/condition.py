@@ -1,0 +1,337 @@
+"""A condition on features, which Arrow evaluates for many records at once. It is never run as code.
+
+    condition = parse_condition("label != 'unknown' and min(height, width) >= 64")
+    condition.features                                    # ('label', 'height', 'width')
+    condition.mask({"label": [[0], [1]], …}, {"label": ["cat", "unknown"]})    # array([True, …])
+
+The grammar is a small part of Python's: `and`, `or`, `not`; `==`, `!=`, `<`, `<=`, `>`, `>=`, `in`
+and `not in`, chained too; `+`, `-`, `*`, `/`, `//`, `%` of numbers; `len`, `min`, `max`, `abs`;
+numbers, texts, `None` and lists of these. A name is a feature, and so is `feature('a/b')`.
+
+A feature with one value stands for it, with none for None, which is neither smaller nor larger
+than anything; of one with several there are `len` and `in`. Bytes are texts. A feature with a
+vocabulary has the names of classes beside texts, and ids beside numbers.
+"""
+
+import ast
+import dataclasses
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from trainer_utils.format import ConfigError
+from trainer_utils.format.spelling import did_you_mean
+
+__all__ = ["Condition", "parse_condition"]
+
+_MOST_CHARACTERS = 4096
+_ALLOWED = "a condition on features such as \"label != 'unknown' and height >= 64\""
+_ORDER: dict[type[ast.cmpop], Callable[[Any, Any], Any]] = {
+    ast.Lt: pc.less,
+    ast.LtE: pc.less_equal,
+    ast.Gt: pc.greater,
+    ast.GtE: pc.greater_equal,
+}
+_ARITHMETIC: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+    ast.Add: np.add,
+    ast.Sub: np.subtract,
+    ast.Mult: np.multiply,
+    ast.Div: np.true_divide,
+    ast.FloorDiv: np.floor_divide,
+    ast.Mod: np.mod,
+}
+_DIVISIONS = (np.true_divide, np.floor_divide, np.mod)
+
+Bools = npt.NDArray[np.bool_]
+Rows = Mapping[str, Sequence[Sequence[Any]]]
+"""By feature, of each record its values: integers, floats, or bytes and views of these."""
+
+
+@dataclasses.dataclass(frozen=True)
+class Condition:
+    """A condition that is well formed; `features` are the names in it."""
+
+    text: str
+    features: tuple[str, ...]
+    setting: str = "where"
+
+    def mask(self, rows: Rows, vocabularies: Mapping[str, Sequence[str]]) -> Bools:
+        """Of which records it is true.
+
+        Args:
+            rows: of each of its features.
+            vocabularies: the names of classes, of the features that have such.
+
+        Raises:
+            ConfigError: values are compared that cannot be, such as a text with a number, or a
+                text with a feature whose classes do not have it.
+        """
+        try:
+            evaluation = _Evaluation(self.text, self.setting, rows, vocabularies)
+            return evaluation.truth(evaluation.value(self._tree))
+        except (pa.ArrowException, TypeError, OverflowError) as error:
+            problem = str(error)
+        raise ConfigError(
+            f"{self.setting}: expected values that can be compared, got {self.text!r}: {problem}",
+            setting=self.setting,
+            value=self.text,
+        )
+
+    @functools.cached_property
+    def _tree(self) -> ast.expr:
+        return ast.parse(self.text.strip(), mode="eval").body
+
+
+def parse_condition(text: object, *, setting: str = "where") -> Condition:
+    """Parses a condition.
+
+    Args:
+        setting: whose value it is, for the error.
+
+    Raises:
+        ConfigError: it is none; the message says what is not allowed.
+    """
+    if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
+        raise ConfigError.of(setting, text, allowed=_ALLOWED)
+    try:
+        tree = ast.parse(text.strip(), mode="eval").body
+        features = tuple(dict.fromkeys(_features_in(tree)))
+        _Evaluation(text, setting, {}, {}).value(tree)  # of no record: the grammar alone
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
+        if isinstance(error, ConfigError):
+            raise
+        why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
+        raise ConfigError.of(setting, text, allowed=f"{_ALLOWED} ({why})") from None
+    except (pa.ArrowException, TypeError):
+        pass  # a text beside a number: whoever has records says so
+    if not features:
+        raise ConfigError.of(setting, text, allowed=f"{_ALLOWED}, with the name of a feature")
+    return Condition(text, features, setting)
+
+
+class _Values(NamedTuple):
+    """A feature of all records: `flat` values end to end, of which each record has `counts`."""
+
+    name: str
+    flat: pa.Array
+    counts: npt.NDArray[np.int64]
+
+    def single(self) -> pa.Array:
+        """Each record's one value, or null."""
+        if (self.counts > 1).any():
+            raise TypeError(f"feature {self.name!r} has several values, of which are `in` and len")
+        starts = np.cumsum(self.counts) - self.counts
+        return self.flat.take(pa.array(starts, mask=self.counts == 0))
+
+
+class _Evaluation:
+    """The value of each node that is allowed: constants, `_Values`, arrays of Arrow, or masks."""
+
+    def __init__(
+        self,
+        text: str,
+        setting: str,
+        rows: Rows,
+        vocabularies: Mapping[str, Sequence[str]],
+    ) -> None:
+        self._text, self._setting, self._rows = text, setting, rows
+        self._vocabularies = vocabularies
+        self._count = len(next(iter(rows.values()))) if rows else 0
+
+    def value(self, node: ast.expr) -> Any:
+        if (name := _feature_of(node)) is not None:
+            return self._feature(name)
+        if isinstance(node, ast.Constant | ast.List | ast.Tuple):
+            return self._constant(node)
+        if isinstance(node, ast.BoolOp):
+            join = np.logical_and if isinstance(node.op, ast.And) else np.logical_or
+            return functools.reduce(join, [self.truth(self.value(part)) for part in node.values])
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not):
+            return ~self.truth(self.value(node.operand))
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            return self._arithmetic(np.subtract, 0, self.value(node.operand))
+        if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+            left, right = self.value(node.left), self.value(node.right)
+            return self._arithmetic(_ARITHMETIC[type(node.op)], left, right)
+        if isinstance(node, ast.Compare):
+            parts = [node.left, *node.comparators]
+            steps = zip(parts, node.ops, parts[1:], strict=False)
+            return functools.reduce(np.logical_and, [self._compare(*step) for step in steps])
+        if isinstance(node, ast.Call):
+            return self._call(node)
+        self._refuse(node)
+
+    def truth(self, value: Any) -> Bools:
+        if isinstance(value, np.ndarray):
+            return value
+        (array,) = self._arrays(value)
+        if _is_text(array):
+            array = pc.binary_length(array)
+        return _filled(pc.not_equal(array, 0))
+
+    def _feature(self, name: str) -> _Values:
+        rows = self._rows.get(name, ())
+        plain = [bytes(v) if isinstance(v, memoryview) else v for values in rows for v in values]
+        return _Values(name, pa.array(plain), np.array([*map(len, rows)], np.int64))
+
+    def _constant(self, node: ast.expr) -> Any:
+        if isinstance(node, ast.List | ast.Tuple):
+            return [self._constant(part) for part in node.elts]
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            value = self._constant(node.operand)
+            if isinstance(value, int | float):
+                return -value
+        elif isinstance(node, ast.Constant):
+            if isinstance(node.value, str):
+                return node.value.encode("utf-8", "surrogateescape")
+            if isinstance(node.value, int | float | type(None)):
+                return node.value
+        self._refuse(node)
+
+    def _array(self, value: Any) -> pa.Array:
+        """One value a record; of masks and of True and False as Python has them, numbers."""
+        if isinstance(value, _Values):
+            return value.single()
+        if isinstance(value, np.ndarray):
+            return pa.array(value.astype(np.int64))
+        if isinstance(value, pa.Array):
+            return value
+        if isinstance(value, list):
+            raise TypeError("a list is what `in` looks into")
+        return pa.array([int(value) if isinstance(value, bool) else value] * self._count)
+
+    def _arrays(self, *values: Any) -> list[pa.Array]:
+        """The same of several, of which one that has no value at all is of the others' kind."""
+        arrays = [*map(self._array, values)]
+        kinds = [array.type for array in arrays if not pa.types.is_null(array.type)]
+        return [
+            a.cast((kinds or [pa.int64()])[0]) if pa.types.is_null(a.type) else a for a in arrays
+        ]
+
+    def _compare(self, left: ast.expr, test: ast.cmpop, right: ast.expr) -> Bools:
+        one, other = self._named(left, right), self._named(right, left)
+        if isinstance(test, ast.In | ast.NotIn):
+            found = self._inside(one, other, right)
+            return found if isinstance(test, ast.In) else ~found
+        if isinstance(test, ast.Eq | ast.NotEq):
+            found = self._equal(one, other)
+            return found if isinstance(test, ast.Eq) else ~found
+        if type(test) not in _ORDER:
+            self._refuse(test)
+        return _filled(_ORDER[type(test)](*self._arrays(one, other)))
+
+    def _equal(self, one: Any, other: Any) -> Bools:
+        first, second = self._arrays(one, other)
+        both_missing: Bools = _filled(first.is_null()) & _filled(second.is_null())
+        return _filled(pc.equal(first, second)) | both_missing
+
+    def _inside(self, one: Any, among: Any, node: ast.expr) -> Bools:
+        """Whether a value is one of a list; or is in a text, or among a feature's values."""
+        if isinstance(among, list):
+            found = [self._equal(one, constant) for constant in among]
+            return functools.reduce(np.logical_or, found, np.zeros(self._count, np.bool_))
+        if not isinstance(among, _Values) or isinstance(one, _Values | pa.Array | np.ndarray):
+            self._refuse(node)
+        owners = np.repeat(np.arange(len(among.counts)), among.counts)
+        hits = _filled(pc.equal(among.flat, pa.scalar(one))) if len(among.flat) else owners > 0
+        if _is_text(among.flat):
+            within = _filled(pc.match_substring(among.flat, one))
+            hits = np.where(among.counts[owners] == 1, within, hits)
+        return np.bincount(owners[hits], minlength=len(among.counts)) > 0
+
+    def _named(self, node: ast.expr, beside: ast.expr) -> Any:
+        """A side of a comparison; of a class beside a text its name."""
+        value = self.value(node)
+        vocabulary = self._vocabularies.get(value.name) if isinstance(value, _Values) else None
+        parts = beside.elts if isinstance(beside, ast.List | ast.Tuple) else [beside]
+        texts = [p.value for p in parts if isinstance(p, ast.Constant) and isinstance(p.value, str)]
+        if vocabulary is None or not texts:
+            return value
+        for text in texts:
+            if text not in vocabulary:
+                raise ConfigError.of(
+                    self._setting,
+                    self._text,
+                    allowed=f"classes of {value.name!r} beside it, such as {vocabulary[0]!r}",
+                    advice=f"There is no {text!r}.{did_you_mean(text, vocabulary)}",
+                )
+        ids = np.array(value.flat.to_pylist(), np.int64)
+        is_class = (ids >= 0) & (ids < len(vocabulary))
+        names = pa.array([name.encode() for name in vocabulary], pa.binary())
+        return value._replace(flat=names.take(pa.array(ids, mask=~is_class)))
+
+    def _call(self, node: ast.Call) -> Any:
+        name = node.func.id if isinstance(node.func, ast.Name) else ""
+        if name not in ("len", "min", "max", "abs") or node.keywords or not node.args:
+            self._refuse(node)
+        given = [self.value(part) for part in node.args]
+        if name in ("min", "max"):
+            join = pc.min_element_wise if name == "min" else pc.max_element_wise
+            return join(*self._arrays(*given), skip_nulls=False)
+        if len(given) > 1:
+            self._refuse(node)
+        return pc.abs(*self._arrays(given[0])) if name == "abs" else self._lengths(given[0], node)
+
+    def _lengths(self, value: Any, node: ast.expr) -> pa.Array:
+        """Of a text its characters, of several values their number; 1 of a number, 0 of none."""
+        if not isinstance(value, _Values):
+            self._refuse(node)
+        if not _is_text(value.flat):
+            return pa.array(value.counts)
+        texts = value.flat.to_pylist()
+        characters = np.array([len(text.decode(errors="surrogateescape")) for text in texts])
+        owners = np.repeat(np.arange(len(value.counts)), value.counts)
+        of_single = np.bincount(owners, characters, len(value.counts)).astype(np.int64)
+        return pa.array(np.where(value.counts == 1, of_single, value.counts))
+
+    def _arithmetic(self, operate: Callable[[Any, Any], Any], one: Any, other: Any) -> pa.Array:
+        """As Python has it; nothing where a side is missing, or where it divides by 0."""
+        arrays = self._arrays(one, other)
+        if any(map(_is_text, arrays)):
+            raise TypeError("arithmetic with a text")
+        missing = functools.reduce(np.logical_or, (_filled(array.is_null()) for array in arrays))
+        left, right = (array.fill_null(0).to_numpy(zero_copy_only=False) for array in arrays)
+        if operate in _DIVISIONS:
+            missing, right = missing | (right == 0), np.where(right == 0, 1, right)
+        return pa.array(operate(left, right), mask=missing, from_pandas=False)
+
+    def _refuse(self, node: ast.AST) -> NoReturn:
+        found = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
+        raise ConfigError.of(
+            self._setting, self._text, allowed=_ALLOWED, advice=f"{found!r} is not allowed in it"
+        )
+
+
+def _filled(found: Any) -> Bools:
+    """What is not known is false."""
+    return np.asarray(found.fill_null(False).to_numpy(zero_copy_only=False), np.bool_)
+
+
+def _is_text(array: pa.Array) -> bool:
+    return bool(pa.types.is_binary(array.type))
+
+
+def _features_in(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.expr) and (name := _feature_of(node)) is not None:
+        yield name
+        return
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(node, ast.Call) or child is not node.func:
+            yield from _features_in(child)
+
+
+def _feature_of(node: ast.expr) -> str | None:
+    """The feature that a node names, if it does."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return None
+    if node.func.id != "feature" or node.keywords or len(node.args) != 1:
+        return None
+    (name,) = node.args
+    return name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None

@@ -1,0 +1,288 @@
+"""Records brought into the order of their output positions, through sorted runs.
+
+    shuffle = ExternalShuffle(uri=uri, layout=layout, tasks=tasks)
+    shuffle.scatter("000007", frames, positions)    # for each part of the input, by any worker
+    shuffle.gather(3)                               # then, for each task, by any worker: its shards
+
+A run is a file of Arrow's in the working folder: a batch for each cut of each task. What fits into
+memory needs no file: `gather(0, held=[run_of(frames, positions)])` is the same within one worker.
+"""
+
+import dataclasses
+import functools
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent import futures
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from components.shuffle.layout import ShardTask, SplitLayout
+from trainer_utils.format import DatasetError, RecordBlock, Shard, ShardName, ShardWriter
+from trainer_utils.format.framing import (
+    FOOTER_BYTES,
+    HEADER_BYTES,
+    RECORD_OVERHEAD_BYTES,
+    footers_of,
+    frame_headers,
+    headers_of,
+    payload_crcs,
+    raise_bad_checksum,
+)
+from trainer_utils.format.record_names import name_crc
+from trainer_utils.format.tfrecord import BLOCK_BYTES
+from trainer_utils.storage import (
+    is_remote,
+    join,
+    list_names,
+    make_folder,
+    open_for_reading,
+    write_atomically,
+)
+from trainer_utils.writing.publishing import working_folder
+from trainer_utils.writing.shards import verify_shard, write_shard
+
+__all__ = [
+    "HELD_TIMES",
+    "ExternalShuffle",
+    "Lot",
+    "checked_crcs",
+    "frames_of",
+    "read_batch",
+    "run_of",
+    "write_batches",
+    "write_shards",
+]
+
+Ints = npt.NDArray[np.int64]
+
+HELD_TIMES = 2
+"""How often records are held in memory while they are put in order: as they came, and joined."""
+
+_LOT_BYTES = 1 << 20  # what a core's cache holds, and few calls of the system
+
+
+class Lot(NamedTuple):
+    """Some neighbouring records of a shard, framed end to end, as `ShardWriter` takes them."""
+
+    frames: bytes | memoryview
+    lengths: Ints
+    payload_crcs: npt.NDArray[np.uint32]
+    names: npt.NDArray[np.uint32] | None = None
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class ExternalShuffle:
+    """One order for the records of a split.
+
+    Args:
+        uri: of the dataset that is written.
+        layout: which records are which shard's.
+        tasks: of the shards, by number.
+        block_bytes: how much is read back at a time.
+    """
+
+    uri: str
+    layout: SplitLayout
+    tasks: tuple[ShardTask, ...]
+    block_bytes: int = BLOCK_BYTES
+
+    @property
+    def _folder(self) -> str:
+        return join(working_folder(self.uri), f"runs/{self.layout.split}")
+
+    def scatter(self, run: str, records: pa.RecordBatch) -> None:
+        """Writes records as a run.
+
+        Args:
+            run: its name, of which a retry writes the same again.
+            records: as `run_of` gives them.
+        """
+        positions = records.column(0).to_numpy()
+        order = np.argsort(positions, kind="stable")
+        inner = [cut for task in self.tasks for cut in task.cuts[1:-1]]
+        cuts = np.unique([*(task.cuts[0] for task in self.tasks), *inner, self.layout.num_records])
+        bounds = np.searchsorted(positions[order], cuts).tolist()
+        records = records.take(pa.array(order))
+        batches = [records.slice(a, b - a) for a, b in itertools.pairwise(bounds)]
+        write_batches(join(self._folder, run), working_folder(self.uri), batches)
+
+    def gather(self, number: int, *, held: list[pa.RecordBatch] | None = None) -> list[Shard]:
+        """Writes the shards of a task, and reads them back.
+
+        Args:
+            held: all of its records, as `run_of` gives them; emptied. None: those of all runs.
+
+        Raises:
+            CorruptShardError: a run or a new shard is damaged.
+            DatasetError: not every position gets exactly one record.
+        """
+        task, layout = self.tasks[number], self.layout
+        first = sum(len(one.cuts) - 1 for one in self.tasks[:number])
+        bounds = layout.bounds[task.first_shard : task.stop_shard + 1]
+        lots = itertools.chain.from_iterable(
+            self._lots(held if held is not None else self._runs(cell), span, bounds, held is None)
+            for cell, span in enumerate(itertools.pairwise(task.cuts), first)
+        )
+        shards = range(task.first_shard, task.stop_shard)
+        sizes = np.diff(bounds).tolist()
+        return write_shards(
+            [*zip(map(layout.shard_name, shards), sizes, strict=True)],
+            lots,
+            uri=self.uri,
+            block_bytes=self.block_bytes,
+        )
+
+    def _runs(self, cell: int) -> list[pa.RecordBatch]:
+        """What all runs have of a cell."""
+        paths = [join(self._folder, name) for name in sorted(list_names(self._folder))]
+        return [read_batch(path, cell) for path in paths]
+
+    def _lots(
+        self,
+        batches: list[pa.RecordBatch],
+        span: tuple[int, int],
+        bounds: Sequence[int],
+        are_files: bool,
+    ) -> Iterator[Lot]:
+        """The records of a cell in order, in lots of which none reaches across a shard's end."""
+        start, stop = span
+        positions = np.concatenate(
+            [np.zeros(0, np.int64), *(batch.column(0).to_numpy() for batch in batches)]
+        )
+        order = np.argsort(positions, kind="stable")
+        if not np.array_equal(positions[order], np.arange(start, stop)):
+            raise DatasetError(
+                f"split {self.layout.split!r}: expected one record for each of the positions "
+                f"{start} to {stop}, got {len(positions)} records. "
+                "The dataset was changed meanwhile: run it again."
+            )
+        frames, names = (_joined([batch.column(n) for batch in batches]) for n in (1, 2))
+        batches.clear()
+        step = max(1, int(_LOT_BYTES * len(frames) / max(1, frames.nbytes)))
+        cuts = np.union1d(np.arange(start, stop, step), np.clip(bounds, start, stop))
+        for first, last in itertools.pairwise([*cuts.tolist(), stop]):
+            if first < last:
+                rows = pa.array(order[first - start : last - start])
+                yield _lot(frames.take(rows), names.take(rows), self._folder if are_files else None)
+
+
+def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
+    """Framed records as a lot; checked where they come from a file."""
+    ends, data = _contents(frames)
+    lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
+    known = None
+    if not names.null_count:
+        known = np.array([name_crc(name) for name in names.to_pylist()], np.uint32)
+    octets = data.to_pybytes()
+    if path is None:
+        return Lot(octets, lengths, footers_of(octets, ends), known)
+    crcs, bad = checked_crcs(octets, lengths)
+    if bad is not None:
+        raise_bad_checksum("payload", path, None, int(ends[bad]))
+    return Lot(octets, lengths, crcs, known)
+
+
+def checked_crcs(frames: Any, lengths: Ints) -> tuple[npt.NDArray[np.uint32], int | None]:
+    """The masked CRC-32C of payloads in frames of these lengths; which of them is bad, if any."""
+    ends = np.cumsum(lengths + RECORD_OVERHEAD_BYTES)
+    starts = ends - lengths - RECORD_OVERHEAD_BYTES
+    footers = footers_of(frames, ends)
+    bad = payload_crcs(frames, starts + HEADER_BYTES, ends - FOOTER_BYTES) != footers
+    bad |= (headers_of(frames, starts) != frame_headers(lengths)).any(axis=1)
+    return footers, int(bad.argmax()) if bad.any() else None
+
+
+def write_shards(
+    shards: Iterable[tuple[ShardName, int]], lots: Iterator[Lot], *, uri: str, block_bytes: int
+) -> list[Shard]:
+    """Writes shards, of so many records each, one after the other, and reads them back.
+
+    Args:
+        lots: of all their records in order, each of one shard.
+    """
+
+    def fill(records: int, writer: ShardWriter) -> None:
+        while records:
+            lot = next(lots)
+            writer.write_framed(*lot)
+            records -= len(lot.lengths)
+
+    written = []
+    # Written while the next shard is put together: reading back waits for the disk.
+    with futures.ThreadPoolExecutor(1) as pool:
+        checks = []
+        for name, records in shards:
+            written.append(write_shard(name, functools.partial(fill, records), uri=uri))
+            check = functools.partial(verify_shard, written[-1], uri=uri, block_bytes=block_bytes)
+            checks.append(pool.submit(check))
+        for result in checks:
+            result.result()
+    return written
+
+
+def run_of(
+    frames: list[pa.Array], positions: Sequence[Ints], names: pa.Array | None = None
+) -> pa.RecordBatch:
+    """Framed records as `ExternalShuffle` takes them.
+
+    Args:
+        frames: binary arrays; emptied.
+        positions: of the records of each, `(records,) int64`, their output positions.
+        names: what the records are called; null where that is to be looked for in them.
+    """
+    joined = _joined(frames)
+    frames.clear()
+    columns = [
+        pa.array(np.concatenate([np.zeros(0, np.int64), *positions])),
+        joined,
+        pa.nulls(len(joined), pa.binary()) if names is None else names,
+    ]
+    return pa.RecordBatch.from_arrays(columns, ["position", "frame", "name"])
+
+
+def frames_of(block: RecordBlock) -> pa.Array:
+    """The frames of a block, not copied."""
+    offsets = np.append(block.starts, len(block.data))
+    buffers = [None, pa.py_buffer(offsets.astype(np.int64)), pa.py_buffer(block.data)]
+    return pa.Array.from_buffers(pa.large_binary(), len(block), buffers)
+
+
+def write_batches(path: str, folder: str, batches: Sequence[pa.RecordBatch]) -> None:
+    """Keeps Arrow's record batches, one or more of one schema, as a file of the working folder."""
+    make_folder(path.rpartition("/")[0])
+    with (
+        write_atomically(path, temporary_folder=folder) as stream,
+        pa.ipc.new_file(stream, batches[0].schema) as writer,
+    ):
+        for batch in batches:
+            writer.write_batch(batch)
+
+
+def read_batch(path: str, number: int) -> pa.RecordBatch:
+    """One of the batches that `write_batches` kept."""
+    if not is_remote(path):
+        return pa.ipc.open_file(pa.memory_map(path)).get_batch(number)
+    with open_for_reading(path) as stream, pa.PythonFile(stream, "r") as source:
+        return pa.ipc.open_file(source).get_batch(number)
+
+
+def _joined(arrays: Sequence[pa.Array]) -> pa.Array:
+    """Binary arrays as one; Arrow would join them anew each time that some rows are taken."""
+    large = [
+        array.cast(pa.large_binary()) for array in arrays
+    ]  # offsets of 32 bits might not reach
+    if len(large) == 1:
+        return large[0]
+    return pa.concat_arrays(large) if large else pa.array([], pa.large_binary())
+
+
+def _contents(values: pa.Array) -> tuple[Ints, pa.Buffer]:
+    """Where each value of a binary array ends, and all of them end to end."""
+    buffer: Any = np.frombuffer(values.buffers()[1], np.int64)
+    offsets = buffer[values.offset :][: len(values) + 1]
+    start, stop = int(offsets[0]), int(offsets[-1])
+    data = values.buffers()[2] or pa.py_buffer(b"")
+    return offsets[1:] - start, data.slice(start, stop - start)

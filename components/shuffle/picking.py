@@ -1,0 +1,130 @@
+"""A shard written by picking its records, one after the other, from the files where they lie.
+
+    gather = GatherIndices(shard=name, files=files, offsets=offsets, lengths=lengths)
+    picked_lots(["in/Split-train/data_tfrecord-00000-of-00001"], gather)     # for `write_shards`
+
+An input that is local, and that the system can keep in memory, is a run as it lies there: a record
+costs one read into memory that is used again and again, and none is held.
+"""
+
+import dataclasses
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from typing import NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from components.shuffle.external import Lot, checked_crcs
+from trainer_utils.dataset import read_shard_blocks
+from trainer_utils.format import DatasetError, ShardName
+from trainer_utils.format.framing import RECORD_OVERHEAD_BYTES, Lengths
+from trainer_utils.storage import file_size, naming_file, open_for_reading
+
+__all__ = ["LOT_BYTES", "GatherIndices", "picked_lots", "read_ahead"]
+
+Ints = npt.NDArray[np.int64]
+
+LOT_BYTES = 1 << 20
+"""What is picked before it is checked and written: a core's cache holds it. A longer record is
+picked alone."""
+
+_AHEAD_BYTES = 128 << 10  # Linux reads no more of a file ahead at a time unless it is told to
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class GatherIndices:
+    """A new shard, and where its records lie, in order.
+
+    Args:
+        files: `(records,)`, the number of each record's file.
+        offsets: `(records,) int64`, where its frame begins there, in bytes.
+        lengths: `(records,)`, of its payload, in bytes.
+    """
+
+    shard: ShardName
+    files: Lengths = dataclasses.field(repr=False)
+    offsets: Ints = dataclasses.field(repr=False)
+    lengths: Lengths = dataclasses.field(repr=False)
+
+
+def picked_lots(paths: Sequence[str], gather: GatherIndices) -> Iterator[tuple[Lengths, Lot]]:
+    """The records of a shard, each lot with the numbers of the files that its records are from.
+
+    Args:
+        paths: of all files, by number; local, and not compressed.
+
+    Raises:
+        CorruptShardError: a file is damaged, named as by reading it in order.
+        DatasetError: it was changed meanwhile.
+    """
+    lengths = gather.lengths.astype(np.int64)
+    ends = np.cumsum(lengths + RECORD_OVERHEAD_BYTES)
+    start = done = 0
+    memory = np.empty(LOT_BYTES, np.uint8)
+    with ExitStack() as opened:
+        descriptors: dict[int, int] = {}
+        while start < len(ends):
+            stop = max(int(np.searchsorted(ends, done + LOT_BYTES, side="right")), start + 1)
+            files, offsets = gather.files[start:stop], gather.offsets[start:stop]
+            sizes = ends[start:stop] - done
+            if sizes[-1] > len(memory):
+                memory = np.empty(sizes[-1], np.uint8)
+            frames = memory[: sizes[-1]]
+            for first, last in _neighbours(files, offsets, sizes):
+                file = int(files[first])
+                with naming_file(paths[file]):
+                    if file not in descriptors:
+                        stream = opened.enter_context(open_for_reading(paths[file]))
+                        descriptors[file] = stream.fileno()
+                    place = frames.data[
+                        int(sizes[first - 1]) if first else 0 : int(sizes[last - 1])
+                    ]
+                    if not _read(descriptors[file], place, int(offsets[first])):
+                        _raise_damage(paths[file])
+            crcs, bad = checked_crcs(frames, lengths[start:stop])
+            if bad is not None:
+                _raise_damage(paths[int(files[bad])])
+            yield files, Lot(frames.data, lengths[start:stop], crcs)
+            start, done = stop, int(ends[stop - 1])
+
+
+def _neighbours(files: Lengths, offsets: Ints, sizes: Ints) -> list[tuple[int, int]]:
+    """Records that lie end to end in one file, as one: first and stop of each run."""
+    follows = (files[1:] == files[:-1]) & (np.diff(offsets) == np.diff(sizes, prepend=0)[:-1])
+    cuts = np.flatnonzero(~follows) + 1
+    return list(zip([0, *cuts.tolist()], [*cuts.tolist(), len(files)], strict=True))
+
+
+def _read(descriptor: int, place: memoryview, offset: int) -> bool:
+    """Fills `place`; False where the file ends before."""
+    while place:
+        count = os.preadv(descriptor, [place], offset)
+        if not count:
+            return False
+        place, offset = place[count:], offset + count
+    return True
+
+
+def _raise_damage(path: str) -> NoReturn:
+    """Reads a file in order, which says what is wrong where."""
+    for _ in read_shard_blocks(path):
+        pass
+    raise DatasetError(
+        f"{path!r}: expected a file that stays as it is while it is read, got one that was changed "
+        "meanwhile. Run it again.",
+        path=path,
+    )
+
+
+def read_ahead(path: str) -> None:
+    """Has the system read a file from its beginning to its end while other work is done.
+
+    Records that are picked here and there would have a disk seek for each of them.
+    """
+    if hasattr(os, "posix_fadvise"):
+        with open_for_reading(path) as stream:
+            for start in range(0, file_size(path), _AHEAD_BYTES):
+                descriptor = stream.fileno()
+                os.posix_fadvise(descriptor, start, _AHEAD_BYTES, os.POSIX_FADV_WILLNEED)

@@ -1,0 +1,682 @@
+"""All commands: each asks the room that knows, and gives back what is to be printed.
+
+Nothing but click is imported before a command runs, and TensorFlow or TFX only where it has to.
+"""
+
+import dataclasses
+import importlib.util
+import sys
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+import click
+
+from pipelines.cli.flags import (
+    Dataset,
+    Files,
+    With,
+    command,
+    given_settings,
+    height_and_width,
+    json_or_text,
+    list_of_names,
+    shares,
+)
+from pipelines.cli.terminal import Facts, is_own_process, is_terminal, print_messages, show_progress
+
+_FILE = click.Path(dir_okay=False)
+_Output = Annotated[str | None, "-o --output", _FILE]
+_Settings = Annotated[tuple[tuple[str, Any], ...], "--set", "NAME=VALUE", With(type=json_or_text)]
+_Texts = tuple[str, ...]
+_Uri = Annotated[str | None, "URI"]
+_Name = Annotated[str | None, "NAME"]
+_0, _1 = click.IntRange(min=0), click.IntRange(min=1)
+
+
+def _require_tfx(name: str) -> None:
+    if importlib.util.find_spec("tfx") is None:
+        from trainer_utils.extras import HOW_TO_GET_TFX
+        from trainer_utils.format import ConfigError
+
+        raise ConfigError(f"tfx-shards {name} needs TFX: {HOW_TO_GET_TFX}")
+
+
+def _require_out(out: str | None, dry_run: bool) -> None:
+    if out is None and not dry_run:
+        raise click.UsageError("Missing argument 'OUT': a folder for the dataset.")
+
+
+def _settings_of_balancer() -> dict[str, Mapping[str, Any]]:
+    from components.balancing.settings import BalancerSettings
+
+    return {"ShardBalancer": BalancerSettings.described()}
+
+
+def _settings() -> dict[str, Mapping[str, Any]]:
+    """The settings by name, by the component that they are of; what several have is told once."""
+    from components.example_gen.settings import (
+        AudioSettings,
+        ExampleGenSettings,
+        ImageSettings,
+        TextSettings,
+    )
+    from trainer_utils.format.settings import settings_of
+
+    images = ImageSettings.described()
+    shared = {name: images[name] for name in settings_of(ExampleGenSettings)}
+    sections: dict[str, Mapping[str, Any]] = {"all ExampleGens": shared}
+    sections["ImageExampleGen"] = images
+    sections["TextExampleGen"] = TextSettings.described()
+    sections["AudioExampleGen"] = AudioSettings.described()
+    told = {"target_shard_bytes": shared.pop("target_shard_bytes").sentence}
+    for title, settings in {**sections, **_settings_of_balancer()}.items():
+        sections[title] = {
+            name: one
+            for name, one in settings.items()
+            if one.sentence != told.get(name)
+            and not (name in told and name in ("layout", "seed", "compression"))
+        }
+        told |= {name: one.sentence for name, one in sections[title].items()}
+    return sections
+
+
+@command(sections=_settings)
+def convert(
+    source: Annotated[str, "SRC"],
+    out: str | None = None,
+    *,
+    kind: Annotated[str | None, click.Choice(("image", "text", "audio"))] = None,
+    splits: Annotated[Any, "NAME=SHARE,…", shares] = None,
+    others: _Settings = (),
+    beam_args: Annotated[_Texts, "--beam-arg", With(metavar="--FLAG=VALUE")] = (),
+    metadata: Annotated[str | None, _FILE] = None,
+    dry_run: bool = False,
+    **given: Any,
+) -> Any:
+    """Turn images, texts or sounds into a balanced dataset of TFRecord shards, its lineage kept.
+
+    SRC is a folder, a table or an archive, local or in a bucket, or an .npz of arrays. OUT gets the
+    artifacts, metadata.sqlite, and `latest`, a link to the newest dataset, whose uri is printed.
+    What did not change is not made again.
+
+    \b
+    tfx-shards convert photos/ out/
+    tfx-shards convert reviews.csv out/ --splits train=0.8,eval=0.2 --column stars=float
+    tfx-shards convert clips/ out/ --sample-rate 16000 --num-shards train=8,eval=2
+    tfx-shards convert photos/ --dry-run
+
+    Args:
+        kind: Kind of the input. Default: recognised from the files.
+        splits: Splits that a hash assigns, such as train=8,eval=1,test=1 or, as shares of one,
+            train=0.8,eval=0.2. Default: what the files say, or train=2,eval=1.
+        others: Any of the settings below by its name in Python; VALUE is JSON or a text.
+        beam_args: A flag for Beam, such as --beam-arg=--runner=DataflowRunner; may be repeated.
+        metadata: Default: OUT/metadata.sqlite.
+        dry_run: Show what would be made, without making it.
+    """
+    _require_tfx("convert")
+    _require_out(out, dry_run)
+    options = given_settings(given)
+    for name, value in others:
+        if name in options:
+            raise click.BadParameter(f"{name} is given twice", param_hint="--set")
+        options[name] = value
+    if beam_args:
+        options["beam_pipeline_args"] = list(beam_args)
+    with show_progress("Looking at the input"):
+        from pipelines.tools.conversion.convert import prepare_all
+
+        conversion = prepare_all(
+            source, out, kind=kind, splits=splits, metadata=metadata, **options
+        )
+    if kind is None:
+        print_messages(f"{source}: {conversion.seen}")
+    if dry_run:
+        with show_progress("Planning"):
+            from pipelines.tools.conversion.dry_run import plan_prepared
+
+            return dataclasses.replace(plan_prepared(conversion), source=source)
+    print_messages("Starting TFX (some seconds) …")
+    with show_progress("Starting TFX"):
+        from pipelines.tools.conversion.convert import run_conversion, start_tfx
+
+        start_tfx(alone=is_own_process())
+    made = run_conversion(conversion, str(out), metadata=metadata)
+    return Facts(made.to_json, made, note=made.summary())
+
+
+@command(sections=_settings_of_balancer)
+def balance(
+    uri: Annotated[str, "URI"], out: str | None = None, *, dry_run: bool = False, **given: Any
+) -> Any:
+    """Write a dataset anew: in equal shards, with records left out, added or relabelled.
+
+    OUT gets the new one with its lineage, as `convert` leaves it; the old one stays as it is.
+
+    \b
+    tfx-shards balance out/ balanced/ --num-shards 8
+    tfx-shards balance out/ clean/ --exclude bad.txt --relabel new-labels.csv --keep-shards
+    tfx-shards balance out/ large/ --where "height >= 64 and label != 'unknown'" --dry-run
+
+    Args:
+        dry_run: Show what would be made, without making it.
+    """
+    _require_tfx("balance")
+    _require_out(out, dry_run)
+    settings = given_settings(given)
+    from pipelines.tools.conversion import convert as conversion
+
+    conversion.check_balancing(out or ".", settings)
+    if dry_run:
+        with show_progress("Planning"):
+            from components.balancing.planning import plan
+            from trainer_utils.dataset.location import newest_dataset
+
+            return plan(newest_dataset(uri), **settings)
+    print_messages("Starting TFX (some seconds) …")
+    with show_progress("Starting TFX"):
+        conversion.start_tfx(alone=is_own_process())
+    with show_progress("Balancing"):
+        made = conversion.balance(uri, str(out), **settings)
+    return Facts({"uri": made}, made)
+
+
+@command()
+def inspect(place: Files) -> Any:
+    """Show what is in a dataset: splits, shards, features, label counts, rejects.
+
+    URI is the folder of a dataset, of ours or of Datum, TFDS or TFX, the output folder of
+    `convert`, or TFRecord files, by name or pattern. Only small files are read where there are any.
+
+    \b
+    tfx-shards inspect out/
+    tfx-shards inspect 'imagenet/train-*'
+    tfx-shards inspect gs://bucket/photos --json | jq .splits.train.records
+    """
+    from pipelines.tools.inspection import inspect_dataset
+
+    with show_progress("Reading"):
+        return inspect_dataset(place)
+
+
+@command()
+def show(
+    place: Files,
+    *,
+    split: str | None = None,
+    record: _Name = None,
+    count: Annotated[int, "-n --number", _1] = 20,
+    folder: Annotated[str | None, "--export", "DIR", click.Path(file_okay=False)] = None,
+) -> Any:
+    """Show records: numbers, texts, names of labels, what images and sounds are.
+
+    \b
+    tfx-shards show out/ --split 'eval[100:]' -n 5
+    tfx-shards show out/ --record cat/1.jpg
+    tfx-shards show out/ -n 100 --export looked-at/
+
+    Args:
+        split: A split or a slice: 'train[100:]'. Default: the first split.
+        record: Those of this filename or id, in any split.
+        count: Most records to show.
+        folder: Write a CSV, and images, sounds and long texts as files, into an empty folder.
+    """
+    from pipelines.tools.records import ExampleReader, as_text, export_examples, read_examples
+    from pipelines.tools.records.display import EXAMPLES_FILE
+    from trainer_utils.text_output import quantity
+
+    if split is not None and record is not None:
+        raise click.UsageError("--split, --record: expected one of them")
+    with show_progress("Reading" if folder is None else "Writing"):
+        if record is not None:
+            found = ExampleReader(place).named(record, count=count)
+        else:
+            found = read_examples(place, split, count=count)
+        if folder is None:
+            examples = list(found)
+            return Facts([example.to_json() for example in examples], lambda: as_text(examples))
+        written = export_examples(found, folder)
+    print_messages(f"{quantity(written, 'record')}: {folder}/{EXAMPLES_FILE}")
+    return None
+
+
+@command(has_json=False)
+def report(
+    uri: Dataset,
+    *,
+    output: Annotated[str, "-o --output", _FILE] = "report.html",
+    sample: Annotated[int, _1] = 1000,
+    statistics: _Uri = None,
+) -> None:
+    """Write a page that shows what is in a dataset: one HTML file that needs no network.
+
+    \b
+    tfx-shards report out/ -o report.html
+
+    Args:
+        output: The file to write.
+        sample: Most records of each split to read.
+        statistics: TFX's ExampleStatistics of the dataset, which the page shows beside its own.
+    """
+    if statistics is not None:
+        _require_tfx("report --statistics")
+    from pipelines.report import write_report
+
+    with show_progress("Reading") as advance:
+        write_report(uri, output, sample_records=sample, statistics=statistics, advance=advance)
+    print_messages(f"Written: {output}")
+
+
+@command(has_json=False)
+def browse(
+    uri: Dataset,
+    *,
+    port: Annotated[int, click.IntRange(0, 65535)] = 0,
+    opens: Annotated[bool, "--open"] = False,
+) -> None:
+    """Look at a dataset's records as pages, served to this machine only, until Ctrl-C.
+
+    \b
+    tfx-shards browse out/ --open
+
+    Args:
+        port: Port to listen on; 0 is any free one.
+        opens: Open the page in a browser.
+    """
+    import webbrowser
+
+    from pipelines.tools.browse import BrowseServer
+
+    with show_progress("Opening"):
+        server = BrowseServer(uri, port=port)
+    with server:
+        print_messages(f"{server.url}  (Ctrl-C ends it)")
+        if opens:
+            webbrowser.open(server.url)
+        try:
+            server.serve_forever()
+        except KeyboardInterrupt:
+            print_messages("")
+
+
+@command()
+def verify(place: Files, *, processes: Annotated[int | None, _1] = None) -> Any:
+    """Read a whole dataset and check all of it; exit 1 if there is any problem.
+
+    Lists every problem with file, record and byte. Without a manifest, as others write datasets,
+    and of TFRecord files, it checks the records.
+
+    \b
+    tfx-shards verify out/
+    tfx-shards verify out/ --json | jq '.problems[].path'
+
+    Args:
+        processes: Processes that read at once. Default: one per core.
+    """
+    from pipelines.tools.verification import verify_dataset
+    from trainer_utils.machine import usable_cores
+
+    with show_progress("Verifying") as advance:
+        found = verify_dataset(place, processes=processes or usable_cores(), advance=advance)
+    return found, found.is_good
+
+
+@command()
+def diff(before: str, after: str, *, most: Annotated[int, _0] = 100) -> Any:
+    """Show which records were added, removed, changed, or moved to another split.
+
+    Records are the same where their names are: `filename` or `id`. The exit status is 0 whether
+    they differ or not.
+
+    \b
+    tfx-shards diff before/ after/ --json | jq .counts
+
+    Args:
+        most: Changes of each kind to list; all are counted.
+    """
+    from pipelines.tools.diff import compare_datasets
+    from trainer_utils.dataset.location import newest_dataset
+
+    uris = newest_dataset(before), newest_dataset(after)
+    with show_progress("Comparing") as advance:
+        return compare_datasets(*uris, most=most, advance=advance)
+
+
+@command()
+def forget(
+    names: Annotated[_Texts, "[NAME]...", With(nargs=-1, required=False)],
+    *,
+    roots: Annotated[_Texts, "--in", "ROOT", With(required=True)],
+    listed: Annotated[str | None, "--file", click.Path(exists=True, dir_okay=False)] = None,
+    caches: Annotated[_Texts, "--cache", "FOLDER"] = (),
+    output: _Output = None,
+    plain_names: bool = False,
+    dry_run: bool = False,
+    yes: Annotated[bool, "-y --yes"] = False,
+) -> Any:
+    """Take records out of all datasets below a folder, with a certificate.
+
+    NAME is a record's filename, id or record_id. A run that was killed is finished by the same
+    command. The exit status is 1 if anything still names a record, such as a raw file. No other
+    program may write below ROOT meanwhile.
+
+    \b
+    tfx-shards forget cat/1.jpg cat/2.jpg --in runs/ --dry-run
+    tfx-shards forget --file withdrawn.txt --in runs/ --yes -o certificate.json
+
+    Args:
+        roots: The folder to search; several may be given.
+        listed: A file of further names, one a line.
+        caches: The cache= folder of a trainer on this machine, where it is not below ROOT.
+        output: The certificate. Default: forgotten-….json in ROOT.
+        plain_names: Names in the certificate, not their SHA-256.
+        dry_run: List what would be taken out, and change nothing.
+        yes: Do not ask before datasets are rewritten.
+    """
+    from pipelines.tools.forget import Forgetting
+    from trainer_utils.storage import read_text
+
+    lines = [] if listed is None else read_text(listed).removeprefix("\ufeff").splitlines()
+    options: dict[str, Any] = {"output": output, "caches": caches, "plain_names": plain_names}
+    with show_progress("Searching") as advance:
+        wanted = [*names, *(line for line in lines if line.strip())]
+        found = Forgetting.find(wanted, roots, advance=advance, **options)
+    if not dry_run:
+        if not yes and is_terminal():
+            print_messages(*str(found).split("\n"))
+            if not click.confirm("Take them out?", err=True):
+                raise click.ClickException("Nothing was changed.")
+        with show_progress("Rewriting") as advance:
+            found.carry_out(advance=advance)
+        print_messages(f"Written: {found.path}")
+    return Facts(found.to_json, found.parts), found.certificate["complete"]
+
+
+@command()
+def audit(
+    uri: Dataset,
+    *,
+    against: _Uri = None,
+    fail_on: Annotated[Any, "NAME,…", list_of_names] = None,
+    label: str = "label",
+    most: Annotated[int, _0] = 100,
+) -> Any:
+    """Find what makes a dataset less than it seems: copies, leakage, conflicts of labels, shifts.
+
+    Nearly equal records, within splits and across them; equal content with unlike labels; classes
+    that a split lacks; shifts between splits and from an earlier dataset; odd images.
+
+    \b
+    tfx-shards audit out/ --fail-on leakage,label_conflict
+    tfx-shards audit out/ --against before/ --json | jq .counts
+
+    Args:
+        against: An earlier dataset to compare it with.
+        fail_on: Kinds of findings that make the exit status 1, such as leakage,label_conflict.
+        label: The feature that has the class of a record.
+        most: Findings of each kind to list; all are counted.
+    """
+    from trainer_utils.auditing import audit_dataset, check_kinds
+    from trainer_utils.dataset.location import newest_dataset
+
+    kinds = check_kinds("--fail-on", fail_on or [])
+    earlier = None if against is None else newest_dataset(against)
+    with show_progress("Auditing") as advance:
+        found = audit_dataset(uri, against=earlier, label=label, most=most, advance=advance)
+    failing = ", ".join(f"{count:,} {kind}" for kind, count in found.failing(kinds).items())
+    if failing:
+        print_messages(f"Error: found {failing}")
+    return found, not failing
+
+
+@command()
+def plan(
+    uri: Dataset,
+    *,
+    workers: Annotated[int, _1] = 1,
+    replicas: Annotated[int | None, _1] = None,
+    batch_size: Annotated[int, _1] = 64,
+    split: str | None = None,
+    remainder: Annotated[str | None, click.Choice(["drop", "pad", "balance"])] = None,
+    no_shuffle: bool = False,
+) -> Any:
+    """Show what each worker will read: records, steps, dropped or padded.
+
+    No record is read. A plan that is impossible is an error that says what to change: exit 1.
+
+    \b
+    tfx-shards plan out/ --workers 8 --batch-size 256 --remainder pad --json
+
+    Args:
+        workers: How many read it.
+        replicas: Number of replicas over all workers. Default: one each.
+        batch_size: Records in a global batch.
+        split: A split or a slice, such as 'train[:80%]'. Default: train.
+        remainder: What becomes of records that fill no whole batch. Default: a smaller last batch.
+        no_shuffle: Read in the order of the files.
+    """
+    import trainer_utils
+
+    options: dict[str, Any] = {"replicas": replicas, "remainder": remainder}
+    options |= {"workers": workers, "batch_size": batch_size, "shuffle": not no_shuffle}
+    try:
+        with show_progress("Planning"):
+            return trainer_utils.plan(uri, split, **options)
+    except trainer_utils.ConfigError as error:
+        raise trainer_utils.DatasetError(str(error)) from error
+
+
+@command()
+def ledger(
+    run: str,
+    *,
+    step: Annotated[int | None, _0] = None,
+    record: _Name = None,
+    place: Annotated[str | None, "SPLIT:NUMBER"] = None,
+    datasets: Annotated[_Texts, "--dataset", "URI"] = (),
+) -> Any:
+    """Tell which records a training run saw at which step.
+
+    RUN is the folder that InputProgress or fit was given. Without --step, --record or --place: what
+    was read, and where the run was started anew.
+
+    \b
+    tfx-shards ledger checkpoints/ --step 1234
+    tfx-shards ledger checkpoints/ --record cat/1.jpg --json
+
+    Args:
+        step: The records of its global batch, from 0.
+        record: The steps that saw it: its filename or id.
+        place: The same by its number in a split.
+        datasets: Where the dataset lies now; of several, each in the order in which it was read.
+    """
+    from pipelines.tools.ledger import RunLedger
+
+    if sum(asked is not None for asked in (step, record, place)) > 1:
+        raise click.UsageError("--step, --record, --place: expected one of them")
+    split, _, number = (place or "").rpartition(":")
+    if place is not None and not (split and number.isascii() and number.isdigit()):
+        expected = f"expected a split and a number such as train:17, got {place!r}"
+        raise click.UsageError(f"--place: {expected}")
+    with show_progress("Reading the ledger"):
+        saw = RunLedger(run, datasets=datasets)
+        if step is not None:
+            return saw.at_step(step)
+        if record is not None:
+            return saw.of_record(record)
+        return saw.summary() if place is None else saw.of_place(split, int(number))
+
+
+@command()
+def bench(
+    uri: Dataset,
+    *,
+    split: str = "train",
+    batch_size: Annotated[int, _1] = 64,
+    seconds: Annotated[float, click.FloatRange(min=0, min_open=True)] = 2.0,
+    image_size: Annotated[Any, "HxW", height_and_width] = None,
+    features: Annotated[Any, "NAME,…", list_of_names] = None,
+    settings: _Settings = (),
+) -> Any:
+    """Measure how fast this machine reads a dataset, and what bounds it.
+
+    \b
+    tfx-shards bench out/ --batch-size 256 --image-size 224x224 --features image,label
+    tfx-shards bench out/ --set augment=random_resized_crop --set 'image={"normalize": "imagenet"}'
+
+    Args:
+        split: A split, or a slice of one.
+        batch_size: Records in a batch.
+        seconds: Seconds to measure each of the three stages.
+        image_size: Height and width that images are resized to. Default: 224x224 where they differ.
+        features: Names of features. Default: all that can be batched.
+        settings: Any other setting of input_fn, such as augment=random_resized_crop.
+    """
+    from pipelines.tools.inspection import inspect_dataset
+    from trainer_utils.monitoring import measure_input
+
+    options = dict(settings)
+    if features is not None:
+        options["features"] = features
+    known = (inspect_dataset(uri).features or {}).values()
+    if image_size is None and any(one.is_image and not one.is_fixed_size for one in known):
+        image_size = 224, 224  # images of several sizes make no batch
+    if image_size is not None:
+        options["image_size"] = image_size
+    if sys.stderr.isatty():  # a line that moves would be measured as well
+        print_messages(f"Measuring, three times {seconds:g} s …")
+    return measure_input(uri, split, batch_size=batch_size, seconds=seconds, **options)
+
+
+@command()
+def doctor(uri: Dataset, *, workers: Annotated[int, _1] = 1) -> Any:
+    """Say what in a dataset will hurt a training, with the cure; exit 1 if it will fail.
+
+    \b
+    tfx-shards doctor out/ --workers 8
+
+    Args:
+        workers: How many will read it.
+    """
+    from pipelines.tools.doctor import checks_table, dataset_checks, is_good
+
+    with show_progress("Examining"):
+        checks = list(dataset_checks(uri, workers=workers))
+    good = is_good(checks)
+    facts = {"good": good, "checks": [dataclasses.asdict(check) for check in checks]}
+    return Facts(facts, lambda: [checks_table(checks)]), good
+
+
+_Store = Annotated[str | None, "METADATA"]
+
+
+@command()
+def lineage(uri: Dataset, *, metadata: _Store = None, record: _Name = None) -> Any:
+    """Show where a dataset comes from and what was made from it: runs, inputs, models.
+
+    METADATA is a sqlite file, grpc://host:port, or a
+    folder with such a file or with datasets.
+
+    \b
+    tfx-shards lineage out/ --record palace_sky/0003.jpg
+    tfx-shards lineage gs://bucket/photos --metadata grpc://metadata:8080 --json
+
+    Args:
+        metadata: Default: metadata.sqlite or the like in a folder above the dataset, else what the
+            dataset itself says.
+        record: Follow one record, by its filename or id.
+    """
+    from pipelines.lineage import describe_artifact
+
+    with show_progress("Reading the lineage"):
+        return describe_artifact(uri, metadata=metadata, record=record)
+
+
+@command()
+def runs(where: Annotated[str | None, "[METADATA]"] = None, *, metadata: _Store = None) -> Any:
+    """List the pipeline runs in ML Metadata, or those that datasets tell of.
+
+    METADATA is as for `lineage`. [default: this folder]
+
+    \b
+    tfx-shards runs out/metadata.sqlite
+    tfx-shards runs --metadata out/ --json
+
+    Args:
+        metadata: The same as a flag.
+    """
+    from pipelines.lineage import list_runs
+
+    if where is not None and metadata is not None:
+        raise click.UsageError(f"METADATA is given twice: {where!r} and {metadata!r}")
+    with show_progress("Reading the lineage"):
+        return list_runs(where or metadata or ".")
+
+
+_STEP_FLAGS = {  # of all steps, or of the one that is named; each may be given several times
+    "gpu": ("--gpu", "[STEP=]N", "How many GPUs."),
+    "gpu_type": ("--gpu-type", "[STEP=]NAME", "Resource that is a GPU. Default: nvidia.com/gpu."),
+    "cpu": ("--cpu", "[STEP=]N", "Cores, such as 4 or 500m."),
+    "memory": ("--memory", "[STEP=]N", "Memory, such as 8Gi."),
+    "retries": ("--retries", "[STEP=]N", "How often a failed step runs again. Default: 2 of ours."),
+    "tolerations": ("--toleration", "[STEP=]KEY[=VALUE][:EFFECT]", "Taint that is tolerated."),
+    "secrets": ("--secret", "[STEP=]NAME:FOLDER", "Secret to mount, or NAME:KEY:VARIABLE."),
+    "env": ("--env", "[STEP=]NAME=VALUE", "Variable of the environment."),
+    "volumes": ("--volume", "[STEP:]CLAIM:PATH", "Volume claim, and where it is mounted."),
+    "scratch": (
+        "--scratch",
+        "[STEP=]PATH[:SIZE]",
+        "Empty folder, as /tmp:20Gi; goes with the pod.",
+    ),
+}
+
+
+@command(
+    has_json=False,
+    more=[
+        click.Option([flag, name], multiple=True, metavar=metavar, help=sentence)
+        for name, (flag, metavar, sentence) in _STEP_FLAGS.items()
+    ],
+)
+def compile(
+    pipeline: str,
+    *,
+    output: Annotated[str, "-o --output", _FILE] = "pipeline.yaml",
+    image: str | None = None,
+    pipeline_root: str | None = None,
+    name: str | None = None,
+    dataset_root: Annotated[str | None, "FOLDER"] = None,
+    input_fingerprint: Annotated[str | None, "listing|none"] = None,
+    **of_steps: _Texts,
+) -> None:
+    """Write a pipeline as a package for Kubeflow Pipelines v2.
+
+    PIPELINE is `image` or `text`, a ready one, or FILE.py:FUNCTION, a function that makes one.
+    Flags with STEP in them are of one step, such as Trainer, or without it of all.
+
+    \b
+    tfx-shards compile image -o pipeline.yaml \\
+        --image registry.example/tfx-shards:0.2.0 --pipeline-root gs://bucket/runs
+
+    Args:
+        output: File to write.
+        image: Container image with tfx-shards[tfx] in it. A pipeline of kfp.dsl needs none.
+        pipeline_root: Where artifacts go, as gs://bucket/runs. A pipeline of kfp.dsl needs none.
+        name: Name of the pipeline. Default: its own.
+        dataset_root: Where datasets go: a volume that all pods mount, or a bucket. Default:
+            --pipeline-root.
+        input_fingerprint: What decides whether an ExampleGen is taken from Kubeflow's cache.
+            Default: listing.
+    """
+    if ":" not in pipeline:  # a pipeline of kfp.dsl needs none
+        _require_tfx(f"compile {pipeline}")
+    others: dict[str, Any] = {option: list(texts) for option, texts in of_steps.items() if texts}
+    plain = {"dataset_root": dataset_root, "input_fingerprint": input_fingerprint}
+    others |= {option: text for option, text in plain.items() if text is not None}
+    with show_progress("Compiling"):
+        from pipelines.kubeflow import compile_pipeline
+
+        compile_pipeline(
+            pipeline, output, image=image, pipeline_root=pipeline_root, name=name, **others
+        )
+    print_messages(f"Written: {output}")

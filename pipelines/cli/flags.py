@@ -1,0 +1,296 @@
+"""Commands from functions: arguments and flags are those of the signature, or of the settings.
+
+    @command()
+    def audit(uri: Dataset, *, against: Annotated[str | None, "URI"] = None):
+        '''Find what makes a dataset less than it seems.
+
+        Args:
+            against: An earlier dataset to compare it with.
+        '''
+        return audit_dataset(uri, ...)          # printed, as text or with --json
+
+What stands before the star is an argument, all else a flag whose help is in `Args`. `Annotated`
+adds a type of click's, a text with the flag's names or with what stands for its value, or `With`.
+"""
+
+import csv
+import importlib.util
+import inspect
+import json
+import re
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import click
+
+from pipelines.cli.terminal import print_facts, quiet, set_verbose
+
+if TYPE_CHECKING:  # brings numpy
+    from trainer_utils.format.settings import Setting
+
+__all__ = ["COMMANDS", "Dataset", "Files", "With", "command", "given_settings"]
+
+COMMANDS: dict[str, click.Command] = {}
+"""By name, in the order of the help."""
+
+_UNITS = {
+    **{"": 1, "b": 1, "kb": 10**3, "mb": 10**6, "gb": 10**9},
+    **{"k": 1 << 10, "m": 1 << 20, "g": 1 << 30},
+    **{"kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30},
+}
+
+
+def number_of_bytes(text: str) -> int:
+    """A number of bytes, at least 1: `134217728`, `128MiB`, `128MB`."""
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([a-z]*)", text.strip().lower())
+    if not match or match[2] not in _UNITS:
+        raise click.BadParameter(f"expected bytes such as 134217728 or 128MiB, got {text!r}")
+    if (number := int(float(match[1]) * _UNITS[match[2]])) < 1:
+        raise click.BadParameter(f"expected at least 1 byte, got {text!r}")
+    return number
+
+
+def list_of_names(text: str) -> list[str]:
+    """A list of texts, `text,label`; one with a comma in it in quotes, as in a CSV."""
+    return [name.strip() for name in next(csv.reader([text], skipinitialspace=True), [])]
+
+
+def pair(text: str) -> tuple[str, str]:
+    """A column and its kind: `stars=float`."""
+    name, _, kind = text.rpartition("=")
+    if not name:
+        raise click.BadParameter(f"expected NAME=KIND, got {text!r}")
+    return name, kind
+
+
+def height_and_width(text: str) -> tuple[int, int]:
+    """Pixels: `224` or `224x256`."""
+    match = re.fullmatch(r"([1-9]\d*)(?:x([1-9]\d*))?", text.strip().lower())
+    if not match:
+        raise click.BadParameter(f"expected a size such as 224 or 224x224, got {text!r}")
+    return int(match[1]), int(match[2] or match[1])
+
+
+def counts(text: str) -> int | dict[str, float]:
+    """A number, or numbers by split: `8`, `train=8,eval=2`."""
+    return int(text) if text.strip().isdecimal() else _by_split(text, r"\d+", "8 or train=8,eval=2")
+
+
+def shares(text: str) -> dict[str, float]:
+    """Shares by split: `train=8,eval=2`, or of one, `train=0.8,eval=0.2`."""
+    return _by_split(text, r"\d+|\d*\.\d+", "train=8,eval=2 or train=0.8,eval=0.2")
+
+
+def _by_split(text: str, number: str, expected: str) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for part in text.split(","):
+        match = re.fullmatch(rf"\s*(\w+)\s*=\s*({number})\s*", part, re.ASCII)
+        if match is None or match[1] in found:
+            raise click.BadParameter(f"expected {expected}, got {text!r}")
+        found[match[1]] = int(match[2]) if match[2].isdecimal() else float(match[2])
+    return found
+
+
+def json_or_text(setting: str) -> tuple[str, Any]:
+    """Name and value of `NAME=VALUE`; a value that is JSON is what it says, else a text."""
+    name, found, value = setting.partition("=")
+    if not found or not name.isidentifier():
+        raise click.BadParameter(f"expected NAME=VALUE, got {setting!r}")
+    try:
+        return name, json.loads(value)
+    except ValueError:
+        return name, value
+
+
+class With:
+    """Options of a parameter as click has them."""
+
+    def __init__(self, **options: Any) -> None:
+        self.options = options
+
+
+def _find_dataset(ctx: click.Context, param: click.Parameter, uri: str) -> str | None:
+    from trainer_utils.dataset.location import newest_dataset
+
+    if ctx.resilient_parsing:
+        return None
+    if not uri:
+        raise click.BadParameter("expected a folder or a url, got an empty text", ctx, param)
+    return newest_dataset(uri)
+
+
+def _find_files(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> Any:
+    return given if len(given) > 1 else _find_dataset(ctx, param, *given)
+
+
+Dataset = Annotated[str, With(callback=_find_dataset)]
+"""`URI`: of a dataset, or the folder that `convert` was given for its output."""
+Files = Annotated[Any, "URI...", With(nargs=-1, callback=_find_files)]
+"""The same, or files of TFRecords."""
+
+
+def command(
+    *,
+    has_json: bool = True,
+    sections: Callable[[], Mapping[str, Mapping[str, "Setting"]]] | None = None,
+    more: Sequence[click.Parameter] = (),
+) -> Callable[[Callable[..., Any]], click.Command]:
+    """Makes a command of a function, which gives what `print_facts` takes, or None.
+
+    It may give a pair of that and whether all is well: exit status 0 or 1.
+
+    Args:
+        has_json: whether there is `--json`.
+        sections: gives settings by name, by the component that they are of; each becomes a flag.
+        more: further parameters, for a function that takes any by name.
+    """
+
+    def make(function: Callable[..., Any]) -> click.Command:
+        def run(as_json: bool = False, **given: Any) -> None:
+            with quiet():
+                result = function(**given)
+            found, is_good = result if type(result) is tuple else (result, True)
+            if found is not None:
+                print_facts(found, as_json=as_json)
+            click.get_current_context().exit(0 if is_good else 1)
+
+        help, _, told = (inspect.getdoc(function) or "").partition("\n\nArgs:\n")
+        entries = re.findall(r"^ {4}(\w+): (.*(?:\n {8}.*)*)", told, re.MULTILINE)
+        sentences = {name: " ".join(sentence.split()) for name, sentence in entries}
+        given = inspect.signature(function).parameters.values()
+        named = [one for one in given if one.kind is not one.VAR_KEYWORD]
+        params = [_parameter(one, one.annotation, sentences.get(one.name)) for one in named]
+        params += [*more, *([_JSON] if has_json else []), _VERBOSE]
+        name = function.__name__
+        COMMANDS[name] = _Command(name, callback=run, params=params, help=help, sections=sections)
+        return COMMANDS[name]
+
+    return make
+
+
+_JSON = click.Option(
+    ["--json", "as_json"], is_flag=True, help="Print one JSON document in place of text."
+)
+_VERBOSE = click.Option(
+    ["-v", "--verbose"],
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=set_verbose,
+    help="Show the logs of TensorFlow and TFX, and tracebacks.",
+)
+
+
+def _parameter(one: inspect.Parameter, kind: Any, help: str | None) -> click.Parameter:
+    names, options = [f"--{one.name.replace('_', '-')}"], dict[str, Any]()
+    for extra in getattr(kind, "__metadata__", ()):
+        if isinstance(extra, str) and extra.startswith("-"):
+            names = extra.split()
+        elif isinstance(extra, str):
+            options["metavar"] = extra
+        else:
+            options |= extra.options if isinstance(extra, With) else {"type": extra}
+    kind = getattr(kind, "__origin__", kind) if hasattr(kind, "__metadata__") else kind
+    if one.kind is not one.KEYWORD_ONLY:
+        return click.Argument([one.name], **{"required": one.default is one.empty, **options})
+    if kind is bool:
+        options["is_flag"] = True
+    elif typing.get_origin(kind) is tuple:
+        options["multiple"] = True
+    elif isinstance(one.default, (int, float, str)) and one.default != "":
+        options |= {"default": one.default, "show_default": True}
+    return click.Option([*names, one.name], help=help, **options)
+
+
+# Where the flag is not the setting's name: what is repeated is in the singular.
+_FLAGS = {
+    **{"columns": "--column", "column_names": "--columns", "image_roots": "--image-root"},
+    **{"tensors": "--tensor", "feature_names": "--feature-name"},
+}
+_OTHER_KINDS: dict[str, dict[str, Any]] = {
+    "columns": {"type": pair, "multiple": True, "metavar": "NAME=KIND"},
+    "image_roots": {"multiple": True, "metavar": "DIR"},
+    "tensors": {"type": pair, "multiple": True, "metavar": "NAME=DTYPE[SHAPE]"},
+    "feature_names": {"type": pair, "multiple": True, "metavar": "NAME=NAME"},
+    "num_shards": {"type": counts, "metavar": "N or NAME=N,…"},
+    **{name: {"type": str} for name in ("encoding", "layout")},  # of several kinds
+    "exclude": {"type": str, "metavar": "FILE"},
+    "relabel": {"type": str, "metavar": "CSV"},
+    "add": {"multiple": True, "metavar": "URI"},
+}
+
+
+class _Choices(click.Choice[str]):
+    """One of some words, for the help and the shell's completion: others are for who takes them."""
+
+    def convert(self, value: Any, param: Any, ctx: click.Context | None) -> str:
+        return str(value)
+
+
+class _Command(click.Command):
+    """A command whose settings, if it has any, are flags in sections of its help.
+
+    Where TFX is not installed there are no settings either: any flag is taken, so that the command
+    can say what is missing.
+    """
+
+    def __init__(self, *arguments: Any, sections: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._sections: dict[str, list[click.Option]] = {}
+        self._make_sections = sections
+        if sections and importlib.util.find_spec("tfx") is None:
+            self._make_sections = None
+            self.context_settings = {"ignore_unknown_options": True, "allow_extra_args": True}
+
+    def get_params(self, ctx: click.Context) -> list[click.Parameter]:
+        """All parameters, those of the settings as well: they bring numpy, and so are made now."""
+        if self._make_sections:
+            for title, settings in self._make_sections().items():
+                self._sections[title] = [_flag(name, one) for name, one in settings.items()]
+                known = {one.name for one in self.params}
+                self.params += [one for one in self._sections[title] if one.name not in known]
+            self._make_sections = None
+        return super().get_params(ctx)
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Writes the command's own options, then the settings by component."""
+        params = self.get_params(ctx)
+        settings = {flag for flags in self._sections.values() for flag in flags}
+        own = [p for p in params if isinstance(p, click.Option) and p not in settings]
+        titled = [(f"Settings of {title}", flags) for title, flags in self._sections.items()]
+        for title, flags in [("Options", own), *titled]:
+            records = [record for one in flags if (record := one.get_help_record(ctx))]
+            with formatter.section(title):
+                formatter.write_dl(records)
+
+
+def _flag(name: str, one: "Setting") -> click.Option:
+    spelling = _FLAGS.get(name, f"--{name.replace('_', '-')}")
+    help = (one.sentence[0].upper() + one.sentence[1:]).replace("`", "")
+    help = f"{help} Default: {one.shown_default}." if one.default else help
+    if bool in one.kinds:
+        if one.default is not False:
+            spelling = f"{spelling}/--no-{name.replace('_', '-')}"
+        return click.Option([spelling, name], is_flag=True, default=None, help=help)
+    return click.Option([spelling, name], help=help, **(_OTHER_KINDS.get(name) or _kind(one)))
+
+
+def _kind(one: "Setting") -> dict[str, Any]:
+    """What a flag takes; whether the value is allowed the setting itself says."""
+    if one.is_collection:
+        return {"type": list_of_names, "metavar": "NAME,…"}
+    if one.kinds == (str,) and one.choices:
+        return {"type": _Choices([str(choice) for choice in one.choices if choice is not None])}
+    if one.name.endswith("_bytes"):
+        return {"type": number_of_bytes, "metavar": "BYTES"}
+    return {"type": one.kinds[0] if one.kinds[0] in (int, float) else str}
+
+
+def given_settings(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the flags that were given, as `pipelines.convert` takes them."""
+    settings = {name: value for name, value in given.items() if value not in (None, ())}
+    for name, value in settings.items():
+        if isinstance(value, tuple):  # of a flag that may be repeated
+            settings[name] = dict(value) if isinstance(value[0], tuple) else list(value)
+    return settings

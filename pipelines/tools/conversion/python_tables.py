@@ -1,0 +1,231 @@
+"""What `convert` is given from Python, as one Parquet file that an ExampleGen reads.
+
+    path, options, roots = as_table(frame, "out/source", options={})
+    path                  # 'out/source/rows.parquet'
+
+Tables are written by Arrow, which is what pandas does too; all else goes row by row, by the rules
+of `trainer_utils.writing.values`, in bounded memory. Other libraries are known by what objects
+can do, and none is imported for it.
+"""
+
+import filecmp
+import os
+import pickle
+import tempfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from components.tables.splits import SPLIT_COLUMNS
+from pipelines.tools.conversion.python_sources import Options, Row, rows_of
+from trainer_utils.format import InputError
+from trainer_utils.format.naming import check_feature_names
+from trainer_utils.storage import is_folder, is_remote
+from trainer_utils.writing.feature_record import FeatureRecord
+from trainer_utils.writing.values import Plain, Steps, stored_value
+
+__all__ = ["as_table"]
+
+_PATHS = {"image_uri", "audio_uri", "image", "audio", "clip"}
+_PATHS |= {"filename", "file_name", "path", "uri"}
+_BATCH_ROWS, _BATCH_BYTES = 4096, 32 << 20
+_TYPES = {"int": pa.int64(), "float": pa.float64()}
+
+
+def as_table(
+    source: Any, folder: str, options: Mapping[str, Any]
+) -> tuple[str, Options, list[str]]:
+    """Keeps a source as Parquet; an equal file is left alone, so that the cache holds.
+
+    Args:
+        source: as `convert` takes it.
+        folder: for the file.
+        options: of `convert`; what the user says goes before what the source says.
+
+    Returns:
+        The file's path; the options with what the source says: kinds of columns, names of classes,
+        dtypes of tensors; and the image roots where files are named from the working folder.
+
+    Raises:
+        InputError: it is nothing that rows can be had of, or a value cannot be stored.
+        ConfigError: an option does not go with it.
+    """
+    options = {**options, "columns": dict(options.get("columns") or {})}
+    path = Path(folder, "rows.parquet")
+    os.makedirs(folder, exist_ok=True)
+    fresh = Path(tempfile.mkdtemp(dir=folder)) / path.name
+    try:
+        table = _arrow_table(source)
+        if table is not None:
+            with pq.ParquetWriter(fresh, table.schema, compression="zstd") as writer:
+                for batch in table.to_batches() if isinstance(table, pa.Table) else table:
+                    writer.write_batch(batch)
+        else:
+            _write_rows(rows_of(source, options), fresh, options)
+        if not path.is_file() or not filecmp.cmp(fresh, path, shallow=False):
+            os.replace(fresh, path)
+    finally:
+        for made in (fresh, fresh.with_suffix(".rows")):
+            made.unlink(missing_ok=True)
+        fresh.parent.rmdir()
+        if not os.listdir(folder):
+            os.rmdir(folder)
+    kept = {name: value for name, value in options.items() if value not in (None, {})}
+    return str(path), kept, _roots(path)
+
+
+def _roots(path: Path) -> list[str]:
+    """The folders of the files that a table names, where one is named from the working folder."""
+    file = pq.ParquetFile(path)
+    texts = (pa.string(), pa.large_string())
+    names = [f.name for f in file.schema_arrow if f.name.lower() in _PATHS and f.type in texts]
+    columns = file.read(names).columns if names else ()
+    found = {name.removeprefix("file://") for c in columns for name in c.to_pylist() if name}
+    whole = {name for name in found if is_remote(name) or os.path.isabs(name)}
+    folders = filter(is_folder, set(map(os.path.dirname, whole)))
+    return sorted({os.getcwd(), *folders}) if found - whole else []
+
+
+def _arrow_table(source: Any) -> "pa.Table | pa.RecordBatchReader | None":
+    """A table that Parquet has a form for as it is; None of what goes row by row."""
+    if hasattr(source, "to_parquet") and hasattr(source, "iloc"):  # of pandas
+        names = [str(name) for name in source.columns]
+        if len(set(names)) < len(names):
+            raise InputError(f"source: expected columns of different names, got {names}")
+        objects = (
+            source.iloc[:, n].dropna() for n, kind in enumerate(source.dtypes) if kind == "O"
+        )
+        if any(len(column) and hasattr(column.iloc[0], "__array__") for column in objects):
+            return None  # arrays keep their dtype, and images are encoded
+        try:
+            source = pa.Table.from_pandas(source.set_axis(names, axis=1), preserve_index=False)
+        except (pa.ArrowException, TypeError):
+            return None
+        source = source.replace_schema_metadata()
+    if isinstance(source, pa.RecordBatch):
+        source = pa.Table.from_batches([source])
+    is_table = isinstance(source, (pa.Table, pa.RecordBatchReader))
+    return source if is_table and not any(map(_is_nested, source.schema.types)) else None
+
+
+def _is_nested(kind: pa.DataType) -> bool:
+    """Whether a type is of arrays: lists of lists, or tensors."""
+    inner = getattr(kind, "value_type", None) if pa.types.is_nested(kind) else None
+    return isinstance(kind, pa.ExtensionType) or (inner is not None and pa.types.is_nested(inner))
+
+
+def _write_rows(rows: Iterable[tuple[str | None, Row]], path: Path, options: Options) -> None:
+    """Writes rows; what a column is, ints or floats after all, shows at the end alone."""
+    columns = options["columns"]
+    images = {name for name, kind in columns.items() if kind == "image"}
+    images |= set() if "image" in columns else {"image"}
+    record = FeatureRecord(may_widen=True)
+    lists: set[str] = set()
+    binary: set[str] = set()
+    has_splits, found = False, 0
+    with open(path.with_suffix(".rows"), "w+b") as spool:
+        for batch in _batches(rows):
+            kept = []
+            for split, row in batch:
+                try:
+                    values = _take(row, split, record, images, lists)
+                except InputError as error:
+                    place = f"record {found}" if split is None else f"{split}, record {found}"
+                    text = f"source: {str(error).removesuffix('.')} ({place})."
+                    raise InputError(text, record=found) from error
+                kept.append((split, values))
+                has_splits, found = has_splits or split is not None, found + 1
+                binary.update(n for n, v in values.items() if n not in binary and not _is_text(v))
+            pickle.dump(kept, spool)
+        if not record.kinds:
+            raise InputError("source: expected rows with values, got none")
+        fields = []
+        for name, kind in record.kinds.items():
+            type_ = _TYPES.get(kind) or (pa.binary() if name in binary else pa.string())
+            fields.append(pa.field(name, pa.list_(type_) if name in lists else type_))
+        schema = pa.schema([*fields, *([("split", pa.string())] if has_splits else [])])
+        spool.seek(0)
+        with pq.ParquetWriter(path, schema, compression="zstd") as writer:
+            while spool.peek(1):
+                writer.write_batch(_arrow_batch(pickle.load(spool), schema, lists))
+    tensors = {name: str(spec) for name, spec in record.tensors.items()}
+    options["tensors"] = {**tensors, **(options.get("tensors") or {})}
+    several = [name for name in record.kinds if name in record.images]
+    kinds = dict.fromkeys(several, "image") if len(several) > 1 else {}
+    texts = binary - {*several, *images, *tensors}
+    options["columns"] = {**kinds, **dict.fromkeys(sorted(texts), "string"), **columns}
+
+
+def _batches(rows: Iterable[tuple[str | None, Row]]) -> Iterator[list[tuple[str | None, Row]]]:
+    batch: list[tuple[str | None, Row]] = []
+    size = 0
+    for split, row in rows:
+        batch.append((split, row))
+        if isinstance(row, Mapping):
+            size += sum(
+                getattr(v, "nbytes", 0) or (len(v) if isinstance(v, bytes) else 9)
+                for v in row.values()
+            )
+        if len(batch) >= _BATCH_ROWS or size >= _BATCH_BYTES:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _take(
+    row: Any, split: str | None, record: FeatureRecord, images: set[str], lists: set[str]
+) -> Mapping[str, Any]:
+    """A row as it is stored: bytes or a tuple of values for each feature that has any."""
+    if not isinstance(row, Mapping) or not all(isinstance(name, str) for name in row):
+        raise InputError(
+            "expected dicts of values by feature, or pairs of a key and such a dict, "
+            f"got {type(row).__name__}"
+        )
+    if split is not None and (twice := SPLIT_COLUMNS & {name.lower() for name in row}):
+        raise InputError(f"feature {min(twice)!r}: expected none beside the split {split!r}")
+    check_feature_names(row)
+    stored = {}
+    for name, value in row.items():
+        try:
+            one = stored_value(value, is_image=name in images and not isinstance(value, str))
+        except InputError as error:
+            raise InputError(f"feature {name!r}: {error}") from error
+        if isinstance(one, Steps):
+            raise InputError(
+                f"feature {name!r}: expected a value, a flat list or an array, got a list of "
+                "lists. Make an array of it, np.array(…), or write SequenceExamples: "
+                "trainer_utils.DatasetWriter"
+            )
+        if isinstance(one, Plain) and one.is_list:
+            lists.add(name)
+        stored[name] = one
+    return record.take(stored)[0]
+
+
+def _is_text(value: Any) -> bool:
+    """Whether UTF-8 holds it; a number is no binary either."""
+    try:
+        for part in value if isinstance(value, tuple) else (value,):
+            if isinstance(part, bytes):
+                part.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _arrow_batch(rows: Sequence[Any], schema: pa.Schema, lists: set[str]) -> pa.RecordBatch:
+    arrays = []
+    for field in schema:
+        cells = [values.get(field.name) for _, values in rows]
+        if field.name == "split" and any(split is not None for split, _ in rows):
+            cells = [split for split, _ in rows]
+        elif field.name in lists:
+            cells = [[cell] if isinstance(cell, bytes) else cell for cell in cells]
+        else:
+            cells = [cell[0] if isinstance(cell, tuple) else cell for cell in cells]
+        arrays.append(pa.array(cells, field.type))
+    return pa.RecordBatch.from_arrays(arrays, schema=schema)

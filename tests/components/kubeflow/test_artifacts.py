@@ -1,0 +1,60 @@
+"""Where a step puts its dataset or its page: into the artifact's place or elsewhere."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from components.kubeflow.artifacts import (
+    find_dataset,
+    page_folder,
+    place_dataset,
+    short_metadata,
+    write_reference,
+)
+from trainer_utils.format import ConfigError, DatasetError
+
+URI = "minio://b/run/examples"
+
+
+@pytest.mark.parametrize("root", ["", "/mnt/data", "gs://c/d", "minio://c/d"])
+def test_a_dataset_is_kept_in_the_artifact_or_elsewhere(tmp_path, root):
+    path = str(tmp_path)
+    place = place_dataset(path, URI, root)
+    assert place == (f"{root}/b/run/examples" if root else path)
+    if root:
+        write_reference(path, place)
+    assert find_dataset(path, URI) == place
+
+
+@pytest.mark.parametrize("root", ["data", "./data", "https://b", "hf://b"])
+def test_a_place_that_no_step_could_write_to_is_refused(root):
+    with pytest.raises(ConfigError) as refused:
+        place_dataset("/x", "gs://b/x", root)
+    assert (refused.value.setting, refused.value.value) == ("dataset_root", root)
+
+
+def test_an_artifact_whose_files_are_gone_is_not_taken_for_an_empty_one(tmp_path):
+    with pytest.raises(DatasetError, match="enable_caching=False") as gone:
+        find_dataset(str(tmp_path / "x"), URI)
+    assert gone.value.path == URI
+
+
+def test_a_page_becomes_a_file_and_what_fails_leaves_nothing(tmp_path):
+    def make(error: Exception | None = None) -> None:
+        with page_folder(str(tmp_path / "run/report")) as folder:
+            Path(folder, "report.html").write_text("page")
+            if error:
+                raise error
+
+    with pytest.raises(KeyError):
+        make(KeyError())
+    assert not list((tmp_path / "run").iterdir())
+    make()
+    assert [path.read_text() for path in (tmp_path / "run").iterdir()] == ["page"]
+
+
+def test_long_texts_are_left_out_since_a_next_step_gets_them_as_an_argument():
+    vocabulary = json.dumps([f"label {n}" for n in range(1000)])
+    kept = {"a": "b", "n": 10**9}
+    assert short_metadata({"vocabulary_label": vocabulary, **kept}) == kept

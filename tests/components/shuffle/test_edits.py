@@ -1,0 +1,308 @@
+"""Records left out, relabelled, filtered and added, as TensorFlow's own reader finds them."""
+
+import collections
+import json
+import os
+import random
+import shutil
+
+import pytest
+import tensorflow as tf
+from tfx.orchestration.portable.data_types import ExecutionInfo
+
+from components import ShardBalancer
+from components.shard_balancer import FINGERPRINT, plan
+from tests.components.shard_balancer.test_executor import balance, contents, read
+from tests.record_names import check_record_names
+from trainer_utils import DatasetWriter
+from trainer_utils.format import ConfigError
+
+CLASSES = ["cat", "dog", "unknown"]
+
+
+def rows(count, start=0):
+    """Examples as Python sees them, split by their number."""
+    sizes = random.Random(start)
+    return {
+        f"{n:03d}.jpg": {
+            "filename": f"{n:03d}.jpg",
+            "text": "x" * sizes.randrange(400),
+            "label": CLASSES[n % 3],
+            "height": n,
+        }
+        for n in range(start, start + count)
+    }
+
+
+def write(folder, examples):
+    with DatasetWriter(
+        str(folder), num_shards={"train": 4, "eval": 1}, vocabulary={"label": CLASSES}
+    ) as writer:
+        for row in examples.values():
+            writer.write("eval" if row["height"] % 5 == 0 else "train", row)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory):
+    return write(tmp_path_factory.mktemp("changes") / "source", rows(300))
+
+
+def features_of(record):
+    return tf.train.Example.FromString(record).features.feature
+
+
+def examples_of(folder, split):
+    """Of each name its label's name, text and height, in the order of the shards."""
+    found = []
+    for shard in read(folder, split):
+        for record in shard:
+            features = features_of(record)
+            name = features["filename"].bytes_list.value[0].decode()
+            label = CLASSES[features["label"].int64_list.value[0]]
+            text = features["text"].bytes_list.value[0].decode()
+            found.append((name, label, text, features["height"].int64_list.value[0]))
+    return found
+
+
+def expected(examples, split):
+    return {
+        (name, row["label"], row["text"], row["height"])
+        for name, row in examples.items()
+        if (row["height"] % 5 == 0) == (split == "eval")
+    }
+
+
+ALL = {
+    "exclude": ["003.jpg", "005.jpg", "none.jpg"],
+    "relabel": {
+        **{"004.jpg": "cat", "006.jpg": "dog"},
+        **{"007.jpg": "dog", "010.jpg": "unknown", "003.jpg": "dog"},
+    },
+    "where": "label != 'unknown' and not 100 <= height < 120",
+}
+
+
+def changed_rows():
+    kept = {n: r for n, r in rows(300).items() if n not in ALL["exclude"]}
+    for name in kept:
+        kept[name]["label"] = ALL["relabel"].get(name, kept[name]["label"])
+    return {
+        n: r for n, r in kept.items() if r["label"] != "unknown" and not 100 <= r["height"] < 120
+    }
+
+
+def properties(**settings):
+    return {n: v if isinstance(v, (str, int)) else json.dumps(v) for n, v in settings.items()}
+
+
+@pytest.fixture(scope="module")
+def changed(source, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("changed") / "all"
+    return folder, balance(source, folder, num_shards=3, **properties(**ALL))
+
+
+def test_all_changes_together_give_what_python_gives(changed):
+    for split in ("train", "eval"):
+        found = examples_of(changed[0], split)
+        assert len(found) == len(set(found))
+        assert set(found) == expected(changed_rows(), split)
+
+
+def test_every_record_is_accounted_for_and_labels_are_counted(changed):
+    folder, manifest = changed
+    assert manifest["total"]["found"] == 300
+    for split in ("train", "eval"):
+        said = manifest["splits"][split]
+        assert said["found"] == said["written"] + said["skipped"]
+        assert said["written"] == len(expected(changed_rows(), split))
+        labels = collections.Counter(label for _, label, *_ in examples_of(folder, split))
+        assert said["labels"] == labels
+    config = manifest["config"]
+    assert (config["exclude"]["names"], config["exclude"]["unmatched"]) == (3, 1)
+    assert config["exclude"]["records"] + config["where"]["records"] == manifest["total"]["skipped"]
+    # 010.jpg is dropped by the condition, 003.jpg by its name, 007.jpg was a dog before.
+    assert manifest["conversions"] == {"RELABELLED": 2}
+    assert config["relabel"] == {**config["relabel"], "names": 5, "unmatched": 1, "records": 2}
+    assert "003.jpg" not in (folder / "manifest.json").read_text()
+
+
+@pytest.mark.parametrize(
+    ("settings", "beam"),
+    [
+        ({"memory_bytes": 1 << 20}, []),
+        ({}, ["--direct_running_mode=multi_threading", "--direct_num_workers=2"]),
+    ],
+)
+def test_the_bytes_are_the_same_whatever_the_way(source, changed, tmp_path, settings, beam):
+    balance(source, tmp_path / "out", *beam, num_shards=3, **properties(**ALL), **settings)
+    assert contents(tmp_path / "out") == contents(changed[0])
+
+
+def test_names_and_sums_are_those_of_the_changed_records(changed):
+    assert check_record_names(changed[0]) == changed[1]["total"]["written"]
+
+
+def test_files_say_the_same_as_lists(source, changed, tmp_path):
+    (tmp_path / "names.txt").write_text("\ufeff" + "\r\n".join([*ALL["exclude"], "", "005.jpg"]))
+    lines = ["name,label", *(f'"{name}",{label}' for name, label in ALL["relabel"].items())]
+    (tmp_path / "labels.csv").write_text("\n".join(lines) + "\n\n")
+    files = {"exclude": f"{tmp_path}/names.txt", "relabel": f"{tmp_path}/labels.csv"}
+    manifest = balance(source, tmp_path / "out", num_shards=3, **{**properties(**ALL), **files})
+    assert contents(tmp_path / "out") == contents(changed[0])
+    assert manifest["config"]["relabel"]["digest"] == changed[1]["config"]["relabel"]["digest"]
+
+
+def test_names_that_are_no_utf_8_or_have_odd_ends_of_lines_are_left_out(tmp_path):
+    names = [b"bad\xff.jpg", "u\u2028.jpg".encode(), b"x\x0b.jpg", b"good.jpg"]
+    with DatasetWriter(str(tmp_path / "in")) as writer:
+        for name in names:
+            writer.write("train", {"filename": name})
+    (tmp_path / "names.txt").write_bytes(b"\n".join(names[:3]))
+    for given in (str(tmp_path / "names.txt"), [os.fsdecode(name) for name in names[:3]]):
+        (split,) = plan(str(tmp_path / "in"), exclude=given).splits
+        assert split.records == 1
+
+
+def test_a_plan_says_what_a_run_does(source, changed):
+    planned = plan(str(source), num_shards=3, **ALL)
+    for split in planned.splits:
+        entries = [s for s in changed[1]["shards"] if s["split"] == split.split]
+        assert split.shard_records == tuple(s["records"] for s in entries)
+        assert split.shard_bytes == tuple(s["bytes"] for s in entries)
+
+
+def test_classes_are_spread_by_the_new_labels(source, tmp_path):
+    relabel = {f"{n:03d}.jpg": "cat" for n in range(0, 300, 2)}
+    balance(source, tmp_path, num_shards=4, stratify_by="label", **properties(relabel=relabel))
+    cats = [
+        sum(
+            tf.train.Example.FromString(r).features.feature["label"].int64_list.value[0] == 0
+            for r in s
+        )
+        for s in read(tmp_path, "train")
+    ]
+    assert max(cats) - min(cats) <= 1
+    assert sum(cats) == sum((n % 2 == 0 or n % 3 == 0) and n % 5 != 0 for n in range(300))
+
+
+def test_an_excluded_record_is_replaced_by_an_added_one_of_its_name(source, tmp_path):
+    new = {n: {**r, "text": "new"} for n, r in rows(9).items()}
+    write(tmp_path / "new", new)
+    settings = properties(exclude=[*new], add=[str(tmp_path / "new")])
+    manifest = balance(source, tmp_path / "out", num_shards=2, **settings)
+    for split in ("train", "eval"):
+        assert set(examples_of(tmp_path / "out", split)) == expected({**rows(300), **new}, split)
+    assert manifest["total"] == {"found": 309, "written": 300, "rejected": 0, "skipped": 9}
+    assert len(manifest["config"]["add"]) == 1
+    assert str(tmp_path) not in (tmp_path / "out/manifest.json").read_text()
+
+
+def test_a_feature_may_be_a_text_or_a_float_and_a_split_may_become_empty(tmp_path):
+    with DatasetWriter(str(tmp_path / "in"), num_shards={"train": 1, "eval": 1}) as writer:
+        for n in range(4):
+            values = {"id": n, "species": "lynx", "score": 0.5}
+            writer.write("train" if n else "eval", values)
+    (tmp_path / "species.csv").write_text("id,species\n1,\u00e9ynx\n")
+    (tmp_path / "score.csv").write_text("id,score\n1,0.1\n2,0.5\n")
+    first = balance(
+        tmp_path / "in", tmp_path / "a", relabel=f"{tmp_path}/species.csv", where="id > 0"
+    )
+    assert [first["splits"][s]["skipped"] for s in ("train", "eval")] == [0, 1]
+    second = balance(tmp_path / "a", tmp_path / "b", relabel=f"{tmp_path}/score.csv")
+    assert second["conversions"] == {"RELABELLED": 1}
+    found = {}
+    for shard in read(tmp_path / "b", "train"):
+        for record in shard:
+            f = features_of(record)
+            found[f["id"].int64_list.value[0]] = (
+                f["species"].bytes_list.value[0].decode(),
+                round(f["score"].float_list.value[0], 6),
+            )
+    assert found == {1: ("\u00e9ynx", 0.1), 2: ("lynx", 0.5), 3: ("lynx", 0.5)}
+    assert read(tmp_path / "b", "eval") == [[]]
+
+
+@pytest.mark.parametrize(
+    ("settings", "value"),
+    [
+        ({"exclude": ["/data/003.jpg"]}, "/data/003.jpg"),
+        ({"relabel": {"x.jpg": "cat"}}, "x.jpg"),
+        ({"relabel": {"003.jpg": "dogg"}}, "Did you mean 'dog'"),
+        ({"where": "heigth > 3"}, "Did you mean 'height'"),
+        ({"where": "label == 'dogg'"}, "Did you mean 'dog'"),
+        ({"where": "text > 3"}, "text > 3"),
+        ({"exclude": "no/such/file"}, "no/such/file"),
+        ({"relabel": "EMPTY"}, "name,label"),
+        ({"relabel": "TWICE"}, "a.jpg,dog.*line 3"),
+        ({"relabel": "WIDE"}, "a.jpg,cat,dog.*line 2"),
+        ({"relabel": "OTHER"}, "colour"),
+        ({"exclude": "EMPTY"}, "EMPTY"),
+        ({"where": "height > 1000"}, "none of 300"),
+        ({"exclude": "ALL"}, "none of 300"),
+        ({"stratify_by": "labl"}, "Did you mean 'label'"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused_by_a_plan(source, tmp_path, settings, value):
+    files = {
+        "EMPTY": "\n",
+        "ALL": "\n".join(rows(1000)),
+        "TWICE": "name,label\na.jpg,cat\na.jpg,dog\n",
+        "WIDE": "name,label\na.jpg,cat,dog\n",
+        "OTHER": "name,colour\n003.jpg,red\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    given = {
+        k: f"{tmp_path}/{v}" if isinstance(v, str) and v in files else v
+        for k, v in settings.items()
+    }
+    with pytest.raises(ConfigError, match=value) as caught:
+        plan(str(source), **given)
+    assert caught.value.setting in settings
+
+
+@pytest.mark.parametrize("where", ["heigth > 3", "labl != 3", "height > 100 or labl == 3"])
+def test_a_misspelt_feature_is_refused_where_nothing_says_which_there_are(source, tmp_path, where):
+    shutil.copytree(source / "Split-train", tmp_path / "bare")
+    for shard in (tmp_path / "bare").iterdir():
+        shard.rename(shard.with_name(shard.name.replace("data_tfrecord", "train.tfrecord")))
+    with pytest.raises(ConfigError, match=r"where: .* got '(heigth|labl)'. Did you mean '(he|la)"):
+        plan(str(tmp_path / "bare"), where=where)
+    plan(str(tmp_path / "bare"), where="height > 110 and label != 7")
+
+
+# What TFX sees ------------------------------------------------------------------------------------
+
+
+def drive(**properties):
+    driver = ShardBalancer.DRIVER_CLASS(metadata_handle=None)
+    output = driver.run(ExecutionInfo(exec_properties=properties))
+    found = {name: value.string_value for name, value in output.exec_properties.items()}
+    in_notebook = driver.resolve_exec_properties(properties, None, None)
+    assert in_notebook == {**properties, **found}
+    return found
+
+
+def test_what_lies_in_files_and_datasets_makes_the_fingerprint(tmp_path):
+    names, labels = tmp_path / "names.txt", tmp_path / "labels.csv"
+    names.write_text("a\n")
+    labels.write_text("name,label\na,3\n")
+    write(tmp_path / "more", rows(5))
+    settings = {
+        "exclude": str(names),
+        "relabel": json.dumps(str(labels)),
+        "add": json.dumps([str(tmp_path / "more")]),
+    }
+    seen = [drive(**settings)]
+    assert drive(**settings) == seen[0]
+    names.write_text("b\n")
+    seen.append(drive(**settings))
+    labels.write_text("name,label\na,4\n")
+    seen.append(drive(**settings))
+    write(tmp_path / "other", rows(6))
+    (tmp_path / "more").rename(tmp_path / "old")
+    (tmp_path / "other").rename(tmp_path / "more")
+    seen.append(drive(**settings))
+    assert len({found[FINGERPRINT] for found in seen}) == 4
+    assert drive(num_shards=3, exclude=json.dumps(["a"]), where="height > 3") == {}

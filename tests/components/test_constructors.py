@@ -1,0 +1,210 @@
+"""The constructors, and every setting as a parameter that only a run fills in."""
+
+import inspect
+import pathlib
+
+import pytest
+import yaml
+
+pytest.importorskip("tfx", reason="components needs TFX")
+from google.protobuf import message
+from tfx.components.example_gen.component import FileBasedExampleGen
+from tfx.dsl.placeholder import placeholder
+from tfx.orchestration.data_types import RuntimeParameter
+from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import example_gen_pb2
+from tfx.types import Channel, standard_artifacts
+
+import components
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from components.settings import AuditSettings, DatasetReportSettings, SchemaExportSettings
+from trainer_utils.format import ConfigError, Manifest
+from trainer_utils.format.settings import settings_of
+
+SETTINGS = {
+    "ImageExampleGen": ImageSettings,
+    "TextExampleGen": TextSettings,
+    "AudioExampleGen": AudioSettings,
+    "ShardBalancer": BalancerSettings,
+    "SchemaExport": SchemaExportSettings,
+    "DatasetAudit": AuditSettings,
+    "DatasetReport": DatasetReportSettings,
+}
+EXAMPLE_GENS = ["ImageExampleGen", "TextExampleGen", "AudioExampleGen"]
+KUBEFLOW = {int: "NUMBER_INTEGER", float: "NUMBER_DOUBLE", str: "STRING"}
+DEFAULTS = {int: 1, float: 0.5, str: "x"}
+
+
+def types_of(component):
+    """The kinds of value that each execution property takes; of TFX's messages their JSON."""
+    for name, parameter in getattr(components, component).SPEC_CLASS.PARAMETERS.items():
+        kinds = parameter.type if isinstance(parameter.type, tuple) else (parameter.type,)
+        yield name, [str if issubclass(kind, message.Message) else kind for kind in kinds]
+
+
+def make(component, settings):
+    if component in EXAMPLE_GENS:
+        return getattr(components, component)(**{"input_base": "x", **settings})
+    examples = Channel(type=standard_artifacts.Examples)
+    return getattr(components, component)(examples=examples, **settings)
+
+
+@pytest.mark.parametrize("component", components.__all__)
+def test_a_constructor_is_written_out(component):
+    """Every setting is a keyword with the default of the dataclass, and has its entry for help."""
+    constructor = getattr(components, component).__init__
+    parameters = inspect.signature(constructor).parameters
+    for name, one in settings_of(SETTINGS[component]).items():
+        assert parameters[name].kind is parameters[name].KEYWORD_ONLY
+        assert parameters[name].default == (None if one.is_collection else one.default), name
+    for name in parameters.keys() - {"self"}:
+        assert f"\n    {name}: " in inspect.getdoc(constructor), name
+
+
+def test_what_is_not_given_has_its_default_and_what_is_given_comes_back():
+    for component, settings in SETTINGS.items():
+        assert settings.from_properties(make(component, {}).exec_properties) == settings()
+    options = {"layout": "csv", "columns": {"grade": "label"}, "quality": 80, "stratify": True}
+    properties = make("ImageExampleGen", options).exec_properties
+    assert all(type(properties[name]) in (int, float, str) for name in options)
+    given = ImageSettings.from_properties(properties)
+    assert given == ImageSettings.from_arguments(options) != ImageSettings()
+    for component in components.__all__:
+        with pytest.raises(TypeError, match="sed"):
+            make(component, {"sed": 7})
+    with pytest.raises(ConfigError, match="quality"):
+        make("ImageExampleGen", {"quality": 1000})
+
+
+def test_the_formats_and_the_config_of_tfx_are_as_tfx_has_them():
+    config = example_gen_pb2.CustomConfig()
+    config.custom_config.Pack(example_gen_pb2.Input())
+    given = {
+        "output_data_format": example_gen_pb2.FORMAT_TF_EXAMPLE,
+        "output_file_format": example_gen_pb2.FORMAT_TFRECORDS_GZIP,
+    }
+    properties = make("ImageExampleGen", {"custom_config": config, **given}).exec_properties
+    stock = FileBasedExampleGen("x", custom_config=config).exec_properties
+    assert properties["custom_config"] == stock["custom_config"]
+    assert ImageSettings.from_properties(properties).gzip
+    for name in given:
+        with pytest.raises(ConfigError, match=f"{name}.*16"):
+            make("ImageExampleGen", {name: example_gen_pb2.FILE_FORMAT_PARQUET})
+
+
+ALL = [
+    (component, name, kind)
+    for component in components.__all__
+    for name, kinds in types_of(component)
+    for kind in kinds
+]
+
+
+def test_the_numbers_are_numbers():
+    kinds = {(component, name): kind for component, name, kind in reversed(ALL)}
+    assert kinds["ShardBalancer", "num_shards"] is int
+    numbers = [name for (component, name), kind in kinds.items() if kind in (int, float)]
+    assert {"seed", "target_shard_bytes", "max_reject_fraction", "memory_bytes"} <= set(numbers)
+
+
+@pytest.mark.parametrize(("component", "name", "kind"), ALL)
+def test_each_setting_may_be_a_parameter_of_the_run(component, name, kind):
+    parameter = RuntimeParameter(name, ptype=kind, default=DEFAULTS[kind])
+    assert make(component, {name: parameter}).exec_properties[name] is parameter
+    later = placeholder.execution_invocation().pipeline_run_id
+    assert make(component, {name: later}).exec_properties[name] is later
+
+
+def parameters_of(component):
+    return {
+        name: RuntimeParameter(f"{component}-{name}", ptype=kinds[0], default=DEFAULTS[kinds[0]])
+        for name, kinds in types_of(component)
+        if not name.endswith("_config")  # TFX's own to compile
+    }
+
+
+def test_all_of_them_compile_for_kubeflow_with_their_types(tmp_path):
+    from pipelines.kubeflow import compile_pipeline
+
+    (tmp_path / "mine.py").write_text(
+        "from tests.components.test_constructors import everything\n"
+        "def make(pipeline_root):\n    return everything(pipeline_root)\n"
+    )
+    output = tmp_path / "pipeline.yaml"
+    compile_pipeline(
+        f"{tmp_path}/mine.py:make", str(output), image="image", pipeline_root="gs://bucket/runs"
+    )
+    inputs = yaml.safe_load(output.read_text())["root"]["inputDefinitions"]["parameters"]
+    for component in components.__all__:
+        for name, parameter in parameters_of(component).items():
+            assert inputs[f"{component}-{name}"]["parameterType"] == KUBEFLOW[parameter.ptype]
+
+
+def everything(pipeline_root):
+    steps = [make(c, parameters_of(c)) for c in EXAMPLE_GENS]
+    examples = steps[0].outputs["examples"]
+    balanced = components.ShardBalancer(examples=examples, **parameters_of("ShardBalancer"))
+    schema = components.SchemaExport(
+        examples=balanced.outputs["balanced_examples"], **parameters_of("SchemaExport")
+    )
+    report = components.DatasetReport(examples=examples, **parameters_of("DatasetReport"))
+    audit = components.DatasetAudit(examples=examples, **parameters_of("DatasetAudit"))
+    return Pipeline(
+        pipeline_name="everything",
+        pipeline_root=pipeline_root,
+        components=[*steps, balanced, schema, report, audit],
+    )
+
+
+@pytest.mark.slow
+def test_a_local_run_takes_their_values(tmp_path):
+    table = tmp_path / "texts.csv"
+    table.write_text("text,label\n" + "".join(f"text {n},class {n % 3}\n" for n in range(30)))
+
+    def parameter(name, kind, value):
+        return RuntimeParameter(name, ptype=kind, default=value)
+
+    texts = components.TextExampleGen(
+        input_base=parameter("base", str, str(table)),
+        seed=parameter("seed", int, 7),
+        min_chars=parameter("min_chars", int, 7),
+        stratify=parameter("stratify", int, 1),
+        max_reject_fraction=parameter("rejects", int, 1),
+        columns=parameter("columns", str, '{"label": "label"}'),
+    )
+    wrong = components.TextExampleGen(str(table), layout=parameter("layout", str, "foldr"))
+    with pytest.raises(ConfigError, match=r"layout: expected one of .*, got 'foldr'"):
+        run([wrong], tmp_path / "wrong")  # once the value is there
+    balanced = components.ShardBalancer(
+        examples=texts.outputs["examples"],
+        num_shards=parameter("num_shards", int, 2),
+        shard_multiple=parameter("multiple", int, 3),
+        memory_bytes=parameter("memory", int, 1 << 26),
+    )
+    uris = run([texts, balanced], tmp_path / "right")
+    manifest = manifest_of(uris["ShardBalancer"])
+    first = manifest_of(uris["TextExampleGen"])
+    assert len(manifest.shards_of("train")) == 3
+    assert (first.config["seed"], first.total.skipped, first.total.written) == (7, 10, 20)
+
+
+def manifest_of(uri):
+    path = pathlib.Path(uri, "manifest.json")
+    return Manifest.from_json(path.read_text(), path=str(path))
+
+
+def run(steps, root):
+    from tfx.orchestration.metadata import sqlite_metadata_connection_config
+
+    from pipelines.tools.conversion.runs import run_here
+
+    root.mkdir()
+    metadata = str(root / "metadata.sqlite")
+    pipeline = Pipeline(
+        pipeline_name="alone",
+        pipeline_root=str(root),
+        components=steps,
+        metadata_connection_config=sqlite_metadata_connection_config(metadata),
+    )
+    return run_here(pipeline, metadata)[0]

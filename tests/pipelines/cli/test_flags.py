@@ -1,0 +1,156 @@
+"""Every setting is a flag of `convert`, and its help says what the setting does."""
+
+import json
+import subprocess
+import sys
+
+import click
+import pytest
+
+pytest.importorskip("tfx", reason="convert needs TFX")
+from click.testing import CliRunner
+
+import pipelines.tools.conversion.convert
+from components.balancing.settings import BalancerSettings
+from components.example_gen.settings import AudioSettings, ImageSettings, TextSettings
+from pipelines.cli.app import app
+from pipelines.cli.commands import convert
+from pipelines.cli.flags import height_and_width, number_of_bytes
+from trainer_utils.format.settings import settings_of
+
+SETTINGS = {
+    "image": ImageSettings,
+    "text": TextSettings,
+    "audio": AudioSettings,
+    "any": BalancerSettings,
+}
+FLAGS = {  # words of the command line, and what `prepare` gets for them
+    "layout": ("--layout csv", "csv"),
+    "columns": ("--column a=b=int --column c=label", {"a=b": "int", "c": "label"}),
+    "image_roots": ("--image-root a,b --image-root c", ["a,b", "c"]),
+    "tensors": ("--tensor a=int8[] --tensor b=float16[3,?]", {"a": "int8[]", "b": "float16[3,?]"}),
+    "column_names": ('--columns text,"a, b"', ["text", "a, b"]),
+    "header": ("--no-header", False),
+    "vocabulary": ("--vocabulary cat,dog", ["cat", "dog"]),
+    "group_by": ("--group-by patient", "patient"),
+    "stratify": ("--stratify", True),
+    "seed": ("--seed -3", -3),
+    "target_shard_bytes": ("--target-shard-bytes 1MiB", 1 << 20),
+    "compression": ("--compression gzip", "gzip"),
+    "max_reject_fraction": ("--max-reject-fraction 0", 0.0),
+    "orientation": ("--orientation keep", "keep"),
+    "frames": ("--frames reject", "reject"),
+    "resize_shorter_side": ("--resize-shorter-side 256", 256),
+    "quality": ("--quality 80", 80),
+    "encoding": ("--encoding latin-1", "latin-1"),
+    "verify": ("--verify decode", "decode"),
+    "max_pixels": ("--max-pixels 1000", 1000),
+    "feature_names": ("--feature-name a=b/c --feature-name c=d", {"a": "b/c", "c": "d"}),
+    "image_dir": ("--image-dir jpg", "jpg"),
+    "csv_path": ("--csv-path lists/{split}.csv", "lists/{split}.csv"),
+    "annotation_dir": ("--annotation-dir xml", "xml"),
+    "label_dir": ("--label-dir maps", "maps"),
+    "image_set_dir": ("--image-set-dir sets", "sets"),
+    "label_list": ("--label-list labels.txt", "labels.txt"),
+    "sample_rate": ("--sample-rate 16000", 16_000),
+    "channels": ("--channels 1", 1),
+    "delimiter": ("--delimiter ;", ";"),
+    "lowercase": ("--lowercase", True),
+    "normalize": ("--normalize NFC", "NFC"),
+    "min_chars": ("--min-chars 2", 2),
+    "max_chars": ("--max-chars 2", 2),
+    "deduplicate": ("--deduplicate", True),
+    "num_shards": ("--num-shards train=8,eval=2", {"train": 8, "eval": 2}),
+    "shard_multiple": ("--shard-multiple 4", 4),
+    "shuffle": ("--no-shuffle", False),
+    "balance": ("--balance bytes", "bytes"),
+    "stratify_by": ("--stratify-by label", "label"),
+    "memory_bytes": ("--memory-bytes 64MiB", 64 << 20),
+    "exclude": ("--exclude bad.txt", "bad.txt"),
+    "relabel": ("--relabel labels.csv", "labels.csv"),
+    "where": ("--where height>3", "height>3"),
+    "add": ("--add more/ --add a,b", ["more/", "a,b"]),
+    "keep_shards": ("--keep-shards", True),
+}
+OTHERS = {
+    "splits": ("--splits train=0.8,eval=.2", {"train": 0.8, "eval": 0.2}),
+    "beam_pipeline_args": ("--beam-arg=--runner=X --beam-arg --y=2", ["--runner=X", "--y=2"]),
+    "vocabulary": ('--set vocabulary={"a":["b"]}', {"a": ["b"]}),
+    "layout": ("--set layout=csv", "csv"),
+}
+
+
+def test_each_setting_has_a_flag():
+    declared = {name for settings in SETTINGS.values() for name in settings_of(settings)}
+    params = convert.get_params(click.Context(convert))
+    flags = {one.name for one in params if isinstance(one, click.Option) and "help" not in one.name}
+    assert declared == {*FLAGS}
+    others = {"kind", "splits", "others", "beam_args", "metadata", "dry_run", "as_json"}
+    assert flags - {"verbose"} == declared | others
+
+
+@pytest.mark.parametrize(
+    ("name", "given"), [*FLAGS.items(), *OTHERS.items()], ids=lambda value: str(value)[:30]
+)
+def test_a_flag_gives_what_python_would(monkeypatch, name, given):
+    taken = {}
+
+    def prepare(source, **options):
+        taken.update(options)
+        raise click.Abort
+
+    monkeypatch.setattr(pipelines.tools.conversion.convert, "prepare", prepare)
+    words, value = given
+    words = words.replace('"a, b"', '"a|b"').split()
+    words = [word.replace("a|b", "a, b") for word in words]
+    CliRunner().invoke(app, ["convert", "photos", "out", *words])
+    assert taken == {"kind": None, "splits": None, name: value}
+    assert type(taken[name]) is type(value)
+
+
+@pytest.mark.parametrize("kind", SETTINGS)
+def test_the_help_has_each_sentence_and_default(kind):
+    told = " ".join(CliRunner().invoke(app, ["convert", "--help"]).output.split())
+    elsewhere = {"seed"} if kind == "any" else {"layout", "target_shard_bytes"}  # once for all
+    for name, one in SETTINGS[kind].described().items():
+        if name in elsewhere:
+            continue
+        sentence = " ".join(one.sentence.replace("`", "").split())[1:]
+        assert sentence in told, name
+        if one.default:
+            assert f"{sentence} Default: {one.shown_default}." in told, name
+
+
+def test_without_tfx_any_flag_says_what_is_missing(tmp_path):
+    program = (
+        "import importlib.util as u, json, sys\n"
+        "real = u.find_spec\n"
+        "u.find_spec = lambda name, *rest: None if name in ('tfx', 'kfp') else real(name, *rest)\n"
+        "from click.testing import CliRunner\n"
+        "from pipelines.cli.app import app\n"
+        "for call in (['convert', 'a', 'b', '--seed', '3'], ['convert', '--help'], ['--help']):\n"
+        "    done = CliRunner().invoke(app, call)\n"
+        "    print(json.dumps([done.exit_code, done.stderr or done.stdout]))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    (status, said), (helped, text), (listed, names) = map(json.loads, done.stdout.splitlines())
+    assert (status, helped, listed) == (2, 0, 0)
+    assert said.startswith("Error: tfx-shards convert needs TFX: run pip install")
+    assert "--dry-run" in text
+    assert "--quality" not in text
+    assert "convert" in names
+
+
+@pytest.mark.parametrize(
+    ("text", "number"),
+    [("7", 7), ("1 kB", 1000), ("1KiB", 1024), ("128MiB", 1 << 27), ("1.5g", 3 << 29)],
+)
+def test_bytes_have_units(text, number):
+    assert number_of_bytes(text) == number
+
+
+def test_sizes_are_height_and_width():
+    assert height_and_width("224") == (224, 224)
+    assert height_and_width("224X256") == (224, 256)

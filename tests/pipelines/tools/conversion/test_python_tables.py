@@ -1,0 +1,182 @@
+"""What Python gives, kept as Parquet: Arrow's own reader, and TensorFlow's of tensors, find it."""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from pipelines.tools.conversion import python_tables
+from pipelines.tools.conversion.convert import prepare_all
+from pipelines.tools.conversion.dry_run import plan_conversion, plan_prepared
+from pipelines.tools.conversion.python_tables import as_table
+from trainer_utils.format import ConfigError, DatasetError
+from trainer_utils.format.png import encode_png
+
+
+def kept(folder: Path, source: Any, **options: Any) -> tuple[pa.Table, Mapping[str, Any]]:
+    path, found, _ = as_table(source, str(folder), options)
+    assert os.listdir(folder) == ["rows.parquet"]
+    return pq.read_table(path), found
+
+
+@pytest.fixture(autouse=True)
+def small_batches(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(python_tables, "_BATCH_ROWS", 2)
+
+
+def test_columns_get_their_types_from_all_batches(tmp_path: Path) -> None:
+    rows: list[dict[str, Any]] = [{"n": number, "t": "a"} for number in range(5)]
+    rows += [
+        {"n": 0.5, "l": [1]},
+        {"n": 7, "t": None, "l": []},
+        {"n": 8, "t": "\u00e9", "l": [2.5]},
+    ]
+    table, _ = kept(tmp_path, rows)
+    assert table["n"].to_pylist() == [0, 1, 2, 3, 4, 0.5, 7, 8]
+    assert table["t"].to_pylist() == ["a"] * 5 + [None, None, "\u00e9"]
+    assert table["l"].to_pylist()[5:] == [[1.0], None, [2.5]]
+
+
+def test_tensors_are_bytes_with_a_spec(tmp_path: Path) -> None:
+    arrays = [np.full((n, 2), n, np.float16) for n in range(1, 6)]
+    rows = ({"x": array, "v": array[:, 0].astype(np.int64)} for array in arrays)
+    table, options = kept(tmp_path, rows)
+    assert options["tensors"] == {"x": "float16[?,2]"}
+    for cell, array in zip(table["x"].to_pylist(), arrays, strict=True):
+        np.testing.assert_array_equal(tf.io.parse_tensor(cell, tf.float16), array)
+    assert table["v"].to_pylist() == [array[:, 0].tolist() for array in arrays]
+
+
+def test_bytes_are_images_texts_or_said_to_be_neither(tmp_path: Path, photos: list[Any]) -> None:
+    png = encode_png(photos[0])
+    rows = [{"a": png, "b": png, "raw": b"\xff\x00", "text": b"plain"}] * 5
+    table, options = kept(tmp_path, rows)
+    assert options["columns"] == {"a": "image", "b": "image", "raw": "string"}
+    assert table["text"].to_pylist() == ["plain"] * 5
+    rows = [{"image": photos[n], "other": photos[n]} for n in range(3)]
+    table, options = kept(tmp_path, rows)
+    assert options["tensors"] == {"other": "uint8[40,48,3]"}
+    for cell, pixels in zip(table["image"].to_pylist(), photos, strict=False):
+        np.testing.assert_array_equal(tf.io.decode_png(cell), pixels)
+
+
+def test_splits_are_a_column(tmp_path: Path) -> None:
+    table, options = kept(tmp_path, {"val": [{"a": 1}], "train": [{"a": 2}] * 3}, splits=None)
+    assert table["split"].to_pylist() == ["eval", "train", "train", "train"]
+    assert options == {}
+
+
+FRAME = pd.DataFrame({"text": ["a b", None], "n": [1.5, 2.0], "tags": [["x"], []], 3: [1, 2]})
+
+
+@pytest.mark.parametrize(
+    "source",
+    [FRAME, pa.Table.from_pandas(FRAME), pa.Table.from_pandas(FRAME).to_reader()],
+    ids=["pandas", "arrow", "reader"],
+)
+def test_a_table_is_kept_by_arrow_itself(source: Any, tmp_path: Path, monkeypatch: Any) -> None:
+    monkeypatch.setattr(python_tables, "_write_rows", None)
+    table, options = kept(tmp_path, source)
+    assert table.select(["text", "n", "tags", "3"]).to_pydict() == {
+        "text": ["a b", None],
+        "n": [1.5, 2.0],
+        "tags": [["x"], []],
+        "3": [1, 2],
+    }
+    assert options == {}
+
+
+@pytest.mark.parametrize("source", ["rows", "frame"])
+def test_an_equal_table_is_left_as_it_is(tmp_path: Path, source: str) -> None:
+    rows = [{"n": number} for number in range(5)]
+    before, after = (
+        os.stat(as_table(pd.DataFrame(rows) if source == "frame" else rows, str(tmp_path), {})[0])
+        for _ in range(2)
+    )
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
+
+
+@pytest.mark.parametrize(
+    ("source", "values"),
+    [
+        ([{"a": 1}, {"a": "x"}], "'a' int string record 1"),
+        ([{"a": 1}, {"a": object()}], "'a' object record 1"),
+        ([{"a": 1}, [2]], "list record 1"),
+        ([{"a": 1}, {2: 1}], "dict record 1"),
+        ([{"a": [[1], [2]]}], "'a' record 0"),
+        ([{"a": np.zeros(2, np.int8)}, {"a": np.zeros((2, 2), np.int8)}], "'a' 1 2 record 1"),
+        ({"train": [{"split": "x"}], "eval": [{"a": 1}]}, "'split' 'train' record 0"),
+        ({"train": [{"a": 1}], "holdout": [{"a": 1}]}, "'holdout'"),
+        (pd.DataFrame({"x": [[[1, 2], [3]]] * 2}), "'x' record 0"),
+        (pd.DataFrame([[1, 2]], columns=["a", "a"]), "'a'"),
+        (["a.jpg", "b.csv"], "'b.csv' 1"),
+        ([], ""),
+        ([{"a": None}], ""),
+        (42, "int"),
+    ],
+)
+def test_what_cannot_be_a_table_leaves_nothing(source: Any, values: str, tmp_path: Path) -> None:
+    with pytest.raises(DatasetError) as raised:
+        as_table(source, str(tmp_path / "source"), {})
+    for value in values.split():
+        assert value in str(raised.value)
+    assert os.listdir(tmp_path) == []
+
+
+def test_a_frame_of_arrays_goes_row_by_row(tmp_path: Path) -> None:
+    frame = pd.DataFrame({"text": ["a b", "c d"], "x": [np.eye(2), np.eye(2)]})
+    assert kept(tmp_path, frame, splits={"train": 1})[1] == {
+        "splits": {"train": 1},
+        "tensors": {"x": "float64[2,2]"},
+    }
+
+
+def test_files_are_named_whole_or_from_the_working_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    paths = [tmp_path / "a/1.png", tmp_path / "b/2.png", tmp_path / "3.png"]
+    for path in paths:
+        path.parent.mkdir(exist_ok=True)
+        Image.new("RGB", (9, 8)).save(path)
+    gone = str(tmp_path / "gone/4.png")
+    for source, found in (
+        (paths, {"a/1.png", "b/2.png", "3.png"}),
+        (["a/1.png", "b/2.png", "3.png"], {"a/1.png", "b/2.png", "3.png"}),
+        (pd.DataFrame({"image_uri": [f"file://{paths[0]}", "b/2.png", gone]}), None),
+    ):
+        planned = plan_prepared(prepare_all(source, str(tmp_path / "out")))
+        assert planned.kind == "image"
+        assert planned.found == 3
+        assert planned.rejects == ({} if found else {"FILE_NOT_FOUND": 1})
+
+
+def test_shares_of_one_are_what_whole_numbers_are(tmp_path: Path) -> None:
+    for number in range(200):
+        (tmp_path / f"{number}.jpg").write_bytes(b"x")
+    planned = [
+        plan_conversion(str(tmp_path), splits=splits).splits
+        for splits in ({"train": 8, "eval": 2}, {"train": 0.8, "eval": 0.2})
+    ]
+    assert planned[0] == planned[1]
+    for wrong in ({"train": 0.8, "eval": 0.3}, {"train": 1.5}, {"train": float("nan")}):
+        with pytest.raises(ConfigError, match="splits"):
+            plan_conversion(str(tmp_path), splits=wrong)
+
+
+def test_a_wrong_option_is_refused_before_a_stream_is_read(tmp_path: Path) -> None:
+    def rows() -> Any:
+        raise AssertionError("read")
+        yield
+
+    with pytest.raises(ConfigError, match="nonsense"):
+        prepare_all(rows(), str(tmp_path / "out"), nonsense=1)
+    assert os.listdir(tmp_path) == []
