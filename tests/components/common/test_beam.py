@@ -230,7 +230,8 @@ def names_in(pickle: bytes) -> set[str]:
 
 
 def test_functions_go_to_workers_by_name_and_none_from_main(protos):
-    assert len(protos) == 5  # images; texts inspected and written; a survey and the balancing
+    # images; texts inspected, encoded, gathered; a survey, scattering, gathering
+    assert len(protos) == 7
     own: set[str] = set()
     for proto in protos:
         for pickle in pickles_in(proto):
@@ -242,11 +243,11 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
             own |= {name for name in names if name.startswith("components.")}
     assert own >= {
         "components.example_gen.file_shards.WriteMediaShard",
-        "components.example_gen.row_inspection.InspectPieces",
-        "components.example_gen.row_shards.GatherBucket",
-        "components.shard_balancer.survey.keep_survey",
-        "components.shard_balancer.transforms._gather_parts",
-        "components.shard_balancer.transforms._gather_split",
+        "components.example_gen.row_inspection.Inspection",
+        "components.example_gen.row_encoding.Encoding",
+        "components.example_gen.row_encoding.Gathering",
+        "components.shard_balancer.survey.survey_shard",
+        "components.shard_balancer.parts.run_part",
     }
 
 
@@ -285,7 +286,7 @@ def test_on_dask_each_shard_is_a_part_of_its_own_unless_asked_otherwise(
 
 @pytest.mark.parametrize(
     "module",
-    ["example_gen.file_transforms", "example_gen.row_transforms", "shard_balancer.transforms"],
+    ["example_gen.file_transforms", "example_gen.row_encoding", "shard_balancer.parts"],
 )
 def test_workers_start_without_importing_tfx_or_tensorflow(module):
     # Importing them takes some five seconds, and a worker is a process for each job.

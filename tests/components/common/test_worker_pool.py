@@ -126,7 +126,7 @@ def test_an_error_in_the_arguments_ends_all(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "module", ["example_gen.file_shards", "example_gen.row_shards", "shard_balancer.picking"]
+    "module", ["example_gen.file_shards", "example_gen.row_encoding", "shard_balancer.parts"]
 )
 def test_what_writes_shards_needs_no_large_library(module):
     code = f"import sys, components.{module}\nprint([n for n in {work.HEAVY} if n in sys.modules])"
