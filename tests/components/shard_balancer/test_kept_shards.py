@@ -5,19 +5,18 @@ import pathlib
 
 import pytest
 
-from components.shard_balancer.settings import BalancerSettings
-from tests.components.shard_balancer.test_changes import (
+from tests.components.shard_balancer.test_executor import balance, contents, read, write_stock
+from tests.components.shard_balancer.test_executor import example as example_of
+from tests.components.shuffle.test_edits import (
     examples_of,
     expected,
     properties,
     rows,
     write,
 )
-from tests.components.shard_balancer.test_executor import balance, contents, read, write_stock
-from tests.components.shard_balancer.test_executor import example as example_of
 from tests.record_names import check_record_names
 from trainer_utils.dataset import open_dataset
-from trainer_utils.format import ConfigError, CorruptShardError, DatasetError
+from trainer_utils.format import CorruptShardError, DatasetError
 
 
 @pytest.fixture
@@ -111,12 +110,3 @@ def test_a_damaged_shard_is_never_linked(source, tmp_path, place):
     with pytest.raises((CorruptShardError, DatasetError), match=path.name):
         balance(source, tmp_path / "out", keep_shards=1)
     assert not (tmp_path / "out/manifest.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [("num_shards", 3), ("shard_multiple", 2), ("balance", "bytes"), ("stratify_by", "a")],
-)
-def test_settings_that_divide_anew_are_refused(name, value):
-    with pytest.raises(ConfigError, match=f"keep_shards: expected False with {name}="):
-        BalancerSettings(keep_shards=True, **{name: value})

@@ -1,99 +1,130 @@
-"""A shard made of records from anywhere, against TensorFlow's own reader."""
+"""Records picked from where they lie, against the way by memory or runs: the same in all."""
 
-import json
+import random
+import shutil
 from pathlib import Path
 
-import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.common.summaries import start_working, working_folder
-from components.shard_balancer.picking import CHUNK_BYTES, Picks, PickShard, UnlikeIndexError
-from trainer_utils.format import CorruptShardError, ShardName
-from trainer_utils.format.framing import frame_records
+from components.shard_balancer import executor, planning
+from components.shuffle import picking
+from tests.components.shard_balancer.test_executor import (
+    balance,
+    contents,
+    example,
+    read,
+    write_stock,
+)
+from tests.record_names import check_record_names
+from trainer_utils.format import CorruptShardError, DatasetError
+from trainer_utils.writing import shards as written_shards
 
-NAME = ShardName(split="train", shard_index=2, num_shards=5)
+SHARD = "Split-train/data_tfrecord-00001-of-00003"
+
+
+def named(number: int, size: int) -> bytes:
+    """An example that has a name, as those of photos have."""
+    made = tf.train.Example.FromString(example(number, size))
+    made.features.feature["filename"].bytes_list.value[:] = [f"cat/{number}.jpg".encode()]
+    return made.SerializeToString(deterministic=True)
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory) -> Path:
+    """A dataset of ours: large records, one of them of more than is picked at a time."""
+    folder = tmp_path_factory.mktemp("large")
+    sizes = [1_500_000, *(random.Random(1).randint(3_000, 90_000) for _ in range(80))]
+    write_stock(folder / "stock", "train", [[named(n, size) for n, size in enumerate(sizes)]])
+    write_stock(folder / "stock", "eval", [[named(200, 30_000), named(201, 1)], []])
+    balance(folder / "stock", folder / "ours", num_shards='{"train": 3}')
+    return folder / "ours"
+
+
+@pytest.fixture(params=["alone", "processes"])
+def workers(request, monkeypatch) -> str:
+    """How many work: by themselves alone where a split is larger than memory."""
+    if request.param == "processes":
+        for name in ("_MOVE_SECONDS", "_GZIP_SECONDS"):
+            monkeypatch.setattr(executor, name, 1.0)
+    return "--direct_num_workers=2"
 
 
 @pytest.fixture
-def files(tmp_path):
-    """Two files, and the records of each: empty, short, and longer than a chunk."""
-    records = [[b"", b"a" * 9, b"b" * (CHUNK_BYTES + 7)], [b"c" * 70_000] * 2 + [b"dd"]]
-    paths = []
-    for number, group in enumerate(records):
-        paths.append(str(tmp_path / f"{number}"))
-        (tmp_path / f"{number}").write_bytes(frame_records(group))
-    return paths, records
+def picked(monkeypatch) -> list[str]:
+    """The splits that were picked."""
+    splits: list[str] = []
+    pick = planning.pick_split
+
+    def spy(plan, *given):
+        made = pick(plan, *given)
+        splits.extend([plan.split] if made is not None else [])
+        return made
+
+    monkeypatch.setattr(executor, "pick_split", spy)
+    return splits
 
 
-def pick(uri, files, wanted):
-    """Writes the records `wanted`: the number of a file, and of a record in it."""
-    paths, records = files
-    start_working(str(uri))
-    offsets = [sum(len(r) + 16 for r in records[f][:n]) for f, n in wanted]
-    picks = Picks(
-        name=NAME,
-        files=np.array([f for f, _ in wanted], np.int64),
-        offsets=np.array(offsets, np.int64),
-        lengths=np.array([len(records[f][n]) for f, n in wanted], np.int64),
-    )
-    return PickShard(files=paths, sources=[0, 3], uri=str(uri))(picks)
+def without_picking(monkeypatch) -> None:
+    monkeypatch.setattr(executor, "pick_split", lambda *given: None)
 
 
 @pytest.mark.parametrize(
-    "wanted",
+    "settings",
     [
-        [],
-        [(1, 2)],
-        [(0, 2), (1, 0), (0, 0)],
-        [(0, 0), (0, 1), (0, 2), (1, 0), (1, 1), (1, 2)],
-        [(1, 2), (0, 2), (1, 1), (0, 1), (0, 0), (1, 0)],
+        {"num_shards": "4", "seed": 3},
+        {"num_shards": "7", "balance": "bytes"},
+        {"num_shards": "2", "compression": "gzip"},
+        {"num_shards": "4", "shuffle": 0},
+        {"num_shards": "5", "stratify_by": "id"},
     ],
+    ids=str,
 )
-def test_the_shard_holds_what_was_picked_in_that_order(tmp_path, files, wanted):
-    assert pick(tmp_path / "out", files, wanted) == {"records_balanced": len(wanted)}
-    path = str(tmp_path / "out" / NAME.path)
-    read = [*tf.compat.v1.io.tf_record_iterator(path)]
-    assert read == [files[1][f][n] for f, n in wanted]
-    folder = working_folder(str(tmp_path / "out"))
-    (summary,) = (tmp_path / "out").glob("*/summaries/gather-train-00002.json")
-    found = json.loads(summary.read_text())
-    assert str(summary).startswith(folder)
-    assert found["content"].keys() == {str([0, 3][f]) for f, _ in wanted}
-    assert found["shards"][0]["records"] == len(wanted)
+def test_picked_or_not_the_bytes_are_the_same(
+    large, tmp_path, monkeypatch, workers, picked, settings
+):
+    balance(large, tmp_path / "picked", workers, memory_bytes=1 << 20, **settings)
+    assert set(picked) == {"eval", "train"}
+    without_picking(monkeypatch)
+    balance(large, tmp_path / "held", **settings)
+    assert contents(tmp_path / "picked") == contents(tmp_path / "held")
+    assert check_record_names(tmp_path / "picked") == 83
 
 
-@pytest.mark.parametrize("byte", [0, 9, 13, 24])
-def test_any_flipped_bit_of_a_record_is_seen(tmp_path, files, byte):
-    """Of the record of nine bytes behind the empty one: length, its sum, payload and its sum."""
-    data = bytearray((tmp_path / "0").read_bytes())
-    data[16 + byte] ^= 1
-    (tmp_path / "0").write_bytes(data)
-    with pytest.raises(UnlikeIndexError):
-        pick(tmp_path / "out", files, [(1, 0), (0, 1)])
-    pick(tmp_path / "out", files, [(1, 0), (0, 2)])
+def test_several_datasets_are_picked_from_together(large, tmp_path, workers, picked):
+    balance(large, tmp_path / "more", workers, seed=1)
+    before = [r for split in ("train", "eval") for shard in read(large, split) for r in shard]
+    balance([large, tmp_path / "more"], tmp_path / "out", workers, num_shards="3")
+    after = [r for s in ("train", "eval") for shard in read(tmp_path / "out", s) for r in shard]
+    assert set(picked) == {"eval", "train"}
+    assert sorted(after) == sorted(before * 2)
 
 
-def test_a_file_that_ends_early_is_seen(tmp_path, files):
-    data = (tmp_path / "1").read_bytes()
-    (tmp_path / "1").write_bytes(data[:-1])
-    with pytest.raises(UnlikeIndexError, match=f"ends at byte {len(data) - 1}"):
-        pick(tmp_path / "out", files, [(1, 2)])
+@pytest.mark.parametrize("part", ["payload", "length", "sum"])
+def test_what_is_damaged_is_named_as_by_reading_in_order(
+    large, tmp_path, monkeypatch, workers, part
+):
+    shutil.copytree(large, tmp_path / "in")
+    shard = tmp_path / "in" / SHARD
+    data = bytearray(shard.read_bytes())
+    data[{"payload": len(data) // 2, "length": 3, "sum": len(data) - 2}[part]] ^= 1
+    shard.write_bytes(data)
+    with pytest.raises(DatasetError) as caught:
+        balance(tmp_path / "in", tmp_path / "out", workers, memory_bytes=1 << 20)
+    without_picking(monkeypatch)
+    with pytest.raises(DatasetError) as wanted:
+        balance(tmp_path / "in", tmp_path / "out")
+    assert (caught.value.path, str(caught.value)) == (str(shard), str(wanted.value))
+    assert not (tmp_path / "out/manifest.json").exists()
 
 
-def test_records_of_two_files_are_never_one_though_their_bytes_would_follow(tmp_path):
-    """The second record of each file begins where the first of the other one ends."""
-    records = [[b"a" * 9, b"b" * 9], [b"c" * 9, b"d" * 9]]
-    paths = [str(tmp_path / f"{number}") for number in range(2)]
-    for path, group in zip(paths, records, strict=True):
-        Path(path).write_bytes(frame_records(group))
-    wanted = [(0, 0), (1, 1), (1, 0), (0, 1)]
-    pick(tmp_path / "out", (paths, records), wanted)
-    read = [*tf.compat.v1.io.tf_record_iterator(str(tmp_path / "out" / NAME.path))]
-    assert read == [records[f][n] for f, n in wanted]
+def test_a_file_that_changes_meanwhile_is_refused(large, tmp_path, monkeypatch):
+    monkeypatch.setattr(picking, "checked_crcs", lambda frames, lengths: (None, 0))
+    with pytest.raises(DatasetError, match="changed meanwhile"):
+        balance(large, tmp_path, "--direct_num_workers=1", memory_bytes=1 << 20)
 
 
-def test_what_was_written_is_read_back(tmp_path, files, monkeypatch):
+def test_what_was_written_is_read_back(large, tmp_path, monkeypatch):
     """A disk that keeps another byte than it was given."""
 
     def change(path: str) -> None:
@@ -101,6 +132,20 @@ def test_what_was_written_is_read_back(tmp_path, files, monkeypatch):
         data[-5] ^= 1
         Path(path).write_bytes(data)
 
-    monkeypatch.setattr("trainer_utils.writing.shards.begin_sync", change)
-    with pytest.raises(CorruptShardError, match=r"00002-of-00005.*were written, read back"):
-        pick(tmp_path / "out", files, [(1, 0)])
+    monkeypatch.setattr(written_shards, "begin_sync", change)
+    with pytest.raises(CorruptShardError, match="were written, read back"):
+        balance(large, tmp_path, "--direct_num_workers=1", memory_bytes=1 << 20)
+
+
+@pytest.mark.parametrize("reason", ["short records", "compressed", "features unknown", "no room"])
+def test_what_would_not_gain_goes_the_other_way(tmp_path, monkeypatch, picked, reason):
+    size = 100 if reason == "short records" else 9000
+    write_stock(tmp_path / "in", "train", [[example(n, size) for n in range(9)]], suffix="")
+    compression = "gzip" if reason == "compressed" else "none"
+    if reason != "features unknown":
+        balance(tmp_path / "in", tmp_path / "ours", compression=compression)
+    if reason == "no room":
+        monkeypatch.setattr(planning, "free_memory", lambda: 100_000)
+    balance(tmp_path / ("in" if reason == "features unknown" else "ours"), tmp_path / "out")
+    assert not picked
+    assert len(read(tmp_path / "out", "train")[0]) == 9

@@ -6,12 +6,11 @@ import random
 import numpy as np
 import pytest
 
-from components.shard_balancer.layout import Cells, SplitLayout, plan_tasks
+from components.shuffle.layout import Cells, SplitLayout, plan_tasks, shuffle_seed
 
 
-def layout_of(bounds: list[int], **settings: object) -> SplitLayout:
-    values = {"seed": 0, "shuffle": False, **settings}
-    return SplitLayout(split="train", num_records=bounds[-1], bounds=tuple(bounds), **values)
+def layout_of(bounds: list[int], seed: int | None = None) -> SplitLayout:
+    return SplitLayout(split="train", bounds=tuple(bounds), seed=seed)
 
 
 def test_buckets_cover_all_places_and_keep_to_the_limit():
@@ -22,47 +21,38 @@ def test_buckets_cover_all_places_and_keep_to_the_limit():
         layout = layout_of([0, *inner, records])
         sizes = np.array([int(10 ** source.uniform(0, 3)) for _ in range(records)])
         memory = source.choice([10, 500, 5000, 10**6])
-        cells = Cells.of_layout(layout)
+        cells = Cells(layout)
         cells.add(np.arange(records), sizes)
         tasks = plan_tasks(layout, cells, memory_bytes=memory)
-        shards = [s for t in tasks for s in range(t.first_shard, t.last_shard + 1)]
+        shards = [s for t in tasks for s in range(t.first_shard, t.stop_shard)]
         assert shards == list(range(layout.num_shards))
         places = []
         for task in tasks:
-            assert task.bounds[0] == layout.bounds[task.first_shard]
-            assert task.bounds[-1] == layout.bounds[task.last_shard + 1]
-            for start, stop in itertools.pairwise(task.bounds):
+            assert task.cuts[0] == layout.bounds[task.first_shard]
+            assert task.cuts[-1] == layout.bounds[task.stop_shard]
+            for start, stop in itertools.pairwise(task.cuts):
                 places += range(start, stop)
                 assert sizes[start:stop].sum() <= memory or stop - start == 1
         assert places == list(range(records))
 
 
-def test_what_fits_is_one_bucket():
-    layout = layout_of([0, 5, 10])
-    cells = Cells.of_layout(layout)
-    cells.fill(1000)
-    (task,) = plan_tasks(layout, cells, memory_bytes=1000)
-    assert task.bounds == (0, 10)
-
-
-def test_a_shard_larger_than_memory_is_held_in_parts():
-    layout = layout_of([0, 100, 104])
-    cells = Cells.of_layout(layout)
-    cells.fill(1040)
-    first, second = plan_tasks(layout, cells, memory_bytes=300)
-    assert first.bounds == (0, 30, 60, 90, 100)
-    assert second.bounds == (100, 104)
-
-
-def test_an_empty_split_keeps_one_empty_shard():
-    layout = layout_of([0, 0])
-    (task,) = plan_tasks(layout, Cells.of_layout(layout), memory_bytes=100)
-    assert (task.first_shard, task.last_shard, task.bounds) == (0, 0, (0, 0))
+@pytest.mark.parametrize(
+    ("bounds", "held", "memory", "cuts"),
+    [
+        ([0, 5, 10], 1000, 1000, [(0, 10)]),
+        ([0, 100, 104], 1040, 300, [(0, 30, 60, 90, 100), (100, 104)]),  # a shard in parts
+        ([0, 0], 0, 100, [(0,)]),  # an empty split keeps one empty shard
+    ],
+)
+def test_what_fits_is_held_at_once(bounds, held, memory, cuts):
+    layout = layout_of(bounds)
+    tasks = plan_tasks(layout, Cells(layout, held), memory_bytes=memory)
+    assert [task.cuts for task in tasks] == cuts
 
 
 def test_many_records_share_cells():
     layout = layout_of([0, 3_000_000, 6_000_000])
-    cells = Cells.of_layout(layout)
+    cells = Cells(layout)
     assert len(cells.held) < 70_000
     cells.add(np.array([0, 2_999_999, 3_000_000]), np.array([1, 2, 4]))
     assert (cells.held[0], cells.held.sum()) == (1, 7)
@@ -75,8 +65,8 @@ def test_every_record_is_equally_likely_in_every_part_of_the_order(records):
     parts = min(8, records)
     hits = np.zeros((4, parts))
     for seed in range(400):
-        layout = layout_of([0, records], seed=seed, shuffle=True)
-        places = np.array([layout.places(n, n + 1)[0] for n in followed.tolist()])
+        layout = layout_of([0, records], seed=shuffle_seed("train", seed))
+        places = np.array([layout.positions(n, n + 1)[0] for n in followed.tolist()])
         hits[np.arange(4), places * parts // records] += 1
     share = np.diff(np.ceil(np.arange(parts + 1) * records / parts)) / records
     expected = 400 * share
@@ -86,9 +76,7 @@ def test_every_record_is_equally_likely_in_every_part_of_the_order(records):
 
 
 def test_splits_of_one_seed_have_orders_of_their_own():
-    orders = []
-    for split in ("train", "eval"):
-        layout = SplitLayout(split=split, num_records=50, bounds=(0, 50), seed=1, shuffle=True)
-        orders.append(layout.places(0, 50).tolist())
+    seeds = [shuffle_seed(split, 1) for split in ("train", "eval")]
+    orders = [layout_of([0, 50], seed=seed).positions(0, 50).tolist() for seed in seeds]
     assert orders[0] != orders[1]
     assert sorted(orders[0]) == sorted(orders[1]) == list(range(50))
