@@ -102,6 +102,8 @@ def _survey(
     """Surveys of the shards of those splits that need them."""
     splits = [split for split in inputs.shards if needs_survey(inputs, split, settings)]
     shards = [given for split in splits for given in inputs.shards[split]]
+    if not shards:
+        return {}
     parses = bool(context.edits) or settings.stratify_by is not None
     seconds = _PARSE_SECONDS if parses else _SCAN_SECONDS
     found = map_tasks(
@@ -163,6 +165,8 @@ def _write(
     context = dataclasses.replace(context, shuffles=shuffles, picked=picked)
     results: list[TaskResult] = []
     for tasks in ([t for p in plans for t in p.scatters], [t for p in plans for t in p.tasks]):
+        if not tasks:
+            continue
         results += map_tasks(
             functools.partial(run_part, context),
             tasks,

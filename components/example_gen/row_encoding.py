@@ -23,9 +23,10 @@ from components.shuffle.external import ExternalShuffle, run_of
 from components.tables.casting import cast_column
 from components.tables.pieces import Piece
 from components.tables.vocabularies import label_ids
+from trainer_utils.format import Shard
 from trainer_utils.format.naming import NAME_FEATURES
 
-__all__ = ["ID_FEATURES", "Encoding", "EncodingReport", "PieceRows", "id_feature"]
+__all__ = ["ID_FEATURES", "Encoding", "EncodingReport", "Gathering", "PieceRows", "id_feature"]
 
 ID_FEATURES = ("id", "record_id")  # of the lineage: the second where the inputs have the first
 _BATCH_ROWS = 32 << 10  # past it, columns leave the processor's cache
@@ -113,6 +114,18 @@ class Encoding:
             missing=[name for name, array in features.items() if array.null_count],
             lengths=_lengths(features),
         )
+
+
+@dataclasses.dataclass(frozen=True)
+class Gathering:
+    """Writes the shards of a task of the shuffle of a split."""
+
+    shuffles: tuple[ExternalShuffle, ...]
+
+    def __call__(self, numbers: tuple[int, int]) -> list[Shard]:
+        """Writes those of one task, by the numbers of split and task."""
+        split, task = numbers
+        return self.shuffles[split].gather(task)
 
 
 def _ids(given: PieceRows, records: npt.NDArray[np.int64], first: int) -> pa.Array:
