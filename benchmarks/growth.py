@@ -92,7 +92,7 @@ def conversion(size: int) -> None:
     from components.example_gen.file_plan import plan_shards
     from components.example_gen.inputs import ALL_FILES, layout_inputs, locate
     from components.example_gen.settings import ImageSettings
-    from components.image_example_gen.layouts import is_source_file, read_layout
+    from components.layouts import is_source_file, read_layout
 
     settings = ImageSettings(target_shard_bytes=32 << 20)
     with tempfile.TemporaryDirectory() as base:
@@ -102,7 +102,7 @@ def conversion(size: int) -> None:
         (inputs,) = layout_inputs(located, columns={})
         listing = read_layout(inputs, layout="auto")
         plan = plan_shards(listing, partition=None, settings=settings)
-        assert sum(len(task.entries) for task in plan.tasks) == listing.found >= size
+        assert sum(len(task.argument.entries) for task in plan.tasks) == listing.found >= size
 
 
 # By name, a function of a size; and the sizes to run it with.

@@ -1,6 +1,6 @@
 """The steps of each ExampleGen: what is its own of the conversion of files or rows.
 
-conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), make_pipeline)
+conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), runner)
 
 No TFX is needed to plan with them, and none is imported.
 """
@@ -8,11 +8,13 @@ No TFX is needed to plan with them, and none is imported.
 import dataclasses
 from typing import Any
 
+from components import layouts
 from components.common.entry import ExcludedInput
+from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing
 from components.common.settings import ExecProperties
-from components.example_gen.conversion import Conversion, MakePipeline
+from components.common.tasks import Runner
+from components.example_gen.conversion import Conversion
 from components.example_gen.file_conversion import FileConversion
 from components.example_gen.inputs import InputSelection
 from components.example_gen.row_conversion import RowConversion
@@ -23,9 +25,8 @@ from components.example_gen.settings import (
     MediaSettings,
     TextSettings,
 )
-from components.image_example_gen import layouts
+from components.layouts import texts
 from components.tables.pieces import Piece
-from components.text_example_gen import layouts as texts
 from trainer_utils.format import ConfigError
 
 __all__ = ["AudioConversion", "ImageConversion", "ListConversion", "TextConversion"]
@@ -41,10 +42,10 @@ class ImageConversion(FileConversion):
     def is_source_file(self, path: str) -> bool:  # noqa: D102
         return layouts.is_source_file(path)
 
-    def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:  # noqa: D102
+    def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:  # noqa: D102
         return layouts.read_layout(inputs, layout=layout)
 
-    def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:
+    def suited(self, settings: MediaSettings, listing: InputTable) -> MediaSettings:
         """The settings for inputs whose boxes or label maps must go on fitting their images.
 
         Those are drawn on a file's pixels as they lie, so these are not turned.
@@ -94,11 +95,11 @@ class TextConversion(RowConversion):
         cls,
         properties: ExecProperties,
         selection: InputSelection,
-        make_pipeline: MakePipeline | None,
+        runner: Runner | None,
     ) -> Conversion[Any]:
         if TextSettings.from_properties(properties).names_files:
-            return ListConversion.of(properties, selection, make_pipeline)
-        return super().of(properties, selection, make_pipeline)
+            return ListConversion.of(properties, selection, runner)
+        return super().of(properties, selection, runner)
 
     def is_source_file(self, path: str) -> bool:
         """Whether a path is by itself what examples are made of: any is."""

@@ -246,6 +246,13 @@ class InputOptions(OrderOptions):
         where(lambda value: is_int(value) and value >= 0, "an int of at least 0"),
         "batches prepared ahead of the trainer.",
     )
+    processes: int = setting(
+        0,
+        where(lambda value: is_int(value) and value >= 0, "an int of at least 0"),
+        "so many processes make the batches, in memory that they share with the trainer; 0: its "
+        "threads do, which a few thousand photos a second are too many for. Functions of "
+        "`augment` and callbacks are then such as another process can import.",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -259,6 +266,8 @@ class InputOptions(OrderOptions):
             rule = f"no None with augment={operation.name!r}, which mixes rows of a batch"
             check_setting(self, "batch_size", self.batch_size is not None, rule)
             asks = asks or operation.name
+        rule = "0 without a batch_size, since processes make whole batches"
+        check_setting(self, "processes", not self.processes or self.batch_size is not None, rule)
         rule = f"the feature of the classes, since {asks} changes them"
         check_setting(self, "label", not asks or self.label is not None, rule)
 

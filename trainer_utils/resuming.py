@@ -193,16 +193,15 @@ def _render(state: InputState, ledger: InputLedger) -> str:
 
 
 def _parse(text: str) -> tuple[InputState | None, InputLedger | None]:
-    """What `_render` made; or, of an earlier version, the token alone; or nothing."""
+    """What `_render` made, or nothing."""
     if not text:
         return None, None
     try:
         facts = json.loads(text)
-    except json.JSONDecodeError:
-        facts = None
-    if not isinstance(facts, dict) or "ledger" not in facts:
-        return InputState.from_json(text), None
-    return InputState.from_json(facts["state"]), InputLedger.from_json(facts["ledger"])
+        state, ledger = facts["state"], facts["ledger"]
+    except (KeyError, TypeError, ValueError) as error:
+        raise ConfigError.of("state", text, allowed="a token and its ledger") from error
+    return InputState.from_json(state), InputLedger.from_json(ledger)
 
 
 def _place_of(state: InputState) -> tuple[int, int]:

@@ -4,7 +4,6 @@ class Executor(LocalFirstBeamExecutor):
     def Do(self, input_dict, output_dict, exec_properties): …
 """
 
-import contextlib
 import copy
 from collections.abc import Sequence
 from types import TracebackType
@@ -18,8 +17,7 @@ from apache_beam.options.pipeline_options import (
 )
 from tfx.dsl.components.base import base_beam_executor
 
-from components.common.side_by_side import InProcessPipeline
-from components.common.worker_pool import ALL, keep_processes
+from components.common.tasks import Runner
 
 __all__ = ["DASK_RUNNER", "IN_PROCESS_RUNNER", "LocalFirstBeamExecutor"]
 
@@ -54,8 +52,8 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         super().__init__(without)
         self._context, self._beam_pipeline_args = context, [*arguments]
 
-    def _keep_processes(self, module: str) -> contextlib.AbstractContextManager[None]:
-        """Has a run's processes of this machine stay, and one begin, where it may have any.
+    def _runner(self, module: str) -> Runner:
+        """Who does the work on shards: processes of this machine, or Beam where that is asked for.
 
         Args:
             module: of `components`, where what they do comes from.
@@ -63,9 +61,9 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
         arguments = [str(argument) for argument in self._beam_pipeline_args or []]
         options = PipelineOptions(arguments)
         is_here = self._make_beam_pipeline_fn is None and _is_direct(options)
-        if is_here and _is_in_memory(options) and _most_processes(arguments) != 1:
-            return keep_processes(f"components.{module}")
-        return contextlib.nullcontext()
+        if is_here and _is_in_memory(options):
+            return Runner(processes=_most_processes(arguments), module=f"components.{module}")
+        return Runner(make_pipeline=self._make_beam_pipeline)
 
     def _make_beam_pipeline(self) -> beam.Pipeline:
         if self._make_beam_pipeline_fn is not None:
@@ -76,8 +74,6 @@ class LocalFirstBeamExecutor(base_beam_executor.BaseBeamExecutor):
             arguments.append("--no_save_main_session")
         if _is_direct(options):
             arguments.append(f"--runner={IN_PROCESS_RUNNER}")
-            if _is_in_memory(options):
-                return InProcessPipeline(arguments, processes=_most_processes(arguments))
         if _is_dask(options):
             if not any(argument.partition("=")[0] in _DASK_PARTITIONS for argument in arguments):
                 arguments.append("--dask_partition_size=1")
@@ -125,4 +121,4 @@ def _most_processes(arguments: list[str]) -> int:
     name = f"--{_NUM_WORKERS}"
     if any(argument.partition("=")[0] == name for argument in arguments):
         return int(getattr(PipelineOptions(arguments).view_as(DirectOptions), _NUM_WORKERS))
-    return ALL
+    return 0

@@ -4,10 +4,9 @@ files = FileTable.of(walk_files("photos/"))
 files["cat/1.jpg"].size          # a mapping by path; nothing is kept of what it gives
 """
 
-import bisect
+import functools
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence, ValuesView
-from typing import cast, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -16,11 +15,19 @@ import pyarrow.compute as pc
 
 from trainer_utils.storage import InputFile
 
-__all__ = ["FileTable", "PathColumn", "decode_path", "encode_path"]
+__all__ = ["FileTable", "decode_path", "encode_path"]
 
 _CHUNK = 1 << 15  # files that are Python objects at a time
-
-Problem = tuple[tuple[str, str], bool]
+_SCHEMA = pa.schema(
+    [
+        ("path", pa.large_binary()),
+        ("size", pa.int64()),
+        ("version", pa.string()),
+        ("code", pa.string()),
+        ("detail", pa.large_binary()),
+        ("is_folder", pa.bool_()),
+    ]
+)
 
 
 def encode_path(path: str) -> bytes:
@@ -33,121 +40,62 @@ def decode_path(path: bytes) -> str:
     return path.decode("utf-8", "surrogateescape")
 
 
-class PathColumn(Sequence[bytes]):
-    """An Arrow array of `large_binary`, without nulls, as a sequence that `bisect` searches."""
-
-    def __init__(self, array: pa.Array) -> None:
-        self._array = array
-        _, offsets, data = array.buffers()
-        # Slices of a memoryview take a tenth of the time of Arrow's scalars.
-        self._data = memoryview(b"" if data is None else data)
-        self._offsets = memoryview(b"" if offsets is None else offsets).cast("q")[array.offset :]
-
-    def __len__(self) -> int:
-        return len(self._array)
-
-    @overload
-    def __getitem__(self, place: int) -> bytes: ...
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[bytes]: ...
-    def __getitem__(self, place: int | slice) -> bytes | Sequence[bytes]:
-        if isinstance(place, slice):
-            return [self[number] for number in range(*place.indices(len(self)))]
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        return self._data[self._offsets[place] : self._offsets[place + 1]].tobytes()
-
-    def __iter__(self) -> Iterator[bytes]:
-        for data, bounds in self._chunks():
-            yield from [data[first:stop] for first, stop in itertools.pairwise(bounds)]
-
-    def texts(self) -> Iterator[str]:
-        """What `decode_path` makes of each; most are ASCII, and decoded many at a time."""
-        for data, bounds in self._chunks():
-            places = itertools.pairwise(bounds)
-            if data.isascii():
-                text = data.decode("ascii")
-                yield from [text[first:stop] for first, stop in places]
-            else:
-                yield from [decode_path(data[first:stop]) for first, stop in places]
-
-    def _chunks(self) -> Iterator[tuple[bytes, list[int]]]:
-        """The bytes of many at a time, and where each of them begins and the last one ends."""
-        for start in range(0, len(self), _CHUNK):
-            offsets = self._offsets[start : min(start + _CHUNK, len(self)) + 1].tolist()
-            begin = offsets[0]
-            yield self._data[begin : offsets[-1]].tobytes(), [at - begin for at in offsets]
-
-
 class FileTable(Mapping[str, InputFile]):
     """Files by path, in the order of their paths' bytes.
 
     Args:
-        paths: `(n,) large_binary`, sorted.
-        sizes: `(n,) int64`, in bytes.
-        problems: what cannot be read, by place: its problem, and whether it is a folder.
+        table: a row a file; `code` and `detail` say why one cannot be read.
     """
 
-    def __init__(
-        self,
-        paths: pa.Array,
-        sizes: npt.NDArray[np.int64],
-        versions: pa.Array,
-        problems: Mapping[int, Problem],
-    ) -> None:
-        self.paths = PathColumn(paths)
-        self.sizes = sizes
-        self._versions = PathColumn(versions)
-        self._arrays = (paths, versions)
-        self._problems = problems
+    def __init__(self, table: pa.Table) -> None:
+        self.table = table
 
     @classmethod
     def of(cls, files: Iterable[InputFile]) -> "FileTable":
         """The table of files that come in any order, of which few are held at a time."""
-        source = iter(files)
-        sizes = [np.zeros(0, np.int64)]
-        problems: dict[int, Problem] = {}
-        columns: tuple[list[pa.Array], ...] = ([_binary([])], [_binary([])])
-        start = 0
+        source, parts = iter(files), [_SCHEMA.empty_table()]
         while some := list(itertools.islice(source, _CHUNK)):
-            columns[0].append(_binary([encode_path(file.path) for file in some]))
-            columns[1].append(_binary([file.version.encode() for file in some]))
-            sizes.append(np.fromiter((file.size for file in some), np.int64, len(some)))
-            for place, file in enumerate(some, start):
-                if file.problem is not None:
-                    problems[place] = file.problem, file.is_folder
-            start += len(some)
-        paths = _joined(columns[0])
-        order = pc.sort_indices(paths)
-        paths = paths.take(order)  # which frees those before it, as below
-        places = order.to_numpy()
-        return cls(
-            paths,
-            np.concatenate(sizes)[places],
-            _joined(columns[1]).take(order),
-            _moved(problems, places),
-        )
+            problems = [file.problem or (None, None) for file in some]
+            columns = [
+                [encode_path(file.path) for file in some],
+                [file.size for file in some],
+                [file.version for file in some],
+                [code for code, _ in problems],
+                [None if detail is None else encode_path(detail) for _, detail in problems],
+                [file.is_folder for file in some],
+            ]
+            arrays = map(pa.array, columns, _SCHEMA.types)
+            parts.append(pa.Table.from_arrays([*arrays], schema=_SCHEMA))
+        table = pa.concat_tables(parts).combine_chunks()
+        return cls(table.take(pc.sort_indices(table.column("path"))))
 
     def unlisted_folders(self) -> list[InputFile]:
         """The folders that cannot be looked into."""
-        places = sorted(place for place, (_, is_folder) in self._problems.items() if is_folder)
-        return [self[decode_path(self.paths[place])] for place in places]
+        return [*_files_of(self.table.filter(self.table.column("is_folder")))]
 
     def __len__(self) -> int:
-        return len(self.paths)
+        return len(self.table)
 
     def __iter__(self) -> Iterator[str]:
-        return self.paths.texts()
+        for batch in self.table.to_batches(max_chunksize=_CHUNK):
+            yield from map(decode_path, batch.column(0).to_pylist())
+
+    @functools.cached_property
+    def _places(self) -> dict[str, int]:
+        return {path: place for place, path in enumerate(self)}
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._places
 
     def __getitem__(self, path: str) -> InputFile:
-        try:
-            own = encode_path(path)
-        except UnicodeEncodeError:  # of halves of characters, which no path has
-            raise KeyError(path) from None
-        place = bisect.bisect_left(self.paths, own)
-        if place == len(self) or self.paths[place] != own:
-            raise KeyError(path)
-        return self._file(place, path, int(self.sizes[place]), self._versions[place].decode())
+        place = self._places[path]
+        size, version, code, detail, is_folder = (a[place].as_py() for a in self._arrays)
+        problem = None if code is None else (code, decode_path(detail))
+        return InputFile(path, size, version, problem, is_folder)
+
+    @functools.cached_property
+    def _arrays(self) -> list[pa.Array]:
+        return [column.combine_chunks() for column in self.table.columns[1:]]
 
     def values(self) -> ValuesView[InputFile]:
         """The files in order, each made when it is asked for."""
@@ -155,56 +103,27 @@ class FileTable(Mapping[str, InputFile]):
 
     def select(self, mask: npt.NDArray[np.bool_]) -> "FileTable":
         """Those files that a mask `(n,)` takes."""
-        if mask.all():
-            return self
-        paths, versions = (array.filter(pa.array(mask)) for array in self._arrays)
-        return FileTable(
-            paths, self.sizes[mask], versions, _moved(self._problems, np.flatnonzero(mask))
-        )
+        return self if mask.all() else FileTable(self.table.filter(pa.array(mask)))
 
     def others_than(self, paths: Sequence[pa.Array]) -> Iterator[str]:
         """The paths of the files that are in none of the arrays of `large_binary`."""
-        own, _ = self._arrays
         named = np.zeros(len(self), np.bool_)
         for some in paths:
-            named |= pc.is_in(own, value_set=some.cast(own.type)).to_numpy(zero_copy_only=False)
-        return PathColumn(own.filter(pa.array(~named))).texts()
-
-    def in_order(self) -> Iterator[InputFile]:
-        """The files in order."""
-        columns = (self.paths.texts(), self._sizes_in_order(), self._versions.texts())
-        if not self._problems:
-            return map(InputFile, *columns)
-        return map(self._file, itertools.count(), *columns)
-
-    def _sizes_in_order(self) -> Iterator[int]:
-        for start in range(0, len(self), _CHUNK):
-            yield from self.sizes[start : start + _CHUNK].tolist()
-
-    def _file(self, place: int, path: str, size: int, version: str) -> InputFile:
-        problem, is_folder = self._problems.get(place, (None, False))
-        return InputFile(path, size, version, problem, is_folder)
+            found = pc.is_in(self.table.column("path"), value_set=some)
+            named |= found.to_numpy()
+        yield from self.select(~named)
 
 
 class _Files(ValuesView[InputFile]):
     def __iter__(self) -> Iterator[InputFile]:
-        return cast(FileTable, self._mapping).in_order()  # type: ignore[attr-defined]
+        return _files_of(self._mapping.table)  # type: ignore[attr-defined]
 
 
-def _binary(values: Sequence[bytes]) -> pa.Array:
-    return pa.array(values, pa.large_binary())
-
-
-def _joined(arrays: list[pa.Array]) -> pa.Array:
-    """Arrays as one; the list is emptied, so that they do not stay beside it."""
-    whole = pa.concat_arrays(arrays)
-    arrays.clear()
-    return whole
-
-
-def _moved(problems: Mapping[int, Problem], places: npt.NDArray[np.int64]) -> dict[int, Problem]:
-    """Problems by place, once what was at `places[i]` is at `i`."""
-    if not problems:
-        return {}
-    found = np.flatnonzero(np.isin(places, list(problems)))
-    return {int(place): problems[int(places[place])] for place in found.tolist()}
+def _files_of(table: pa.Table) -> Iterator[InputFile]:
+    for batch in table.to_batches(max_chunksize=_CHUNK):
+        paths, sizes, versions, codes, details, are_folders = (c.to_pylist() for c in batch.columns)
+        problems = (
+            None if code is None else (code, decode_path(detail))
+            for code, detail in zip(codes, details, strict=True)
+        )
+        yield from map(InputFile, map(decode_path, paths), sizes, versions, problems, are_folders)

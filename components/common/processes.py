@@ -176,7 +176,7 @@ def _begin(log_level: int) -> None:
     """What a process does first."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which ends this
     faulthandler.enable()
-    threading.Thread(target=_end_with_parent, daemon=True).start()
+    _end_with_parent()
     os.dup2(2, 1)  # what a library prints would be taken for the program's own output
     sys.stdout = sys.stderr
     logging.getLogger().addHandler(QueueHandler(_records))
@@ -186,14 +186,18 @@ def _begin(log_level: int) -> None:
 
 
 def _end_with_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is None:
+    """Has this process end with its parent, even inside a library that never ends."""
+    if (parent := multiprocessing.parent_process()) is None:
         return
-    if sys.platform == "linux":  # SIGIO ends it too where a library never lets go of Python's lock
+    if sys.platform == "linux":  # of the pipe's end comes SIGIO, which needs no lock of Python's
         fcntl.fcntl(parent.sentinel, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(parent.sentinel, fcntl.F_SETFL, os.O_ASYNC)
-    parent.join()
-    os._exit(1)
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, daemon=True).start()
 
 
 @functools.lru_cache(maxsize=1)

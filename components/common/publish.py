@@ -5,6 +5,7 @@ describe_artifact(artifact, manifest, gzip=False, vocabularies={"label": labels}
 """
 
 import dataclasses
+import functools
 import json
 import posixpath
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,10 +16,9 @@ from tfx import types
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils
 
-from components.common.claims import current_claim
 from components.common.rejects import Reject, render_rejects
-from components.common.summaries import announce_files, working_folder
 from components.common.tfmd import render_schema, schema_from_features
+from components.common.workspace import check_own, meets_another, working_folder
 from trainer_utils.format import Feature, Manifest
 from trainer_utils.format.naming import LINEAGE_FILE, REJECTS_FILE, check_inner_path
 from trainer_utils.format.origin import Origin
@@ -92,10 +92,8 @@ def publish_dataset(
     Raises:
         DatasetError: another run writes there by now; nothing of its own is touched.
     """
-    claim = current_claim(uri)
-    check = claim.check if claim is not None else _unchecked
-    check()
-    if claim is not None and claim.may_meet_another:
+    check_own(uri)
+    if meets_another(uri):
         for shard in manifest.shards:
             verify_shard(shard, uri=uri)
     text = render_rejects(rejects)
@@ -107,16 +105,11 @@ def publish_dataset(
         others={REJECTS_FILE: text} if text else {},
     )
     beside = {} if origin is None else {LINEAGE_FILE: origin.to_json()}
-    announce_files(uri, texts | beside)  # for a run after one that is killed
     written = write_texts(uri, texts | beside)
     files = {path: digest for path, digest in written.items() if path not in beside}
     manifest = dataclasses.replace(manifest, files=files)
-    publish_manifest(uri, manifest, beside=beside, check=check)
+    publish_manifest(uri, manifest, beside=beside, check=functools.partial(check_own, uri))
     logging.info("%s: %s (%s)", manifest.producer, manifest.total, printable(uri))
-
-
-def _unchecked() -> None:
-    """Outside of a run nobody claims a dataset."""
 
 
 def describe_artifact(

@@ -32,11 +32,15 @@ from trainer_utils.format.naming import (
     SPLIT_PREFIX,
     VOCABULARY_FOLDER,
     WORKING_FOLDER,
+    is_index_file,
+    is_shard_file,
+    vocabulary_of,
 )
 from trainer_utils.format.printable import printable
 from trainer_utils.storage import (
     MachineError,
     exists,
+    is_folder,
     is_remote,
     join,
     list_names,
@@ -112,10 +116,11 @@ def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> No
 
     Raises:
         DatasetError: another run is writing there.
-        ConfigError: what is there is no dataset of ours; nothing is removed.
+        ConfigError: files of others are among what is there; they are named, nothing is removed.
     """
     make_folder(uri)
-    if not _lock(uri, _held.get({})):
+    held = _held.get(None)
+    if held is not None and not _lock(uri, held):
         raise DatasetError.at(
             uri,
             expected="no other run that writes there",
@@ -126,7 +131,8 @@ def start_working(uri: str, *, key: str = "", keeps_dataset: bool = False) -> No
     if key:
         _take_over(uri, key)
     run = _run_at(uri) or {}
-    if (own := _held.get({}).get(uri)) is not None:
+    if held is not None:
+        own = held[uri]
         own.meets_another = own.folder is None and bool(run)
     if not key or run.get("key") != key:
         if not (keeps_dataset and exists(join(uri, MANIFEST_FILE))):
@@ -167,16 +173,28 @@ def meets_another(uri: str) -> bool:
 
 
 def _refuse_others(uri: str) -> None:
-    """Refuses a folder that has files where a dataset has its own, and is none of ours."""
+    """Refuses to write where a dataset's own files and folders are somebody else's."""
     names = list_names(uri)
-    if WORKING_FOLDER in names or _has_manifest(uri):
-        return
-    if others := sorted(filter(_is_of_dataset, names)):
+    is_ours = WORKING_FOLDER in names or _has_manifest(uri)
+    found = [name for name in names if name in DATASET_FILES]
+    for folder in filter(_is_of_dataset, {*names}.difference(DATASET_FILES)):
+        if is_folder(join(uri, folder)):
+            found += [f"{folder}/{name}" for name in list_names(join(uri, folder))]
+    if others := sorted(path for path in found if not (is_ours and _is_named_as_ours(path))):
         raise ConfigError(
-            f"output {uri!r}: expected a new folder or a dataset that this program wrote, got "
-            f"{', '.join(map(repr, others[:_SHOWN]))} without its manifest. "
-            "Move them away, or name another output."
+            f"output {uri!r}: expected a new folder, or a dataset that this program wrote and "
+            f"nothing else in its folders, got {', '.join(map(repr, others[:_SHOWN]))}"
+            f"{', …' if len(others) > _SHOWN else ''}. Move them away, or name another output."
         )
+
+
+def _is_named_as_ours(path: str) -> bool:
+    return (
+        path in DATASET_FILES
+        or is_shard_file(path)
+        or is_index_file(path)
+        or vocabulary_of(path) is not None
+    )
 
 
 def _has_manifest(uri: str) -> bool:
@@ -198,6 +216,7 @@ def _is_of_dataset(name: str) -> bool:
 
 
 def _remove_files(uri: str) -> None:
+    _refuse_others(uri)
     make_folder(working_folder(uri))  # by which the rest is known for ours
     if exists(join(uri, MANIFEST_FILE)):
         remove_file(join(uri, MANIFEST_FILE))  # first, so that nothing passes for whole
@@ -228,7 +247,7 @@ def _take_over(uri: str, key: str) -> None:
 def _mark(uri: str, key: str) -> None:
     """Puts this run's name into the working folder, over that of any other."""
     make_folder(folder := working_folder(uri))
-    run = {"run": _held.get({}).get(uri, _Run()).name, "key": key}
+    run: dict[str, object] = {"run": _held.get({}).get(uri, _Run()).name, "key": key}
     run |= {"host": socket.gethostname(), "process": os.getpid()}
     write_text(join(folder, _RUN_FILE), json.dumps(run), temporary_folder=folder)
 

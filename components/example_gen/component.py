@@ -26,7 +26,7 @@ from components.common.driver import PropertiesDriver
 from components.common.lineage import make_origin
 from components.common.publish import describe_artifact, publish_dataset
 from components.common.settings import Artifacts, ExecProperties, without_runtime_parameters
-from components.common.summaries import removed_on_failure
+from components.common.workspace import removed_on_failure
 from components.example_gen.conversion import Conversion, check_outcome
 from components.example_gen.inputs import fingerprint
 from components.example_gen.manifest import make_manifest
@@ -211,10 +211,9 @@ class ExampleGenExecutor(LocalFirstBeamExecutor):
         """
         self._log_startup(input_dict, output_dict, exec_properties)
         artifact = artifact_utils.get_single_instance(output_dict[EXAMPLES])
-        with self._keep_processes(self.conversion_class.workers_module), spare_old_objects():
-            conversion = self.conversion_class.of(
-                exec_properties, selection_of(exec_properties), self._make_beam_pipeline
-            )
+        kind = self.conversion_class
+        with self._runner(kind.workers_module) as runner, spare_old_objects():
+            conversion = kind.of(exec_properties, selection_of(exec_properties), runner)
             with removed_on_failure(artifact.uri):
                 self._convert(conversion, artifact, exec_properties)
 

@@ -1,6 +1,6 @@
 """The steps of a conversion, whatever its examples are made of.
 
-conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), make_pipeline)
+conversion = ImageConversion.of(exec_properties, InputSelection(base="photos/"), runner)
 plan = conversion.plan(uri)              # splits, features, shards; as little as can be is read
 conversion.check(plan, uri)
 written = conversion.write(plan, uri)    # the shards, and what became of each input
@@ -8,23 +8,24 @@ check_outcome(conversion, plan, rejects, written=written.num_records, uri=uri)
 """
 
 import abc
-from collections.abc import Callable, Sequence
-from typing import Any, ClassVar, Generic, TypeAlias, TypeVar
+import dataclasses
+import hashlib
+import json
+from collections.abc import Sequence
+from typing import Any, ClassVar, Generic, TypeVar
 
 from components.common.rejects import Reject, check_reject_fraction, render_rejects
 from components.common.settings import ExecProperties
-from components.common.summaries import working_folder
-from components.example_gen.inputs import InputSelection, LocatedInputs, locate
+from components.common.tasks import Runner
+from components.common.workspace import working_folder
+from components.example_gen.inputs import InputSelection, LocatedInputs, fingerprint, locate
 from components.example_gen.plan import Plan, Written
 from components.example_gen.settings import ExampleGenSettings
 from components.example_gen.simple_layouts import names_at_top
 from trainer_utils.format import InputError
 from trainer_utils.storage.files import list_names, write_text
 
-__all__ = ["Conversion", "MakePipeline", "check_outcome"]
-
-MakePipeline: TypeAlias = Callable[[], Any]
-"""What makes a Beam pipeline, which is not imported to plan."""
+__all__ = ["Conversion", "check_outcome"]
 
 _Plan = TypeVar("_Plan", bound=Plan)
 
@@ -33,7 +34,7 @@ class Conversion(abc.ABC, Generic[_Plan]):
     """From inputs to shards.
 
     Args:
-        make_pipeline: makes the Beam pipelines; None where nothing is to be written but a plan.
+        runner: of the work on shards; None where nothing is to be written but a plan.
 
     Attributes:
         settings_class: the component's.
@@ -58,11 +59,9 @@ class Conversion(abc.ABC, Generic[_Plan]):
     sees_siblings: ClassVar[bool] = True
     looked_for: ClassVar[str]
 
-    def __init__(
-        self, settings: Any, selection: InputSelection, make_pipeline: MakePipeline | None
-    ) -> None:
+    def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
         self.settings, self.selection = settings, selection
-        self._make_pipeline = make_pipeline
+        self._runner = runner
         self.located = locate(
             selection.base,
             selection.patterns,
@@ -78,14 +77,27 @@ class Conversion(abc.ABC, Generic[_Plan]):
         cls,
         properties: ExecProperties,
         selection: InputSelection,
-        make_pipeline: MakePipeline | None,
+        runner: Runner | None,
     ) -> "Conversion[Any]":
         """The conversion that execution properties ask for.
 
         Raises:
             InputError, ConfigError: the inputs are not there, or a setting is not allowed.
         """
-        return cls(cls.settings_class.from_properties(properties), selection, make_pipeline)
+        return cls(cls.settings_class.from_properties(properties), selection, runner)
+
+    def key(self) -> str:
+        """A digest of all that shards depend on: a run of the same goes on where one was killed."""
+        from components.common.publish import package_versions  # TFX: a plan has none
+
+        known = [
+            type(self).__name__,
+            fingerprint(self.located),
+            dataclasses.asdict(self.settings),
+            self.selection.partition and dataclasses.asdict(self.selection.partition),
+            package_versions(),
+        ]
+        return hashlib.sha256(json.dumps(known, default=repr).encode()).hexdigest()
 
     @abc.abstractmethod
     def is_source_file(self, path: str) -> bool:

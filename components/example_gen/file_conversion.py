@@ -12,17 +12,15 @@ from typing import Any, ClassVar
 
 from absl import logging
 
-from components.common.file_table import decode_path
+from components.common.input_table import InputTable, array_of, join_inputs, texts_of
 from components.common.layout_inputs import FilesElsewhere, LayoutInputs
-from components.common.listing import Listing, join_listings
-from components.common.progress import Work, show_progress
-from components.common.summaries import read_finished, start_working
-from components.common.worker_errors import raising_reported
+from components.common.tasks import Cost, Runner, Task, map_tasks
+from components.common.workspace import start_working, working_folder
 from components.example_gen import lists
-from components.example_gen.conversion import Conversion, MakePipeline
+from components.example_gen.conversion import Conversion
 from components.example_gen.features import features_of_files
 from components.example_gen.file_plan import FilePlan, plan_shards
-from components.example_gen.file_reports import ShardSummary
+from components.example_gen.file_shards import WriteMediaShard
 from components.example_gen.fingerprint import fingerprint_of_files
 from components.example_gen.image_roots import check_image_roots, roots_of
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
@@ -40,25 +38,29 @@ from trainer_utils.writing.shards import remove_shard, rename_shard
 
 __all__ = ["FileConversion"]
 
+# What one core takes for a file that is kept, and for a byte of one that is decoded.
+_FILE_SECONDS, _DECODED_BYTE_SECONDS = 300e-6, 1 / 25e6
+# A process holds the largest image that settings allow, and as much again while it is turned or
+# resized; without images sounds and what is read ahead; and TensorFlow, where `verify` asks it.
+_PIXEL_BYTES, _LEAST_BYTES, _TENSORFLOW_BYTES = 6, 256 << 20, 512 << 20
+
 
 class FileConversion(Conversion[FilePlan]):
     """The conversion of files; each is read when its shard is written.
 
     Attributes:
         media: what the files are, `image` or `audio`, where nothing says so.
-        listing: of the inputs, once they are planned.
+        found: the inputs, once they are planned.
     """
 
     workers_module = "example_gen.file_shards"
     media: ClassVar[str]
     settings: MediaSettings
-    listing: Listing
+    found: InputTable
 
-    def __init__(
-        self, settings: Any, selection: InputSelection, make_pipeline: MakePipeline | None
-    ) -> None:
-        super().__init__(settings, selection, make_pipeline)
-        self._named: Listing | None = None
+    def __init__(self, settings: Any, selection: InputSelection, runner: Runner | None) -> None:
+        super().__init__(settings, selection, runner)
+        self._named: InputTable | None = None
         self._elsewhere: FilesElsewhere | None = None
         self._roots_of_lists: list[str] = []
         if not settings.image_roots and settings.layout in ("auto", *LISTS):
@@ -72,10 +74,10 @@ class FileConversion(Conversion[FilePlan]):
         if not any(lists.find(inputs) for inputs in self.inputs()):
             return
         self._elsewhere = FilesElsewhere()
-        listing = self._read_listing(self._elsewhere)
+        found = self._read_inputs(self._elsewhere)
         roots = roots_of(self._elsewhere.found, base=self.located.base)
         if not roots:
-            self._named = listing  # which need not be read again
+            self._named = found  # which need not be read again
             return
         self.located = dataclasses.replace(self.located, image_roots=roots)
         self._roots_of_lists = [root.base for root in roots]
@@ -85,13 +87,13 @@ class FileConversion(Conversion[FilePlan]):
         """Whether a path is by itself what examples are made of, as a list is."""
         return lists.is_list(path)
 
-    def read_layout(self, inputs: LayoutInputs, layout: str) -> Listing:
+    def read_layout(self, inputs: LayoutInputs, layout: str) -> InputTable:
         """Works out split, features and bytes of each input: of lists, and of class folders."""
         return without_reserved(read_simple(inputs, layout=layout))
 
-    def suited(self, settings: MediaSettings, listing: Listing) -> MediaSettings:
+    def suited(self, settings: MediaSettings, found: InputTable) -> MediaSettings:
         """The settings for what was found."""
-        vocabulary = {**listing.vocabularies, **settings.vocabularies}
+        vocabulary = {**found.vocabularies, **settings.vocabularies}
         return dataclasses.replace(settings, vocabulary=vocabulary)
 
     def plan(self, uri: str) -> FilePlan:
@@ -102,20 +104,20 @@ class FileConversion(Conversion[FilePlan]):
         if roots := self._roots_of_lists:
             shown = ", ".join(map(repr, roots[:3])) + (", …" if len(roots) > 3 else "")
             logging.warning("a list names %s outside of the input: below %s", self.unit, shown)
-        self.listing = self._named or self._read_listing(self._elsewhere)
+        self.found = self._named or self._read_inputs(self._elsewhere)
         tables = [pattern.files for pattern in self.located.patterns]
-        warn_of_unnamed(self.listing, tables, media=self.media)
-        self.settings = self.suited(self.settings, self.listing)
-        self.listing, self.settings = _renamed(self.listing, self.settings)
+        warn_of_unnamed(self.found, tables, media=self.media)
+        self.settings = self.suited(self.settings, self.found)
+        self.found, self.settings = _renamed(self.found, self.settings)
         find_groups = functools.partial(
             find_near_duplicates,
-            self.listing,
+            self.found,
             base=self.located.base,
             image_roots=self.settings.image_roots,
         )
-        has_media = any(column.kind in MEDIA for column in self.listing.blobs)
+        has_media = any(column.kind in MEDIA for column in self.found.blobs)
         return plan_shards(
-            self.listing,
+            self.found,
             partition=self.selection.partition,
             settings=self.settings,
             find_groups=find_groups if has_media else None,
@@ -133,39 +135,40 @@ class FileConversion(Conversion[FilePlan]):
             names=self.settings.layout_names,
         )
 
-    def _read_listing(self, elsewhere: FilesElsewhere | None = None) -> Listing:
+    def _read_inputs(self, elsewhere: FilesElsewhere | None = None) -> InputTable:
         inputs, settings = self.inputs(elsewhere), self.settings
         try:
-            listings = [self.read_layout(some, settings.layout) for some in inputs]
+            tables = [self.read_layout(some, settings.layout) for some in inputs]
         except OSError as error:  # of a file without which no input is known
             path = display_path(str(error.filename or self.located.base))
             raise InputError(f"{path!r}: cannot be read: {problem_of(error, path)[1]}") from error
-        listing = join_listings(listings)
-        if len(listings) > 1:
-            refuse_overlap(map(decode_path, listing.entries.paths()))
+        found = join_inputs(tables)
+        if len(tables) > 1:
+            refuse_overlap(texts_of(array_of(found.rows, "name")))
         contents = {name: crc for some in inputs for name, crc in some.contents.items()}
-        return dataclasses.replace(listing, contents=contents)
+        return dataclasses.replace(found, contents=contents)
 
     def check(self, plan: FilePlan, uri: str) -> None:
         """Refuses lists whose files lie outside of the inputs: one setting cures it."""
-        check_image_roots(self.listing, self.settings, base=self.located.base)
+        check_image_roots(self.found, self.settings, base=self.located.base)
 
     def write(self, plan: FilePlan, uri: str) -> Written:
         """Reads every file, writes the shards, and reads them back."""
-        from components.example_gen.file_transforms import (
-            write_media_shards,  # Beam: a plan has none
+        assert self._runner is not None
+        start_working(uri, key=self.key())
+        settings, tasks = self.settings, plan.tasks
+        write = WriteMediaShard(plan.columns, plan.blobs, self.located.base, uri, settings)
+        results = map_tasks(
+            write,
+            tasks,
+            workspace=working_folder(uri),
+            runner=self._runner,
+            cost=_cost_of(tasks, settings),
+            paths=(self.located.base, *settings.image_roots),
+            unit=self.unit,
+            check=write.check,
         )
-
-        assert self._make_pipeline is not None
-        start_working(uri)
-        work = {task.name: Work(count, size) for task, count, size in plan.sizes()}
-        with raising_reported(uri), show_progress(uri, work, unit=self.unit):
-            write_media_shards(
-                self._make_pipeline, plan, base=self.located.base, uri=uri, settings=self.settings
-            )
-        reports = read_finished(uri, work)
-        shards = [Shard(**report["shard"]) for report in reports]
-        summaries = [ShardSummary.from_json(report["summary"]) for report in reports]
+        shards, summaries = [shard for shard, _ in results], [summary for _, summary in results]
         conversions: collections.Counter[str] = collections.Counter()
         for summary in summaries:
             conversions.update(summary.conversions)
@@ -178,19 +181,19 @@ class FileConversion(Conversion[FilePlan]):
             ),
             rejects=tuple(reject for summary in summaries for reject in summary.rejects),
             conversions=dict(conversions),
-            fingerprint=fingerprint_of_files(self.located, self.listing, plan, summaries),
+            fingerprint=fingerprint_of_files(self.located, self.found, plan, summaries),
         )
 
 
-def _renamed(listing: Listing, settings: MediaSettings) -> tuple[Listing, MediaSettings]:
+def _renamed(inputs: InputTable, settings: MediaSettings) -> tuple[InputTable, MediaSettings]:
     """What was found, with features of the names that are asked for; and settings that know them.
 
     Raises:
         ConfigError: there is no such feature, or a name is taken.
     """
     wanted = settings.feature_names
-    own = [*(blob.name for blob in listing.blobs), *(column.name for column in listing.columns)]
-    of_engine = {"filename", *(d for b in listing.blobs for d in DESCRIPTIONS.get(b.kind, ()))}
+    own = [*(blob.name for blob in inputs.blobs), *(column.name for column in inputs.columns)]
+    of_engine = {"filename", *(d for b in inputs.blobs for d in DESCRIPTIONS.get(b.kind, ()))}
     for name, new in wanted.items():
         if name not in own or name in of_engine:
             known = [one for one in own if one not in of_engine]
@@ -202,13 +205,19 @@ def _renamed(listing: Listing, settings: MediaSettings) -> tuple[Listing, MediaS
             )
         if new in {*own, *of_engine} - {*wanted}:
             raise ConfigError.of(f"feature_names[{name!r}]", new, allowed="a name that is free")
+
+    def renamed(column: str) -> str:
+        kind, colon, name = column.partition(":")
+        return f"{kind}:{wanted.get(name, name)}" if colon else column
+
     return (
         dataclasses.replace(
-            listing,
-            blobs=tuple(b._replace(name=wanted.get(b.name, b.name)) for b in listing.blobs),
+            inputs,
+            rows=inputs.rows.rename_columns([renamed(name) for name in inputs.rows.column_names]),
+            blobs=tuple(b._replace(name=wanted.get(b.name, b.name)) for b in inputs.blobs),
             columns=tuple(
                 dataclasses.replace(column, name=wanted.get(column.name, column.name))
-                for column in listing.columns
+                for column in inputs.columns
             ),
         ),
         dataclasses.replace(
@@ -217,6 +226,14 @@ def _renamed(listing: Listing, settings: MediaSettings) -> tuple[Listing, MediaS
             group_by=settings.group_by and wanted.get(settings.group_by, settings.group_by),
         ),
     )
+
+
+def _cost_of(tasks: Sequence[Task], settings: MediaSettings) -> Cost:
+    seconds = _FILE_SECONDS * sum(task.records for task in tasks)
+    if settings.images.decodes_all or settings.audio.sample_rate is not None:
+        seconds += _DECODED_BYTE_SECONDS * sum(task.bytes for task in tasks)
+    held = max(_LEAST_BYTES, _PIXEL_BYTES * settings.images.max_pixels)
+    return Cost(seconds, held + _TENSORFLOW_BYTES * (settings.images.verify == "decode"))
 
 
 def _keep_full_shards(written: Sequence[Shard], uri: str) -> tuple[Shard, ...]:

@@ -1,11 +1,11 @@
 """Decides the split, order and shard of every input before any is read.
 
-plan = plan_shards(listing, partition=Partition((("train", 2), ("eval", 1))), settings=settings)
-next(plan.tasks).entries     # the first shard's inputs, in their order
+plan = plan_shards(inputs, partition=Partition((("train", 2), ("eval", 1))), settings=settings)
+plan.tasks[0].argument.entries     # the first shard's inputs, in their order
 """
 
 import dataclasses
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,12 +13,18 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.common.entries import Entries, values_of
-from components.common.entry import BlobColumn, Entry, ExcludedInput, Value, label_column
+from components.common.entry import BlobColumn, Entry, ExcludedInput, label_column
 from components.common.file_table import encode_path
-from components.common.listing import Listing
+from components.common.input_table import (
+    InputTable,
+    array_of,
+    blob_paths,
+    entries_of,
+    sizes_of,
+    texts_of,
+)
+from components.common.tasks import Task
 from components.example_gen.assignment import EXCLUDED, Numbers, SplitRules
-from components.example_gen.file_tasks import ShardTask
 from components.example_gen.partition import NEAR_DUPLICATES, OWN_NAME, Partition
 from components.example_gen.plan import Plan, lay_out_shards
 from components.example_gen.settings import MediaSettings
@@ -26,7 +32,36 @@ from components.tables.vocabularies import make_vocabularies
 from trainer_utils.format.naming import check_feature_names
 from trainer_utils.format.planning import keyed_digests, remainders
 
-__all__ = ["FilePlan", "plan_shards"]
+__all__ = ["FilePlan", "ShardTask", "plan_shards"]
+
+
+@dataclasses.dataclass(frozen=True)
+class ShardTask:
+    """One shard to write: its place, and its inputs, labels as ids.
+
+    Args:
+        rows: of the inputs, or of all of a plan.
+        places: of the inputs among `rows`; None: all of these. To another process goes no other.
+    """
+
+    split: str
+    shard_index: int
+    num_shards: int
+    rows: pa.Table
+    places: npt.NDArray[np.int64] | None = None
+
+    @property
+    def own_rows(self) -> pa.Table:
+        """The inputs, one a row."""
+        return self.rows if self.places is None else self.rows.take(pa.array(self.places))
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The inputs."""
+        return [*entries_of(self.own_rows)]
+
+    def __reduce__(self) -> Any:
+        return ShardTask, (self.split, self.shard_index, self.num_shards, self.own_rows)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -34,95 +69,87 @@ class FilePlan(Plan):
     """The whole of the work on examples that hold files.
 
     Args:
-        blobs: as in the listing.
-        entries: all of them, labels as ids.
-        order: of each split after the other, the places in `entries` of its inputs in their order.
+        blobs: as in the inputs' table.
+        rows: all inputs, labels as ids.
+        order: of each split after the other, the places in `rows` of its inputs in their order.
     """
 
     blobs: tuple[BlobColumn, ...]
-    entries: Entries
+    rows: pa.Table
     order: npt.NDArray[np.int64]
 
     @property
-    def tasks(self) -> Iterator[ShardTask]:
-        """One a shard, by split and shard index, each made when it is asked for."""
-        for task, places in self._places():
-            yield dataclasses.replace(task, entries=tuple(self.entries.take(places)))
-
-    def sizes(self) -> Iterator[tuple[ShardTask, int, int]]:
-        """Each task without its entries, how many these are, and the bytes of their files."""
-        sizes = self.entries.total_bytes()
-        for task, places in self._places():
-            yield task, len(places), int(sizes[places].sum())
-
-    def _places(self) -> Iterator[tuple[ShardTask, npt.NDArray[np.int64]]]:
-        first = 0
+    def tasks(self) -> list[Task]:
+        """One a shard, of a `ShardTask`, by split and shard index."""
+        tasks, first, sizes = [], 0, sizes_of(self.rows)
         for split in self.split_shards:
-            for shard_index, (start, stop) in enumerate(split.spans):
-                task = ShardTask(split.name, shard_index, split.num_shards, ())
-                yield task, self.order[first + start : first + stop]
+            for index, (start, stop) in enumerate(split.spans):
+                places = self.order[first + start : first + stop]
+                shard = ShardTask(split.name, index, split.num_shards, self.rows, places)
+                name = f"{split.name}-{index:05d}"
+                tasks.append(Task(name, shard, len(places), int(sizes[places].sum())))
             first += split.num_records
+        return tasks
 
-    def unread(self) -> Entries:
-        """The entries that are in no shard."""
-        taken = np.zeros(len(self.entries), np.bool_)
+    def unread(self) -> list[Entry]:
+        """The inputs that are in no shard."""
+        taken = np.zeros(len(self.rows), np.bool_)
         taken[self.order] = True
-        return self.entries.take(np.flatnonzero(~taken))
+        return [*entries_of(self.rows.filter(pa.array(~taken)))]
 
 
 def plan_shards(
-    listing: Listing,
+    inputs: InputTable,
     *,
     partition: Partition | None,
     settings: MediaSettings,
     find_groups: Callable[[], Mapping[str, str]] | None = None,
 ) -> FilePlan:
-    """Lays out all shards. A pure function: equal listings and settings give equal plans.
+    """Lays out all shards. A pure function: equal inputs and settings give equal plans.
 
     Args:
-        listing: every input.
+        inputs: all of them.
         partition: the splits that output_config asks for, or None for those that the inputs name,
             or else train and eval, 2:1.
         settings: seed, size of shards, vocabularies, grouping.
-        find_groups: gives what entries are known by that share a split, by name, where copies are
+        find_groups: gives what inputs are known by that share a split, by name, where copies are
             to; None where there are no images or sounds.
 
     Raises:
         ConfigError: both the inputs and a setting decide splits, or a setting names no column.
         InputError: a label cannot be kept in a vocabulary file.
     """
-    check_feature_names([*(c.name for c in listing.columns), *(b.name for b in listing.blobs)])
-    own_codes, own_names = listing.entries.coded_splits()
-    own_splits = {*own_names}
-    own_splits |= {left.split for left in listing.excluded if left.split and left.code}
+    check_feature_names([*(c.name for c in inputs.columns), *(b.name for b in inputs.blobs)])
+    own_splits = array_of(inputs.rows, "split").dictionary_encode()
+    own_names = own_splits.dictionary.to_pylist()
     rules = SplitRules(
-        own_splits,
-        listing.columns,
-        some_have_none=bool((own_codes < 0).any()),
+        {*own_names} | {left.split for left in inputs.excluded if left.split and left.code},
+        inputs.columns,
+        some_have_none=bool(own_splits.null_count),
         partition=partition,
         settings=settings,
         groups=[NEAR_DUPLICATES] if find_groups else [],
     )
-    columns = {column.name for column in listing.columns}
+    columns = {column.name for column in inputs.columns}
     by_copies = settings.group_by == NEAR_DUPLICATES and NEAR_DUPLICATES not in columns
     groups = find_groups() if find_groups and by_copies else {}
-    vocabularies = make_vocabularies(_labels_of(listing), given=settings.vocabularies)
-    own = np.array([*map(rules.number_of, own_names), EXCLUDED], np.uint16)[own_codes]
-    numbers = _split_numbers(listing, own, rules, settings, groups)
-    entries, unknown = _with_ids(listing, vocabularies)
+    vocabularies = make_vocabularies(_labels_of(inputs), given=settings.vocabularies)
+    own = np.array([*map(rules.number_of, own_names), EXCLUDED], np.uint16)[
+        own_splits.indices.fill_null(-1).to_numpy(zero_copy_only=False)
+    ]
+    numbers = _split_numbers(inputs, own, rules, settings, groups)
+    rows, unknown = _with_ids(inputs, vocabularies)
+    rejected = entries_of(inputs.rows.take(pa.array(unknown)))
     excluded = [
-        *listing.excluded,
+        *inputs.excluded,
         *(
-            _unknown_label(entry, rules.splits[number], listing, vocabularies)
-            for entry, number in zip(
-                listing.entries.take(unknown), numbers[unknown].tolist(), strict=True
-            )
+            _unknown_label(entry, rules.splits[number], inputs, vocabularies)
+            for entry, number in zip(rejected, numbers[unknown].tolist(), strict=True)
         ),
     ]
     rejects, skipped = rules.count_excluded(excluded)
     numbers[unknown] = EXCLUDED
-    order = _order(entries, numbers, settings.seed)
-    sizes = entries.total_bytes()
+    sizes = sizes_of(rows)
     return FilePlan(
         split_shards=lay_out_shards(
             (
@@ -131,51 +158,47 @@ def plan_shards(
             ),
             target_shard_bytes=settings.target_shard_bytes,
         ),
-        found=listing.found,
-        entries=entries,
-        order=order,
-        columns=listing.columns,
-        blobs=listing.blobs,
+        found=inputs.found,
+        rows=rows,
+        order=_order(inputs, numbers, settings.seed),
+        columns=inputs.columns,
+        blobs=inputs.blobs,
         vocabularies=vocabularies,
         rejects=tuple(rejects),
         skipped=dict(skipped),
     )
 
 
-def _labels_of(listing: Listing) -> dict[str, set[str]]:
+def _labels_of(inputs: InputTable) -> dict[str, set[str]]:
     """The labels that occur, by column of labels."""
-    return {
-        column.name: {*values_of(pc.unique(_single(array)))} - {None}
-        for column, array in zip(listing.columns, listing.entries.values, strict=True)
-        if column.kind == "label"
-    }
-
-
-def _single(array: pa.Array) -> pa.Array:
-    """The labels of an array one by one, where each value is a list of them."""
-    return pc.list_flatten(array) if pa.types.is_large_list(array.type) else array
+    found = {}
+    for place, column in enumerate(inputs.columns):
+        if column.kind == "label":
+            labels = inputs.values(place)
+            labels = pc.list_flatten(labels) if column.is_list else labels
+            found[column.name] = {*texts_of(pc.unique(labels))} - {None}
+    return found
 
 
 def _with_ids(
-    listing: Listing, vocabularies: Mapping[str, Sequence[str]]
-) -> tuple[Entries, npt.NDArray[np.int64]]:
-    """The entries with ids for labels, and which have a label that a given vocabulary lacks."""
-    values = list(listing.entries.values)
-    is_unknown = np.zeros(len(listing.entries), np.bool_)
-    for place, column in enumerate(listing.columns):
-        if column.kind == "label" and not pa.types.is_null(values[place].type):
-            known = [encode_path(label) for label in vocabularies[column.name]]
-            values[place], unknown = _ids(values[place], pa.array(known, pa.large_binary()))
+    inputs: InputTable, vocabularies: Mapping[str, Sequence[str]]
+) -> tuple[pa.Table, npt.NDArray[np.int64]]:
+    """The rows with ids for labels, and which have a label that a given vocabulary lacks."""
+    rows, is_unknown = inputs.rows, np.zeros(len(inputs.rows), np.bool_)
+    for place, column in enumerate(inputs.columns):
+        if column.kind == "label":
+            known = pa.array(map(encode_path, vocabularies[column.name]), pa.large_binary())
+            ids, unknown = _ids(inputs.values(place), known)
+            name = f"value:{column.name}"
+            rows = rows.set_column(rows.column_names.index(name), name, ids)
             is_unknown |= unknown
-    entries = dataclasses.replace(listing.entries, values=tuple(values))
-    return entries, np.flatnonzero(is_unknown)
+    return rows, np.flatnonzero(is_unknown)
 
 
 def _ids(labels: pa.Array, known: pa.Array) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
-    """The places of labels in a vocabulary, and which entries have one that it lacks."""
-    if pa.types.is_dictionary(labels.type):
-        by_code = pc.index_in(labels.dictionary, value_set=known).cast(pa.int64())
-        ids = by_code.take(labels.indices)
+    """The places of labels in a vocabulary, and which inputs have one that it lacks."""
+    if not pa.types.is_large_list(labels.type):
+        ids = pc.index_in(labels, value_set=known).cast(pa.int64())
         return ids, _mask(pc.and_(labels.is_valid(), ids.is_null()))
     ids = pc.index_in(labels.values, value_set=known).cast(pa.int64())
     owners = pc.list_parent_indices(labels).to_numpy()
@@ -191,12 +214,12 @@ def _mask(array: pa.Array) -> npt.NDArray[np.bool_]:
 
 
 def _unknown_label(
-    entry: Entry, split: str, listing: Listing, vocabularies: Mapping[str, Sequence[str]]
+    entry: Entry, split: str, inputs: InputTable, vocabularies: Mapping[str, Sequence[str]]
 ) -> ExcludedInput:
     """An entry that is left out for its first label that a given vocabulary lacks."""
     name, label = next(
         (column.name, label)
-        for column, value in zip(listing.columns, entry.values, strict=True)
+        for column, value in zip(inputs.columns, entry.values, strict=True)
         if column.kind == "label" and value is not None
         for label in (value if isinstance(value, tuple) else (value,))
         if label not in vocabularies[column.name]
@@ -206,20 +229,20 @@ def _unknown_label(
 
 
 def _split_numbers(
-    listing: Listing,
+    inputs: InputTable,
     own: Numbers,
     rules: SplitRules,
     settings: MediaSettings,
     groups: Mapping[str, str],
 ) -> Numbers:
-    """The split of each entry: its own, by class and hash rank, or by hash."""
-    names = listing.entries.paths()
+    """The split of each input: its own, by class and hash rank, or by hash."""
+    names = array_of(inputs.rows, "name").to_pylist()
     if settings.stratify:
         digests = keyed_digests(names, seed=settings.seed, purpose="split")
-        place = label_column(listing.columns)
+        place = label_column(inputs.columns)
         assert place is not None
-        number_of: dict[Value, int] = {}
-        classes = [number_of.setdefault(v, len(number_of)) for v in listing.entries.column(place)]
+        number_of: dict[Any, int] = {}
+        classes = [number_of.setdefault(v, len(number_of)) for v in texts_of(inputs.values(place))]
         labels = list(number_of)
         return rules.stratify(
             np.array(classes, np.int64),
@@ -229,28 +252,30 @@ def _split_numbers(
     if not (own == EXCLUDED).any():
         return own
     feature = rules.hashed.feature
-    place = next((n for n, column in enumerate(listing.columns) if column.name == feature), None)
+    place = next((n for n, column in enumerate(inputs.columns) if column.name == feature), None)
     shared = {encode_path(name): encode_path(group) for name, group in groups.items()}
     identities: Iterable[bytes] = [shared.get(name, name) for name in names] if shared else names
     if feature != OWN_NAME and place is not None:
         identities = (
             # An input without a value has nothing to share a split for.
             name if value is None else encode_path(str(value))
-            for name, value in zip(names, listing.entries.column(place), strict=True)
+            for name, value in zip(names, texts_of(inputs.values(place)), strict=True)
         )
     digests = keyed_digests(identities, seed=settings.seed, purpose="split")
     return rules.assign(own, remainders(digests, rules.hashed.ends[-1]))
 
 
-def _order(entries: Entries, numbers: Numbers, seed: int) -> npt.NDArray[np.int64]:
-    """The entries by split and hash; rows of a table as they lie, to be read in one go."""
-    digests = keyed_digests(entries.paths(), seed=seed, purpose="order")
+def _order(inputs: InputTable, numbers: Numbers, seed: int) -> npt.NDArray[np.int64]:
+    """The inputs by split and hash; rows of a table as they lie, to be read in one go."""
+    names = array_of(inputs.rows, "name").to_pylist()
+    digests = keyed_digests(names, seed=seed, purpose="order")
     keys: list[npt.NDArray[Any]] = [digests[:, 0], digests[:, 1], numbers]
-    table, rows = (entries.blobs[0].field(name) for name in ("path", "row"))
+    blob = f"blob:{inputs.blobs[0].name}"
+    rows = array_of(inputs.rows, blob).field("row")
     if rows.null_count < len(rows):
         is_row = _mask(rows.is_valid())
-        encoded = table.dictionary_encode()
-        paths = values_of(encoded.dictionary)
+        encoded = blob_paths(inputs.rows, blob).dictionary_encode()
+        paths = encoded.dictionary.to_pylist()
         ranks = np.empty(len(paths), np.int64)
         ranks[sorted(range(len(paths)), key=paths.__getitem__)] = np.arange(1, len(paths) + 1)
         keys[0] = np.where(is_row, rows.fill_null(0).to_numpy().astype(np.uint64), keys[0])

@@ -11,7 +11,6 @@ from components.common.entry import Column, Value
 from components.common.rejects import Reject
 from components.media.audio import StoredAudio
 from components.media.images import StoredImage
-from trainer_utils.format.json_text import JsonObject
 
 __all__ = ["AudioFacts", "ImageFacts", "ShardSummary", "Stored"]
 
@@ -81,8 +80,7 @@ class ShardSummary:
         longest: of each list column, the most values.
         incomplete: columns that an example lacks.
         conversions: examples by what was done to their images or sounds.
-        sums: the CRC-32C of each input's files as they were read, in the task's order; None for
-            those that could not be.
+        fingerprint: of the inputs' files, as `sum_blobs` has it.
         rejects: what was left out.
     """
 
@@ -92,19 +90,8 @@ class ShardSummary:
     longest: dict[str, int] = dataclasses.field(default_factory=dict)
     incomplete: list[str] = dataclasses.field(default_factory=list)
     conversions: dict[str, int] = dataclasses.field(default_factory=dict)
-    sums: list[int | None] = dataclasses.field(default_factory=list)
+    fingerprint: int = 0
     rejects: list[Reject] = dataclasses.field(default_factory=list)
-
-    @classmethod
-    def from_json(cls, value: JsonObject) -> "ShardSummary":
-        """From what `dataclasses.asdict` and JSON made of one."""
-        typed = {
-            "labels": {int(label): count for label, count in value["labels"].items()},
-            "images": {name: ImageFacts(**facts) for name, facts in value["images"].items()},
-            "audio": {name: AudioFacts(**facts) for name, facts in value["audio"].items()},
-            "rejects": [Reject(**reject) for reject in value["rejects"]],
-        }
-        return cls(**{**value, **typed})
 
     def add(
         self,

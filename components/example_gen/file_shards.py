@@ -1,7 +1,7 @@
 """Writes one shard of media: reads its files, keeps or converts each, and encodes the examples.
 
     write = WriteMediaShard(plan.columns, plan.blobs, "photos/", uri, settings)
-    write("train-00000")       # {'records_written': 1200, 'inputs_rejected': 3}
+    shard, summary = write(plan.tasks[0].argument)
 
 Light: workers do it in processes that have neither TFX nor Beam.
 """
@@ -16,18 +16,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from components.common.blobs import BlobReader
-from components.common.entry import BlobColumn, Column, Entry, Value, label_column
+from components.common.entry import Blob, BlobColumn, Column, Entry, Value, label_column
+from components.common.fingerprint import sum_blobs
 from components.common.rejects import Reject, RejectedInputError, reject_errors
-from components.common.summaries import working_folder, write_summary
-from components.common.worker_errors import report_errors
 from components.example_gen.boxes import SIZE_COLUMNS
+from components.example_gen.file_plan import ShardTask
 from components.example_gen.file_reports import ShardSummary, Stored
-from components.example_gen.file_tasks import ShardTask, read_task
 from components.example_gen.media import check_annotation, describe_media, store_media
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import Shard, ShardName, ShardWriter, encode_example
 from trainer_utils.format.crc32c import extend_crc32c
-from trainer_utils.format.record_digests import name_of_features
+from trainer_utils.format.record_names import name_of
 from trainer_utils.storage import is_remote, persist
 from trainer_utils.writing.shards import verify_shard, write_shard
 
@@ -44,9 +43,7 @@ _RUSAGE_THREAD = getattr(resource, "RUSAGE_THREAD", resource.RUSAGE_SELF)  # Lin
 
 @dataclasses.dataclass(frozen=True)
 class WriteMediaShard:
-    """Writes the shard of a task, given its name, and leaves a summary of it.
-
-    The tasks lie in the working folder.
+    """Writes the shard of a task.
 
     Args:
         columns: the features that entries have values of.
@@ -62,28 +59,20 @@ class WriteMediaShard:
     uri: str
     settings: MediaSettings
 
-    def __call__(self, name: str) -> dict[str, int]:
-        """Counts of what was done, by the name of the counter."""
-        folder = working_folder(self.uri)
-        with report_errors(self.uri, name):
-            shard, summary = self.write(read_task(folder, name))
-            report = {"shard": dataclasses.asdict(shard), "summary": dataclasses.asdict(summary)}
-            write_summary(folder, name, report)
-        return {"records_written": shard.records, "inputs_rejected": len(summary.rejects)}
-
-    def write(self, task: ShardTask) -> tuple[Shard, ShardSummary]:
+    def __call__(self, task: ShardTask) -> tuple[Shard, ShardSummary]:
         """Reads a task's files, writes its shard under the shard's final name, and reads it back.
 
         A bad file becomes a reject in the summary; failing to write raises.
         """
         summary = ShardSummary()
+        facts: list[tuple[Blob, int | None]] = []
         label_place = label_column(self.columns)
 
         def fill(writer: ShardWriter) -> None:
             for entry, blobs, sums in _read_ahead(
                 task.entries, self.base, self.settings.image_roots
             ):
-                summary.sums += sums
+                facts.extend(zip(entry.blobs, sums, strict=True))
                 try:
                     with reject_errors():
                         media, example, named = persist(entry.name, self._encode, entry, blobs)
@@ -103,7 +92,16 @@ class WriteMediaShard:
         )
         shard = write_shard(name, fill, uri=self.uri)
         verify_shard(shard, uri=self.uri)
+        summary.fingerprint = sum_blobs(facts, self.settings.image_roots)
         return shard, summary
+
+    def check(self, result: tuple[Shard, ShardSummary]) -> None:
+        """Makes sure that a shard of an earlier run stands as it was.
+
+        Raises:
+            DatasetError: it does not.
+        """
+        verify_shard(result[0], uri=self.uri)
 
     def _encode(
         self, entry: Entry, blobs: list[bytes] | RejectedInputError
@@ -114,7 +112,7 @@ class WriteMediaShard:
         if any(size):
             media = check_annotation(media, blobs, size, self.settings)
         features = _features(entry, media, self.columns)
-        return media, encode_example(features), name_of_features(features)
+        return media, encode_example(features), name_of(features)
 
     @functools.cached_property
     def _size_places(self) -> list[int]:

@@ -1,36 +1,25 @@
 """The fingerprint of a conversion's inputs, for its manifest.
 
-    fingerprint_of_files(located, listing, plan, summaries)     # '5f0c…', 32 hexadecimal digits
+    fingerprint_of_files(located, inputs, plan, summaries)     # '5f0c…', 32 hexadecimal digits
     fingerprint_of_rows(located, pieces, reports, plan.excluded)
 
-It is a sum, in no order, over everything that is an input, each with its name relative to the
-input base and what is in it:
-
-- a file or a part of one that becomes, or was to become, an example: its size and CRC-32C, also
-  where it was rejected;
-- what the layout itself reads: annotations by their CRC-32C, lists by their rows;
-- what is skipped unread by a rule (hidden files, files in no image set), and what cannot be
-  read: its size alone.
-
-Of tables and texts it is over whole files, however they are cut: the sums of a file's pieces, as
-they were read to be converted, make that of the file; what lies between them, such as a header, is
-read for it. So are the originals of copies. A Parquet file is what its columns hold, however its
-rows are grouped.
-
-So it is the same for every conversion of the same inputs, whatever the settings, the number of
-shards or the runner, and another one where a name or a byte differs. Contents are summed as they
-are read to be converted; only what was rejected before that is read for the sum.
+It is a sum, in no order, over every file or part of one that is an input: its name relative to the
+input base, its size and its CRC-32C, whether it became an example or was rejected; of what is
+skipped unread by a rule (hidden files, files in no image set), and of what cannot be read, the
+size alone. So it is the same for every conversion of the same inputs, whatever the settings, the
+number of shards or the runner, and another one where a name or a byte differs. Contents are summed
+as they are read to be converted, but for Parquet files and what was rejected before it was read.
 """
 
 import concurrent.futures
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
 from components.common.blobs import BlobReader
 from components.common.entry import Blob, ExcludedInput
-from components.common.fingerprint import combine_facts
-from components.common.listing import Listing
+from components.common.fingerprint import combine_facts, sum_blobs, sum_facts
+from components.common.input_table import InputTable
 from components.common.rejects import RejectedInputError
 from components.example_gen.file_plan import FilePlan
 from components.example_gen.file_reports import ShardSummary
@@ -50,59 +39,49 @@ _Part = tuple[int, int, int]  # first byte, bytes, CRC-32C
 
 
 def fingerprint_of_files(
-    located: LocatedInputs, listing: Listing, plan: FilePlan, summaries: Sequence[ShardSummary]
+    located: LocatedInputs, inputs: InputTable, plan: FilePlan, summaries: Sequence[ShardSummary]
 ) -> str:
     """Of images and sounds, as 32 hexadecimal digits.
 
     Args:
         located: where the inputs are.
-        listing: of them all.
-        plan: which of them were read for which shard.
-        summaries: of the shards, in the order of the plan's tasks.
+        inputs: all of them.
+        plan: which of them were read.
+        summaries: of all shards.
     """
-    name_of = _names(located)
-    unread: list[Blob] = []
-    facts = itertools.chain(
-        _facts_as_read(plan, summaries, unread),
-        # Known only once those before are taken.
-        _facts_of_others(located, listing.excluded, unread),
-    )
-    return combine_facts(
-        itertools.chain(
-            (((name_of(blob.path), *blob[1:]), crc) for blob, crc in facts),
-            ((("read", name), crc) for name, crc in listing.contents.items()),
-        )
-    )
+    roots = [root.base for root in located.image_roots]
+    unread = {blob: True for entry in plan.unread() for blob in entry.blobs}
+    total = sum(summary.fingerprint for summary in summaries)
+    total += sum_blobs(_sums_of(located, inputs.excluded, unread).items(), roots)
+    total += sum_facts((("read", name), crc) for name, crc in inputs.contents.items())
+    return f"{total % 2**128:032x}"
 
 
-def _facts_as_read(
-    plan: FilePlan, summaries: Sequence[ShardSummary], unread: list[Blob]
-) -> Iterator[tuple[Blob, int | None]]:
-    """What workers read; to `unread` come the files that are in no shard, or could not be read."""
-    for task, summary in zip(plan.tasks, summaries, strict=True):
-        blobs = (blob for entry in task.entries for blob in entry.blobs)
-        for blob, crc in zip(blobs, summary.sums, strict=True):
-            if crc is None:
-                unread.append(blob)
-            else:
-                yield blob, crc
-    for entry in plan.unread():
-        unread += entry.blobs
+def _sums_of(
+    located: LocatedInputs, excluded: Iterable[ExcludedInput], blobs: dict[Blob, bool]
+) -> dict[Blob, int | None]:
+    """The CRC-32C of what is in no shard; None of what is skipped or cannot be read.
 
-
-def _facts_of_others(
-    located: LocatedInputs, excluded: Sequence[ExcludedInput], unread: Iterable[Blob]
-) -> Iterator[tuple[Blob, int | None]]:
-    """What is rejected is read for its sum, where it can be; what is skipped is not."""
-    wanted = dict.fromkeys(unread)
+    Args:
+        blobs: more of it, with whether it can be read; added to.
+    """
     for left in excluded:
         size = _known_size(located, left.name)
-        blob = Blob(left.name, size or 0)
-        if left.code is None or size is None:
-            yield blob, None
-        else:
-            wanted[blob] = None
-    yield from _read_sums(located.base, wanted).items()
+        blobs[Blob(left.name, size or 0)] = left.code is not None and size is not None
+    readers = threading.local()
+
+    def read(blob: Blob) -> int | None:
+        if not blobs[blob]:
+            return None
+        if not hasattr(readers, "own"):
+            readers.own = BlobReader(located.base)
+        try:
+            return extend_crc32c(0, readers.own.read(blob))
+        except RejectedInputError:
+            return None
+
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        return dict(zip(blobs, pool.map(read, [*blobs]), strict=True))
 
 
 def fingerprint_of_rows(
@@ -120,41 +99,39 @@ def fingerprint_of_rows(
     """
     files: dict[Blob, int | None] = {}
     parts: dict[str, list[_Part]] = {}
-    columns: dict[tuple[str, ...], tuple[int, int]] = {}
     for piece, report in zip(pieces, reports, strict=True):
         if piece.layout == "folder":
             names = [Blob(name, size) for name, size, _ in piece.details["files"]]
             files |= dict(zip(names, report.sums, strict=True))
-        elif piece.layout == "parquet":
-            for name, stream, size, crc in report.sums:
-                before = columns.get((piece.source, name, stream), (0, 0))
-                whole = before[0] + size, combine_crc32c(before[1], crc, size)
-                columns[piece.source, name, stream] = whole
         else:
             parts.setdefault(piece.source, []).extend(tuple(part) for part in report.sums)
-    for left in excluded:
-        files[Blob(left.name, _known_size(located, left.name) or 0)] = None
-    skipped = {left.name for left in excluded if left.code is None}
-    unread = [
-        blob
+    unread = {
+        blob: _known_size(located, blob.path) is not None
         for blob, crc in files.items()
-        if crc is None and blob.path not in skipped and _known_size(located, blob.path) is not None
-    ]
-    files |= _read_sums(located.base, unread)
-    for path, read in parts.items():
+        if crc is None
+    }
+    files |= _sums_of(located, excluded, unread)
+
+    def whole(path: str) -> int | None:
         size = _known_size(located, path) or 0
-        files[Blob(path, size)] = _whole(join(located.base, path), size, sorted(read))
-    facts: dict[tuple[object, ...], object] = {(b.path, *b[1:]): crc for b, crc in files.items()}
-    return combine_facts((facts | columns).items())
+        return _whole(join(located.base, path), size, sorted(parts[path]))
+
+    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
+        for path, crc in zip(parts, pool.map(whole, parts), strict=True):
+            files[Blob(path, _known_size(located, path) or 0)] = crc
+    return combine_facts(((blob.path, *blob[1:]), crc) for blob, crc in files.items())
 
 
 def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:
     """The CRC-32C of a file of which some parts are known; None where the rest cannot be read."""
     whole = at = 0
     try:
-        for start, length, crc in [*parts, (size, 0, 0)]:
-            if start > at:
-                whole = _extended(whole, path, at, start)
+        for start, length, crc in itertools.chain(parts, [(size, 0, 0)]):
+            if start > at:  # such as a header
+                with open_for_reading(path) as stream:
+                    stream.seek(at)
+                    while at < start and (block := stream.read(min(_BLOCK_BYTES, start - at))):
+                        whole, at = extend_crc32c(whole, block), at + len(block)
             whole, at = combine_crc32c(whole, crc, length), start + length
     except OSError as error:
         problem_of(error, path)
@@ -162,45 +139,7 @@ def _whole(path: str, size: int, parts: Iterable[_Part]) -> int | None:
     return whole
 
 
-def _extended(crc: int, path: str, start: int, stop: int) -> int:
-    with open_for_reading(path) as stream:
-        stream.seek(start)
-        while start < stop and (block := stream.read(min(_BLOCK_BYTES, stop - start))):
-            crc, start = extend_crc32c(crc, block), start + len(block)
-    return crc
-
-
 def _known_size(located: LocatedInputs, path: str) -> int | None:
     """The size of a listed file; None of one that cannot be read, or is not listed."""
     found = [pattern.files[path] for pattern in located.patterns if path in pattern.files]
     return found[-1].size if found and found[-1].problem is None else None
-
-
-def _names(located: LocatedInputs) -> Callable[[str], str]:
-    """What a path is called wherever the inputs lie: relative to the root that it is below."""
-    roots = [f"{root.base.rstrip('/')}/" for root in located.image_roots]
-    if not roots:
-        return str  # as it is
-
-    def name(path: str) -> str:
-        root = next((root for root in roots if path.startswith(root)), "")
-        return path.removeprefix(root)
-
-    return name
-
-
-def _read_sums(base: str, blobs: Iterable[Blob]) -> dict[Blob, int | None]:
-    """The CRC-32C of what was not read otherwise; None of what cannot be."""
-    readers = threading.local()
-
-    def read(blob: Blob) -> int | None:
-        if not hasattr(readers, "own"):
-            readers.own = BlobReader(base)
-        try:
-            return extend_crc32c(0, readers.own.read(blob))
-        except RejectedInputError:
-            return None
-
-    wanted = list(blobs)
-    with concurrent.futures.ThreadPoolExecutor(_THREADS) as pool:
-        return dict(zip(wanted, pool.map(read, wanted), strict=True))

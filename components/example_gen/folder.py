@@ -12,8 +12,8 @@ from collections.abc import Collection, Iterable, Iterator
 from absl import logging
 
 from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput
+from components.common.input_table import InputTable
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing
 from trainer_utils.format import InputError, canonical_split
 from trainer_utils.format.layouts import sign_of_dataset
 from trainer_utils.format.media_formats import EXTENSIONS
@@ -36,7 +36,7 @@ _CLUTTER = frozenset(
 _PLAIN_LISTS, _MOST_LISTS, _LINE_BYTES = (".txt", ".lst"), 10, 4096
 
 
-def read(inputs: LayoutInputs) -> Listing:
+def read(inputs: LayoutInputs) -> InputTable:
     """Takes splits and classes from the folders' names.
 
     Raises:
@@ -74,7 +74,7 @@ def read(inputs: LayoutInputs) -> Listing:
                 yield Entry(file.path, split, (Blob(file.path, file.size),), values)
 
     columns = (Column("label", "label"),) if has_labels else ()
-    listing = Listing.of(entries(), excluded, columns, (BlobColumn(inputs.media, inputs.media),))
+    listing = InputTable.of(entries(), excluded, columns, (BlobColumn(inputs.media, inputs.media),))
     if has_labels and not is_remote(inputs.base):  # a bucket has no empty folders
         _warn_of_empty_classes(inputs, tops if has_splits else [""], classes)
     return listing

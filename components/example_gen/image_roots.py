@@ -11,8 +11,8 @@ import posixpath
 import shlex
 from collections.abc import Iterable, Mapping
 
+from components.common.input_table import InputTable
 from components.common.layout_inputs import ImageRoot
-from components.common.listing import Listing
 from components.example_gen.settings import MediaSettings
 from trainer_utils.format import InputError
 from trainer_utils.storage import InputFile, is_remote
@@ -23,7 +23,7 @@ OUTSIDE = "OUTSIDE_INPUT_BASE"
 _MOST_ROOTS = 3
 
 
-def check_image_roots(listing: Listing, settings: MediaSettings, *, base: str) -> None:
+def check_image_roots(listing: InputTable, settings: MediaSettings, *, base: str) -> None:
     """Refuses to begin where more files than may be rejected lie outside.
 
     Raises:

@@ -25,8 +25,8 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from components.common.entry import BlobColumn, Column, Entry, ExcludedInput, Value
+from components.common.input_table import InputTable, join_inputs
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import Listing, join_listings
 from components.common.rejects import RejectedInputError
 from components.example_gen import boxes
 from components.example_gen.automl import Row, as_table, automl_rows
@@ -84,7 +84,7 @@ def find(inputs: LayoutInputs, *, kind: str | None = None) -> list[str]:
     ]
 
 
-def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
+def read(inputs: LayoutInputs, paths: Sequence[str]) -> InputTable:
     """Reads lists; several must be named after splits.
 
     Raises:
@@ -107,7 +107,7 @@ def read(inputs: LayoutInputs, paths: Sequence[str]) -> Listing:
     }
     if not inputs.header and not inputs.column_names:
         check_agreement(headers, shown=[path for path in headers if {*headers[path]} & _KNOWN])
-    return join_listings(
+    return join_inputs(
         [
             _of_rows(inputs, path, found) if found is not None else _of_table(inputs, tables[path])
             for path, found in rows.items()
@@ -125,7 +125,7 @@ def _with_automl_names(table: ListTable) -> ListTable:
     return dataclasses.replace(table, names=tuple(name_of.values()))
 
 
-def _of_rows(inputs: LayoutInputs, path: str, rows: Sequence[Row]) -> Listing:
+def _of_rows(inputs: LayoutInputs, path: str, rows: Sequence[Row]) -> InputTable:
     """Of AutoML's rows: boxes, or one image each."""
     if not boxes.are_boxes(rows):
         return _of_table(inputs, as_table(path, rows, media=inputs.media))
@@ -140,7 +140,7 @@ def _of_rows(inputs: LayoutInputs, path: str, rows: Sequence[Row]) -> Listing:
     return _listing(table, boxes.BOX_COLUMNS, parts, (BlobColumn("image", "image"),))
 
 
-def _of_table(inputs: LayoutInputs, table: ListTable) -> Listing:
+def _of_table(inputs: LayoutInputs, table: ListTable) -> InputTable:
     path, names = table.path, table.names
     if not table.positions:
         raise InputError(f"{path!r}: expected rows of {','.join(names)}, found none", path=path)
@@ -188,7 +188,7 @@ def _listing(
     columns: Sequence[Column],
     parts: Iterable[Any],
     blobs: tuple[BlobColumn, ...],
-) -> Listing:
+) -> InputTable:
     """Joins what was found; an image without a label is rejected, if others have one."""
     label = next(
         (n for n, c in enumerate(columns) if c.name.lower() in LABEL_NAMES and not c.is_list), None
@@ -206,7 +206,7 @@ def _listing(
             excluded.append(ExcludedInput(source[0], split, "NO_LABEL", place))
         else:
             entries.append(Entry(source[0], split, source[1], values))
-    return Listing.of(entries, excluded, tuple(columns), blobs)
+    return InputTable.of(entries, excluded, tuple(columns), blobs)
 
 
 def _roles(names: Sequence[str], table: ListTable, inputs: LayoutInputs) -> dict[str, str | None]:

@@ -1,6 +1,6 @@
 """Which inputs are copies of one another, so that these can share a split.
 
-groups = find_near_duplicates(listing, base="photos/", image_roots=())
+groups = find_near_duplicates(inputs, base="photos/", image_roots=())
 groups["b.jpg"]       # 'a.jpg'
 find_similar_texts(lambda piece: texts[piece], 2)     # array([0, 1, 0])
 
@@ -11,7 +11,6 @@ kilobytes an image, and 224 bytes and 4 a word a text lie in temporary files mea
 
 import concurrent.futures
 import hashlib
-import os
 import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -19,10 +18,12 @@ from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from components.common.blobs import BlobReader
 from components.common.entry import Entry
-from components.common.listing import Listing
+from components.common.input_table import InputTable, entries_of
 from components.common.rejects import RejectedInputError
 from trainer_utils.auditing.disjoint_sets import DisjointSets
 from trainer_utils.auditing.image_sketch import THUMBNAIL_SIDE, read_thumbnail
@@ -39,21 +40,21 @@ _Sketch = TypeVar("_Sketch")
 
 
 def find_near_duplicates(
-    listing: Listing, *, base: str, image_roots: Sequence[str]
+    inputs: InputTable, *, base: str, image_roots: Sequence[str]
 ) -> dict[str, str]:
     """The first name, in order of bytes, of each group of copies.
 
     Args:
-        listing: of the inputs; the first feature of images is compared, else the first of sounds.
+        inputs: of which the first feature of images is compared, else the first of sounds.
         base, image_roots: where their files are, as `BlobReader` takes them.
 
     Returns:
         By name, of the entries that have copies. An input that cannot be read has none.
     """
-    kinds = [column.kind for column in listing.blobs]
+    kinds = [column.kind for column in inputs.blobs]
     # In order of names, so that groups do not depend on how the inputs were listed.
-    entries = sorted(listing.entries, key=lambda entry: os.fsencode(entry.name))
-    files = _Files(entries, base, image_roots)
+    rows = inputs.rows.take(pc.sort_indices(inputs.rows.column("name")))
+    files = _Files(rows, base, image_roots)
     if "image" in kinds:
         names, groups = _group_images(files, kinds.index("image"))
     else:
@@ -65,8 +66,8 @@ def find_near_duplicates(
 class _Files:
     """The files of entries, read and looked at by all threads."""
 
-    def __init__(self, entries: Sequence[Entry], base: str, image_roots: Sequence[str]) -> None:
-        self._entries, self._base, self._image_roots = entries, base, image_roots
+    def __init__(self, rows: pa.Table, base: str, image_roots: Sequence[str]) -> None:
+        self._rows, self._base, self._image_roots = rows, base, image_roots
         self._local = threading.local()
 
     def each(
@@ -74,8 +75,8 @@ class _Files:
     ) -> Iterator[tuple[str, _Sketch]]:
         """The name of each entry, in order, and what is seen of its file at a place."""
         with concurrent.futures.ThreadPoolExecutor(usable_cores()) as pool:
-            for start in range(0, len(self._entries), _AT_ONCE):
-                some = self._entries[start : start + _AT_ONCE]
+            for start in range(0, len(self._rows), _AT_ONCE):
+                some = [*entries_of(self._rows.slice(start, _AT_ONCE))]
                 parts = [some[n : n + _OF_A_THREAD] for n in range(0, len(some), _OF_A_THREAD)]
                 found = pool.map(lambda part: [self._seen(e, place, look) for e in part], parts)
                 for part, seen in zip(parts, found, strict=True):

@@ -5,7 +5,6 @@ class TextConversion(RowConversion):
 """
 
 import abc
-import contextlib
 import dataclasses
 from collections.abc import Sequence
 
@@ -13,10 +12,10 @@ import numpy as np
 
 from components.common.entry import ExcludedInput
 from components.common.layout_inputs import LayoutInputs
-from components.common.summaries import remove_dataset, start_working, working_folder
 from components.common.tasks import Cost, Runner, Task, map_tasks
+from components.common.workspace import remove_dataset, start_working, working_folder
 from components.example_gen.assignment import EXCLUDED
-from components.example_gen.conversion import Conversion, MakePipeline, check_outcome
+from components.example_gen.conversion import Conversion, check_outcome
 from components.example_gen.features import features_of_rows
 from components.example_gen.fingerprint import fingerprint_of_rows
 from components.example_gen.inputs import InputSelection, layout_inputs, refuse_overlap
@@ -57,9 +56,9 @@ class RowConversion(Conversion[RowPlan]):
         self,
         settings: ExampleGenSettings,
         selection: InputSelection,
-        make_pipeline: MakePipeline | None,
+        runner: Runner | None,
     ) -> None:
-        super().__init__(settings, selection, make_pipeline)
+        super().__init__(settings, selection, runner)
         self._options = select_settings(TableOptions, settings)
         self._rules = select_settings(TextRules, settings)
         self._reports: list[PieceReport] = []
@@ -113,23 +112,15 @@ class RowConversion(Conversion[RowPlan]):
             Task(f"inspect-{number:06d}", (number, piece), 1, piece.size)
             for number, piece in enumerate(self.pieces)
         ]
-        with self._runner() as runner:
-            return map_tasks(
-                inspection,
-                tasks,
-                workspace=working_folder(uri),
-                runner=runner,
-                cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
-                paths=[self.located.base],
-                unit="pieces",
-            )
-
-    def _runner(self) -> contextlib.AbstractContextManager[Runner]:
-        if self._make_pipeline is None:
-            return Runner(processes=1)
-        from components.common.side_by_side import runner_of  # Beam: a plan has none
-
-        return runner_of(self._make_pipeline, self.workers_module)
+        return map_tasks(
+            inspection,
+            tasks,
+            workspace=working_folder(uri),
+            runner=self._runner or Runner(processes=1),
+            cost=Cost(_INSPECT_SECONDS * self._num_bytes, _PIECE_MEMORY),
+            paths=[self.located.base],
+            unit="pieces",
+        )
 
     @property
     def _num_bytes(self) -> int:
@@ -150,22 +141,22 @@ class RowConversion(Conversion[RowPlan]):
         light = dataclasses.replace(plan, rejects=(), excluded=(), assigned=())
         encoding = Encoding(folder=working_folder(uri), plan=light, shuffles=tuple(shuffles))
         buckets = [(split, n) for split, one in enumerate(shuffles) for n in range(len(one.tasks))]
-        with self._runner() as runner:
-            encoded = map_tasks(
-                encoding,
-                self._encoding_tasks(plan),
-                workspace=working_folder(uri),
-                runner=runner,
-                cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY),
-                unit="rows",
-            )
-            gathered: list[list[Shard]] = map_tasks(
-                Gathering(tuple(shuffles)),
-                [Task(f"gather-{split}-{n:06d}", (split, n)) for split, n in buckets],
-                workspace=working_folder(uri),
-                runner=runner,
-                cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
-            )
+        assert self._runner is not None
+        encoded = map_tasks(
+            encoding,
+            self._encoding_tasks(plan),
+            workspace=working_folder(uri),
+            runner=self._runner,
+            cost=Cost(_ENCODE_SECONDS * self._num_bytes, _PIECE_MEMORY),
+            unit="rows",
+        )
+        gathered: list[list[Shard]] = map_tasks(
+            Gathering(tuple(shuffles)),
+            [Task(f"gather-{split}-{n:06d}", (split, n)) for split, n in buckets],
+            workspace=working_folder(uri),
+            runner=self._runner,
+            cost=Cost(_GATHER_SECONDS * self._num_bytes, _BUCKET_MEMORY),
+        )
         return Written(
             shards=tuple(shard for shards in gathered for shard in shards),
             features=features_of_rows(plan, encoded),

@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 from absl import logging
 
+from components.common.input_table import InputTable, with_excluded, without_column
 from components.common.layout_inputs import LayoutInputs, select_readable
-from components.common.listing import Listing, with_excluded, without_column
 from components.example_gen import folder, lists
 from components.example_gen.media import DESCRIPTIONS
 from components.example_gen.settings import LISTS
@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 
-def read_simple(inputs: LayoutInputs, *, layout: str) -> Listing:
+def read_simple(inputs: LayoutInputs, *, layout: str) -> InputTable:
     """Works out split, features and bytes of each input.
 
     Args:
@@ -92,7 +92,7 @@ def names_at_top(names: Iterable[str]) -> str:
     return ", ".join(shown[:10]) + (", …" if len(shown) > 10 else "")
 
 
-def without_reserved(listing: Listing) -> Listing:
+def without_reserved(listing: InputTable) -> InputTable:
     """The listing without columns whose names the engine gives to features of its own."""
     reserved = {"filename", *(blob.name for blob in listing.blobs)}
     for blob in listing.blobs:

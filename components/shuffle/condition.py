@@ -156,8 +156,8 @@ class _Evaluation:
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             return self._arithmetic(np.subtract, 0, self.value(node.operand))
         if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
-            sides = self.value(node.left), self.value(node.right)
-            return self._arithmetic(_ARITHMETIC[type(node.op)], *sides)
+            left, right = self.value(node.left), self.value(node.right)
+            return self._arithmetic(_ARITHMETIC[type(node.op)], left, right)
         if isinstance(node, ast.Compare):
             parts = [node.left, *node.comparators]
             steps = zip(parts, node.ops, parts[1:], strict=False)

@@ -31,7 +31,7 @@ from trainer_utils.format.framing import (
     payload_crcs,
     raise_bad_checksum,
 )
-from trainer_utils.format.record_digests import Names
+from trainer_utils.format.record_names import name_crc
 from trainer_utils.format.tfrecord import BLOCK_BYTES
 from trainer_utils.storage import (
     is_remote,
@@ -70,7 +70,7 @@ class Lot(NamedTuple):
     frames: bytes | memoryview
     lengths: Ints
     payload_crcs: npt.NDArray[np.uint32]
-    names: Names | None = None
+    names: npt.NDArray[np.uint32] | None = None
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -175,8 +175,7 @@ def _lot(frames: pa.Array, names: pa.Array, path: str | None) -> Lot:
     lengths = np.diff(ends, prepend=0) - RECORD_OVERHEAD_BYTES
     known = None
     if not names.null_count:
-        name_ends, texts = _contents(names)
-        known = Names(np.diff(name_ends, prepend=0), texts.to_pybytes())
+        known = np.array([name_crc(name) for name in names.to_pylist()], np.uint32)
     octets = data.to_pybytes()
     if path is None:
         return Lot(octets, lengths, footers_of(octets, ends), known)

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet
 
 from components.common.layout_inputs import LayoutInputs
-from components.tables.column_checksums import column_checksums
 from components.tables.json_lines import flatten
 from components.tables.json_objects import is_ignored
 from components.tables.pieces import PIECE_BYTES, Piece
@@ -174,7 +173,6 @@ def read(
         records=np.arange(len(table)),
         # All digits of a decimal stay, whether it becomes an int, a float or a text.
         texts=[name for name in columns if pa.types.is_decimal(table.schema.field(name).type)],
-        sums=column_checksums(whole),
     )
 
 

@@ -60,8 +60,8 @@ class Rows:
         lines: how many line ends there are.
         texts: columns in which numbers and lists may stand as texts, as in a CSV.
         sums: what was read of the source: first byte, number of bytes, and their CRC-32C; of
-            several files the checksum of each, None where it could not be read; of Parquet as
-            `column_checksums`.
+            several files the checksum of each, None where it could not be read; of Parquet
+            none.
     """
 
     columns: dict[str, pa.Array]

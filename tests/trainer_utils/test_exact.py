@@ -154,21 +154,6 @@ def test_without_repeat_the_epoch_is_finished_and_the_next_one_is_whole(uneven):
     assert got == [epochs[1][4:], epochs[2]]
 
 
-@pytest.mark.parametrize("shuffle", ORDERS)
-def test_another_number_of_workers_goes_on(uneven, shuffle):
-    options: dict[str, Any] = {"features": "id", "batch_size": 24, "shuffle": shuffle, "seed": 9}
-    options |= {"remainder": "balance"}
-    first = [input_fn(uneven, input_context=c, **options) for c in workers_of(2)]
-    before = [list(itertools.islice(d.as_numpy_iterator(), 1)) for d in first]
-    token = first[0].state(1).to_json()
-    after = [
-        list(input_fn(uneven, input_context=c, state=token, **options).as_numpy_iterator())
-        for c in workers_of(3)
-    ]
-    seen = [*itertools.chain(*global_batches(before)), *itertools.chain(*global_batches(after))]
-    assert sorted(seen) == list(range(53))
-
-
 def test_what_came_before_is_not_read(tmp_path, write_dataset):
     shards = [rows(start, start + 10) for start in range(0, 40, 10)]
     uri = write_dataset(tmp_path, {"train": shards}, FEATURES)
@@ -220,11 +205,6 @@ def test_a_token_of_a_changed_dataset_is_refused_and_of_a_moved_one_is_not(tmp_p
     input_fn(uris[1], batch_size=3, state=token)
     with pytest.raises(ConfigError, match="digest"):
         input_fn(uris[2], batch_size=3, state=token)
-
-
-def test_text_that_is_no_token_is_refused(uneven):
-    with pytest.raises(ConfigError, match=r"^state: expected a token"):
-        input_fn(uneven, state="{}")
 
 
 @pytest.mark.parametrize("shuffle", ORDERS)

@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from trainer_utils.dataset.opening import ShardFile
-from trainer_utils.dataset.record_index import indexed_offsets
+from trainer_utils.dataset.record_index import believed_index
 from trainer_utils.format import CorruptShardError, RecordIndex
 from trainer_utils.format.tfrecord import scan_until_damage
 from trainer_utils.options import CacheOptions, InputOptions
@@ -85,6 +85,20 @@ class ShardFiles:
         self._first = np.full(len(shards), -1, np.int64)
         self._counts = np.zeros(len(shards), np.int64)
         self._offsets, self._used = np.zeros(1 << 16, np.int64), 0
+        self._crcs, self._has_crcs = np.zeros(1 << 16, np.uint32), np.zeros(len(shards), bool)
+
+    def are_others(
+        self, indices: Positions, numbers: Positions, footers: npt.NDArray[np.uint32]
+    ) -> npt.NDArray[np.bool_]:
+        """Which records have other checksums than their shard's index says, where it does.
+
+        A shard of another run may be of the same size, and its records whole.
+        """
+        with self._loading:
+            self._load(indices)
+            said = self._crcs[self._first[indices] + numbers]
+            are_others: npt.NDArray[np.bool_] = self._has_crcs[indices] & (said != footers)
+        return are_others
 
     def bounds(self, indices: Positions, numbers: Positions) -> tuple[Positions, Positions]:
         """Where records' frames begin and end in their shards; -1 where there are not so many.
@@ -217,20 +231,24 @@ class ShardFiles:
             self._first[:], self._used = -1, 0
         missing = [i for i in np.unique(indices).tolist() if self._first[i] < 0]
         if self._parts is None or len(missing) == 1:
-            found = [self._offsets_of(index) for index in missing]
+            found = [self._index_of(index) for index in missing]
         else:
             with ThreadPoolExecutor(_INDICES_AT_ONCE) as pool:
-                found = list(pool.map(self._offsets_of, missing))
-        for index, offsets in zip(missing, found, strict=True):
-            stop = self._used + len(offsets)
+                found = list(pool.map(self._index_of, missing))
+        for index, places in zip(missing, found, strict=True):
+            stop = self._used + len(places) + 1
             if stop > len(self._offsets):
                 self._offsets = np.concatenate([self._offsets, np.empty(stop, np.int64)])
-            self._offsets[self._used : stop] = offsets
-            self._first[index], self._counts[index] = self._used, len(offsets) - 1
+                self._crcs = np.concatenate([self._crcs, np.empty(stop, np.uint32)])
+            self._offsets[self._used : stop] = places.offsets
+            self._has_crcs[index] = places.payload_crcs is not None
+            if places.payload_crcs is not None:
+                self._crcs[self._used : stop - 1] = places.payload_crcs
+            self._first[index], self._counts[index] = self._used, len(places)
             self._used = stop
 
-    def _offsets_of(self, index: int) -> Positions:
-        """Where each record of a shard begins, and the last one ends."""
+    def _index_of(self, index: int) -> RecordIndex:
+        """Where each record of a shard lies."""
         shard = self._shards[index]
         try:
             file = self._file(index)
@@ -238,12 +256,13 @@ class ShardFiles:
             if self._is_strict:
                 raise
             self.damage[index] = error
-            return np.zeros(1, np.int64)
-        offsets = indexed_offsets(shard.path, size=file.size, entry=shard.entry)
+            return RecordIndex(np.zeros(0, np.int64))
+        found = believed_index(shard.path, size=file.size, entry=shard.entry)
         damage = file.damage
-        if offsets is None:
-            lengths, found = scan_until_damage(file.stream(), path=shard.path)
-            damage, offsets = damage or found, RecordIndex(lengths).offsets
+        if found is None:
+            lengths, behind = scan_until_damage(file.stream(), path=shard.path)
+            damage, found = damage or behind, RecordIndex(lengths)
+        offsets = found.offsets
         if self._is_strict and shard.records is not None and len(offsets) - 1 > shard.records:
             raise CorruptShardError.at(
                 shard.path,
@@ -257,7 +276,7 @@ class ShardFiles:
             if self._is_strict and len(offsets) - 1 == shard.records:
                 raise damage  # behind the last record
             self.damage[index] = damage
-        return offsets
+        return found
 
 
 def _runs(

@@ -9,11 +9,10 @@ waits, as a pipe would have it, and a link that leads out of where it may lead i
 import contextlib
 import errno
 import io
-import itertools
 import os
 import shutil
 import stat
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from trainer_utils.storage.file_system import (
@@ -34,7 +33,6 @@ if TYPE_CHECKING:
 __all__ = ["LOCAL"]
 
 _HERE = "/proc/self/fd"  # says where an open file lies; Linux alone has it
-_LISTED_AT_ONCE = 1000  # entries of a folder
 _MOST_READ = 1 << 30  # bytes at a time: systems read less than 2 GiB
 
 
@@ -76,8 +74,7 @@ class _LocalFileSystem:
         return f"{found.st_size}-{found.st_mtime_ns}-{found.st_ctime_ns}-{found.st_ino}"
 
     def list_folder(self, path: str) -> list[FolderEntry]:
-        with os.scandir(path) as entries:
-            return [_folder_entry(entry) for entry in entries]
+        return [_folder_entry(entry) for entry in _scan(path)]
 
     def walk(self, base: str) -> Iterator[InputFile]:
         return _list_local(base)
@@ -92,10 +89,6 @@ class _LocalFileSystem:
 
     def create(self, path: str) -> BinaryIO:
         return open(path, "wb")
-
-    def sync(self, stream: BinaryIO) -> None:
-        stream.flush()
-        os.fsync(stream.fileno())
 
     def rename(self, source: str, target: str) -> None:
         os.replace(source, target)
@@ -230,7 +223,7 @@ def _list_local(base: str) -> Iterator[InputFile]:
         folder = folders.pop()
         place = os.path.join(base, folder)
         try:
-            for entry in _scan(place):
+            for entry in persist(place, _scan, place):
                 path = f"{folder}/{entry.name}" if folder else entry.name
                 if _is_folder_itself(entry):
                     folders.append(path)
@@ -243,40 +236,9 @@ def _list_local(base: str) -> Iterator[InputFile]:
             yield InputFile(folder, 0, "", (code, f"a folder: {detail}"), is_folder=True)
 
 
-def _scan(folder: str) -> Iterator[os.DirEntry[str]]:
-    """What is in a folder, some at a time, since it may hold millions.
-
-    Where the machine fails half-way, the folder is listed anew, behind what has been given.
-    """
-    given = mark = 0
-    entries = _scan_behind(folder, given, mark)
-
-    def some() -> list[os.DirEntry[str]]:
-        nonlocal entries
-        try:
-            return list(itertools.islice(entries, _LISTED_AT_ONCE))
-        except OSError:
-            entries = _scan_behind(folder, given, mark)
-            raise
-
-    while found := persist(folder, some):
-        yield from found
-        given, mark = given + len(found), _marked(mark, found)
-
-
-def _scan_behind(folder: str, given: int, mark: int) -> Iterator[os.DirEntry[str]]:
-    """What comes in a folder behind so many names, which must have that mark."""
-    with os.scandir(folder) as found:
-        entries = iter(found)
-        if _marked(0, itertools.islice(entries, given)) != mark:
-            raise FileRefusedError("CHANGED_FILE", "its files changed while they were listed")
-        yield from entries
-
-
-def _marked(mark: int, entries: Iterable[os.DirEntry[str]]) -> int:
-    for entry in entries:
-        mark = hash((mark, entry.name))
-    return mark
+def _scan(folder: str) -> list[os.DirEntry[str]]:
+    with os.scandir(folder) as entries:
+        return list(entries)
 
 
 def _is_folder_itself(entry: os.DirEntry[str]) -> bool:

@@ -11,6 +11,7 @@ has no bfloat16. It is written beside and renamed, so that a kill leaves the one
 
 import dataclasses
 import io
+import itertools
 import json
 import zipfile
 from collections.abc import Sequence
@@ -41,14 +42,14 @@ class Position:
         step: of that within its epoch.
         input_state: the token that the input goes on from.
         history: for each finished epoch, its number and its logs.
-        ledger: which records the run saw, as JSON; None: of a backup of an earlier version.
+        ledger: which records the run saw, as JSON.
     """
 
     epoch: int
     step: int
     input_state: InputState
     history: Sequence[tuple[int, dict[str, float]]]
-    ledger: str | None = None
+    ledger: str
 
     def to_json(self) -> dict[str, Any]:
         """What the file holds of it."""
@@ -62,7 +63,7 @@ class Position:
             step=value["step"],
             input_state=InputState.from_json(value["input_state"]),
             history=[(epoch, logs) for epoch, logs in value["history"]],
-            ledger=value.get("ledger"),
+            ledger=value["ledger"],
         )
 
 
@@ -74,13 +75,13 @@ class SavedTraining:
         path: of the file.
         position: where the run was.
         arrays: the value of each variable, with its name, in the order of `ModelSteps.variables`.
-        keras: that wrote it, `keras` or `tf_keras`; None: of a backup of an earlier version.
+        keras: that wrote it, `keras` or `tf_keras`.
     """
 
     path: str
     position: Position
     arrays: Sequence[tuple[str, npt.NDArray[Any]]]
-    keras: str | None = None
+    keras: str
 
     def restore(self, variables: Variables, keras: str) -> None:
         """Sets the variables to what was saved.
@@ -89,7 +90,7 @@ class SavedTraining:
             ConfigError: they are those of another model, or of the other Keras, which has them in
                 another order.
         """
-        if self.keras not in (None, keras):
+        if self.keras != keras:
             raise ConfigError(
                 f"backup_dir: expected the backup of a model of {keras}, as this one is, got one "
                 f"of {self.keras} in {self.path}. Train on with that (TF_USE_LEGACY_KERAS), or "
@@ -100,14 +101,8 @@ class SavedTraining:
         found = [(tuple(variable.shape), _dtype_of(variable)) for _, variable in variables]
         saved = [(array.shape, array.dtype.name) for _, array in self.arrays]
         if found != saved:
-            differs = next(
-                (
-                    n
-                    for n, (one, other) in enumerate(zip(found, saved, strict=False))
-                    if one != other
-                ),
-                min(len(found), len(saved)),
-            )
+            pairs = enumerate(itertools.zip_longest(found, saved))
+            differs = next(n for n, (one, other) in pairs if one != other)
             raise ConfigError(
                 f"backup_dir: expected the backup of this model, whose {len(found)} variables are "
                 f"otherwise than the {len(saved)} in {self.path}, first at "
@@ -147,7 +142,7 @@ class TrainingBackup:
                     for number, (name, dtype, shape) in enumerate(meta["variables"])
                 ]
                 position = Position.from_json(meta["position"])
-                return SavedTraining(self.path, position, arrays, meta.get("keras"))
+                return SavedTraining(self.path, position, arrays, meta["keras"])
         except (zipfile.BadZipFile, KeyError, TypeError, ValueError) as error:
             raise DatasetError(
                 f"backup {self.path!r}: expected a whole file that fit wrote, got {error}. "

@@ -61,8 +61,7 @@ class RunBackup:
             position = self._saved.position
             if position.epoch < epochs:
                 train = train.resumed_at(position.input_state)
-            if position.ledger is not None:
-                self._recorder.restore(InputLedger.from_json(position.ledger))
+            self._recorder.restore(InputLedger.from_json(position.ledger))
         if self._backup is not None:
             self._recorder.begin(train)
         return train

@@ -17,7 +17,6 @@ import os
 import shutil
 import tempfile
 import threading
-import types
 import uuid
 from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
@@ -26,7 +25,6 @@ from typing import Any
 from trainer_utils.format import (
     Accounting,
     ConfigError,
-    Feature,
     InputError,
     Manifest,
     Shard,
@@ -35,7 +33,7 @@ from trainer_utils.format import (
 from trainer_utils.format.errors import DatasetError
 from trainer_utils.format.example import encode_sequence_example
 from trainer_utils.format.naming import check_feature_names, check_split_name
-from trainer_utils.format.record_digests import name_of_features
+from trainer_utils.format.record_names import name_of
 from trainer_utils.format.schema_text import render_schema_text
 from trainer_utils.format.settings import settings_of
 from trainer_utils.format.spelling import check_names, did_you_mean
@@ -83,6 +81,7 @@ class DatasetWriter:
             raise ConfigError.of("uri", uri, allowed="a path or url")
         check_is_free(self.uri)
         self._folder = self._make_folder()
+        self._vocabularies: Mapping[str, Sequence[str]] = dict(self._settings.vocabulary)  # type: ignore[arg-type]
         self._splits: dict[str, OpenShards] = {}
         self._record = FeatureRecord()
         self._labels: dict[str, collections.Counter[int] | None] = {}
@@ -92,12 +91,6 @@ class DatasetWriter:
         }
         self._lock = threading.RLock()
         self._is_open = True
-
-    @property
-    def _vocabularies(self) -> Mapping[str, Sequence[str]]:
-        vocabulary = self._settings.vocabulary
-        assert isinstance(vocabulary, Mapping)
-        return vocabulary
 
     def _make_folder(self) -> str:
         """A folder for what is being written: beside `uri`, so that a rename makes it whole."""
@@ -110,20 +103,14 @@ class DatasetWriter:
         try:
             os.makedirs(folder)
         except OSError as error:
-            raise ConfigError.of(
-                "uri", self.uri, allowed=f"a folder that can be made ({error.strerror})"
-            ) from error
+            rule = f"a folder that can be made ({error.strerror})"
+            raise ConfigError.of("uri", self.uri, allowed=rule) from error
         return folder
 
     def __enter__(self) -> "DatasetWriter":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: types.TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if kind is None:
             self.close()
         else:
@@ -144,26 +131,20 @@ class DatasetWriter:
             ConfigError: the split's name is not allowed.
         """
         with self._lock:
-            self._write(split, example)
-
-    def _write(self, split: str, example: Mapping[str, Any]) -> None:
-        if not self._is_open:
-            raise DatasetError("writer: expected an open one, got one that was closed")
-        shards = self._splits.get(split) if isinstance(split, str) else None
-        number = 0 if shards is None else shards.records
-        if shards is None:
-            check_split_name(split)
-        try:
-            stored = self._stored(example)
-            values, lists = self._record.take(stored)
-        except InputError as error:
-            place = f"split {split!r}, record {number}"
-            raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
-        shards = shards or self._open(split)
-        parts = encode_sequence_example(values, lists) if lists else encode_example(values)
-        shards.append(parts, name=name_of_features(values))
-        self._splits[split] = shards
-        self._count(split, values)
+            if not self._is_open:
+                raise DatasetError("writer: expected an open one, got one that was closed")
+            shards = self._splits.get(check_split_name(split))
+            number = 0 if shards is None else shards.records
+            try:
+                values, lists = self._record.take(self._stored(example))
+            except InputError as error:
+                place = f"split {split!r}, record {number}"
+                raise InputError(f"{error} ({place}).", path=self.uri, record=number) from error
+            if shards is None:
+                shards = self._splits[split] = self._open(split)
+            parts = encode_sequence_example(values, lists) if lists else encode_example(values)
+            shards.append(parts, name=name_of(values))
+            self._count(split, values)
 
     def _open(self, split: str) -> OpenShards:
         settings = self._settings
@@ -208,16 +189,15 @@ class DatasetWriter:
                 raise InputError(f"{rule}, got {wrong[0]}")
         if ids is None or not isinstance(stored, Plain) or stored.kind != "string":
             return stored
-        for label in stored.values:
+        found: list[Any] = [*stored.values]
+        for label in found:
             if label not in ids:
-                text = bytes(label).decode("utf-8", "replace")  # type: ignore[arg-type]
-                labels = self._vocabularies[name]
+                text, labels = label.decode("utf-8", "replace"), self._vocabularies[name]
                 raise InputError(
                     f"expected one of its vocabulary, {len(labels)} labels such as "
                     f"{labels[0]!r}, got {text!r}.{did_you_mean(text, labels)}"
                 )
-        numbers = tuple(ids[label] for label in stored.values if isinstance(label, bytes))
-        return Plain("int", numbers, is_list=stored.is_list)
+        return Plain("int", tuple(ids[label] for label in found), is_list=stored.is_list)
 
     def _count(self, split: str, values: Mapping[str, Any]) -> None:
         labels = values.get(_LABEL)
@@ -265,9 +245,11 @@ class DatasetWriter:
                 extra = {**features[name].extra, "num_classes": len(labels)}
                 features[name] = dataclasses.replace(features[name], extra=extra)
         manifest = self._manifest(shards)
-        publish_manifest(
-            self._folder, dataclasses.replace(manifest, files=self._describe(manifest, features))
-        )
+        vocabularies = {n: labels for n, labels in self._vocabularies.items() if n in features}
+        schema = render_schema_text(features, vocabularies=vocabularies)
+        texts = texts_of_dataset(manifest, features, vocabularies=vocabularies, schema=schema)
+        files = write_texts(self._folder, texts)
+        publish_manifest(self._folder, dataclasses.replace(manifest, files=files))
 
     def _warn_of_unused(self, features: Collection[str]) -> None:
         """Names splits and features that settings are for, and that no example had."""
@@ -281,19 +263,8 @@ class DatasetWriter:
         ):
             for name in names:
                 if name not in written:
-                    _logger.warning(
-                        "%s names %r, and no example has such a %s: it changed nothing.%s",
-                        setting,
-                        name,
-                        kind,
-                        did_you_mean(name, written),
-                    )
-
-    def _describe(self, manifest: Manifest, features: Mapping[str, Feature]) -> Any:
-        vocabularies = {n: labels for n, labels in self._vocabularies.items() if n in features}
-        schema = render_schema_text(features, vocabularies=vocabularies)
-        texts = texts_of_dataset(manifest, features, vocabularies=vocabularies, schema=schema)
-        return write_texts(self._folder, texts)
+                    said = "%s names %r, and no example has such a %s: it changed nothing.%s"
+                    _logger.warning(said, setting, name, kind, did_you_mean(name, written))
 
     def _manifest(self, shards: Sequence[Shard]) -> Manifest:
         records = {split: opened.records for split, opened in self._splits.items()}

@@ -2,11 +2,9 @@
 
 upload_dataset(folder, "s3://bucket/photos")
 
-Stores have neither locks nor a rename of folders, and not all of them refuse to write over an
-object. What they have is that whoever lists sees all that was put before. So a writer puts an
-object of its own name first, a claim, and lists then: of two, the one that came second sees the
-first; of two that see each other, the one whose claim's name is the smaller goes on once the other
-has left. Nobody writes anything else before it was alone.
+Whoever lists a store sees all that was put before. So a writer puts a claim, an object of its own
+name, and lists then: of two that see each other, the one whose name is the smaller goes on once the
+other has left. Nobody writes anything else before it was alone.
 """
 
 import contextlib
@@ -58,47 +56,35 @@ def check_is_free(uri: str) -> None:
                 raise _refusal(uri, claims[0])
             if not list_files(uri):  # what a failed upload leaves where folders are real
                 return
-    raise ConfigError.of(
-        "uri",
-        uri,
-        allowed="a place where nothing is",
-        advice="Remove what is there, or name another",
-    )
+    advice = "Remove what is there, or name another"
+    raise ConfigError.of("uri", uri, allowed="a place where nothing is", advice=advice)
 
 
 def upload_dataset(folder: str, uri: str) -> None:
-    """Copies all files of a folder, the manifest last; nothing of them stays if one fails.
-
-    Args:
-        folder: on this machine.
-        uri: where nothing is.
+    """Copies all files of a local folder, the manifest last; nothing of them stays if one fails.
 
     Raises:
         ConfigError: something is there, or another writer is writing there.
     """
     check_is_free(uri)
-    claim = _claim(uri)
-    working = working_folder(uri)
-    paths = sorted(file.path for file in list_files(folder))
-    paths.sort(key=lambda path: path == MANIFEST_FILE)
+    claim, working = _claim(uri), working_folder(uri)
+    paths = (file.path for file in list_files(folder))
     try:
-        for path in paths:
+        for path in sorted(paths, key=lambda path: (path == MANIFEST_FILE, path)):
             target = join(uri, path)
             make_folder(target.rpartition("/")[0])
             copy_file(join(folder, path), target, temporary_folder=working)
     except BaseException:
-        _remove_files(uri)
+        for entry in list_folder(uri):
+            if entry.name != WORKING_FOLDER:
+                (remove_tree if entry.is_folder else remove_file)(join(uri, entry.name))
         remove_file(claim)  # last: whoever waits may begin now
         raise
     remove_tree(working)
 
 
 def _claim(uri: str) -> str:
-    """Puts a claim there, and returns its path when it is the only thing there is.
-
-    Raises:
-        ConfigError: another was there first; the claim is removed.
-    """
+    """Puts a claim there, and returns its path when it is the only thing there is."""
     folder, own = _claims_folder(uri), uuid.uuid4().hex
     make_folder(folder)
     owner = f"process {os.getpid()} on {socket.gethostname()}"
@@ -118,13 +104,6 @@ def _claim(uri: str) -> str:
     return join(folder, own)
 
 
-def _remove_files(uri: str) -> None:
-    """All but claims."""
-    for entry in list_folder(uri):
-        if entry.name != WORKING_FOLDER:
-            (remove_tree if entry.is_folder else remove_file)(join(uri, entry.name))
-
-
 def _claims_folder(uri: str) -> str:
     return join(working_folder(uri), "writers")
 
@@ -142,9 +121,6 @@ def _refusal(uri: str, claim: str = "") -> ConfigError:
         owner = f" ({read_text(join(_claims_folder(uri), claim))})" if claim else ""
     except FileNotFoundError:  # it has ended meanwhile
         owner = ""
-    return ConfigError.of(
-        "uri",
-        uri,
-        allowed=f"a place where no other writer is{owner}",
-        advice="Name another place; if that writer was killed, remove what it left there first",
-    )
+    advice = "Name another place; if that writer was killed, remove what it left there first"
+    rule = f"a place where no other writer is{owner}"
+    return ConfigError.of("uri", uri, allowed=rule, advice=advice)

@@ -1,4 +1,4 @@
-"""What the processes of `worker_pool` are given to do in tests."""
+"""What processes are given to do in tests."""
 
 import ctypes
 import gc
@@ -10,28 +10,10 @@ import time
 import warnings
 from pathlib import Path
 
-from trainer_utils.format import CorruptShardError
+from trainer_utils.format import CorruptShardError, DatasetError, Shard
 
-# Not the process that the calls come from, which works as well.
-IS_HELPER = "components.common.worker_pool" not in sys.modules
+SHARD = Shard(split="train", path="a", records=1, bytes=2, crc32c=3)
 HEAVY = ("tfx", "apache_beam", "tensorflow", "tfx_bsl", "ml_metadata", "pandas")
-
-
-def wait_for_helper(folder: str) -> None:
-    """Keeps a call for a process that has not begun yet, or says that it has."""
-    begun = Path(folder, "begun")
-    if IS_HELPER:
-        begun.touch()
-    for _ in range(600):
-        if begun.exists():
-            return
-        time.sleep(0.1)
-
-
-def count_spared(folder: str) -> tuple[int, int]:
-    """The process's id, and how many objects its garbage collector never looks at."""
-    wait_for_helper(folder)
-    return os.getpid(), gc.get_freeze_count()
 
 
 def square(number: int) -> int:
@@ -39,16 +21,14 @@ def square(number: int) -> int:
     return number * number
 
 
-def describe(folder: str) -> tuple[int, list[str]]:
-    """The process's id, and which of the large libraries it has."""
-    wait_for_helper(folder)
-    return os.getpid(), [name for name in HEAVY if name in sys.modules]
+def describe(_: object) -> tuple[int, list[str], int]:
+    """The process's id, which large libraries it has, what its garbage collector never looks at."""
+    time.sleep(0.05)
+    return os.getpid(), [name for name in HEAVY if name in sys.modules], gc.get_freeze_count()
 
 
-def find_damage(folder: str) -> None:
-    wait_for_helper(folder)
-    if IS_HELPER:
-        raise CorruptShardError.at("a b", expected="a good sum", got="another", record=3, offset=77)
+def find_damage(_: object) -> None:
+    raise CorruptShardError.at("a b", expected="a good sum", got="another", record=3, offset=77)
 
 
 class UnreadableError(Exception):
@@ -58,78 +38,54 @@ class UnreadableError(Exception):
         super().__init__(f"{one} and {other}")
 
 
-def raise_unreadable(folder: str) -> None:
-    wait_for_helper(folder)
-    if IS_HELPER:
-        raise UnreadableError(1, 2)
+def raise_unreadable(_: object) -> None:
+    raise UnreadableError(1, 2)
 
 
-def return_unpicklable(folder: str) -> object:
-    wait_for_helper(folder)
+def return_unpicklable(_: object) -> object:
     return lambda: None
 
 
-def find_nothing(number: int) -> int:
-    return [*range(5)][number]
+def end_itself(number: int) -> None:
+    os.kill(os.getpid(), number)
 
 
-def end_itself(how: tuple[str, int]) -> None:
-    """By a signal."""
-    folder, number = how
-    wait_for_helper(folder)
-    if IS_HELPER:
-        os.kill(os.getpid(), number)
+def exit_at_once(status: int) -> None:
+    os._exit(status)
 
 
-def exit_at_once(how: tuple[str, int]) -> None:
-    folder, status = how
-    wait_for_helper(folder)
-    if IS_HELPER:
-        os._exit(status)
-
-
-def tell(what: tuple[str, str]) -> None:
-    folder, text = what
-    wait_for_helper(folder)
+def tell(text: str) -> None:
     logging.getLogger("a.library").info("info: %s", text)
     logging.getLogger("a.library").warning("warning: %s", text)
     warnings.warn(f"of Python: {text}", stacklevel=1)
 
 
 def stay(folder: str) -> None:
-    """Leaves its id, and then stays; a helper holds the interpreter's lock, as a library may."""
+    """Leaves its id, and then holds the interpreter's lock, as a library may."""
     Path(folder, str(os.getpid())).touch()
-    if not IS_HELPER:
-        time.sleep(600)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     ctypes.PyDLL(None).sleep(600)
-    time.sleep(600)
 
 
-def fail_there(place: tuple[str, int]) -> None:
-    """Leaves a file for each call, which takes as long as the error of the other may need."""
+def fail(place: tuple[str, int]) -> None:
+    """Leaves a file for each call; the first one fails."""
     folder, number = place
     Path(folder, str(number)).touch()
-    wait_for_helper(folder)
-    if IS_HELPER:
-        raise ValueError("the helper")
-    time.sleep(0.5)
+    if number == 0:
+        raise ValueError("the first")
+    time.sleep(0.2)
 
 
-def fail_here(folder: str) -> None:
-    wait_for_helper(folder)
-    if not IS_HELPER:
-        raise ValueError("the parent")
-    time.sleep(600)
+def leave(place: tuple[str, int]) -> tuple[int, Shard]:
+    """Leaves a line for each call."""
+    with open(place[0], "a") as stream:
+        stream.write(f"{place[1]}\n")
+    return place[1] ** 2, SHARD
 
 
-def leave_process(place: tuple[str, int]) -> dict[str, int]:
-    """Counts, and leaves the process's id in a folder."""
-    folder, number = place
-    Path(folder, f"{number}-{os.getpid()}").touch()
-    return {"records_written": number, "inputs_rejected": 1}
+def raise_it(error: BaseException) -> None:
+    raise error
 
 
-def leave_both_processes(place: tuple[str, int]) -> dict[str, int]:
-    wait_for_helper(place[0])
-    return leave_process(place)
+def refuse(result: object) -> None:
+    raise DatasetError("it does not stand")

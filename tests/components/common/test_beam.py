@@ -21,9 +21,9 @@ from tfx.utils import dependency_utils
 
 from components.common.beam import DASK_RUNNER, IN_PROCESS_RUNNER, LocalFirstBeamExecutor
 from components.common.summaries import check_finished, check_shared, start_working
-from components.image_example_gen.component import Executor as ImageExecutor
-from components.shard_balancer.executor import Executor as BalancerExecutor
-from components.text_example_gen.component import Executor as TextExecutor
+from components.image_example_gen import Executor as ImageExecutor
+from components.shard_balancer import Executor as BalancerExecutor
+from components.text_example_gen import Executor as TextExecutor
 from trainer_utils.format import ConfigError, DatasetError
 
 IMAGE = "--sdk_container_image=registry/image:1"  # so that TFX does not pack itself for workers
@@ -246,8 +246,8 @@ def test_functions_go_to_workers_by_name_and_none_from_main(protos):
         "components.example_gen.row_inspection.Inspection",
         "components.example_gen.row_encoding.Encoding",
         "components.example_gen.row_encoding.Gathering",
-        "components.shard_balancer.survey.survey_shard",
-        "components.shard_balancer.parts.run_part",
+        "components.balancing.survey.survey_shard",
+        "components.balancing.parts.run_part",
     }
 
 
@@ -286,7 +286,7 @@ def test_on_dask_each_shard_is_a_part_of_its_own_unless_asked_otherwise(
 
 @pytest.mark.parametrize(
     "module",
-    ["example_gen.file_transforms", "example_gen.row_encoding", "shard_balancer.parts"],
+    ["example_gen.file_shards", "example_gen.row_encoding", "balancing.parts"],
 )
 def test_workers_start_without_importing_tfx_or_tensorflow(module):
     # Importing them takes some five seconds, and a worker is a process for each job.

@@ -5,7 +5,7 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from components.common.summaries import removed_on_failure, start_working, working_folder
+from components.common.workspace import removed_on_failure, start_working, working_folder
 from trainer_utils.format import ShardName, encode_example
 from trainer_utils.storage import join, write_text
 from trainer_utils.writing.shards import write_shard
@@ -73,7 +73,7 @@ def test_a_disk_that_fails_meanwhile_does_not_hide_why_the_run_failed(tmp_path, 
         raise OSError(5, "Input/output error", path)
 
     start_working(str(tmp_path))
-    monkeypatch.setattr("components.common.summaries.remove_tree", refuse)
+    monkeypatch.setattr("components.common.workspace.remove_tree", refuse)
     with pytest.raises(Failure), removed_on_failure(str(tmp_path)):
         raise Failure
     assert (tmp_path / ".tfx-shards-tmp").exists()

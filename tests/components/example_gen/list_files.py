@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import Any
 
+from components.common.input_table import InputTable
 from components.common.layout_inputs import ImageRoot, LayoutInputs
-from components.common.listing import Listing
-from components.image_example_gen.layouts import read_layout
+from components.layouts import read_layout
 from trainer_utils.storage import list_files
 
 IMAGES = ("1.jpg", "2.jpg", "sub/3.jpg")
@@ -37,5 +37,5 @@ def folder(base: Path, images: tuple[str, ...] = IMAGES, **texts: str) -> Path:
     return base
 
 
-def found(listing: Listing) -> dict[str, Any]:
+def found(listing: InputTable) -> dict[str, Any]:
     return {entry.name: (entry.split, *entry.values) for entry in listing.entries}

@@ -1,7 +1,7 @@
 """Listings of files, and the plans made of them."""
 
 from components.common.entry import Blob, Column, Entry
-from components.common.listing import Listing
+from components.common.input_table import InputTable
 from components.example_gen.file_plan import plan_shards
 from components.example_gen.partition import Partition
 from components.example_gen.settings import ImageSettings
@@ -9,7 +9,7 @@ from components.example_gen.settings import ImageSettings
 LABEL = Column("label", "label")
 
 
-def listing(labels: list, *, splits: dict[int, str] | None = None, **columns: list) -> Listing:
+def listing(labels: list, *, splits: dict[int, str] | None = None, **columns: list) -> InputTable:
     """Entries `0.jpg`, `1.jpg` and so on, of 1,000 bytes each."""
     entries = tuple(
         Entry(
@@ -20,8 +20,8 @@ def listing(labels: list, *, splits: dict[int, str] | None = None, **columns: li
         )
         for number, label in enumerate(labels)
     )
-    return Listing.of(entries, columns=(LABEL, *(Column(name, "string") for name in columns)))
+    return InputTable.of(entries, columns=(LABEL, *(Column(name, "string") for name in columns)))
 
 
-def plan(given: Listing, partition: Partition | None = None, **settings: object):
+def plan(given: InputTable, partition: Partition | None = None, **settings: object):
     return plan_shards(given, partition=partition, settings=ImageSettings(**settings))

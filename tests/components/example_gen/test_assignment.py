@@ -6,7 +6,7 @@ import hashlib
 import pytest
 
 from components.common.entry import Column, Entry
-from components.common.listing import Listing
+from components.common.input_table import InputTable
 from components.example_gen.assignment import SplitRules
 from components.example_gen.partition import Partition
 from components.example_gen.settings import ImageSettings
@@ -44,7 +44,7 @@ def test_a_file_is_in_the_split_of_its_hash_and_at_the_place_of_another(seed, sh
         expected[names[place]].append(name)
     found = collections.defaultdict(list)
     for task in made.tasks:
-        found[task.split] += [entry.name for entry in task.entries]
+        found[task.argument.split] += [entry.name for entry in task.argument.entries]
     assert dict(found) == {name: expected[name] for name in names}
 
 
@@ -52,14 +52,16 @@ def test_equal_values_of_a_column_share_the_split_of_their_hash():
     owners = [f"p{number % 9}" for number in range(200)]
     made = plan(listing(["cat"] * 200, owner=owners), group_by="owner", seed=3)
     for task in made.tasks:
-        for entry in task.entries:
+        for entry in task.argument.entries:
             is_train = hash_of(entry.values[1], "split", seed=3) % 3 < 2
-            assert task.split == ("train" if is_train else "eval")
+            assert task.argument.split == ("train" if is_train else "eval")
 
 
 def test_a_split_that_some_name_takes_no_others_but_by_hash():
     made = plan(listing(["cat"] * 50, splits={number: "mine" for number in range(0, 50, 2)}))
-    by_split = {task.split: {entry.name for entry in task.entries} for task in made.tasks}
+    by_split = {
+        task.argument.split: {entry.name for entry in task.argument.entries} for task in made.tasks
+    }
     assert by_split["mine"] == {f"{number}.jpg" for number in range(0, 50, 2)}
     assert by_split["train"] | by_split["eval"] == {f"{n}.jpg" for n in range(1, 50, 2)}
     assert made.splits == ("train", "eval", "mine")
@@ -83,10 +85,10 @@ def test_lists_of_labels_keep_none_apart_from_no_labels():
         Entry("b", None, listing(["x"]).entries[0].blobs, (("dog", "ant"),)),
         Entry("c", None, listing(["x"]).entries[0].blobs, ((),)),
     ]
-    made = plan(Listing.of(entries, columns=(Column("labels", "label", is_list=True),)))
-    ids = {entry.name: entry.values[0] for task in made.tasks for entry in task.entries}
+    made = plan(InputTable.of(entries, columns=(Column("labels", "label", is_list=True),)))
+    ids = {entry.name: entry.values[0] for task in made.tasks for entry in task.argument.entries}
     assert ids == {"a": None, "b": (1, 0), "c": ()}
-    assert made.unread()[:] == made.entries[:0]
+    assert made.unread() == []
 
 
 def test_a_list_with_one_unknown_label_is_rejected_for_it():
@@ -95,7 +97,7 @@ def test_a_list_with_one_unknown_label_is_rejected_for_it():
         for name, labels in {"a": ("dog", "emu"), "b": ("dog",)}.items()
     ]
     made = plan(
-        Listing.of(entries, columns=(Column("labels", "label", is_list=True),)),
+        InputTable.of(entries, columns=(Column("labels", "label", is_list=True),)),
         vocabulary={"labels": ["dog"]},
     )
     assert [(reject.source, reject.code) for reject in made.rejects] == [("a", "UNKNOWN_LABEL")]

@@ -18,10 +18,10 @@ from tfx.proto import example_gen_pb2
 from tfx.types import standard_artifacts
 from tfx.utils import proto_utils
 
-from components.image_example_gen.component import Executor as Images
-from components.shard_balancer.executor import Executor as Balancer
+from components.image_example_gen import Executor as Images
+from components.shard_balancer import Executor as Balancer
 from components.tables import pieces
-from components.text_example_gen.component import Executor as Texts
+from components.text_example_gen import Executor as Texts
 
 SPLITS = {
     "output_config": '{"splitConfig": {"splits": [{"name": "a", "hashBuckets": 3}, '
@@ -251,19 +251,12 @@ def test_a_file_counts_alike_however_it_is_cut(tmp_path, monkeypatch):
     assert fingerprint(Texts, base, tmp_path) == one
 
 
-def test_a_parquet_file_is_what_its_columns_hold(tmp_path):
+def test_a_parquet_file_is_its_bytes(tmp_path):
     base = of_columns(tmp_path / "in")
     one = fingerprint(Texts, base, tmp_path)
-    for number, options in enumerate(({"row_group_size": 60}, {"compression": "gzip"})):
-        other = of_columns(tmp_path / f"other {number}", **options)
-        assert fingerprint(Texts, other, tmp_path) == one
-    table = pq.read_table(base / "t.parquet")
-    for place, name in enumerate(table.column_names):
-        changed = table.column(name).to_pylist()
-        changed[5], changed[10] = changed[10], changed[5]
-        values = pa.array(changed, table.column(name).type)
-        pq.write_table(table.set_column(place, name, values), base / "t.parquet")
-        assert fingerprint(Texts, base, tmp_path) != one, name
+    assert fingerprint(Texts, base, tmp_path, seed=3) == one
+    other = of_columns(tmp_path / "other", compression="gzip")
+    assert fingerprint(Texts, other, tmp_path) != one
 
 
 def test_a_file_in_another_encoding_counts_as_it_lies_there(tmp_path):

@@ -10,20 +10,20 @@ from hypothesis import strategies as st
 
 from components.common.blobs import BlobReader
 from components.common.entry import Blob, ExcludedInput
+from components.common.input_table import InputTable
 from components.common.layout_inputs import FilesElsewhere, ImageRoot, LayoutInputs
-from components.common.listing import Listing
 from components.example_gen.image_roots import check_image_roots, roots_of, suggest_roots
 from components.example_gen.settings import ImageSettings
 from trainer_utils.format import InputError
 from trainer_utils.storage import InputFile, file_system_of
 
 
-def listing_of(*uris: str, inside: int = 0) -> Listing:
+def listing_of(*uris: str, inside: int = 0) -> InputTable:
     outside = (
         ExcludedInput(u, None, "OUTSIDE_INPUT_BASE", f"line {n}: no") for n, u in enumerate(uris)
     )
     others = (ExcludedInput(f"{n}.jpg", None, None, "skipped") for n in range(inside))
-    return Listing.of((), (*outside, *others))
+    return InputTable.of((), (*outside, *others))
 
 
 @pytest.mark.parametrize(

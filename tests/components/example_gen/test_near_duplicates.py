@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from components.common.entry import Blob, BlobColumn, Entry
-from components.common.listing import Listing
+from components.common.entry import Blob, Entry
+from components.common.input_table import InputTable
 from components.example_gen.near_duplicates import find_near_duplicates, find_similar_texts
 from tests.components.audio_example_gen import audio_runs
 from tests.components.example_gen.listings import listing, plan
@@ -65,7 +65,7 @@ def test_groups_do_not_depend_on_the_order_of_the_listing(tmp_path):
         entries.append(Entry(f"{number}.jpg", None, (Blob(f"{number}.jpg", len(data)),)))
     found = []
     for some in (entries, entries[::-1]):
-        given = Listing(entries=tuple(some), blobs=(BlobColumn("image", "image"),))
+        given = InputTable.of(some)
         found.append(find_near_duplicates(given, base=str(tmp_path), image_roots=()))
     assert found[0] == found[1]
     assert len(set(found[0].values())) == 3

@@ -6,14 +6,16 @@ import hashlib
 import pytest
 
 from components.common.entry import Blob, Entry
-from components.common.listing import Listing
+from components.common.input_table import InputTable
 from components.example_gen.partition import Partition
 from tests.components.example_gen.listings import listing, plan
 from trainer_utils.format import ConfigError
 
 
 def splits_of(made) -> dict[str, str]:
-    return {entry.name: task.split for task in made.tasks for entry in task.entries}
+    return {
+        entry.name: task.argument.split for task in made.tasks for entry in task.argument.entries
+    }
 
 
 def test_what_is_grouped_shares_a_split():
@@ -74,7 +76,7 @@ def test_splits_of_the_inputs_leave_nothing_to_a_setting(settings):
 
 def test_stratifying_needs_labels():
     with pytest.raises(ConfigError, match="stratify"):
-        plan(Listing.of((Entry("a", None, (Blob("a", 1),)),)), stratify=True)
+        plan(InputTable.of((Entry("a", None, (Blob("a", 1),)),)), stratify=True)
 
 
 def test_the_split_is_the_keyed_hash_of_the_name():

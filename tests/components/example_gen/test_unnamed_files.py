@@ -5,10 +5,10 @@ import json
 import pytest
 
 from components.common.file_table import FileTable
+from components.common.input_table import join_inputs
 from components.common.layout_inputs import LayoutInputs
-from components.common.listing import join_listings
 from components.example_gen.unnamed_files import warn_of_unnamed
-from components.image_example_gen.layouts import read_layout
+from components.layouts import read_layout
 from trainer_utils.storage import list_files
 
 PHOTO = b"\xff\xd8\xff"  # no layout opens one
@@ -36,7 +36,7 @@ def warnings(tmp_path, our_messages):
             for root in roots
         ]
         before = len(our_messages())
-        warn_of_unnamed(join_listings(read), [table for _ in roots], media="image")
+        warn_of_unnamed(join_inputs(read), [table for _ in roots], media="image")
         return our_messages()[before:]
 
     return warnings

@@ -23,7 +23,7 @@ from tfx.dsl.components.base.base_beam_executor import BaseBeamExecutor
 from tfx.types import standard_artifacts
 
 from components.common import worker_pool
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 from trainer_utils import DatasetError, input_fn
 from trainer_utils.format import InputError
 from trainer_utils.format.sealing import seal
@@ -336,7 +336,7 @@ def test_the_order_mixes_the_classes(folder, tmp_path):
 KILLED_RUNS = """
 import json, os, signal, sys
 from tfx.types import standard_artifacts
-from components.image_example_gen.component import Executor
+from components.image_example_gen import Executor
 
 def changes(event, arguments, uri):
     if event == "open":

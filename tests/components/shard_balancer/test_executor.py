@@ -15,9 +15,8 @@ import tensorflow as tf
 from tfx.dsl.components.base import base_beam_executor
 from tfx.types import standard_artifacts
 
-from components.shard_balancer import plan
-from components.shard_balancer.executor import Executor
-from components.shard_balancer.settings import BalancerSettings
+from components.balancing.settings import BalancerSettings
+from components.shard_balancer import Executor, plan
 from components.shuffle.external import ExternalShuffle
 from tests.record_names import check_record_names
 from trainer_utils.format import (

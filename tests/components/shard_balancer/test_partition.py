@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from components.shard_balancer.partition import assign_places_by_class, equal_byte_bounds
+from components.balancing.partition import assign_places_by_class, equal_byte_bounds
 
 
 def sums(sizes: list[int], bounds: list[int]) -> list[int]:

@@ -11,8 +11,7 @@ import tensorflow as tf
 from tfx.orchestration.portable.data_types import ExecutionInfo
 
 from components import ShardBalancer
-from components.shard_balancer import plan
-from components.shard_balancer.driver import FINGERPRINT
+from components.shard_balancer import FINGERPRINT, plan
 from tests.components.shard_balancer.test_executor import balance, contents, read
 from tests.record_names import check_record_names
 from trainer_utils import DatasetWriter
@@ -103,10 +102,6 @@ def changed(source, tmp_path_factory):
     return folder, balance(source, folder, num_shards=3, **properties(**ALL))
 
 
-
-
-
-
 def test_all_changes_together_give_what_python_gives_and_are_counted(source, changed):
     folder, manifest = changed
     planned = {split.split: split for split in plan(str(source), num_shards=3, **ALL).splits}
@@ -143,8 +138,6 @@ def test_the_bytes_are_the_same_whatever_the_way(source, changed, tmp_path, sett
     assert contents(tmp_path / "out") == contents(changed[0])
 
 
-
-
 def test_files_say_the_same_as_lists(source, changed, tmp_path):
     (tmp_path / "names.txt").write_text("\ufeff" + "\r\n".join([*ALL["exclude"], "", "005.jpg"]))
     lines = ["name,label", *(f'"{name}",{label}' for name, label in ALL["relabel"].items())]
@@ -164,8 +157,6 @@ def test_names_that_are_no_utf_8_or_have_odd_ends_of_lines_are_left_out(tmp_path
     for given in (str(tmp_path / "names.txt"), [os.fsdecode(name) for name in names[:3]]):
         (split,) = plan(str(tmp_path / "in"), exclude=given).splits
         assert split.records == 1
-
-
 
 
 def test_classes_are_spread_by_the_new_labels(source, tmp_path):

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.common.summaries import start_working, working_folder
+from components.common.workspace import start_working, working_folder
 from components.shuffle.external import ExternalShuffle, frames_of, run_of
 from components.shuffle.layout import Cells, SplitLayout, plan_tasks
 from trainer_utils.format import CorruptShardError, DatasetError, read_blocks

@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("tfx", reason="convert needs TFX")
 import components
+from components.balancing.settings import BalancerSettings
 from components.example_gen.settings import AudioSettings, ImageSettings, LayoutNames, TextSettings
-from components.shard_balancer.settings import BalancerSettings
 
 SETTINGS = {"image": ImageSettings, "text": TextSettings, "audio": AudioSettings}
 COMPONENTS = {"image": "ImageExampleGen", "text": "TextExampleGen", "audio": "AudioExampleGen"}

@@ -1,5 +1,6 @@
 """What is told of an artifact, against stores that were made by hand."""
 
+import datetime
 import itertools
 import json
 import os
@@ -9,9 +10,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from google.protobuf import struct_pb2
 from ml_metadata.proto import metadata_store_pb2 as mlmd
 
 from pipelines.lineage import describe_artifact
+from pipelines.lineage.graph import Execution, Graph
 
 BALANCED = "ShardBalancer/balanced_examples/2"
 
@@ -253,3 +256,69 @@ def test_a_type_that_was_deleted_is_told_by_its_number(tmp_path, make_store):
     lineage = describe_artifact("/a", metadata=str(tmp_path))
     assert lineage.artifact.type.startswith("type ")
     assert lineage.to_json()["made_by"]["component"].startswith("type ")
+
+
+def test_the_text_is_a_tree(like_tfx, tmp_path):
+    text = str(describe_artifact(str(tmp_path / BALANCED)))
+    assert text == "\n".join(
+        [
+            f"Examples 2  {tmp_path}/{BALANCED}",
+            f"  made {describe_artifact(str(tmp_path / BALANCED)).artifact.created}",
+            "  versions: tfx=1.16.0",
+            "",
+            "Made by ShardBalancer (execution 2) in run 2026-01-01 of photos",
+            *[line for line in text.split("\n") if line.startswith("  started ")],
+            '  settings: num_shards={"train": 8}',
+            "  used again by ShardBalancer (execution 5, CACHED) in run 2026-02-01 of photos",
+            "",
+            "Made from",
+            f"└── examples: Examples 1  {tmp_path}/ImageExampleGen/examples/1",
+            "    fingerprint of the inputs abc",
+            "    by ImageExampleGen (execution 1) in run 2026-01-01 of photos",
+            '    settings: input_base=photos/, output_config={"a": [1]}, seed=7',
+            "    └── files in photos/",
+            "",
+            "Made of it",
+            "├── Trainer (execution 3) in run 2026-01-01 of photos",
+            f"│   ├── model: Model 3  {tmp_path}/Trainer/model/3",
+            f"│   └── model_run: ModelRun 4  {tmp_path}/Trainer/model_run/3",
+            "└── Trainer (execution 6) in run 2026-02-01 of photos",
+            f"    └── model: Model 5  {tmp_path}/Trainer/model/6",
+            "",
+            "Models that came of it",
+            f"  Model 3  {tmp_path}/Trainer/model/3",
+            f"  Model 5  {tmp_path}/Trainer/model/6",
+        ]
+    )
+
+
+@pytest.mark.parametrize("ids", list(itertools.permutations([2, 3, 4])), ids=str)
+def test_outputs_and_inputs_follow_their_names(ids):
+    ports = {name: [number] for name, number in zip(("z", "a", "k"), ids, strict=True)}
+    in_order = [ports[name][0] for name in ("a", "k", "z")]
+    first = Execution(id=1, type="A", component="A", inputs={"raw": [1]}, outputs=ports)
+    second = Execution(id=2, type="A", component="A", inputs=ports, outputs={"model": [5]})
+    graph = Graph(dict.fromkeys(range(1, 6)), {1: first, 2: second})
+    assert graph.descendants(1) == [*in_order, 5]
+    assert graph.sources(5) == in_order
+
+
+def test_properties_of_every_kind_are_plain_json(tmp_path, make_store):
+    struct = struct_pb2.Struct()
+    struct.update({"a": [1, "b"], "c": None})
+    maker = make_store()
+    made = maker.artifact("Thing", "/t", n=3, x=0.5, json='{"k": [1]}', text="[no json", __a__="-")
+    (node,) = maker.store.get_artifacts_by_id([made])
+    node.custom_properties["struct"].struct_value.CopyFrom(struct)
+    maker.store.put_artifacts([node])
+    artifact = describe_artifact("/t", metadata=str(tmp_path)).artifact
+    assert artifact.properties == {
+        "json": {"k": [1]},
+        "n": 3,
+        "struct": {"a": [1.0, "b"], "c": None},
+        "text": "[no json",
+        "x": 0.5,
+    }
+    moment = datetime.datetime.strptime(artifact.created, "%Y-%m-%dT%H:%M:%S.%f%z")
+    (node,) = maker.store.get_artifacts_by_id([made])
+    assert round(moment.timestamp() * 1000) == node.create_time_since_epoch

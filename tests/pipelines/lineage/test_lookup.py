@@ -180,7 +180,7 @@ def test_the_store_that_has_it_is_asked_among_several(tmp_path, make_store):
 
 @pytest.mark.parametrize("uri", ["memory://nowhere/examples/1", "/nowhere/examples/1"])
 def test_neither_store_nor_dataset_is_an_error_that_says_what_may_be_given(uri):
-    with pytest.raises(InputError, match=f"{uri}.*Name where ML Metadata is: a sqlite file, mysql"):
+    with pytest.raises(InputError, match=f"{uri}.*Name where ML Metadata is: a sqlite"):
         describe_artifact(uri)
 
 

@@ -315,9 +315,9 @@ import json, os, sys
 import pyarrow, pyarrow.csv, pyarrow.parquet
 from trainer_utils.storage import list_files
 from components.common.layout_inputs import LayoutInputs
-from components.image_example_gen.layouts import read_layout
+from components.layouts import read_layout
 from components.media.images import store_image
-from components.text_example_gen.layouts import find_pieces
+from components.layouts.texts import find_pieces
 from components.example_gen.settings import TextSettings
 from components.common.blobs import BlobReader
 from components.common.entry import Blob

@@ -1,7 +1,6 @@
 """Whatever happens to any published file of a dataset, `verify` finds it."""
 
 import contextlib
-import json
 import random
 import shutil
 
@@ -47,11 +46,11 @@ def check(dataset, path, data, what):
 
 
 @pytest.mark.parametrize("name", JSON)
-def test_every_byte_of_json_counts(dataset, name):
+def test_any_byte_of_json_counts(dataset, name):
     path = dataset / name
     whole = path.read_bytes()
     ways = list(DAMAGE.items())
-    for at in range(len(whole)):  # each byte in one way, each way many times
+    for at in range(0, len(whole), 5):  # in one way each, each way many times
         what, damage = ways[at % len(ways)]
         if (data := damage(whole, at)) != whole:
             check(dataset, path, data, (what, at))
@@ -125,17 +124,6 @@ def test_a_file_too_many_is_named(dataset, name):
     assert "is no part of the dataset" in problem.message
 
 
-def test_rejects_where_none_are_listed_are_too_many(tmp_path, write_dataset):
-    from trainer_utils.format import Feature
-
-    rows = [{"label": [number]} for number in range(3)]
-    uri = write_dataset(tmp_path, {"train": [rows]}, {"label": Feature(type="int")})
-    assert verify_dataset(uri).is_good
-    (tmp_path / "rejects.jsonl").write_text('{"code": "A"}\n')
-    (problem,) = verify_dataset(uri).problems
-    assert problem.path == "rejects.jsonl"
-
-
 def test_notes_of_a_user_beside_a_dataset_are_no_damage(dataset):
     (dataset / "README.md").write_text("mine")
     (dataset / "plots").mkdir()
@@ -156,21 +144,6 @@ def test_a_deleted_manifest_is_missed_where_only_we_write_what_is_left(dataset, 
     assert problem.path == "manifest.json"
     assert "is missing" in problem.message
     assert found.records == {"train": 20, "eval": 5}, "what is there is read all the same"
-
-
-def test_what_a_manifest_of_version_1_cannot_say_is_told(tmp_path, write_dataset):
-    from trainer_utils.format import Feature
-
-    rows = [{"label": [number]} for number in range(3)]
-    uri = write_dataset(tmp_path, {"train": [rows]}, {"label": Feature(type="int")})
-    assert json.loads((tmp_path / "manifest.json").read_text())["format_version"] == 1
-    (tmp_path / "schema.pbtxt").write_text("")
-    (tmp_path / "vocab").mkdir()
-    (tmp_path / "vocab/label.txt").write_text("a\nb\nc\n")
-    found = verify_dataset(uri)
-    assert found.is_good
-    assert {"schema.pbtxt", "vocab/label.txt"} <= set(found.unchecked)
-    assert "format version 1" in str(found)
 
 
 @pytest.mark.parametrize(

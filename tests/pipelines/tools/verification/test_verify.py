@@ -64,19 +64,19 @@ def test_a_whole_dataset_is_good(whole_dataset):
         (
             lambda d: rewrite(d / "shard_info.json", lambda v: v["eval"].update({EVAL: 4})),
             "shard_info.json",
-            "split 'eval': expected 5 records of .* got 4",
+            "as the manifest says",
         ),
         (
             lambda d: rewrite(d / "shard_info.json", lambda v: v.pop("eval")),
             "shard_info.json",
-            "expected 5 records .* got none",
+            "as the manifest says",
         ),
-        (lambda d: (d / "shard_info.json").unlink(), "shard_info.json", "No such file"),
-        (lambda d: (d / "rejects.jsonl").unlink(), "rejects.jsonl", "1 inputs were rejected"),
+        (lambda d: (d / "shard_info.json").unlink(), "shard_info.json", "is missing"),
+        (lambda d: (d / "rejects.jsonl").unlink(), "rejects.jsonl", "is missing"),
         (
             lambda d: (d / "rejects.jsonl").write_text('{"code": "NOT_UTF8"}\n'),
             "rejects.jsonl",
-            "expected {'EMPTY_FILE': 1} .* got {'NOT_UTF8': 1}",
+            "as the manifest says",
         ),
         (
             lambda d: rewrite(

@@ -1,0 +1,262 @@
+"""What an ExampleGen found: a table of inputs, one row an example, and those that are left out.
+
+found = InputTable.of([Entry("cat/1.jpg", None, (Blob("cat/1.jpg", 81_234),), ("cat",))],
+                      columns=(Column("label", "label"),))
+found.rows                # name, split, blob:image, value:label
+found.entries[0]          # Entry(name='cat/1.jpg', …), made when it is asked for
+"""
+
+import dataclasses
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.common.entry import Blob, BlobColumn, Column, Entry, ExcludedInput
+from components.common.file_table import decode_path, encode_path
+from trainer_utils.format import InputError
+
+__all__ = [
+    "InputTable",
+    "array_of",
+    "blob_paths",
+    "entries_of",
+    "join_inputs",
+    "sizes_of",
+    "texts_of",
+    "with_excluded",
+    "without_column",
+]
+
+_CHUNK = 1 << 14  # entries that are Python objects at a time
+_TEXT = pa.large_binary()  # since names may hold bytes that are not UTF-8
+_TYPES = {"int": pa.int64(), "float": pa.float64(), "string": _TEXT, "label": _TEXT}
+_BLOB_FIELDS = {  # `path` is null where it is the entry's name
+    "path": _TEXT,
+    "size": pa.int64(),
+    "offset": pa.int64(),
+    "row": pa.int64(),
+    "column": pa.string(),
+}
+_IMAGE = (BlobColumn("image", "image"),)
+
+
+@dataclasses.dataclass(frozen=True)
+class InputTable:
+    """All inputs.
+
+    Args:
+        rows: those to read: `name`, `split` (null where a hash decides), for each of `blobs` a
+            struct of what `Blob` has, for each of `columns` a value.
+        excluded: those that are rejected or skipped before reading.
+        columns, blobs: the features that the inputs give.
+        contents: checksums of what the layout read to find them, by name.
+        vocabularies: labels in the order of their ids, by feature, where the layout says it.
+    """
+
+    rows: pa.Table
+    excluded: tuple[ExcludedInput, ...] = ()
+    columns: tuple[Column, ...] = ()
+    blobs: tuple[BlobColumn, ...] = _IMAGE
+    contents: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    vocabularies: Mapping[str, tuple[str, ...]] = dataclasses.field(default_factory=dict)
+
+    @classmethod
+    def of(
+        cls,
+        entries: Iterable[Entry],
+        excluded: Iterable[ExcludedInput] = (),
+        columns: tuple[Column, ...] = (),
+        blobs: tuple[BlobColumn, ...] = _IMAGE,
+    ) -> "InputTable":
+        """The table of entries that may be made one by one; `excluded` is taken after them."""
+        schema, source = _schema(columns, blobs), iter(entries)
+        parts = [schema.empty_table()]
+        while some := list(itertools.islice(source, _CHUNK)):
+            names, splits, files, values = zip(*some, strict=True)
+            arrays = [_array(names, _TEXT), pa.array(splits, pa.string())]
+            arrays += [_blob_array(names, each) for each in zip(*files, strict=True)]
+            types = schema.types[len(arrays) :]
+            arrays += map(_array, zip(*values, strict=True), types)
+            parts.append(pa.Table.from_arrays(arrays, schema=schema))
+        rows = pa.concat_tables(parts).combine_chunks()
+        return cls(rows, tuple(excluded), columns, blobs)
+
+    @property
+    def found(self) -> int:
+        """How many inputs there are."""
+        return len(self.rows) + len(self.excluded)
+
+    @property
+    def entries(self) -> list[Entry]:
+        """The rows as objects of Python."""
+        return [*entries_of(self.rows)]
+
+    def values(self, place: int) -> pa.Array:
+        """What the rows have of one of `columns`."""
+        return array_of(self.rows, f"value:{self.columns[place].name}")
+
+
+def _schema(columns: Sequence[Column], blobs: Sequence[BlobColumn]) -> pa.Schema:
+    fields = [("name", _TEXT), ("split", pa.string())]
+    fields += [(f"blob:{blob.name}", pa.struct([*_BLOB_FIELDS.items()])) for blob in blobs]
+    fields += [(f"value:{column.name}", _type_of(column)) for column in columns]
+    return pa.schema(fields)
+
+
+def _type_of(column: Column) -> pa.DataType:
+    kind = _TYPES[column.kind]
+    return pa.large_list(kind) if column.is_list else kind
+
+
+def _blob_array(names: Sequence[str], blobs: Sequence[Blob]) -> pa.Array:
+    paths, *others = zip(*blobs, strict=True)
+    own = [None if path == name else path for path, name in zip(paths, names, strict=True)]
+    arrays = map(_array, [own, *others], _BLOB_FIELDS.values())
+    return pa.StructArray.from_arrays([*arrays], [*_BLOB_FIELDS])
+
+
+def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
+    """Python's values, and texts as their own bytes."""
+    if kind == _TEXT:
+        values = [None if value is None else encode_path(value) for value in values]
+    elif pa.types.is_large_list(kind) and kind.value_type == _TEXT:
+        values = [None if value is None else [*map(encode_path, value)] for value in values]
+    return pa.array(values, kind)
+
+
+def array_of(rows: pa.Table, name: str) -> pa.Array:
+    """A column in one piece."""
+    column = rows.column(name)
+    return (
+        column.chunk(0)
+        if column.num_chunks == 1
+        else pa.concat_arrays(column.chunks or [pa.array([], column.type)])
+    )
+
+
+def blob_paths(rows: pa.Table, name: str) -> pa.Array:
+    """Where the files of a blob column lie, `(n,) large_binary`."""
+    return pc.coalesce(array_of(rows, name).field("path"), array_of(rows, "name"))
+
+
+def sizes_of(rows: pa.Table) -> npt.NDArray[np.int64]:
+    """How long the files of each row are together, `(n,)`."""
+    sizes = np.zeros(len(rows), np.int64)
+    for name in rows.column_names:
+        if name.startswith("blob:"):
+            sizes += array_of(rows, name).field("size").to_numpy()
+    return sizes
+
+
+def entries_of(rows: pa.Table) -> Iterator[Entry]:
+    """The rows as objects of Python, some at a time."""
+    for batch in rows.to_batches(max_chunksize=_CHUNK):
+        names = texts_of(batch.column(0))
+        nothing = itertools.repeat((), len(names))
+        blobs, values = [], []
+        for field, array in zip(batch.schema, batch.columns, strict=True):
+            if field.name.startswith("blob:"):
+                paths, *others = (texts_of(array.field(name)) for name in _BLOB_FIELDS)
+                own = (path or name for path, name in zip(paths, names, strict=True))
+                blobs.append(map(Blob, own, *others))
+            elif field.name.startswith("value:"):
+                values.append(texts_of(array))
+        yield from map(
+            Entry,
+            names,
+            batch.column(1).to_pylist(),
+            zip(*blobs, strict=True) if blobs else nothing,
+            zip(*values, strict=True) if values else nothing,
+        )
+
+
+def texts_of(array: pa.Array) -> list[Any]:
+    """The values of an array as Python has them: bytes as texts, lists as tuples."""
+    values: list[Any] = array.to_pylist()
+    if array.type == _TEXT or pa.types.is_large_list(array.type):
+        return [*map(_plain, values)]
+    return values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return decode_path(value)
+    return tuple(map(_plain, value)) if isinstance(value, list) else value
+
+
+def without_column(inputs: InputTable, name: str) -> InputTable:
+    """Inputs without one of their columns."""
+    return dataclasses.replace(
+        inputs,
+        rows=inputs.rows.drop([f"value:{name}"]),
+        columns=tuple(column for column in inputs.columns if column.name != name),
+    )
+
+
+def with_excluded(inputs: InputTable, excluded: Sequence[ExcludedInput]) -> InputTable:
+    """Inputs with more of them excluded."""
+    return dataclasses.replace(inputs, excluded=(*inputs.excluded, *excluded))
+
+
+def join_inputs(parts: Sequence[InputTable]) -> InputTable:
+    """Several as one; a column that one of them lacks is missing there.
+
+    Raises:
+        InputError: a feature differs from one to another.
+    """
+    if len(parts) == 1:
+        return parts[0]
+    columns: dict[str, Column] = {}
+    for part in parts:
+        for column in part.columns:
+            columns[column.name] = _common(columns.get(column.name, column), column, parts)
+    if any(part.blobs != parts[0].blobs for part in parts):
+        _refuse_joining(parts)
+    schema = _schema([*columns.values()], parts[0].blobs)
+    tables = [
+        pa.Table.from_arrays(
+            [
+                array_of(part.rows, field.name).cast(field.type)
+                if field.name in part.rows.column_names
+                else pa.nulls(len(part.rows), field.type)
+                for field in schema
+            ],
+            schema=schema,
+        )
+        for part in parts
+    ]
+    return InputTable(
+        pa.concat_tables(tables).combine_chunks(),
+        tuple(left for part in parts for left in part.excluded),
+        tuple(columns.values()),
+        parts[0].blobs,
+        vocabularies={name: v for one in parts for name, v in one.vocabularies.items()},
+    )
+
+
+def _common(one: Column, other: Column, parts: Sequence[InputTable]) -> Column:
+    """What both columns are; of ints and floats, floats."""
+    if one.is_list != other.is_list or (
+        one.kind != other.kind and {one.kind, other.kind} != {"int", "float"}
+    ):
+        _refuse_joining(parts)
+    return dataclasses.replace(
+        one,
+        kind=one.kind if one.kind == other.kind else "float",
+        length=one.length if one.length == other.length else None,
+    )
+
+
+def _refuse_joining(parts: Sequence[InputTable]) -> NoReturn:
+    names = [
+        ", ".join([*(b.name for b in part.blobs), *(f"{c.name} ({c.kind})" for c in part.columns)])
+        for part in parts
+    ]
+    raise InputError(
+        f"splits: expected the same features in all, got {' and '.join(dict.fromkeys(names))}"
+    )

@@ -1,0 +1,213 @@
+"""What files of texts mean: which layout they are, and where they are cut.
+
+pieces, excluded = find_pieces(inputs, settings, folder=working_folder(uri))
+"""
+
+import codecs
+import dataclasses
+import json
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from absl import logging
+
+from components.common.entry import ExcludedInput
+from components.common.input_table import InputTable
+from components.common.layout_inputs import LayoutInputs, select_readable
+from components.example_gen import folder as class_folders
+from components.example_gen.folder import is_clutter
+from components.example_gen.settings import TextSettings
+from components.example_gen.simple_layouts import names_at_top
+from components.tables.options import TableOptions, select_settings
+from components.tables.pieces import PIECE_BYTES, Piece
+from components.tables.reading import DELIMITERS, SUFFIXES, pieces_of
+from trainer_utils.format import ConfigError, InputError, canonical_split
+from trainer_utils.storage import display_path, problem_of
+
+__all__ = ["LOOKED_FOR", "find_pieces"]
+
+_SUFFIXES = {**SUFFIXES, ".json": "json", ".txt": "lines"}
+LOOKED_FOR = f"tables ({', '.join(_SUFFIXES)}) and for text files in folders"
+_TABLES = ("csv", "tsv", "jsonl", "parquet", "json")
+_HEAD_BYTES = 1 << 20
+_PIECE_FILES = 4096
+
+
+def find_pieces(
+    inputs: LayoutInputs, settings: TextSettings, *, folder: str
+) -> tuple[list[Piece], list[ExcludedInput]]:
+    """Recognises the layout, and cuts the files into pieces.
+
+    Args:
+        folder: for copies of files that are not in UTF-8.
+
+    Returns:
+        The pieces in their order, and excluded files.
+
+    Raises:
+        InputError: the layout is not there, or a file is malformed.
+        ConfigError: a setting is for another layout.
+    """
+    layout, paths = _recognise(inputs, settings.layout)
+    logging.info("%r: read as %s", inputs.root or inputs.base, layout)
+    if layout == "folder":
+        _check_unused(settings, layout, ("columns", "column_names", "header", "delimiter"))
+        listing = class_folders.read(inputs)
+        return list(_grouped(listing)), list(listing.excluded)
+    if layout not in DELIMITERS:
+        _check_unused(settings, layout, ("column_names", "header", "delimiter"))
+    options = select_settings(TableOptions, settings)
+    splits = _splits(inputs, paths)
+    found: list[Piece] = []
+    good, excluded = select_readable(inputs, paths, "a table")
+    excluded = [dataclasses.replace(left, split=splits[left.name]) for left in excluded]
+    for path in good:
+        try:
+            found += pieces_of(
+                inputs,
+                path,
+                kind=layout,
+                split=splits[path],
+                options=options,
+                folder=folder,
+            )
+        except OSError as error:
+            excluded.append(ExcludedInput(path, splits[path], *problem_of(error, path)))
+    return found, excluded
+
+
+def _check_unused(settings: TextSettings, layout: str, names: Sequence[str]) -> None:
+    for name in names:
+        if value := getattr(settings, name):
+            raise ConfigError.of(name, value, allowed=f"none for the layout {layout!r}")
+
+
+def _recognise(inputs: LayoutInputs, layout: str) -> tuple[str, list[str]]:
+    """The layout, and its files in order."""
+    if inputs.root in inputs.files:
+        kind = _kind(inputs.root) or "lines" if layout == "auto" else layout
+        if kind == "folder":
+            raise InputError("input_base: expected a folder for layout='folder', got a file")
+        return _json_kind(inputs, kind, [inputs.root], layout), [inputs.root]
+    seen = [(parts, file.path) for parts, file in inputs.below_root() if not is_clutter(parts)]
+    by_kind: dict[str, list[str]] = {}
+    for parts, path in seen:
+        # Tables lie at the top, or in folders named after splits.
+        if len(parts) == 1 or (len(parts) == 2 and canonical_split(parts[0])):
+            by_kind.setdefault(_kind(path) or "", []).append(path)
+    if layout == "folder":
+        return layout, []
+    if layout != "auto":
+        paths = by_kind.get(layout, [])
+        if not paths and layout != "parquet":  # files of text have any name
+            paths = by_kind.get("", []) + by_kind.get("lines", []) + by_kind.get("json", [])
+        if not paths:
+            raise InputError(
+                f"input_base {inputs.base!r}: expected files for layout={layout!r}, found none; "
+                f"at its top: {names_at_top(parts[0] for parts, _ in seen)}.",
+                path=inputs.base,
+            )
+        return layout, paths
+    tables = [kind for kind in _TABLES if kind in by_kind]
+    if len(tables) > 1:
+        raise InputError(
+            f"input_base {inputs.base!r}: expected tables of one kind, got "
+            f"{' and '.join(by_kind[kind][0] for kind in tables)}. Say which: layout={tables[0]!r}."
+        )
+    if tables:
+        paths = by_kind[tables[0]]
+        _refuse_elsewhere(inputs, tables[0], paths, seen)
+        return _json_kind(inputs, tables[0], paths, layout), paths
+    texts = by_kind.get("lines", [])
+    if texts and len(texts) == len(seen) and all(_split_word(path) for path in texts):
+        return "lines", texts
+    return "folder", []
+
+
+def _refuse_elsewhere(
+    inputs: LayoutInputs,
+    kind: str,
+    paths: Sequence[str],
+    seen: Sequence[tuple[Sequence[str], str]],
+) -> None:
+    """Refuses tables that nobody would read: of the same kind, in folders that are no splits.
+
+    Raises:
+        InputError: it names the first.
+    """
+    taken = set(paths)
+    for _, path in seen:
+        if _kind(path) == kind and path not in taken:
+            raise InputError(
+                f"input_base {inputs.base!r}: expected tables at its top or in folders named after "
+                f"splits, got {display_path(path)!r} beside {display_path(paths[0])!r}. Move it, "
+                "or name each split's pattern in input_config.",
+                path=inputs.base,
+            )
+
+
+def _kind(path: str) -> str | None:
+    name = path.lower().removesuffix(".gz")
+    return _SUFFIXES.get(posixpath.splitext(name)[1])
+
+
+def _json_kind(inputs: LayoutInputs, kind: str, paths: Sequence[str], layout: str) -> str:
+    """`jsonl` for files called .json that hold an object a line."""
+    if kind != "json" or layout == "json":
+        return kind
+    good, _ = select_readable(inputs, paths, "a table")
+    with inputs.open(good[0]) as stream:
+        head = stream.read(_HEAD_BYTES)
+    first, _, rest = head.partition(b"\n")
+    try:
+        value = json.loads(first.removeprefix(codecs.BOM_UTF8))
+    except (ValueError, RecursionError):
+        return kind
+    is_row = isinstance(value, dict) and not all(isinstance(v, dict) for v in value.values())
+    return "jsonl" if isinstance(value, dict) and (rest.strip() or is_row) else kind
+
+
+def _splits(inputs: LayoutInputs, paths: Sequence[str]) -> dict[str, str | None]:
+    """The split that each file is: by the pattern, by its folder, or by its own name."""
+    if inputs.split is not None:
+        return dict.fromkeys(paths, inputs.split)
+    prefix = f"{inputs.root}/" if inputs.root and inputs.root not in inputs.files else ""
+    tops = {path: path.removeprefix(prefix).split("/")[:-1] for path in paths}
+    if all(tops.values()):
+        return {path: canonical_split(top[0]) for path, top in tops.items()}
+    words = {path: _split_word(path) for path in paths}
+    if len(paths) == 1:  # `test_scores.csv` alone is no test split
+        (path,) = paths
+        return {path: canonical_split(posixpath.basename(path).split(".")[0])}
+    if any(words.values()) and not all(words.values()):
+        strange = next(path for path, word in words.items() if word is None)
+        raise InputError(
+            f"input_base {inputs.base!r}: expected all files to be named after splits, or none, "
+            f"got {strange!r} beside others that are. Name each split's in input_config.",
+            path=inputs.base,
+        )
+    return words
+
+
+def _split_word(path: str) -> str | None:
+    """The split that a file's name begins with, as in `train-00000-of-00008.parquet`."""
+    return canonical_split(re.split(r"[.\-_ ]", posixpath.basename(path))[0])
+
+
+def _grouped(listing: InputTable) -> Iterator[Piece]:
+    """Groups of files of one split."""
+    by_split: dict[str | None, list[tuple[str, int, Any]]] = {}
+    for entry in listing.entries:
+        label = entry.values[0] if entry.values else None
+        by_split.setdefault(entry.split, []).append((entry.name, entry.blobs[0].size, label))
+    for split, files in by_split.items():
+        start = size = 0
+        for stop in range(1, len(files) + 1):
+            size += files[stop - 1][1]
+            if stop == len(files) or size >= PIECE_BYTES or stop - start == _PIECE_FILES:
+                has_labels = bool(listing.columns)
+                details = {"files": files[start:stop], "bytes": size, "has_labels": has_labels}
+                yield Piece(path="", source="", layout="folder", split=split, details=details)
+                start, size = stop, 0
