@@ -10,7 +10,6 @@ train     3000  41234567       8        375-375  5150000-5160000       1
 
 import dataclasses
 import itertools
-import json
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -348,10 +347,6 @@ class BalancePlan(Shown):
     """What a run would do, by split; `str()` makes a table of it."""
 
     splits: tuple[PlannedSplit, ...]
-
-    def to_json(self) -> str:
-        """The same as JSON, ending with a newline."""
-        return json.dumps(self.to_dict(), indent=2) + "\n"
 
     def to_dict(self) -> JsonObject:
         """The same as plain JSON types."""
