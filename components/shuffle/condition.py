@@ -59,7 +59,6 @@ class Condition:
 
     text: str
     features: tuple[str, ...]
-    setting: str = "where"
 
     def mask(self, columns: Columns, vocabularies: Mapping[str, Sequence[str]]) -> Bools:
         """Of which records it is true.
@@ -73,13 +72,13 @@ class Condition:
                 text with a feature whose classes do not have it.
         """
         try:
-            evaluation = _Evaluation(self.text, self.setting, columns, vocabularies)
+            evaluation = _Evaluation(self.text, columns, vocabularies)
             return evaluation.truth(evaluation.value(self._tree))
         except (pa.ArrowException, TypeError, OverflowError) as error:
             problem = str(error)
         raise ConfigError(
-            f"{self.setting}: expected values that can be compared, got {self.text!r}: {problem}",
-            setting=self.setting,
+            f"where: expected values that can be compared, got {self.text!r}: {problem}",
+            setting="where",
             value=self.text,
         )
 
@@ -88,31 +87,28 @@ class Condition:
         return ast.parse(self.text.strip(), mode="eval").body
 
 
-def parse_condition(text: object, *, setting: str = "where") -> Condition:
-    """Parses a condition.
-
-    Args:
-        setting: whose value it is, for the error.
+def parse_condition(text: object) -> Condition:
+    """Parses the value of `where`.
 
     Raises:
         ConfigError: it is none; the message says what is not allowed.
     """
     if not isinstance(text, str) or not text.strip() or len(text) > _MOST_CHARACTERS:
-        raise ConfigError.of(setting, text, allowed=_ALLOWED)
+        raise ConfigError.of("where", text, allowed=_ALLOWED)
     try:
         tree = ast.parse(text.strip(), mode="eval").body
         features = tuple(dict.fromkeys(_features_in(tree)))
-        _Evaluation(text, setting, {}, {}).value(tree)  # of no record: the grammar alone
+        _Evaluation(text, {}, {}).value(tree)  # of no record: the grammar alone
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError) as error:
         if isinstance(error, ConfigError):
             raise
         why = error.msg if isinstance(error, SyntaxError) else type(error).__name__
-        raise ConfigError.of(setting, text, allowed=f"{_ALLOWED} ({why})") from None
+        raise ConfigError.of("where", text, allowed=f"{_ALLOWED} ({why})") from None
     except (pa.ArrowException, TypeError):
         pass  # a text beside a number: whoever has records says so
     if not features:
-        raise ConfigError.of(setting, text, allowed=f"{_ALLOWED}, with the name of a feature")
-    return Condition(text, features, setting)
+        raise ConfigError.of("where", text, allowed=f"{_ALLOWED}, with the name of a feature")
+    return Condition(text, features)
 
 
 class _Values(NamedTuple):
@@ -134,13 +130,9 @@ class _Evaluation:
     """The value of each node that is allowed: constants, `_Values`, arrays of Arrow, or masks."""
 
     def __init__(
-        self,
-        text: str,
-        setting: str,
-        columns: Columns,
-        vocabularies: Mapping[str, Sequence[str]],
+        self, text: str, columns: Columns, vocabularies: Mapping[str, Sequence[str]]
     ) -> None:
-        self._text, self._setting, self._columns = text, setting, columns
+        self._text, self._columns = text, columns
         self._vocabularies = vocabularies
         self._count = len(next(iter(columns.values())).counts) if columns else 0
 
@@ -260,7 +252,7 @@ class _Evaluation:
         for text in texts:
             if text not in vocabulary:
                 raise ConfigError.of(
-                    self._setting,
+                    "where",
                     self._text,
                     allowed=f"classes of {value.name!r} beside it, such as {vocabulary[0]!r}",
                     advice=f"There is no {text!r}.{did_you_mean(text, vocabulary)}",
@@ -308,7 +300,7 @@ class _Evaluation:
     def _refuse(self, node: ast.AST) -> NoReturn:
         found = ast.get_source_segment(self._text.strip(), node) or type(node).__name__
         raise ConfigError.of(
-            self._setting, self._text, allowed=_ALLOWED, advice=f"{found!r} is not allowed in it"
+            "where", self._text, allowed=_ALLOWED, advice=f"{found!r} is not allowed in it"
         )
 
 
