@@ -153,16 +153,10 @@ def _write(
     plans: Sequence[SplitPlan], settings: BalancerSettings, context: JobContext, runner: Runner
 ) -> list[TaskResult]:
     """Writes all shards."""
-    picked = {
-        plan.split: [(given.shard.path, given.source) for given in plan.shards]
-        for plan in plans
-        if plan.picks
-    }
-    for files in picked.values():
-        for path, _ in files:
-            read_ahead(path)
+    for given in (given for plan in plans if plan.is_picked for given in plan.shards):
+        read_ahead(given.shard.path)
     shuffles = {plan.split: plan.shuffle for plan in plans if plan.shuffle is not None}
-    context = dataclasses.replace(context, shuffles=shuffles, picked=picked)
+    context = dataclasses.replace(context, shuffles=shuffles)
     results: list[TaskResult] = []
     for tasks in ([t for p in plans for t in p.scatters], [t for p in plans for t in p.tasks]):
         if not tasks:
@@ -181,7 +175,7 @@ def _write(
 
 def _cost(plans: Sequence[SplitPlan], settings: BalancerSettings) -> Cost:
     seconds = _GZIP_SECONDS if settings.gzip else _MOVE_SECONDS
-    holds = any(not plan.picks for plan in plans)
+    holds = any(not plan.is_picked for plan in plans)
     return Cost(
         seconds * sum(plan.num_bytes for plan in plans),
         settings.memory_bytes if holds else _PICK_BYTES,
