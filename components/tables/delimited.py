@@ -26,10 +26,11 @@ from components.tables.headers import ROWS, find_header_doubt, is_evident_header
 from components.tables.options import TableOptions
 from components.tables.pieces import (
     MAX_COLUMNS,
+    BadQuote,
     Piece,
     StrayQuote,
-    UnclosedQuote,
     cut,
+    is_open,
     row_ends,
     row_starts,
 )
@@ -71,7 +72,7 @@ def find_pieces(
             # A header alone is a piece as well, so that it is compared with those of other files.
             for part in itertools.chain([next(parts, (start, start))], parts):
                 yield whole.narrow(part)
-        except (StrayQuote, UnclosedQuote) as error:
+        except BadQuote as error:
             line = _line_of(stream, error.offset)
             is_stray = isinstance(error, StrayQuote)
             raise InputError.at(
@@ -170,7 +171,7 @@ def _first_row(head: bytes, start: int, delimiter: str) -> tuple[list[str], int]
 
 def _checked_header(head: bytes, start: int, delimiter: str, source: str) -> tuple[list[str], int]:
     fields, stop = _first_row(head, start, delimiter)
-    if stop == len(head) and (stop == _HEAD_BYTES or _is_open(head[start:], delimiter)):
+    if stop == len(head) and (stop == _HEAD_BYTES or is_open(head[start:], delimiter.encode())):
         raise InputError(
             f"{source!r}: expected a header of at most {_HEAD_BYTES} bytes whose quotes are closed "
             "(line 1). For a table without a header: column_names=['text', 'label'] "
@@ -198,7 +199,9 @@ def _check_line_ends(head: bytes, delimiter: str, source: str) -> None:
 
     Every other byte of UTF-16 is a NUL, also in the header.
     """
-    if b"\0" in head[: int(row_ends(head, delimiter.encode())[0])]:
+    head = head.lstrip(b"\r\n")
+    row = head[: int(row_ends(head, delimiter.encode())[0])].rstrip(b"\r\n")
+    if b"\0" in row:
         raise InputError.at(
             source,
             expected="text",
@@ -206,8 +209,6 @@ def _check_line_ends(head: bytes, delimiter: str, source: str) -> None:
             advice="If the file is in UTF-16, say so: encoding='utf-16' "
             "(tfx-shards convert … --encoding utf-16).",
         )
-    head = head.lstrip(b"\r\n")
-    row = head[: int(row_ends(head, delimiter.encode())[0])].rstrip(b"\r\n")
     unquoted = b"".join(row.split(b'"')[::2])  # each doubled quote ends and begins one
     if b"\r" in unquoted:
         raise InputError.at(
@@ -241,15 +242,6 @@ def _rows_below(body: bytes, delimiter: str) -> list[list[str]]:
         return [row for row in itertools.islice(reader, ROWS) if row]
     except csv.Error:
         return []
-
-
-def _is_open(row: bytes, delimiter: str) -> bool:
-    """Whether a quote in it is not closed."""
-    try:
-        list(cut(io.BytesIO(row), delimiter=delimiter.encode()))
-    except UnclosedQuote:
-        return True
-    return False
 
 
 def read(data: bytes, piece: Piece) -> Rows:

@@ -168,19 +168,13 @@ def check_agreement(headers: Mapping[str, Sequence[str]], *, shown: Collection[s
 
 
 def _suggested(first: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
-    """Names for columns that have none: the longest texts are `text`, the fewest words `label`."""
-    width = len(first)
-    columns = _columns([first, *rows], width)
-    if width == 1:
+    """Names for columns that have none: of two, the longer texts are `text`."""
+    if len(first) == 1:
         return ["text"]
-    if width > _SHOWN_CELLS:
-        return [f"column_{number}" for number in range(1, width + 1)]
-    lengths = [sum(map(len, column)) / max(1, len(column)) for column in columns]
-    text = next(number for number in range(width) if 2 * lengths[number] >= max(lengths))
-    others = [number for number in range(width) if number != text]
-    label = min(others, key=lambda number: (len(set(columns[number])), number))
-    names = {text: "text", label: "label"}
-    return [names.get(number, f"column_{number + 1}") for number in range(width)]
+    if len(first) > 2:
+        return [f"column_{number}" for number in range(1, len(first) + 1)]
+    text, label = (sum(map(len, column)) for column in _columns([first, *rows], 2))
+    return ["text", "label"] if text >= label else ["label", "text"]
 
 
 def _without_gaps(names: Sequence[str]) -> list[str]:

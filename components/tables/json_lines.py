@@ -75,7 +75,7 @@ def _is_safe(data: bytes) -> bool:
 def _read(data: bytes, ignored: Collection[str]) -> pa.Table:
     data.decode("utf-8")  # Arrow does not look
     table = _parse(data, None)
-    timeless = pa.schema([(f.name, _without_times(f.type)) for f in table.schema])
+    timeless = _replaced(table.schema, pa.types.is_temporal, pa.string())
     if timeless != table.schema:
         table = _parse(data, timeless)
     table = flatten(table)
@@ -84,7 +84,8 @@ def _read(data: bytes, ignored: Collection[str]) -> pa.Table:
         pa.types.is_list(f.type) and pa.types.is_nested(f.type.value_type) for f in table.schema
     ):
         raise pa.ArrowInvalid("lists of lists or of objects")
-    return table.cast(pa.schema([(f.name, _without_booleans(f.type)) for f in table.schema]))
+    # 0 and 1 for truths, as where lines are read one by one.
+    return table.cast(_replaced(table.schema, pa.types.is_boolean, pa.int64()))
 
 
 def _parse(data: bytes, schema: pa.Schema | None) -> pa.Table:
@@ -104,26 +105,20 @@ def flatten(table: pa.Table) -> pa.Table:
     return table
 
 
-def _without_times(kind: pa.DataType) -> pa.DataType:
-    """The type with texts instead of times."""
-    return _replaced(kind, pa.types.is_temporal, pa.string())
-
-
-def _without_booleans(kind: pa.DataType) -> pa.DataType:
-    """The type with 0 and 1 for these, as they are read one by one."""
-    return _replaced(kind, pa.types.is_boolean, pa.int64())
-
-
 def _replaced(
-    kind: pa.DataType, is_one: Callable[[pa.DataType], bool], by: pa.DataType
-) -> pa.DataType:
-    """A type with another for some of those in it."""
-    if pa.types.is_struct(kind):
-        fields = [kind.field(place) for place in range(kind.num_fields)]
-        return pa.struct([(field.name, _replaced(field.type, is_one, by)) for field in fields])
-    if pa.types.is_list(kind):
-        return pa.list_(_replaced(kind.value_type, is_one, by))
-    return by if is_one(kind) else kind
+    schema: pa.Schema, is_one: Callable[[pa.DataType], bool], by: pa.DataType
+) -> pa.Schema:
+    """A schema with another type for some of those in it."""
+
+    def replaced(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_struct(kind):
+            fields = [kind.field(place) for place in range(kind.num_fields)]
+            return pa.struct([(field.name, replaced(field.type)) for field in fields])
+        if pa.types.is_list(kind):
+            return pa.list_(replaced(kind.value_type))
+        return by if is_one(kind) else kind
+
+    return pa.schema([(field.name, replaced(field.type)) for field in schema])
 
 
 def _is_doubtful(column: pa.ChunkedArray) -> bool:

@@ -21,11 +21,13 @@ __all__ = [
     "MAX_COLUMNS",
     "MAX_ROW_BYTES",
     "PIECE_BYTES",
+    "BadQuote",
     "Piece",
     "RowTooLong",
     "StrayQuote",
     "UnclosedQuote",
     "cut",
+    "is_open",
     "row_ends",
     "row_starts",
 ]
@@ -73,24 +75,24 @@ class Piece:
         return dataclasses.replace(self, start=part[0], stop=part[1])
 
 
-class UnclosedQuote(Exception):
-    """A quoted field does not end; `offset` is where it, or the row with it, begins."""
+class BadQuote(Exception):
+    """A quote that cannot be meant; `offset` is where it stands, or its row begins."""
 
     def __init__(self, offset: int) -> None:
         super().__init__(f"byte {offset}")
         self.offset = offset
 
 
-class StrayQuote(Exception):
+class UnclosedQuote(BadQuote):
+    """A quoted field does not end; `offset` is where the row with it begins."""
+
+
+class StrayQuote(BadQuote):
     """A quoted field of several lines ends within a text; `offset` is where its last quote is.
 
     So a text that begins with a quote which nobody doubled takes the rows after it in, up to the
     next quote of such a kind.
     """
-
-    def __init__(self, offset: int) -> None:
-        super().__init__(f"byte {offset}")
-        self.offset = offset
 
 
 @dataclasses.dataclass(frozen=True)
@@ -151,7 +153,7 @@ def cut(
             yield piece_start, row_start
             piece_start = row_start
         rest = rest[int(ends[-1]) :]
-    if any(not field[1] for field in _quoted(rest, delimiter)[-1:]):
+    if is_open(rest, delimiter):
         raise UnclosedQuote(row_start)
     if offset - row_start > max_row_bytes:
         if row_start > piece_start:
@@ -165,6 +167,11 @@ def row_ends(data: bytes, delimiter: bytes | None) -> npt.NDArray[np.int64]:
     """Where each row of a table ends, one without a line end at the end of `data` too."""
     ends = _ends_outside(data, _quoted(data, delimiter))
     return ends if len(ends) and ends[-1] == len(data) else np.append(ends, len(data))
+
+
+def is_open(data: bytes, delimiter: bytes | None) -> bool:
+    """Whether data that begins with a field ends within a quoted one."""
+    return any(not field[1] for field in _quoted(data, delimiter)[-1:])
 
 
 def _quoted(data: bytes, delimiter: bytes | None) -> list[re.Match[bytes]]:
@@ -182,7 +189,9 @@ def _ends_outside(data: bytes, fields: list[re.Match[bytes]]) -> npt.NDArray[np.
     if not fields:
         return ends
     spans = np.array([field.span() for field in fields])
-    return ends[np.searchsorted(spans[:, 0], ends) == np.searchsorted(spans[:, 1], ends)]
+    is_outside = np.searchsorted(spans[:, 0], ends) == np.searchsorted(spans[:, 1], ends)
+    outside: npt.NDArray[np.int64] = ends[is_outside]
+    return outside
 
 
 def _stray(data: bytes, fields: list[re.Match[bytes]], delimiter: bytes | None) -> int | None:

@@ -287,13 +287,6 @@ def test_a_jpeg_of_any_sampling_is_kept_only_where_all_that_read_it_can():
     assert kept >= {(0x11, 0x11), (0x21, 0x11), (0x22, 0x11), (0x12, 0x11), (0x41, 0x11)}
 
 
-@pytest.mark.parametrize("label", [0x01, 0xF9, 0xFE, 0xFF])
-@pytest.mark.parametrize("block", [b"", b"\x01a", b"\x04\0\0\0\0"])
-def test_an_extension_of_any_length_in_a_gif_is_read_or_not_kept(label, block):
-    data = encode(PALETTE, "GIF")
-    place = 13 + (6 << (data[10] & 7))
-    check_is_read(data[:place] + bytes([0x21, label]) + block + b"\0" + data[place:])
-    check_is_read(data[:-1] + bytes([0x21, label]) + block + b"\0;")
 
 
 @settings(max_examples=200)
