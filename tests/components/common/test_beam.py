@@ -282,7 +282,7 @@ def test_on_dask_each_shard_is_a_part_of_its_own_unless_asked_otherwise(
 
 def test_workers_start_without_importing_tfx_or_tensorflow():
     # Importing them takes some five seconds, and a worker is a process for each job.
-    modules = "common.beam_tasks, components.conversions, components.shard_balancer.parts"
+    modules = "common.beam_tasks, components.conversions, components.balancing.parts"
     code = (
         f"import sys, components.{modules}\n"
         "print([n for n in ('tfx', 'tensorflow', 'tfx_bsl') if n in sys.modules])"
