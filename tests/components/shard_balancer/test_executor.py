@@ -437,7 +437,7 @@ def test_the_plan_is_what_is_done(stock, tmp_path, settings):
     }
     assert str(planned).splitlines()[0].split()[:4] == ["split", "records", "bytes", "shards"]
     assert len(str(planned).splitlines()) == 3
-    assert json.loads(planned.to_json())["splits"][0]["split"] == planned.splits[0].split
+    assert planned.to_dict()["splits"][0]["split"] == planned.splits[0].split
 
 
 @pytest.mark.parametrize(
